@@ -1,0 +1,2 @@
+//! dns64bench.
+fn main() {}

@@ -1,0 +1,1 @@
+//! DNS bytes and their meaning.
