@@ -25,7 +25,9 @@ pub struct MonotonicClock;
 
 impl Clock for MonotonicClock {
     fn now(&self) -> Nanos {
-        nanos(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+        nanos(rustix::time::clock_gettime(
+            rustix::time::ClockId::Monotonic,
+        ))
     }
 }
 

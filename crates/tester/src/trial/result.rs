@@ -67,9 +67,16 @@ impl fmt::Display for TesterFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotSent { queries } => {
-                write!(f, "the kernel did not take {queries} queries; lower the rate or raise the socket buffers")
+                write!(
+                    f,
+                    "the kernel did not take {queries} queries; lower the rate or raise the socket buffers"
+                )
             }
-            Self::LateSchedule { figure, lateness_ns, limit_ns } => write!(
+            Self::LateSchedule {
+                figure,
+                lateness_ns,
+                limit_ns,
+            } => write!(
                 f,
                 "the sender was late: {figure} lateness {lateness_ns} ns is over the limit of {limit_ns} ns; \
                  give the Tester a core of its own (--cpus)"
@@ -82,7 +89,9 @@ impl fmt::Display for TesterFault {
                 f,
                 "the authority lost {datagrams} queries or replies; give it more --workers or a core of its own"
             ),
-            Self::AuthorityDied { status } => write!(f, "the authority stopped during the trial ({status})"),
+            Self::AuthorityDied { status } => {
+                write!(f, "the authority stopped during the trial ({status})")
+            }
             Self::ClockStep { step_ns } => write!(
                 f,
                 "the real-time clock was stepped by {step_ns} ns during the trial; stop whoever sets it"

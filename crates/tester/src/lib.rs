@@ -1,0 +1,3 @@
+//! The Tester of RFC 8219 section 9: measures DNS64 servers and proves each number.
+
+pub mod trial;

@@ -1,0 +1,3 @@
+//! One trial: a rate, a duration, a timeout, and what came of it.
+
+pub mod result;
