@@ -5,9 +5,17 @@
 //! - [`socket::UdpLink`]: kernel sockets, `recvmmsg`, `sendmmsg`, `UDP_SEGMENT`, `UDP_GRO`;
 //! - [`memory::MemoryLink`]: a simulated network on a [`clock::ManualClock`].
 //!
-//! This crate holds all the unsafe code of the project, in [`sys`] alone.
+//! The module `sys` holds all the unsafe code of the project.
 
 pub mod clock;
+pub mod cpu;
+pub mod memory;
+pub mod socket;
+#[expect(
+    unsafe_code,
+    reason = "the one door to the kernel's vectored socket calls"
+)]
+mod sys;
 
 use std::net::SocketAddr;
 
@@ -16,39 +24,24 @@ use clock::Nanos;
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Index of the local port (socket) that it arrived at, below [`Link::ports`].
+    /// Index of the local port that it arrived at, below [`Link::ports`].
     pub port: usize,
     /// Who sent it.
-    pub peer: Peer,
+    pub peer: SocketAddr,
     /// UDP payload.
     pub payload: &'a [u8],
     /// Arrival time on the link's clock: the kernel's receive stamp where there is one.
     pub at: Nanos,
 }
 
-/// The source of a datagram: enough to answer it, turned into an address only on demand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer(SocketAddr);
-
-impl Peer {
-    /// The peer's address and port.
-    pub fn addr(&self) -> SocketAddr {
-        self.0
-    }
-}
-
-/// Why a link cannot go on. Losing a datagram is no error; it is counted in [`Drops`].
+/// Why a link cannot go on. Losing a datagram is no error; it is counted in [`Counters`].
 #[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// A system call failed in a way that no retry mends.
-    #[error("{call} failed")]
-    System {
-        /// Name of the call.
-        call: &'static str,
-        /// What the kernel said.
-        #[source]
-        source: std::io::Error,
-    },
+#[error("{call} failed: {source}")]
+pub struct LinkError {
+    /// Name of the system call.
+    pub call: &'static str,
+    /// What the kernel said.
+    pub source: std::io::Error,
 }
 
 /// Moves UDP datagrams for one worker. Never blocks, but for [`Link::wait`].
@@ -72,9 +65,13 @@ pub trait Link {
         fill: impl FnMut(usize, &mut [u8]) -> usize,
     ) -> Result<usize, LinkError>;
 
-    /// Hands up to about `max` waiting datagrams to `each`; returns how many. A segmented
-    /// datagram is handed over whole, so the count can pass `max` by less than 64.
+    /// Hands up to about `max` waiting datagrams to `each`; returns how many. What arrived as
+    /// one segmented datagram is handed over whole, so the count can pass `max`.
     fn receive(&mut self, max: usize, each: impl FnMut(Datagram<'_>)) -> Result<usize, LinkError>;
+
+    /// How often [`Link::receive`] has gone through all ports and found the end of each queue.
+    /// What arrived before one such round began has been handed over once it has ended.
+    fn sweeps(&self) -> u64;
 
     /// Answers up to about `max` waiting datagrams: `answer(datagram, frame)` writes the reply
     /// into `frame` and returns its length, 0 for none. The reply goes back to where the
@@ -88,18 +85,25 @@ pub trait Link {
     /// Sleeps until a datagram waits or `timeout` has passed.
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError>;
 
-    /// Datagrams that the link itself lost since it was opened.
-    fn drops(&self) -> Result<Drops, LinkError>;
+    /// What the link has counted since it was opened.
+    fn counters(&mut self) -> Result<Counters, LinkError>;
 
     /// Short name of the kind of link, for reports: "udp", "memory".
     fn backend(&self) -> &'static str;
 }
 
-/// Losses on this side of the network. None of them is the other side's fault.
+/// What a link counts. The drops are losses on this side of the network: none of them is the
+/// other side's fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops {
-    /// Datagrams that arrived but found the receive buffer full.
-    pub receive: u64,
+pub struct Counters {
+    /// Datagrams that arrived but found the receive buffer full (`sk_drops` of the kernel).
+    pub receive_drops: u64,
     /// Replies that the network did not take.
-    pub send: u64,
+    pub send_drops: u64,
+    /// ICMP errors that came back: nobody listens there, or no way leads there.
+    pub unreachable: u64,
+    /// Datagrams that came to a port of this link from another than its destination.
+    pub foreign: u64,
+    /// Sender of the first of those.
+    pub foreign_from: Option<SocketAddr>,
 }

@@ -1,0 +1,459 @@
+//! A simulated network: links that carry datagrams through memory on a [`ManualClock`], with
+//! delay, jitter (and so reordering), loss and duplication decided by a seed.
+//!
+//! A whole system on such links takes no real time and runs the same way every time.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+use crate::clock::{Clock, ManualClock, Nanos};
+use crate::{Counters, Datagram, Link, LinkError};
+
+/// What happens to the datagrams that a link sends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conditions {
+    /// Every datagram travels at least this long.
+    pub delay_ns: Nanos,
+    /// And up to this much longer, evenly spread; datagrams overtake each other by it.
+    pub jitter_ns: Nanos,
+    /// Datagrams lost, in a million.
+    pub loss_ppm: u32,
+    /// Datagrams that arrive twice, in a million.
+    pub duplicate_ppm: u32,
+}
+
+/// A network in memory. Clones are the same network.
+#[derive(Clone)]
+pub struct Network(Rc<RefCell<Wire>>);
+
+struct Wire {
+    clock: ManualClock,
+    random: SplitMix,
+    queues: HashMap<SocketAddr, Queue>,
+    next_port: u16,
+    sent: u64,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// By arrival, then by order of sending.
+    waiting: BTreeMap<(Nanos, u64), (SocketAddr, Vec<u8>)>,
+    drops: u64,
+    foreign: u64,
+    foreign_from: Option<SocketAddr>,
+    /// A connected port hears only this address.
+    peer: Option<SocketAddr>,
+}
+
+/// Datagrams that one port holds; more are dropped, as a socket buffer does.
+const QUEUE_CAPACITY: usize = 65_536;
+
+/// First of the ports that clients get (RFC 6335 section 6, dynamic ports).
+const FIRST_PORT: u16 = 49_152;
+
+impl Network {
+    /// An empty network. Equal seeds give equal losses, delays and duplicates.
+    pub fn new(clock: &ManualClock, seed: u64) -> Self {
+        Self(Rc::new(RefCell::new(Wire {
+            clock: clock.clone(),
+            random: SplitMix(seed),
+            queues: HashMap::new(),
+            next_port: FIRST_PORT,
+            sent: 0,
+        })))
+    }
+
+    /// A link of `ports` connected ports at `local` toward `server`.
+    pub fn client(
+        &self,
+        local: IpAddr,
+        ports: usize,
+        server: SocketAddr,
+        conditions: Conditions,
+    ) -> MemoryLink {
+        let mut wire = self.0.borrow_mut();
+        let addresses: Vec<SocketAddr> = (0..ports)
+            .map(|_| {
+                let address = SocketAddr::new(local, wire.next_port);
+                wire.next_port += 1;
+                wire.queues.insert(
+                    address,
+                    Queue {
+                        peer: Some(server),
+                        ..Queue::default()
+                    },
+                );
+                address
+            })
+            .collect();
+        drop(wire);
+        MemoryLink::new(self.clone(), addresses, Some(server), conditions)
+    }
+
+    /// A link that listens at `listen`.
+    pub fn server(&self, listen: SocketAddr, conditions: Conditions) -> MemoryLink {
+        self.0.borrow_mut().queues.insert(listen, Queue::default());
+        MemoryLink::new(self.clone(), vec![listen], None, conditions)
+    }
+
+    /// When the next datagram arrives anywhere, if one travels.
+    pub fn next_arrival(&self) -> Option<Nanos> {
+        let wire = self.0.borrow();
+        wire.queues
+            .values()
+            .filter_map(|q| q.waiting.keys().next())
+            .map(|&(at, _)| at)
+            .min()
+    }
+}
+
+impl Wire {
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8], c: Conditions) {
+        if self.random.happens(c.loss_ppm) {
+            return;
+        }
+        let copies = if self.random.happens(c.duplicate_ppm) {
+            2
+        } else {
+            1
+        };
+        for _ in 0..copies {
+            let jitter = if c.jitter_ns == 0 {
+                0
+            } else {
+                self.random.next() % c.jitter_ns
+            };
+            let at = self.clock.now() + c.delay_ns + jitter;
+            self.sent += 1;
+            let Some(queue) = self.queues.get_mut(&to) else {
+                continue;
+            };
+            if queue.peer.is_some_and(|peer| peer != from) {
+                queue.foreign += 1;
+                queue.foreign_from.get_or_insert(from);
+            } else if queue.waiting.len() == QUEUE_CAPACITY {
+                queue.drops += 1;
+            } else {
+                queue
+                    .waiting
+                    .insert((at, self.sent), (from, payload.to_vec()));
+            }
+        }
+    }
+
+    fn arrived(&mut self, at: SocketAddr) -> Option<(Nanos, SocketAddr, Vec<u8>)> {
+        let now = self.clock.now();
+        let queue = self.queues.get_mut(&at)?;
+        let first = queue.waiting.first_entry()?;
+        let (arrival, _) = *first.key();
+        if arrival > now {
+            return None;
+        }
+        let (from, payload) = first.remove();
+        Some((arrival, from, payload))
+    }
+}
+
+/// One end of a [`Network`].
+pub struct MemoryLink {
+    network: Network,
+    addresses: Vec<SocketAddr>,
+    server: Option<SocketAddr>,
+    conditions: Conditions,
+    cursor: usize,
+    sweeps: u64,
+    frame: Vec<u8>,
+}
+
+/// As for sockets: longest datagram of a link.
+const FRAME_BYTES: usize = 4096;
+
+impl MemoryLink {
+    fn new(
+        network: Network,
+        addresses: Vec<SocketAddr>,
+        server: Option<SocketAddr>,
+        conditions: Conditions,
+    ) -> Self {
+        let frame = vec![0; FRAME_BYTES];
+        Self {
+            network,
+            addresses,
+            server,
+            conditions,
+            cursor: 0,
+            sweeps: 0,
+            frame,
+        }
+    }
+
+    /// Changes what happens to the datagrams sent from now on.
+    pub fn set_conditions(&mut self, conditions: Conditions) {
+        self.conditions = conditions;
+    }
+
+    /// Sends one datagram from port 0 to any address: for scripted peers.
+    pub fn send_to(&mut self, to: SocketAddr, payload: &[u8]) {
+        self.network
+            .0
+            .borrow_mut()
+            .send(self.addresses[0], to, payload, self.conditions);
+    }
+
+    /// The next datagram that has arrived, ports taken in turn.
+    fn next(&mut self) -> Option<(usize, Nanos, SocketAddr, Vec<u8>)> {
+        for _ in 0..self.addresses.len() {
+            let port = self.cursor;
+            let arrived = self.network.0.borrow_mut().arrived(self.addresses[port]);
+            if let Some((at, from, payload)) = arrived {
+                return Some((port, at, from, payload));
+            }
+            self.cursor += 1;
+            if self.cursor == self.addresses.len() {
+                self.cursor = 0;
+                self.sweeps += 1;
+            }
+        }
+        None
+    }
+}
+
+impl Link for MemoryLink {
+    fn ports(&self) -> usize {
+        self.addresses.len()
+    }
+
+    fn send(
+        &mut self,
+        port: usize,
+        n: usize,
+        mut fill: impl FnMut(usize, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        let Some(server) = self.server else {
+            return Ok(0);
+        };
+        for i in 0..n {
+            let len = fill(i, &mut self.frame);
+            let payload = &self.frame[..len];
+            let mut wire = self.network.0.borrow_mut();
+            wire.send(self.addresses[port], server, payload, self.conditions);
+        }
+        Ok(n)
+    }
+
+    fn receive(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(Datagram<'_>),
+    ) -> Result<usize, LinkError> {
+        let mut total = 0;
+        while total < max
+            && let Some((port, at, peer, payload)) = self.next()
+        {
+            each(Datagram {
+                port,
+                peer,
+                payload: &payload,
+                at,
+            });
+            total += 1;
+        }
+        Ok(total)
+    }
+
+    fn sweeps(&self) -> u64 {
+        self.sweeps
+    }
+
+    fn answer(
+        &mut self,
+        max: usize,
+        mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        let mut total = 0;
+        while total < max
+            && let Some((port, at, peer, payload)) = self.next()
+        {
+            total += 1;
+            let len = answer(
+                Datagram {
+                    port,
+                    peer,
+                    payload: &payload,
+                    at,
+                },
+                &mut self.frame,
+            );
+            if len > 0 {
+                let reply = &self.frame[..len];
+                let mut wire = self.network.0.borrow_mut();
+                wire.send(self.addresses[port], peer, reply, self.conditions);
+            }
+        }
+        Ok(total)
+    }
+
+    /// Does nothing: on a manual clock, time passes only when the simulation says so.
+    fn wait(&mut self, _timeout: Nanos) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        let wire = self.network.0.borrow();
+        let mut counters = Counters::default();
+        for queue in self.addresses.iter().filter_map(|a| wire.queues.get(a)) {
+            counters.receive_drops += queue.drops;
+            counters.foreign += queue.foreign;
+            counters.foreign_from = counters.foreign_from.or(queue.foreign_from);
+        }
+        Ok(counters)
+    }
+
+    fn backend(&self) -> &'static str {
+        "memory"
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn happens(&mut self, ppm: u32) -> bool {
+        self.next() % 1_000_000 < u64::from(ppm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: &str = "[2001:2::53]:53";
+
+    fn exchange(seed: u64, conditions: Conditions, n: usize) -> Vec<(usize, Nanos, u8)> {
+        let clock = ManualClock::default();
+        let network = Network::new(&clock, seed);
+        let server = SERVER.parse().unwrap();
+        let mut client = network.client("2001:2::1".parse().unwrap(), 4, server, conditions);
+        let mut echo = network.server(server, Conditions::default());
+        for i in 0..n {
+            let sent = client.send(i % 4, 1, |_, frame| {
+                frame[0] = u8::try_from(i).unwrap();
+                1
+            });
+            assert_eq!(sent.unwrap(), 1);
+        }
+        let mut got = Vec::new();
+        while let Some(at) = network.next_arrival() {
+            clock.advance_to(at);
+            let echoed = |d: Datagram<'_>, frame: &mut [u8]| {
+                frame[0] = d.payload[0];
+                1
+            };
+            echo.answer(usize::MAX, echoed).unwrap();
+            client
+                .receive(usize::MAX, |d| got.push((d.port, d.at, d.payload[0])))
+                .unwrap();
+        }
+        got
+    }
+
+    #[test]
+    fn a_perfect_network_returns_each_datagram_to_its_port_after_the_delay() {
+        let got = exchange(
+            1,
+            Conditions {
+                delay_ns: 500,
+                ..Conditions::default()
+            },
+            8,
+        );
+        let expected: Vec<_> = (0..8)
+            .map(|i| (i % 4, 500, u8::try_from(i).unwrap()))
+            .collect();
+        let mut sorted = got.clone();
+        sorted.sort_by_key(|g| g.2);
+        assert_eq!(sorted, expected);
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_runs_and_others_differ() {
+        let bad = Conditions {
+            delay_ns: 1000,
+            jitter_ns: 5000,
+            loss_ppm: 200_000,
+            duplicate_ppm: 200_000,
+        };
+        assert_eq!(exchange(7, bad, 100), exchange(7, bad, 100));
+        assert_ne!(exchange(7, bad, 100), exchange(8, bad, 100));
+    }
+
+    #[test]
+    fn jitter_reorders_and_loss_and_duplication_take_their_share() {
+        let jitter = Conditions {
+            jitter_ns: 1_000_000,
+            ..Conditions::default()
+        };
+        let order: Vec<u8> = exchange(3, jitter, 100).iter().map(|g| g.2).collect();
+        assert_eq!(order.len(), 100);
+        assert!(!order.is_sorted());
+        let lossy = Conditions {
+            loss_ppm: 500_000,
+            ..Conditions::default()
+        };
+        assert!((30..70).contains(&exchange(3, lossy, 100).len()));
+        let doubling = Conditions {
+            duplicate_ppm: 1_000_000,
+            ..Conditions::default()
+        };
+        assert_eq!(exchange(3, doubling, 100).len(), 200);
+    }
+
+    #[test]
+    fn a_connected_port_counts_strangers_and_does_not_hand_them_over() {
+        let clock = ManualClock::default();
+        let network = Network::new(&clock, 0);
+        let server = SERVER.parse().unwrap();
+        let none = Conditions::default();
+        let mut client = network.client("2001:2::1".parse().unwrap(), 1, server, none);
+        let stranger = "[2001:2::66]:53".parse().unwrap();
+        network
+            .server(stranger, none)
+            .send_to(client.addresses[0], b"boo");
+        assert_eq!(client.receive(10, |_| panic!("handed over")).unwrap(), 0);
+        let counters = client.counters().unwrap();
+        assert_eq!(
+            (counters.foreign, counters.foreign_from),
+            (1, Some(stranger))
+        );
+    }
+
+    #[test]
+    fn a_sweep_is_counted_only_when_every_port_was_empty() {
+        let clock = ManualClock::default();
+        let network = Network::new(&clock, 0);
+        let server = SERVER.parse().unwrap();
+        let mut client = network.client(
+            "2001:2::1".parse().unwrap(),
+            2,
+            server,
+            Conditions::default(),
+        );
+        let from = client.addresses[1];
+        let mut peer = network.server(server, Conditions::default());
+        peer.send_to(from, b"x");
+        assert_eq!(client.receive(1, |_| ()).unwrap(), 1);
+        assert_eq!(client.sweeps(), 0, "the queue at port 1 may hold more");
+        assert_eq!(client.receive(1, |_| ()).unwrap(), 0);
+        assert_eq!(client.sweeps(), 1);
+    }
+}

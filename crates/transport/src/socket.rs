@@ -1,0 +1,532 @@
+//! [`Link`] over kernel UDP sockets.
+//!
+//! [`UdpLink::client`] opens many connected sockets, one for each source port, toward one server;
+//! [`UdpLink::server`] one unconnected socket that answers whoever asks. Both take datagrams in
+//! by `recvmmsg` with kernel receive stamps and let runs of equal length travel segmented.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, socket_with, sockopt,
+};
+
+use crate::clock::{Clock, MonotonicClock, Nanos, realtime_offset};
+use crate::sys::{self, RawAddr, ReceiveBatch, SendBatch};
+use crate::{Counters, Datagram, Link, LinkError};
+
+/// Kernel sockets, of a client or of a server.
+pub struct UdpLink {
+    sockets: Vec<OwnedFd>,
+    /// For each client socket one at the same port that is not connected: it gets what comes
+    /// from anybody but the server.
+    catchers: Vec<OwnedFd>,
+    peer: Option<SocketAddr>,
+    receive: ReceiveBatch,
+    send: SendBatch,
+    /// Socket to read next.
+    cursor: usize,
+    sweeps: u64,
+    realtime_offset: i64,
+    counted: Counters,
+}
+
+/// Why sockets could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The local address cannot be had.
+    #[error("cannot bind a UDP socket to {address}: {source}{}", bind_remedy(.source))]
+    Bind {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// No way leads to the server.
+    #[error("cannot reach {server} from here: {source}; check the address and the route to it")]
+    Connect {
+        /// The server's address.
+        server: SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel lacks a socket option or refuses another call.
+    #[error("{call} failed: {source}")]
+    System {
+        /// Name of the call or option.
+        call: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn bind_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another program holds the port: stop it or choose another",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need root or CAP_NET_BIND_SERVICE: choose a higher one"
+        }
+        io::ErrorKind::AddrNotAvailable => "; no interface has this address",
+        _ => "",
+    }
+}
+
+/// Datagrams of one `recvmmsg`: a batch of 16 does as well as 64 or 256 (measured) and keeps the
+/// loop quick to return to its schedule.
+const RECEIVE_BATCH: usize = 16;
+
+/// Messages of one `sendmmsg`; each can hold a run of segments.
+const SEND_BATCH: usize = 64;
+
+/// Sockets looked at in one call of `receive`, so that a link of thousands of ports does not
+/// keep its worker from the schedule.
+const PORTS_PER_RECEIVE: usize = 8;
+
+/// Receive buffer asked for per socket. The kernel charges about 1 KiB for a small datagram, so
+/// this is some 8,000 of them: 25 ms at 300 k/s. The default of 208 KiB holds a twentieth.
+const BUFFER_BYTES: usize = 8 << 20;
+
+/// A socket that is only counted at the end of a trial needs no more.
+const CATCHER_BUFFER_BYTES: usize = 64 << 10;
+
+impl UdpLink {
+    /// Opens `ports` sockets, each with a source port of its own, toward `server`. `local` is
+    /// the source address; `None` leaves it to the routing table.
+    pub fn client(
+        server: SocketAddr,
+        local: Option<IpAddr>,
+        ports: usize,
+    ) -> Result<Self, OpenError> {
+        let local = local.unwrap_or(match server {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        });
+        let mut sockets = Vec::with_capacity(ports);
+        let mut catchers = Vec::with_capacity(ports);
+        for _ in 0..ports {
+            let socket = open(SocketAddr::new(local, 0), false)?;
+            enlarge(&socket, BUFFER_BYTES)?;
+            stamp_and_gather(&socket)?;
+            // Only now may the port be shared: asked for earlier, the kernel could hand out the
+            // same port twice.
+            option("SO_REUSEADDR", sockopt::set_socket_reuseaddr(&socket, true))?;
+            connect(&socket, &server).map_err(|e| OpenError::Connect {
+                server,
+                source: e.into(),
+            })?;
+            catchers.push(catcher(&socket, local)?);
+            sockets.push(socket);
+        }
+        Ok(Self::over(sockets, catchers, Some(server)))
+    }
+
+    /// Opens one socket that listens at `listen`. With `share`, several links may listen at the
+    /// same address and the kernel spreads the clients over them (`SO_REUSEPORT`).
+    ///
+    /// At an unspecified address, answers leave from the address that was asked.
+    pub fn server(listen: SocketAddr, share: bool) -> Result<Self, OpenError> {
+        let socket = open(listen, share)?;
+        enlarge(&socket, BUFFER_BYTES)?;
+        stamp_and_gather(&socket)?;
+        if listen.ip().is_unspecified() {
+            let (level, name) = match listen {
+                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+            };
+            option(
+                "IP_PKTINFO",
+                sys::set_option(socket.as_fd(), level, name, 1),
+            )?;
+        }
+        Ok(Self::over(vec![socket], Vec::new(), None))
+    }
+
+    fn over(sockets: Vec<OwnedFd>, catchers: Vec<OwnedFd>, peer: Option<SocketAddr>) -> Self {
+        Self {
+            sockets,
+            catchers,
+            peer,
+            receive: ReceiveBatch::new(RECEIVE_BATCH),
+            send: SendBatch::new(SEND_BATCH),
+            cursor: 0,
+            sweeps: 0,
+            realtime_offset: realtime_offset(),
+            counted: Counters::default(),
+        }
+    }
+
+    /// Address and port of the link's socket number `port`.
+    pub fn local_addr(&self, port: usize) -> Option<SocketAddr> {
+        getsockname(self.sockets.get(port)?).ok()?.try_into().ok()
+    }
+
+    /// Smallest receive buffer among the sockets as the kernel accounts for it, in bytes.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        let sizes = self
+            .sockets
+            .iter()
+            .map(|s| sockopt::socket_recv_buffer_size(s).unwrap_or(0));
+        sizes.min().unwrap_or(0)
+    }
+
+    /// Sends the batch from `socket`; returns how many frames the network took.
+    fn flush(&mut self, port: usize) -> Result<usize, LinkError> {
+        let mut message = 0;
+        let mut frames = 0;
+        let mut errors = 0;
+        while message < self.send.messages() {
+            match self.send.send(self.sockets[port].as_fd(), message) {
+                Ok(sent) => {
+                    frames += (message..message + sent)
+                        .map(|i| self.send.segments(i))
+                        .sum::<usize>();
+                    message += sent;
+                }
+                // The error belongs to an earlier datagram; this one has not been tried yet.
+                Err(e) if is_unreachable(&e) && self.peer.is_some() && errors < ERRORS_MAX => {
+                    self.counted.unreachable += 1;
+                    errors += 1;
+                }
+                Err(e) if is_full(&e) => break,
+                // One client cannot be answered; the others can.
+                Err(_) if self.peer.is_none() => message += 1,
+                Err(source) => {
+                    return Err(LinkError {
+                        call: "sendmmsg",
+                        source,
+                    });
+                }
+            }
+        }
+        Ok(frames)
+    }
+
+    /// Takes one batch from the socket under the cursor, and moves on once it is empty.
+    fn take(&mut self, max: usize) -> Result<usize, LinkError> {
+        let asked = max.clamp(1, self.receive.capacity());
+        let socket = self.sockets[self.cursor].as_fd();
+        let mut errors = 0;
+        let got = loop {
+            match self.receive.receive(socket, asked) {
+                Ok(got) => break got,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break 0,
+                Err(e) if is_unreachable(&e) && errors < ERRORS_MAX => {
+                    self.counted.unreachable += 1;
+                    errors += 1;
+                }
+                Err(source) => {
+                    return Err(LinkError {
+                        call: "recvmmsg",
+                        source,
+                    });
+                }
+            }
+        };
+        if got < asked {
+            self.cursor += 1;
+            if self.cursor == self.sockets.len() {
+                self.cursor = 0;
+                self.sweeps += 1;
+            }
+        }
+        Ok(got)
+    }
+}
+
+/// Pending ICMP errors that are worked off in one call; each is reported once by the kernel.
+const ERRORS_MAX: usize = 16;
+
+impl Link for UdpLink {
+    fn ports(&self) -> usize {
+        self.sockets.len()
+    }
+
+    fn send(
+        &mut self,
+        port: usize,
+        n: usize,
+        mut fill: impl FnMut(usize, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        self.send.clear();
+        let mut sent = 0;
+        let mut waiting = 0;
+        for i in 0..n {
+            let len = fill(i, self.send.frame());
+            self.send.push(len, None, None);
+            waiting += 1;
+            if self.send.is_full() || i + 1 == n {
+                let taken = self.flush(port)?;
+                sent += taken;
+                if taken < waiting {
+                    break;
+                }
+                waiting = 0;
+                self.send.clear();
+            }
+        }
+        Ok(sent)
+    }
+
+    fn receive(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(Datagram<'_>),
+    ) -> Result<usize, LinkError> {
+        let mut total = 0;
+        for _ in 0..PORTS_PER_RECEIVE.min(self.sockets.len()) {
+            let port = self.cursor;
+            let got = self.take(max - total)?;
+            for i in 0..got {
+                let message = self.receive.message(i);
+                let at = arrival(message.stamp_ns, self.realtime_offset);
+                let Some(peer) = self.peer.or_else(|| message.from.addr()) else {
+                    continue;
+                };
+                for payload in message.payload.chunks(message.segment.max(1)) {
+                    each(Datagram {
+                        port,
+                        peer,
+                        payload,
+                        at,
+                    });
+                    total += 1;
+                }
+            }
+            if total >= max {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    fn sweeps(&self) -> u64 {
+        self.sweeps
+    }
+
+    fn answer(
+        &mut self,
+        max: usize,
+        mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        let port = self.cursor;
+        let got = self.take(max)?;
+        let mut total = 0;
+        let mut replies = 0;
+        let mut sent = 0;
+        self.send.clear();
+        for i in 0..got {
+            let message = self.receive.message(i);
+            let at = arrival(message.stamp_ns, self.realtime_offset);
+            let Some(peer) = message.from.addr() else {
+                continue;
+            };
+            let (to, local, segment): (RawAddr, _, _) =
+                (*message.from, message.to, message.segment);
+            let mut offset = 0;
+            let len = message.payload.len();
+            while offset < len {
+                let message = self.receive.message(i);
+                let payload = &message.payload[offset..(offset + segment).min(len)];
+                offset += segment;
+                total += 1;
+                let reply = answer(
+                    Datagram {
+                        port,
+                        peer,
+                        payload,
+                        at,
+                    },
+                    self.send.frame(),
+                );
+                if reply == 0 {
+                    continue;
+                }
+                self.send.push(reply, Some(&to), local);
+                replies += 1;
+                if self.send.is_full() {
+                    sent += self.flush(port)?;
+                    self.send.clear();
+                }
+            }
+        }
+        sent += self.flush(port)?;
+        self.counted.send_drops += (replies - sent) as u64;
+        Ok(total)
+    }
+
+    fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
+        let mut fds: Vec<PollFd<'_>> = self
+            .sockets
+            .iter()
+            .map(|s| PollFd::new(s, PollFlags::IN))
+            .collect();
+        let timeout = std::time::Duration::from_nanos(timeout);
+        let timeout = rustix::time::Timespec::try_from(timeout).unwrap_or_default();
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(LinkError {
+                call: "poll",
+                source: e.into(),
+            }),
+        }
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        let sum = |sockets: &[OwnedFd]| -> Result<u64, LinkError> {
+            let each = sockets.iter().map(|s| sys::drops(s.as_fd()));
+            each.sum::<io::Result<u64>>().map_err(|source| LinkError {
+                call: "getsockopt SO_MEMINFO",
+                source,
+            })
+        };
+        let (foreign, from) = self.drain_catchers()?;
+        self.counted.foreign += foreign;
+        self.counted.foreign_from = self.counted.foreign_from.or(from);
+        let mut counters = self.counted;
+        counters.receive_drops = sum(&self.sockets)?;
+        counters.foreign += sum(&self.catchers)?;
+        Ok(counters)
+    }
+
+    fn backend(&self) -> &'static str {
+        "udp"
+    }
+}
+
+impl UdpLink {
+    /// Counts what came from anybody but the server, and tells who sent the first of it.
+    fn drain_catchers(&mut self) -> Result<(u64, Option<SocketAddr>), LinkError> {
+        let mut foreign = 0;
+        let mut from = None;
+        for catcher in &self.catchers {
+            loop {
+                match self.receive.receive(catcher.as_fd(), RECEIVE_BATCH) {
+                    Ok(0) => break,
+                    Ok(got) => {
+                        foreign += got as u64;
+                        from = from.or_else(|| self.receive.message(0).from.addr());
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(e) if is_unreachable(&e) => {}
+                    Err(source) => {
+                        return Err(LinkError {
+                            call: "recvmmsg",
+                            source,
+                        });
+                    }
+                }
+            }
+        }
+        Ok((foreign, from))
+    }
+}
+
+/// Arrival on the monotonic clock.
+fn arrival(stamp_ns: Option<u64>, realtime_offset: i64) -> Nanos {
+    match stamp_ns {
+        Some(real) => real.saturating_add_signed(-realtime_offset),
+        None => MonotonicClock.now(),
+    }
+}
+
+fn open(address: SocketAddr, share: bool) -> Result<OwnedFd, OpenError> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = option(
+        "socket",
+        socket_with(family, SocketType::DGRAM, flags, None),
+    )?;
+    if share {
+        option("SO_REUSEPORT", sockopt::set_socket_reuseport(&socket, true))?;
+    }
+    bind(&socket, &address).map_err(|e| OpenError::Bind {
+        address,
+        source: e.into(),
+    })?;
+    Ok(socket)
+}
+
+/// A second socket at the port of `socket` that gets what the first, being connected, does not.
+fn catcher(socket: &OwnedFd, local: IpAddr) -> Result<OwnedFd, OpenError> {
+    let name = option("getsockname", getsockname(socket))?;
+    let port = SocketAddr::try_from(name).map_or(0, |a| a.port());
+    let address = SocketAddr::new(local, port);
+    let family = if local.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let catcher = option(
+        "socket",
+        socket_with(family, SocketType::DGRAM, flags, None),
+    )?;
+    option(
+        "SO_REUSEADDR",
+        sockopt::set_socket_reuseaddr(&catcher, true),
+    )?;
+    bind(&catcher, &address).map_err(|e| OpenError::Bind {
+        address,
+        source: e.into(),
+    })?;
+    let small = sockopt::set_socket_recv_buffer_size(&catcher, CATCHER_BUFFER_BYTES);
+    option("SO_RCVBUF", small)?;
+    Ok(catcher)
+}
+
+/// Asks for large buffers: beyond the system's limit if the process may (`CAP_NET_ADMIN`), up to
+/// the limit otherwise.
+fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<(), OpenError> {
+    if sockopt::set_socket_recv_buffer_size_force(socket, bytes).is_err() {
+        option(
+            "SO_RCVBUF",
+            sockopt::set_socket_recv_buffer_size(socket, bytes),
+        )?;
+    }
+    option(
+        "SO_SNDBUF",
+        sockopt::set_socket_send_buffer_size(socket, bytes),
+    )
+}
+
+fn stamp_and_gather(socket: &OwnedFd) -> Result<(), OpenError> {
+    let fd: BorrowedFd<'_> = socket.as_fd();
+    let stamps = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
+    option("SO_TIMESTAMPNS", stamps)?;
+    option(
+        "UDP_GRO",
+        sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1),
+    )
+}
+
+fn option<T, E: Into<io::Error>>(call: &'static str, result: Result<T, E>) -> Result<T, OpenError> {
+    result.map_err(|e| OpenError::System {
+        call,
+        source: e.into(),
+    })
+}
+
+/// Whether an ICMP message or the lack of a neighbour came back for an earlier datagram.
+fn is_unreachable(error: &io::Error) -> bool {
+    let known = [
+        libc::ECONNREFUSED,
+        libc::EHOSTUNREACH,
+        libc::ENETUNREACH,
+        libc::EPROTO,
+    ];
+    error.raw_os_error().is_some_and(|e| known.contains(&e))
+}
+
+/// Whether the network takes nothing more for now.
+fn is_full(error: &io::Error) -> bool {
+    let known = [libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|e| known.contains(&e))
+}

@@ -1,0 +1,473 @@
+//! Every unsafe call of the project: `recvmmsg`, `sendmmsg`, and the socket options that no safe
+//! wrapper offers.
+//!
+//! Both batches own all the memory that the kernel is pointed at, in boxed slices that never
+//! move or grow, and rebuild the pointers before each call.
+
+use std::io;
+use std::mem::{size_of, size_of_val, zeroed};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr};
+
+/// Room for the control messages of one datagram: receive stamp, segment size, packet info.
+const CONTROL_BYTES: usize = 128;
+
+/// Control messages start at the alignment of their header.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+/// A socket address as the kernel writes it; large enough for both families, compared bytewise.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(8))]
+pub(crate) struct RawAddr {
+    bytes: [u8; size_of::<libc::sockaddr_in6>()],
+    len: u32,
+}
+
+impl RawAddr {
+    const EMPTY: Self = Self {
+        bytes: [0; size_of::<libc::sockaddr_in6>()],
+        len: 0,
+    };
+
+    /// The address, if it is of a family that this crate opens sockets for.
+    pub(crate) fn addr(&self) -> Option<SocketAddr> {
+        let b = &self.bytes;
+        let port = u16::from_be_bytes([b[2], b[3]]);
+        match c_int::from(u16::from_ne_bytes([b[0], b[1]])) {
+            libc::AF_INET => {
+                let ip = Ipv4Addr::new(b[4], b[5], b[6], b[7]);
+                Some(SocketAddrV4::new(ip, port).into())
+            }
+            libc::AF_INET6 => {
+                let flow = u32::from_be_bytes([b[4], b[5], b[6], b[7]]);
+                let ip: [u8; 16] = b[8..24].try_into().ok()?;
+                let scope = u32::from_ne_bytes([b[24], b[25], b[26], b[27]]);
+                Some(SocketAddrV6::new(Ipv6Addr::from(ip), port, flow, scope).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Local address that a datagram was sent to, to answer from it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LocalAddr {
+    bytes: [u8; size_of::<libc::in6_pktinfo>()],
+    len: u8,
+    level: c_int,
+    kind: c_int,
+}
+
+/// One received datagram, or several segments of equal length (the last may be shorter).
+pub(crate) struct Received<'a> {
+    pub(crate) payload: &'a [u8],
+    /// Length of the segments; that of the payload if there is just one.
+    pub(crate) segment: usize,
+    /// Kernel receive stamp, nanoseconds of real time.
+    pub(crate) stamp_ns: Option<u64>,
+    pub(crate) from: &'a RawAddr,
+    pub(crate) to: Option<LocalAddr>,
+}
+
+/// Buffers for one `recvmmsg`.
+pub(crate) struct ReceiveBatch {
+    headers: Box<[mmsghdr]>,
+    iovecs: Box<[iovec]>,
+    names: Box<[RawAddr]>,
+    controls: Box<[Control]>,
+    payloads: Box<[u8]>,
+}
+
+// SAFETY: the raw pointers inside point into the batch's own boxes and are only followed by the
+// kernel during a call through `&mut self`.
+unsafe impl Send for ReceiveBatch {}
+
+/// A UDP payload, segmented or not, is shorter than this.
+const PAYLOAD_BYTES: usize = 65_536;
+
+/// Buffers stand apart by more than a payload, so that their first lines do not all fall into
+/// the same set of the first-level cache.
+const PAYLOAD_STRIDE: usize = PAYLOAD_BYTES + 192;
+
+impl ReceiveBatch {
+    pub(crate) fn new(messages: usize) -> Self {
+        // SAFETY: mmsghdr and iovec are plain C structures for which all zeroes is a valid value.
+        let (header, vec) = unsafe { (zeroed::<mmsghdr>(), zeroed::<iovec>()) };
+        Self {
+            headers: vec![header; messages].into(),
+            iovecs: vec![vec; messages].into(),
+            names: vec![RawAddr::EMPTY; messages].into(),
+            controls: vec![Control([0; CONTROL_BYTES]); messages].into(),
+            payloads: vec![0; messages * PAYLOAD_STRIDE].into(),
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// Takes up to `max` datagrams from the socket without waiting.
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
+        let n = max.min(self.capacity());
+        for i in 0..n {
+            self.iovecs[i] = iovec {
+                iov_base: self.payloads[i * PAYLOAD_STRIDE..].as_mut_ptr().cast(),
+                iov_len: PAYLOAD_BYTES,
+            };
+            let header = &mut self.headers[i].msg_hdr;
+            header.msg_name = ptr::from_mut(&mut self.names[i].bytes).cast();
+            header.msg_namelen = length(size_of::<libc::sockaddr_in6>());
+            header.msg_iov = ptr::from_mut(&mut self.iovecs[i]);
+            header.msg_iovlen = 1;
+            header.msg_control = ptr::from_mut(&mut self.controls[i]).cast();
+            header.msg_controllen = CONTROL_BYTES;
+            header.msg_flags = 0;
+        }
+        // SAFETY: the first n headers point to a name, a payload and a control buffer of the
+        // lengths stated, all owned by self and not otherwise borrowed during the call.
+        let got = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                length(n),
+                libc::MSG_DONTWAIT,
+                ptr::null_mut(),
+            )
+        };
+        usize::try_from(got).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Datagram `i` of the last call to `receive`.
+    pub(crate) fn message(&mut self, i: usize) -> Received<'_> {
+        let header = &self.headers[i];
+        self.names[i].len = header.msg_hdr.msg_namelen;
+        let len = (header.msg_len as usize).min(PAYLOAD_BYTES);
+        let start = i * PAYLOAD_STRIDE;
+        let mut received = Received {
+            payload: &self.payloads[start..start + len],
+            segment: len,
+            stamp_ns: None,
+            from: &self.names[i],
+            to: None,
+        };
+        read_control(&header.msg_hdr, &mut received);
+        received
+    }
+}
+
+/// Reads stamp, segment size and local address from the control messages.
+fn read_control(header: &msghdr, received: &mut Received<'_>) {
+    // SAFETY: the header was filled by recvmmsg, its control pointer and length describe a
+    // buffer of the batch that is still alive; CMSG_* stay within that length.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
+    while !next.is_null() {
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR return null or a whole header in the buffer.
+        let control: cmsghdr = unsafe { ptr::read_unaligned(next) };
+        // SAFETY: the data follows the header within the same control message.
+        let data = unsafe { libc::CMSG_DATA(next) };
+        match (control.cmsg_level, control.cmsg_type) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                // SAFETY: the kernel wrote a timespec, as this type of message says.
+                let t: libc::timespec = unsafe { ptr::read_unaligned(data.cast()) };
+                received.stamp_ns =
+                    Some(t.tv_sec.cast_unsigned() * 1_000_000_000 + t.tv_nsec.cast_unsigned());
+            }
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                // SAFETY: the kernel wrote an int, as this type of message says.
+                let size: c_int = unsafe { ptr::read_unaligned(data.cast()) };
+                received.segment = usize::try_from(size).unwrap_or(received.segment).max(1);
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                // SAFETY: the kernel wrote an in6_pktinfo, as this type of message says.
+                let mut info: libc::in6_pktinfo = unsafe { ptr::read_unaligned(data.cast()) };
+                let link_local = info.ipi6_addr.s6_addr[..2] == [0xfe, 0x80];
+                if !link_local {
+                    info.ipi6_ifindex = 0;
+                }
+                received.to = Some(LocalAddr::new(
+                    &info,
+                    libc::IPPROTO_IPV6,
+                    libc::IPV6_PKTINFO,
+                ));
+            }
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                // SAFETY: the kernel wrote an in_pktinfo, as this type of message says.
+                let mut info: libc::in_pktinfo = unsafe { ptr::read_unaligned(data.cast()) };
+                info.ipi_ifindex = 0;
+                info.ipi_spec_dst = info.ipi_addr;
+                received.to = Some(LocalAddr::new(&info, libc::IPPROTO_IP, libc::IP_PKTINFO));
+            }
+            _ => {}
+        }
+        // SAFETY: as for CMSG_FIRSTHDR.
+        next = unsafe { libc::CMSG_NXTHDR(header, next) };
+    }
+}
+
+impl LocalAddr {
+    fn new<T: Copy>(info: &T, level: c_int, kind: c_int) -> Self {
+        let mut bytes = [0; size_of::<libc::in6_pktinfo>()];
+        let len = size_of::<T>().min(bytes.len());
+        // SAFETY: len is at most the size of both, and T (a pktinfo) has no padding.
+        unsafe { ptr::copy_nonoverlapping(ptr::from_ref(info).cast(), bytes.as_mut_ptr(), len) };
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "at most 20, the size of in6_pktinfo"
+        )]
+        Self {
+            bytes,
+            len: len as u8,
+            level,
+            kind,
+        }
+    }
+}
+
+/// A datagram, or a run of equally long ones to the same place, that waits to be sent.
+#[derive(Clone, Copy)]
+struct Outgoing {
+    start: usize,
+    len: usize,
+    segment: usize,
+    segments: usize,
+    local: Option<LocalAddr>,
+}
+
+/// Buffers for one `sendmmsg`. Frames are written one after the other into one buffer, so that
+/// neighbours of equal length and destination go to the kernel as one segmented datagram.
+pub(crate) struct SendBatch {
+    headers: Box<[mmsghdr]>,
+    iovecs: Box<[iovec]>,
+    names: Box<[RawAddr]>,
+    controls: Box<[Control]>,
+    outgoing: Vec<Outgoing>,
+    buffer: Box<[u8]>,
+    used: usize,
+}
+
+// SAFETY: as for ReceiveBatch.
+unsafe impl Send for SendBatch {}
+
+/// Longest single datagram; a DNS answer over UDP is at most 4096 bytes by custom (RFC 6891 6.2.5).
+pub(crate) const FRAME_BYTES: usize = 4096;
+
+/// Bytes of all frames in one batch.
+const BUFFER_BYTES: usize = 64 * FRAME_BYTES;
+
+/// The kernel takes at most this many segments in one call (`UDP_MAX_SEGMENTS` of Linux 4.18).
+const SEGMENTS_MAX: usize = 64;
+
+/// A segmented datagram is an IP packet while it travels: below 64 KiB with its headers.
+const SEGMENTED_BYTES_MAX: usize = 65_000;
+
+impl SendBatch {
+    pub(crate) fn new(messages: usize) -> Self {
+        // SAFETY: mmsghdr and iovec are plain C structures for which all zeroes is a valid value.
+        let (header, vec) = unsafe { (zeroed::<mmsghdr>(), zeroed::<iovec>()) };
+        Self {
+            headers: vec![header; messages].into(),
+            iovecs: vec![vec; messages].into(),
+            names: vec![RawAddr::EMPTY; messages].into(),
+            controls: vec![Control([0; CONTROL_BYTES]); messages].into(),
+            outgoing: Vec::with_capacity(messages),
+            buffer: vec![0; BUFFER_BYTES].into(),
+            used: 0,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.outgoing.clear();
+        self.used = 0;
+    }
+
+    /// Whether one more frame, of any length and to anywhere, may not fit.
+    pub(crate) fn is_full(&self) -> bool {
+        self.outgoing.len() == self.headers.len() || self.buffer.len() - self.used < FRAME_BYTES
+    }
+
+    /// Where the next frame is to be written. The batch must not be full.
+    pub(crate) fn frame(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.used..self.used + FRAME_BYTES]
+    }
+
+    /// Takes the first `len` bytes of the frame; `to` is `None` for a connected socket.
+    pub(crate) fn push(&mut self, len: usize, to: Option<&RawAddr>, local: Option<LocalAddr>) {
+        let len = len.min(FRAME_BYTES);
+        let start = self.used;
+        self.used += len;
+        let to = to.copied().unwrap_or(RawAddr::EMPTY);
+        let n = self.outgoing.len();
+        if let Some(last) = self.outgoing.last_mut()
+            && last.segment == len
+            && last.segments < SEGMENTS_MAX
+            && last.len + len <= SEGMENTED_BYTES_MAX
+            && last.local == local
+            && self.names[n - 1] == to
+        {
+            last.len += len;
+            last.segments += 1;
+            return;
+        }
+        self.names[n] = to;
+        self.outgoing.push(Outgoing {
+            start,
+            len,
+            segment: len,
+            segments: 1,
+            local,
+        });
+    }
+
+    /// Sends from message `first` on; returns how many messages the kernel took. What a message
+    /// holds is told by [`SendBatch::segments`].
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, first: usize) -> io::Result<usize> {
+        let n = self.outgoing.len();
+        for i in first..n {
+            self.prepare(i);
+        }
+        // SAFETY: the headers from first to n point to names, payloads and control buffers of
+        // the lengths stated, all owned by self, which the kernel only reads.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                self.headers[first..n].as_mut_ptr(),
+                length(n - first),
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Messages of the batch.
+    pub(crate) fn messages(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// Frames in message `i`.
+    pub(crate) fn segments(&self, i: usize) -> usize {
+        self.outgoing[i].segments
+    }
+
+    fn prepare(&mut self, i: usize) {
+        let out = self.outgoing[i];
+        self.iovecs[i] = iovec {
+            iov_base: self.buffer[out.start..].as_mut_ptr().cast(),
+            iov_len: out.len,
+        };
+        let mut control_len = 0;
+        if out.segments > 1 {
+            #[expect(clippy::cast_possible_truncation, reason = "at most FRAME_BYTES")]
+            let segment = (out.segment as u16).to_ne_bytes();
+            let at = &mut self.controls[i].0[control_len..];
+            control_len += write_control(at, libc::SOL_UDP, libc::UDP_SEGMENT, &segment);
+        }
+        if let Some(local) = out.local {
+            let at = &mut self.controls[i].0[control_len..];
+            let data = &local.bytes[..usize::from(local.len)];
+            control_len += write_control(at, local.level, local.kind, data);
+        }
+        let header = &mut self.headers[i].msg_hdr;
+        let name = &mut self.names[i];
+        header.msg_name = if name.len == 0 {
+            ptr::null_mut()
+        } else {
+            ptr::from_mut(&mut name.bytes).cast()
+        };
+        header.msg_namelen = name.len;
+        header.msg_iov = ptr::from_mut(&mut self.iovecs[i]);
+        header.msg_iovlen = 1;
+        header.msg_control = if control_len == 0 {
+            ptr::null_mut()
+        } else {
+            ptr::from_mut(&mut self.controls[i]).cast()
+        };
+        header.msg_controllen = control_len;
+        header.msg_flags = 0;
+    }
+}
+
+/// Writes one control message and returns the room it takes, padding included.
+fn write_control(at: &mut [u8], level: c_int, kind: c_int, data: &[u8]) -> usize {
+    // SAFETY: both are arithmetic on the length.
+    let (len, space) = unsafe {
+        (
+            libc::CMSG_LEN(length(data.len())),
+            libc::CMSG_SPACE(length(data.len())),
+        )
+    };
+    let header = cmsghdr {
+        cmsg_len: len as usize,
+        cmsg_level: level,
+        cmsg_type: kind,
+    };
+    let data_at = len as usize - data.len();
+    assert!(
+        at.len() >= space as usize,
+        "control buffer holds every message that is written"
+    );
+    // SAFETY: the buffer has room for the header, as asserted; cmsghdr has no padding here and
+    // the write needs no alignment.
+    unsafe { ptr::write_unaligned(at.as_mut_ptr().cast(), header) };
+    at[data_at..data_at + data.len()].copy_from_slice(data);
+    space as usize
+}
+
+/// Sets a socket option that is an int.
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: c_int,
+) -> io::Result<()> {
+    // SAFETY: the value outlives the call and its length is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            ptr::from_ref(&value).cast::<c_void>(),
+            length(size_of::<c_int>()),
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Datagrams that the socket has dropped since it was opened (`sk_drops`, the figure that
+/// `SO_RXQ_OVFL` and the last column of `/proc/net/udp` show).
+pub(crate) fn drops(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut info = [0_u32; MEMINFO_VARS];
+    let mut len = length(size_of_val(&info));
+    // SAFETY: the kernel writes at most len bytes into info and the new length into len.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            ptr::from_mut(&mut info).cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    if result == 0 {
+        Ok(u64::from(info[MEMINFO_DROPS]))
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of `linux/sock_diag.h`.
+const MEMINFO_VARS: usize = 9;
+const MEMINFO_DROPS: usize = 8;
+
+/// Lengths go to the kernel as 32 bits; all of ours are small.
+fn length(n: usize) -> u32 {
+    u32::try_from(n).expect("batch and buffer sizes are constants far below 4 GiB")
+}

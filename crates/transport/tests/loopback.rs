@@ -1,0 +1,180 @@
+//! Kernel sockets on the loopback interface: what the links promise, against the real kernel.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use dns64_transport::clock::{Clock, MonotonicClock, SECOND};
+use dns64_transport::socket::{OpenError, UdpLink};
+use dns64_transport::{Datagram, Link};
+
+fn server(listen: &str) -> (UdpLink, SocketAddr) {
+    let link = UdpLink::server(listen.parse().unwrap(), false).unwrap();
+    let at = link.local_addr(0).unwrap();
+    (link, at)
+}
+
+fn echo(datagram: Datagram<'_>, frame: &mut [u8]) -> usize {
+    frame[..datagram.payload.len()].copy_from_slice(datagram.payload);
+    datagram.payload.len()
+}
+
+/// Turns `step` until it has counted `wanted` or two seconds have passed.
+fn until(wanted: usize, mut step: impl FnMut() -> usize) -> usize {
+    let end = MonotonicClock.now() + 2 * SECOND;
+    let mut total = 0;
+    while total < wanted && MonotonicClock.now() < end {
+        total += step();
+    }
+    total
+}
+
+/// Sends `n` datagrams of `len(i)` bytes in one call and returns what comes back, in order.
+fn round_trip(listen: &str, n: usize, len: impl Fn(usize) -> usize) -> Vec<Vec<u8>> {
+    let (mut server, at) = server(listen);
+    let mut client = UdpLink::client(at, None, 2).unwrap();
+    let before = MonotonicClock.now();
+    let sent = client.send(1, n, |i, frame| {
+        frame[..len(i)].fill(u8::try_from(i).unwrap());
+        len(i)
+    });
+    assert_eq!(sent.unwrap(), n);
+    assert_eq!(until(n, || server.answer(usize::MAX, echo).unwrap()), n);
+    let mut got = Vec::new();
+    let received = until(n, || {
+        client
+            .receive(usize::MAX, |d| {
+                assert_eq!((d.port, d.peer), (1, at));
+                // Kernel stamps lie on the monotonic clock, between sending and now.
+                assert!(d.at >= before && d.at <= MonotonicClock.now());
+                got.push(d.payload.to_vec());
+            })
+            .unwrap()
+    });
+    assert_eq!(received, n);
+    assert_eq!(
+        client.counters().unwrap(),
+        dns64_transport::Counters::default()
+    );
+    got
+}
+
+#[test]
+fn equal_lengths_travel_segmented_and_arrive_as_they_were() {
+    for listen in ["127.0.0.1:0", "[::1]:0"] {
+        let got = round_trip(listen, 100, |_| 50);
+        let expected: Vec<Vec<u8>> = (0..100).map(|i| vec![i; 50]).collect();
+        assert_eq!(got, expected);
+    }
+}
+
+#[test]
+fn unequal_lengths_arrive_as_they_were() {
+    let got = round_trip("[::1]:0", 60, |i| 20 + i % 3);
+    let expected: Vec<Vec<u8>> = (0..60)
+        .map(|i| vec![u8::try_from(i).unwrap(); 20 + i % 3])
+        .collect();
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn more_frames_than_one_batch_holds_are_all_sent() {
+    let got = round_trip("127.0.0.1:0", 200, |_| 3000);
+    assert_eq!(got.len(), 200);
+}
+
+#[test]
+fn nobody_listening_is_counted_and_is_no_failure() {
+    let (closed, at) = server("[::1]:0");
+    drop(closed);
+    let mut client = UdpLink::client(at, None, 1).unwrap();
+    for _ in 0..5 {
+        let sent = client.send(0, 1, |_, frame| {
+            frame[0] = 0;
+            1
+        });
+        assert_eq!(sent.unwrap(), 1);
+    }
+    assert_eq!(client.receive(16, |_| ()).unwrap(), 0);
+    assert!(client.counters().unwrap().unreachable > 0);
+}
+
+#[test]
+fn datagrams_from_another_address_are_counted_with_their_sender() {
+    let (_server, at) = server("127.0.0.1:0");
+    let mut client = UdpLink::client(at, None, 3).unwrap();
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..3 {
+        let to = SocketAddr::new(at.ip(), client.local_addr(2).unwrap().port());
+        stranger.send_to(b"boo", to).unwrap();
+    }
+    assert_eq!(client.receive(16, |_| panic!("handed over")).unwrap(), 0);
+    let counters = client.counters().unwrap();
+    assert_eq!(counters.foreign, 3);
+    assert_eq!(counters.foreign_from, Some(stranger.local_addr().unwrap()));
+}
+
+#[test]
+fn an_overflowing_socket_tells_how_many_it_lost() {
+    let (mut server, at) = server("127.0.0.1:0");
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sent = 100_000;
+    for _ in 0..sent {
+        client.send_to(&[0; 512], at).unwrap();
+    }
+    let mut taken = 0;
+    loop {
+        let got = server.receive(usize::MAX, |_| ()).unwrap();
+        taken += got;
+        if got == 0 {
+            break;
+        }
+    }
+    let drops = server.counters().unwrap().receive_drops;
+    assert!(drops > 0, "100,000 datagrams must overflow the buffer");
+    assert_eq!(taken as u64 + drops, sent);
+}
+
+#[test]
+fn a_wildcard_server_answers_from_the_address_that_was_asked() {
+    for (listen, ask) in [
+        ("0.0.0.0:0", "127.0.0.9"),
+        ("[::]:0", "::1"),
+        ("[::]:0", "127.0.0.9"),
+    ] {
+        let (mut server, at) = server(listen);
+        let to = SocketAddr::new(ask.parse().unwrap(), at.port());
+        let mut client = UdpLink::client(to, None, 1).unwrap();
+        client
+            .send(0, 1, |_, frame| {
+                frame[0] = 7;
+                1
+            })
+            .unwrap();
+        assert_eq!(until(1, || server.answer(16, echo).unwrap()), 1);
+        assert_eq!(
+            until(1, || client.receive(16, |_| ()).unwrap()),
+            1,
+            "{listen} asked at {ask}"
+        );
+    }
+}
+
+#[test]
+fn a_port_in_use_and_a_foreign_address_are_named() {
+    let (_first, at) = server("127.0.0.1:0");
+    let Err(error) = UdpLink::server(at, false) else {
+        panic!("bound twice")
+    };
+    assert!(matches!(error, OpenError::Bind { .. }));
+    let text = error.to_string();
+    assert!(
+        text.contains(&at.to_string()) && text.contains("another program"),
+        "{text}"
+    );
+    let Err(error) = UdpLink::server("192.0.2.1:5353".parse().unwrap(), false) else {
+        panic!("bound a foreign address")
+    };
+    assert!(
+        error.to_string().contains("no interface has this address"),
+        "{error}"
+    );
+}
