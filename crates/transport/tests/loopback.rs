@@ -1,5 +1,7 @@
 //! Kernel sockets on the loopback interface: what the links promise, against the real kernel.
 
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
 use std::net::{SocketAddr, UdpSocket};
 
 use dns64_transport::clock::{Clock, MonotonicClock, SECOND};
