@@ -1,0 +1,427 @@
+//! Writes a message into a caller's buffer, never beyond a limit.
+
+use crate::Truncated;
+use crate::codes::{Class, Rtype};
+use crate::message::{Flags, HEADER_LEN, Opt, Section};
+use crate::name::{Name, NameBuf};
+
+/// Octets of an OPT record without options (RFC 6891 section 6.1.2).
+const OPT_LEN: usize = 11;
+
+/// Offsets that a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
+const POINTER_MAX: u16 = 0x3fff;
+
+/// Where the name of the question starts: right after the header.
+const QUESTION_AT: u16 = 12;
+
+/// Owner of a record that is written.
+#[derive(Clone, Copy, Debug)]
+pub enum Owner<'a> {
+    /// The name of the question, as a compression pointer.
+    Question,
+    /// A name that stands at this offset of the message already, as a compression pointer.
+    At(u16),
+    /// Any name, written out.
+    Name(&'a NameBuf),
+}
+
+/// A message under construction. What it holds is valid after every call, failed ones included.
+///
+/// The calls follow the order of the message: [`Builder::header`], at most one question, then
+/// the records, section by section. The OPT record is different: [`Builder::opt`] sets its room
+/// aside at any time, and [`Builder::finish`] writes it as the last record, so that neither
+/// records nor [`Builder::truncate`] push it out.
+#[derive(Debug)]
+pub struct Builder<'a> {
+    buf: &'a mut [u8],
+    limit: usize,
+    len: usize,
+    records_at: usize,
+    counts: [u16; 4],
+    section: Section,
+    opt: Option<Opt<'a>>,
+}
+
+impl<'a> Builder<'a> {
+    /// Starts a message in `buf` of at most `limit` octets (the rest of `buf` stays untouched),
+    /// with ID and flags zero. An error if not even the header fits.
+    pub fn new(buf: &'a mut [u8], limit: usize) -> Result<Self, Truncated> {
+        let limit = limit.min(buf.len());
+        buf.get_mut(..HEADER_LEN)
+            .filter(|_| limit >= HEADER_LEN)
+            .ok_or(Truncated)?
+            .fill(0);
+        Ok(Self {
+            buf,
+            limit,
+            len: HEADER_LEN,
+            records_at: HEADER_LEN,
+            counts: [0; 4],
+            section: Section::Answer,
+            opt: None,
+        })
+    }
+
+    /// Sets ID and flags; may be called again at any time.
+    pub fn header(&mut self, id: u16, flags: Flags) {
+        self.buf[..2].copy_from_slice(&id.to_be_bytes());
+        self.buf[2..4].copy_from_slice(&flags.0.to_be_bytes());
+    }
+
+    /// Writes the question.
+    ///
+    /// # Panics
+    ///
+    /// If there is a question or a record already.
+    pub fn question(
+        &mut self,
+        name: &NameBuf,
+        rtype: Rtype,
+        class: Class,
+    ) -> Result<(), Truncated> {
+        let parts = [
+            name.as_wire(),
+            &rtype.0.to_be_bytes(),
+            &class.0.to_be_bytes(),
+        ];
+        self.question_parts(&parts)
+    }
+
+    /// Writes a question section as it stands in another message, see
+    /// [`crate::message::Question::range`]. It must hold one uncompressed name, which is what a
+    /// question has that follows the header directly; otherwise nothing is written and the
+    /// error is that of lack of room.
+    ///
+    /// # Panics
+    ///
+    /// If there is a question or a record already.
+    pub fn question_raw(&mut self, question: &[u8]) -> Result<(), Truncated> {
+        match Name::parse(question, 0) {
+            Ok((_, end)) if end + 4 == question.len() => self.question_parts(&[question]),
+            _ => Err(Truncated),
+        }
+    }
+
+    /// Adds a record to a section.
+    ///
+    /// # Panics
+    ///
+    /// If `section` comes before that of the record before, or if an [`Owner`] points at nothing.
+    pub fn record(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        rtype: Rtype,
+        class: Class,
+        ttl: u32,
+        rdata: &[u8],
+    ) -> Result<(), Truncated> {
+        assert!(
+            section >= self.section,
+            "records must be added section by section"
+        );
+        let pointer;
+        let owner = match owner {
+            Owner::Question => {
+                assert!(
+                    self.records_at > HEADER_LEN,
+                    "there is no question to point at"
+                );
+                pointer = pointer_to(QUESTION_AT);
+                &pointer[..]
+            }
+            Owner::At(offset) => {
+                assert!(
+                    offset >= QUESTION_AT && usize::from(offset) < self.len,
+                    "there is no name to point at"
+                );
+                pointer = pointer_to(offset);
+                &pointer[..]
+            }
+            Owner::Name(name) => name.as_wire(),
+        };
+        let rdata_len = u16::try_from(rdata.len()).map_err(|_| Truncated)?;
+        let count = self.counts[1 + section as usize]
+            .checked_add(1)
+            .ok_or(Truncated)?;
+        self.append(&[
+            owner,
+            &rtype.0.to_be_bytes(),
+            &class.0.to_be_bytes(),
+            &ttl.to_be_bytes(),
+            &rdata_len.to_be_bytes(),
+            rdata,
+        ])?;
+        self.section = section;
+        self.counts[1 + section as usize] = count;
+        Ok(())
+    }
+
+    /// Sets room aside for an OPT record, which [`Builder::finish`] writes. A second call
+    /// replaces the first.
+    pub fn opt(&mut self, opt: Opt<'a>) -> Result<(), Truncated> {
+        let room_before = self.opt_len();
+        let room = OPT_LEN + opt.options.len();
+        if opt.options.len() > usize::from(u16::MAX) || self.len + room > self.limit + room_before {
+            return Err(Truncated);
+        }
+        self.limit = self.limit + room_before - room;
+        self.opt = Some(opt);
+        Ok(())
+    }
+
+    /// Drops all records, keeps the question and the OPT record, and sets TC.
+    pub fn truncate(&mut self) {
+        self.len = self.records_at;
+        self.counts[1..].fill(0);
+        self.section = Section::Answer;
+        let flags = Flags(u16::from_be_bytes([self.buf[2], self.buf[3]])).with_tc(true);
+        self.buf[2..4].copy_from_slice(&flags.0.to_be_bytes());
+    }
+
+    /// Ends the message and returns its length in octets.
+    pub fn finish(mut self) -> usize {
+        if let Some(opt) = self.opt.take() {
+            self.limit += OPT_LEN + opt.options.len();
+            self.append_opt(&opt);
+        }
+        for (i, count) in self.counts.iter().enumerate() {
+            self.buf[4 + 2 * i..6 + 2 * i].copy_from_slice(&count.to_be_bytes());
+        }
+        self.len
+    }
+
+    fn question_parts(&mut self, parts: &[&[u8]]) -> Result<(), Truncated> {
+        assert!(
+            self.len == HEADER_LEN,
+            "the question must come first and once"
+        );
+        self.append(parts)?;
+        self.records_at = self.len;
+        self.counts[0] = 1;
+        Ok(())
+    }
+
+    fn append_opt(&mut self, opt: &Opt<'_>) {
+        let flags = if opt.do_bit { Opt::DO } else { 0 };
+        let options_len = u16::try_from(opt.options.len()).unwrap_or_default();
+        let written = self.append(&[
+            &[0],
+            &Rtype::OPT.0.to_be_bytes(),
+            &opt.udp_size.to_be_bytes(),
+            &[opt.ext_rcode, opt.version],
+            &flags.to_be_bytes(),
+            &options_len.to_be_bytes(),
+            opt.options,
+        ]);
+        // Its room was set aside, so only a full count can keep it out.
+        if let (Ok(()), Some(count)) = (written, self.counts[3].checked_add(1)) {
+            self.counts[3] = count;
+        }
+    }
+
+    fn opt_len(&self) -> usize {
+        self.opt.map_or(0, |opt| OPT_LEN + opt.options.len())
+    }
+
+    /// Writes all the parts, or none if they do not all fit.
+    fn append(&mut self, parts: &[&[u8]]) -> Result<(), Truncated> {
+        let room = self.limit - self.len;
+        if parts.iter().map(|part| part.len()).sum::<usize>() > room {
+            return Err(Truncated);
+        }
+        for part in parts {
+            let end = self.len + part.len();
+            self.buf[self.len..end].copy_from_slice(part);
+            self.len = end;
+        }
+        Ok(())
+    }
+}
+
+fn pointer_to(offset: u16) -> [u8; 2] {
+    assert!(
+        offset <= POINTER_MAX,
+        "a pointer reaches no further than 16383"
+    );
+    (0xc000 | offset).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codes::Rcode;
+    use crate::message::Message;
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().unwrap()
+    }
+
+    const OPT: Opt<'_> = Opt {
+        udp_size: 1232,
+        ext_rcode: 1,
+        version: 0,
+        do_bit: true,
+        options: &[],
+    };
+
+    #[test]
+    fn a_reply_has_the_octets_that_rfc_1035_says() {
+        let mut buf = [0xff; 512];
+        let mut reply = Builder::new(&mut buf, 512).unwrap();
+        reply.header(0x1234, Flags(0x8400).with_rcode(Rcode::NXDOMAIN));
+        reply.opt(OPT).unwrap();
+        reply
+            .question(&name("wWw.test"), Rtype::A, Class::IN)
+            .unwrap();
+        reply
+            .record(
+                Section::Answer,
+                Owner::Question,
+                Rtype::A,
+                Class::IN,
+                60,
+                &[192, 0, 2, 1],
+            )
+            .unwrap();
+        reply
+            .record(
+                Section::Authority,
+                Owner::At(16),
+                Rtype::NS,
+                Class::IN,
+                1,
+                b"\0",
+            )
+            .unwrap();
+        reply
+            .record(
+                Section::Additional,
+                Owner::Name(&name("ns")),
+                Rtype::A,
+                Class::IN,
+                2,
+                b"abcd",
+            )
+            .unwrap();
+        let len = reply.finish();
+        let expected = b"\x12\x34\x84\x03\0\x01\0\x01\0\x01\0\x02\
+            \x03wWw\x04test\0\0\x01\0\x01\
+            \xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01\
+            \xc0\x10\0\x02\0\x01\0\0\0\x01\0\x01\0\
+            \x02ns\0\0\x01\0\x01\0\0\0\x02\0\x04abcd\
+            \0\0\x29\x04\xd0\x01\0\x80\0\0\0";
+        assert_eq!(&buf[..len], expected);
+        assert_eq!(buf[len], 0xff);
+    }
+
+    #[test]
+    fn a_record_without_room_leaves_the_message_as_it_was() {
+        let mut buf = [0; 512];
+        let question = name("a");
+        // Header 12, question 7, OPT 11, and one octet less than the record needs.
+        let mut reply = Builder::new(&mut buf, 12 + 7 + 11 + 15).unwrap();
+        reply.question(&question, Rtype::A, Class::IN).unwrap();
+        reply.opt(OPT).unwrap();
+        let add = |reply: &mut Builder<'_>, rdata: &[u8]| {
+            reply.record(
+                Section::Answer,
+                Owner::Question,
+                Rtype::A,
+                Class::IN,
+                0,
+                rdata,
+            )
+        };
+        assert_eq!(add(&mut reply, &[1, 2, 3, 4]), Err(Truncated));
+        assert_eq!(add(&mut reply, &[1, 2, 3]), Ok(()));
+        assert_eq!(add(&mut reply, &[]), Err(Truncated));
+        let len = reply.finish();
+        assert_eq!(len, 45);
+        let message = Message::parse(&buf[..len]).unwrap();
+        assert_eq!(message.records().filter(Result::is_ok).count(), 2);
+        assert_eq!(message.opt(), Ok(Some(OPT)));
+        assert!(!message.tc());
+    }
+
+    #[test]
+    fn truncation_keeps_the_question_and_opt_and_sets_tc() {
+        let mut buf = [0; 100];
+        let mut reply = Builder::new(&mut buf, 100).unwrap();
+        reply.header(1, Flags(0x8000));
+        reply.opt(OPT).unwrap();
+        reply.question_raw(b"\x01a\0\0\x01\0\x01").unwrap();
+        reply
+            .record(
+                Section::Additional,
+                Owner::Question,
+                Rtype::TXT,
+                Class::IN,
+                0,
+                &[0; 40],
+            )
+            .unwrap();
+        reply.truncate();
+        reply
+            .record(
+                Section::Answer,
+                Owner::Question,
+                Rtype::TXT,
+                Class::IN,
+                0,
+                &[0; 4],
+            )
+            .unwrap();
+        reply.truncate();
+        let len = reply.finish();
+        assert_eq!(len, 12 + 7 + 11);
+        let message = Message::parse(&buf[..len]).unwrap();
+        assert!(message.tc() && message.qr());
+        assert_eq!(message.question().unwrap().name.to_string(), "a.");
+        assert_eq!((message.ancount(), message.arcount()), (0, 1));
+        assert_eq!(message.opt(), Ok(Some(OPT)));
+    }
+
+    #[test]
+    fn limits_hold_for_header_question_and_opt() {
+        let mut buf = [0; 40];
+        assert!(Builder::new(&mut buf, 11).is_err());
+        assert!(Builder::new(&mut buf[..11], 512).is_err());
+        let mut reply = Builder::new(&mut buf, 22).unwrap();
+        assert_eq!(reply.opt(OPT), Err(Truncated));
+        assert_eq!(
+            reply.question(&name("abcdef"), Rtype::A, Class::IN),
+            Err(Truncated)
+        );
+        assert_eq!(reply.finish(), 12);
+        let mut reply = Builder::new(&mut buf, 512).unwrap();
+        let long = Opt {
+            options: &[0; 17],
+            ..OPT
+        };
+        assert_eq!(reply.opt(OPT), Ok(()));
+        assert_eq!(
+            reply.opt(Opt {
+                options: &[0; 18],
+                ..OPT
+            }),
+            Err(Truncated)
+        );
+        assert_eq!(reply.opt(long), Ok(()));
+        assert_eq!(
+            reply.question(&name("a"), Rtype::A, Class::IN),
+            Err(Truncated)
+        );
+        assert_eq!(reply.finish(), 40);
+        assert_eq!(Message::parse(&buf).unwrap().arcount(), 1);
+    }
+
+    #[test]
+    fn a_raw_question_must_be_one() {
+        let mut buf = [0; 40];
+        let mut reply = Builder::new(&mut buf, 40).unwrap();
+        assert_eq!(reply.question_raw(b"\x01a\0\0\x01\0"), Err(Truncated));
+        assert_eq!(reply.question_raw(b"\xc0\x0c\0\x01\0\x01"), Err(Truncated));
+        assert_eq!(reply.question_raw(b"\x01a\0\0\x01\0\x01"), Ok(()));
+    }
+}

@@ -1,0 +1,447 @@
+//! A view of a DNS message (RFC 1035 section 4).
+//!
+//! [`Message::parse`] is the one gate: it checks the header and the question, and what it lets
+//! through has accessors that cannot fail. The records behind the question are checked while
+//! they are walked, so that whoever needs only the question pays for no more.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::{Deref, Range};
+
+use crate::codes::{Class, Rtype};
+pub use crate::header::{Flags, HEADER_LEN, Header};
+use crate::name::Name;
+use crate::{ParseError, read_u16, read_u32};
+
+/// A message whose header and question are sound. Reads its header by [`Deref`].
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    bytes: &'a [u8],
+    header: Header,
+    question: Option<Question<'a>>,
+    records_at: usize,
+}
+
+impl<'a> Message<'a> {
+    /// Checks the header and the question section: no question or one (RFC 9619).
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let header = Header::parse(bytes)?;
+        let (question, records_at) = match header.qdcount() {
+            0 => (None, HEADER_LEN),
+            1 => {
+                let question = Question::parse(bytes, HEADER_LEN)?;
+                (Some(question), HEADER_LEN + question.len)
+            }
+            count => return Err(ParseError::Questions { count }),
+        };
+        Ok(Self {
+            bytes,
+            header,
+            question,
+            records_at,
+        })
+    }
+
+    /// The octets of the whole message.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The question, if there is one.
+    pub fn question(&self) -> Option<Question<'a>> {
+        self.question
+    }
+
+    /// Walks the records of all three sections. Ends after the first error.
+    pub fn records(&self) -> Records<'a> {
+        Records {
+            message: self.bytes,
+            position: self.records_at,
+            section: Section::Answer,
+            left: [self.ancount(), self.nscount(), self.arcount()],
+        }
+    }
+
+    /// Finds and checks the OPT record; walks all the records for it.
+    ///
+    /// An error if any record is malformed, if there is more than one OPT, or if it is not where
+    /// and how RFC 6891 section 6.1 wants it.
+    pub fn opt(&self) -> Result<Option<Opt<'a>>, ParseError> {
+        let mut found = None;
+        for record in self.records() {
+            let record = record?;
+            if record.rtype != Rtype::OPT {
+                continue;
+            }
+            if found.is_some() {
+                return Err(ParseError::OptRepeated);
+            }
+            found = Some(Opt::from_record(&record)?);
+        }
+        Ok(found)
+    }
+}
+
+impl Deref for Message<'_> {
+    type Target = Header;
+
+    fn deref(&self) -> &Header {
+        &self.header
+    }
+}
+
+/// The question of a message (RFC 1035 section 4.1.2).
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Name asked for.
+    pub name: Name<'a>,
+    /// Type asked for.
+    pub rtype: Rtype,
+    /// Class asked for.
+    pub class: Class,
+    len: usize,
+}
+
+impl<'a> Question<'a> {
+    fn parse(message: &'a [u8], at: usize) -> Result<Self, ParseError> {
+        let (name, end) = Name::parse(message, at)?;
+        Ok(Self {
+            name,
+            rtype: Rtype(read_u16(message, end)?),
+            class: Class(read_u16(message, end + 2)?),
+            len: end + 4 - at,
+        })
+    }
+
+    /// Where the question section stands in the message.
+    pub fn range(&self) -> Range<usize> {
+        HEADER_LEN..HEADER_LEN + self.len
+    }
+}
+
+/// The sections of records, in the order that they have in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// Records that answer the question.
+    Answer,
+    /// Records about the authority: SOA of a negative answer, NS of a referral.
+    Authority,
+    /// All the rest, with OPT.
+    Additional,
+}
+
+/// A record of a message (RFC 1035 section 4.1.3).
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Section that it stands in.
+    pub section: Section,
+    /// Owner.
+    pub name: Name<'a>,
+    /// Type.
+    pub rtype: Rtype,
+    /// Class; in an OPT record, the sender's UDP payload size.
+    pub class: Class,
+    /// Time to live in seconds; in an OPT record, other things.
+    pub ttl: u32,
+    /// Data, as it stands in the message: names in it may be compressed.
+    pub rdata: &'a [u8],
+    /// Where the data starts in the message.
+    pub rdata_offset: usize,
+    message: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    fn parse(message: &'a [u8], at: usize, section: Section) -> Result<Self, ParseError> {
+        let (name, fields) = Name::parse(message, at)?;
+        let rdata_offset = fields + 10;
+        let rdata_len = usize::from(read_u16(message, fields + 8)?);
+        let Some(rdata) = message.get(rdata_offset..rdata_offset + rdata_len) else {
+            return Err(ParseError::ShortMessage);
+        };
+        Ok(Self {
+            section,
+            name,
+            rtype: Rtype(read_u16(message, fields)?),
+            class: Class(read_u16(message, fields + 2)?),
+            ttl: read_u32(message, fields + 4)?,
+            rdata,
+            rdata_offset,
+            message,
+        })
+    }
+
+    /// The address of an A record of class IN; `None` for anything else.
+    pub fn a(&self) -> Option<Ipv4Addr> {
+        let octets: [u8; 4] = self.rdata.try_into().ok()?;
+        (self.rtype == Rtype::A && self.class == Class::IN).then(|| octets.into())
+    }
+
+    /// The address of an AAAA record of class IN; `None` for anything else.
+    pub fn aaaa(&self) -> Option<Ipv6Addr> {
+        let octets: [u8; 16] = self.rdata.try_into().ok()?;
+        (self.rtype == Rtype::AAAA && self.class == Class::IN).then(|| octets.into())
+    }
+
+    /// The one name that is all of the data, as in CNAME, DNAME, NS and PTR.
+    pub fn rdata_name(&self) -> Result<Name<'a>, ParseError> {
+        let (name, end) = Name::parse(self.message, self.rdata_offset)?;
+        match end.cmp(&(self.rdata_offset + self.rdata.len())) {
+            std::cmp::Ordering::Equal => Ok(name),
+            std::cmp::Ordering::Less => Err(ParseError::NameTooShort),
+            std::cmp::Ordering::Greater => Err(ParseError::ShortMessage),
+        }
+    }
+}
+
+/// Iterator over the records of a [`Message`].
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    message: &'a [u8],
+    position: usize,
+    section: Section,
+    left: [u16; 3],
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, ParseError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.left[self.section as usize] == 0 {
+            self.section = match self.section {
+                Section::Answer => Section::Authority,
+                Section::Authority => Section::Additional,
+                Section::Additional => return None,
+            };
+        }
+        let record = Record::parse(self.message, self.position, self.section);
+        match &record {
+            Ok(record) => {
+                self.position = record.rdata_offset + record.rdata.len();
+                self.left[self.section as usize] -= 1;
+            }
+            Err(_) => self.left = [0; 3],
+        }
+        Some(record)
+    }
+}
+
+/// What an OPT record says (RFC 6891 section 6.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opt<'a> {
+    /// Largest UDP payload that the sender can take, in octets. Values below 512 mean 512
+    /// (RFC 6891 section 6.2.3); this is the value as sent.
+    pub udp_size: u16,
+    /// Upper 8 bits of the extended response code.
+    pub ext_rcode: u8,
+    /// EDNS version.
+    pub version: u8,
+    /// DNSSEC OK (RFC 3225).
+    pub do_bit: bool,
+    /// Options, as they stand in the record.
+    pub options: &'a [u8],
+}
+
+impl<'a> Opt<'a> {
+    /// DO, in the lower 16 bits of the TTL field (RFC 6891 section 6.1.4).
+    pub(crate) const DO: u16 = 1 << 15;
+
+    fn from_record(record: &Record<'a>) -> Result<Self, ParseError> {
+        if record.section != Section::Additional || !record.name.is_root() {
+            return Err(ParseError::OptMisplaced);
+        }
+        let [ext_rcode, version, flags_high, flags_low] = record.ttl.to_be_bytes();
+        let opt = Self {
+            udp_size: record.class.0,
+            ext_rcode,
+            version,
+            do_bit: u16::from_be_bytes([flags_high, flags_low]) & Self::DO != 0,
+            options: record.rdata,
+        };
+        let in_options: usize = opt.options().map(|option| 4 + option.value.len()).sum();
+        if in_options != opt.options.len() {
+            return Err(ParseError::OptOptions);
+        }
+        Ok(opt)
+    }
+
+    /// The options one by one.
+    pub fn options(&self) -> Options<'a> {
+        Options { rest: self.options }
+    }
+}
+
+/// One EDNS option (RFC 6891 section 6.1.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EdnsOption<'a> {
+    /// Code of the option.
+    pub code: u16,
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// Iterator over the options of an [`Opt`].
+#[derive(Clone, Debug)]
+pub struct Options<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = EdnsOption<'a>;
+
+    fn next(&mut self) -> Option<EdnsOption<'a>> {
+        let code = read_u16(self.rest, 0).ok()?;
+        let end = 4 + usize::from(read_u16(self.rest, 2).ok()?);
+        let value = self.rest.get(4..end)?;
+        self.rest = &self.rest[end..];
+        Some(EdnsOption { code, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codes::{Opcode, Rcode};
+
+    /// A reply with an alias, an address, an SOA under the root, and an OPT with one option.
+    const REPLY: &[u8] = b"\x12\x34\x85\xb3\0\x01\0\x02\0\x01\0\x01\
+        \x03wWw\x04test\0\0\x1c\0\x01\
+        \xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01a\xc0\x10\
+        \x01a\xc0\x10\0\x1c\0\x01\0\0\0\x05\0\x10\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\xc0\0\x02\x01\
+        \0\0\x06\0\x01\0\0\0\0\0\0\
+        \0\0\x29\x04\xd0\x01\0\x80\0\0\x06\0\x0a\0\x02hi";
+
+    #[test]
+    fn header_bits_stand_where_rfc_1035_puts_them() {
+        let message = Message::parse(REPLY).unwrap();
+        assert_eq!(message.id(), 0x1234);
+        assert!(message.qr() && message.aa() && message.rd());
+        assert!(message.ra() && message.ad() && message.cd());
+        assert!(!message.tc());
+        assert_eq!(message.opcode(), Opcode::QUERY);
+        assert_eq!(message.rcode(), Rcode::NXDOMAIN);
+        let counts = (
+            message.qdcount(),
+            message.ancount(),
+            message.nscount(),
+            message.arcount(),
+        );
+        assert_eq!(counts, (1, 2, 1, 1));
+        assert_eq!(
+            format!("{:?}", message.flags()),
+            "Flags(QUERY qr aa rd ra ad cd NXDOMAIN)"
+        );
+    }
+
+    #[test]
+    fn the_question_is_read() {
+        let question = Message::parse(REPLY).unwrap().question().unwrap();
+        assert_eq!(question.name.to_string(), "wWw.test.");
+        assert_eq!((question.rtype, question.class), (Rtype::AAAA, Class::IN));
+        assert_eq!(&REPLY[question.range()], b"\x03wWw\x04test\0\0\x1c\0\x01");
+    }
+
+    #[test]
+    fn records_are_walked_section_by_section() {
+        let message = Message::parse(REPLY).unwrap();
+        let records: Vec<_> = message.records().collect::<Result<_, _>>().unwrap();
+        let sections: Vec<_> = records.iter().map(|record| record.section).collect();
+        use Section::{Additional, Answer, Authority};
+        assert_eq!(sections, [Answer, Answer, Authority, Additional]);
+        assert_eq!(records[0].rdata_name().unwrap().to_string(), "a.test.");
+        assert_eq!(records[0].ttl, 60);
+        assert_eq!(records[0].aaaa(), None);
+        assert_eq!(records[1].name.to_string(), "a.test.");
+        assert_eq!(
+            records[1].aaaa(),
+            Some("2001:db8::c000:201".parse().unwrap())
+        );
+        assert_eq!(records[1].a(), None);
+        let rdata = records[1].rdata_offset..records[1].rdata_offset + 16;
+        assert_eq!(&REPLY[rdata], records[1].rdata);
+        assert_eq!(records[2].rdata, b"");
+    }
+
+    #[test]
+    fn opt_is_found() {
+        let opt = Message::parse(REPLY).unwrap().opt().unwrap().unwrap();
+        assert_eq!(
+            (opt.udp_size, opt.ext_rcode, opt.version, opt.do_bit),
+            (1232, 1, 0, true)
+        );
+        let options: Vec<_> = opt.options().collect();
+        assert_eq!(
+            options,
+            [EdnsOption {
+                code: 10,
+                value: b"hi"
+            }]
+        );
+    }
+
+    #[test]
+    fn every_shortened_message_ends_in_an_error_not_in_a_panic() {
+        for len in 0..REPLY.len() {
+            let result = Message::parse(&REPLY[..len]).and_then(|message| message.opt());
+            let error = result.unwrap_err();
+            if len < HEADER_LEN {
+                assert_eq!(error, ParseError::ShortHeader { len });
+            } else {
+                assert_eq!(error, ParseError::ShortMessage, "at {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_ends_after_its_first_error() {
+        let message = Message::parse(&REPLY[..REPLY.len() - 20]).unwrap();
+        let results: Vec<_> = message.records().map(|record| record.is_ok()).collect();
+        assert_eq!(results, [true, true, false]);
+    }
+
+    #[test]
+    fn two_questions_are_an_error_and_none_is_not() {
+        let mut bytes = *b"\0\0\0\0\0\0\0\0\0\0\0\0";
+        assert!(Message::parse(&bytes).unwrap().question().is_none());
+        bytes[5] = 2;
+        let error = Message::parse(&bytes).unwrap_err();
+        assert_eq!(error, ParseError::Questions { count: 2 });
+    }
+
+    #[test]
+    fn opt_must_be_alone_under_the_root_in_the_additional_section_and_whole() {
+        const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
+        let error = |counts: [u8; 3], records: &[u8]| {
+            let [answers, authorities, additionals] = counts;
+            let mut bytes = vec![0, 0, 0, 0, 0, 0, 0, answers, 0, authorities, 0, additionals];
+            bytes.extend_from_slice(records);
+            Message::parse(&bytes).unwrap().opt().unwrap_err()
+        };
+        assert_eq!(
+            error([0, 0, 2], &[OPT, OPT].concat()),
+            ParseError::OptRepeated
+        );
+        assert_eq!(error([1, 0, 0], OPT), ParseError::OptMisplaced);
+        assert_eq!(error([0, 1, 0], OPT), ParseError::OptMisplaced);
+        let named = b"\x01a\0\0\x29\x04\xd0\0\0\0\0\0\0";
+        assert_eq!(error([0, 0, 1], named), ParseError::OptMisplaced);
+        let short = b"\0\0\x29\x04\xd0\0\0\0\0\0\x05\0\x0a\0\x02h";
+        assert_eq!(error([0, 0, 1], short), ParseError::OptOptions);
+        let rest = b"\0\0\x29\x04\xd0\0\0\0\0\0\x07\0\x0a\0\x02hi!";
+        assert_eq!(error([0, 0, 1], rest), ParseError::OptOptions);
+    }
+
+    #[test]
+    fn a_name_in_rdata_must_fill_it() {
+        let name = |rdata: &[u8]| {
+            let mut bytes = b"\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\x05\0\x01\0\0\0\0\0".to_vec();
+            bytes.push(u8::try_from(rdata.len()).unwrap());
+            bytes.extend_from_slice(rdata);
+            bytes.extend_from_slice(b"\0\0");
+            let message = Message::parse(&bytes).unwrap();
+            let record = message.records().next().unwrap().unwrap();
+            record.rdata_name().map(|name| name.to_string())
+        };
+        assert_eq!(name(b"\x01a\0"), Ok("a.".to_owned()));
+        assert_eq!(name(b"\x01a\0\0"), Err(ParseError::NameTooShort));
+        assert_eq!(name(b"\x01a"), Err(ParseError::ShortMessage));
+    }
+}

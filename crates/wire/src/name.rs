@@ -1,0 +1,517 @@
+//! Domain names (RFC 1035 section 3.1), compressed or not. Their case is kept.
+//!
+//! [`Name`] is a view of a message that follows compression pointers as it walks; it is checked
+//! once, when it is made, and cannot fail afterwards. [`NameBuf`] is an owned name. Both compare
+//! without regard to ASCII case only where the function says so (RFC 4343).
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use crate::ParseError;
+
+/// Longest name, in octets on the wire with the root label (RFC 1035 section 2.3.4).
+pub const NAME_LEN_MAX: usize = 255;
+
+/// Longest label, in octets without its length octet (RFC 1035 section 2.3.4).
+pub const LABEL_LEN_MAX: usize = 63;
+
+/// Most compression pointers in one name: one for each label that a name of 255 octets can have,
+/// (255 - 1) / 2. More can only be a chain of pointers to pointers (RFC 9267 section 2).
+pub const POINTERS_MAX: usize = 127;
+
+/// A name within a message, checked, not copied.
+#[derive(Clone, Copy)]
+pub struct Name<'a> {
+    message: &'a [u8],
+    start: usize,
+    wire_len: u8,
+}
+
+impl<'a> Name<'a> {
+    /// Checks the name at octet `at` of `message`; returns it and the offset of what follows it.
+    ///
+    /// A compression pointer must point before the first of the labels that it ends. Each jump so
+    /// goes further back than the last, and no message can make the walk go round (RFC 9267
+    /// section 2). At most [`POINTERS_MAX`] are followed.
+    pub fn parse(message: &'a [u8], at: usize) -> Result<(Self, usize), ParseError> {
+        let mut wire_len = 1;
+        let mut end = None;
+        let mut pointers = 0;
+        let mut segment = at;
+        let mut position = at;
+        loop {
+            match step(message, position)? {
+                Step::Root => break,
+                Step::Label(label) => {
+                    wire_len += 1 + label.len();
+                    if wire_len > NAME_LEN_MAX {
+                        return Err(ParseError::NameTooLong);
+                    }
+                    position += 1 + label.len();
+                }
+                Step::Pointer(target) => {
+                    pointers += 1;
+                    if target >= segment {
+                        return Err(ParseError::PointerForward);
+                    }
+                    if pointers > POINTERS_MAX {
+                        return Err(ParseError::PointerChain);
+                    }
+                    end.get_or_insert(position + 2);
+                    segment = target;
+                    position = target;
+                }
+            }
+        }
+        let name = Self {
+            message,
+            start: at,
+            wire_len: u8::try_from(wire_len).map_err(|_| ParseError::NameTooLong)?,
+        };
+        Ok((name, end.unwrap_or(position + 1)))
+    }
+
+    /// The labels from left to right, without the root.
+    pub fn labels(&self) -> Labels<'a> {
+        Labels {
+            message: self.message,
+            position: self.start,
+        }
+    }
+
+    /// Octets that the name takes without compression, with the root label; 1 to 255.
+    pub fn wire_len(&self) -> usize {
+        usize::from(self.wire_len)
+    }
+
+    /// Whether this is the root.
+    pub fn is_root(&self) -> bool {
+        self.wire_len == 1
+    }
+
+    /// Whether both are the same name, without regard to ASCII case (RFC 4343).
+    pub fn eq_ignore_case(&self, other: &Name<'_>) -> bool {
+        self.wire_len == other.wire_len && eq_labels(self.labels(), other.labels())
+    }
+
+    /// Whether this name is `ancestor` or below it, without regard to ASCII case.
+    pub fn is_within(&self, ancestor: &Name<'_>) -> bool {
+        let (count, theirs) = (self.labels().count(), ancestor.labels().count());
+        count >= theirs && eq_labels(self.labels().skip(count - theirs), ancestor.labels())
+    }
+
+    /// Copies the name out of its message, in the case that it has there.
+    pub fn to_buf(&self) -> NameBuf {
+        let mut buf = NameBuf::root();
+        let mut len = 0;
+        for label in self.labels() {
+            // Neither slice can fail: the name was measured when it was made.
+            let end = len + 1 + label.len();
+            buf.octets[len] = u8::try_from(label.len()).unwrap_or_default();
+            buf.octets[len + 1..end].copy_from_slice(label);
+            len = end;
+        }
+        buf.octets[len] = 0;
+        buf.len = self.wire_len;
+        buf
+    }
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return f.write_str(".");
+        }
+        self.labels().try_for_each(|label| write_label(f, label))
+    }
+}
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Name({self})")
+    }
+}
+
+/// Iterator over the labels of a [`Name`].
+#[derive(Clone, Debug)]
+pub struct Labels<'a> {
+    message: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Iterator for Labels<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            match step(self.message, self.position) {
+                Ok(Step::Label(label)) => {
+                    self.position += 1 + label.len();
+                    return Some(label);
+                }
+                Ok(Step::Pointer(target)) => self.position = target,
+                Ok(Step::Root) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// An owned name of up to 255 octets, without a heap.
+///
+/// `==` and hashing compare octets, case and all; see [`Name::eq_ignore_case`] for names.
+#[derive(Clone)]
+pub struct NameBuf {
+    octets: [u8; NAME_LEN_MAX],
+    len: u8,
+}
+
+impl NameBuf {
+    /// The root.
+    pub fn root() -> Self {
+        Self {
+            octets: [0; NAME_LEN_MAX],
+            len: 1,
+        }
+    }
+
+    /// A name from its uncompressed octets, which must hold it and nothing after it.
+    pub fn from_wire(octets: &[u8]) -> Result<Self, ParseError> {
+        let (name, end) = Name::parse(octets, 0)?;
+        if end != octets.len() {
+            return Err(ParseError::NameTooShort);
+        }
+        Ok(name.to_buf())
+    }
+
+    /// The octets of the uncompressed name, with the root label.
+    pub fn as_wire(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len)]
+    }
+
+    /// The name as a view.
+    pub fn as_name(&self) -> Name<'_> {
+        Name {
+            message: self.as_wire(),
+            start: 0,
+            wire_len: self.len,
+        }
+    }
+
+    /// The name `label` directly below this one.
+    pub fn child(&self, label: &[u8]) -> Result<Self, NameError> {
+        let mut child = Self {
+            octets: [0; NAME_LEN_MAX],
+            len: 0,
+        };
+        child.push_label(label)?;
+        for label in self.as_name().labels() {
+            child.push_label(label)?;
+        }
+        child.end()
+    }
+
+    fn push_label(&mut self, label: &[u8]) -> Result<(), NameError> {
+        let start = usize::from(self.len);
+        let end = start + 1 + label.len();
+        match u8::try_from(label.len()) {
+            Ok(0) => return Err(NameError::EmptyLabel),
+            Ok(len) if label.len() <= LABEL_LEN_MAX => {
+                let name_len = u8::try_from(end).map_err(|_| NameError::TooLong)?;
+                self.octets[start] = len;
+                self.octets[start + 1..end].copy_from_slice(label);
+                self.len = name_len;
+            }
+            _ => return Err(NameError::LabelTooLong { len: label.len() }),
+        }
+        Ok(())
+    }
+
+    /// Adds the root label.
+    fn end(mut self) -> Result<Self, NameError> {
+        // 255 octets without the root label leave no room for it.
+        self.len = self.len.checked_add(1).ok_or(NameError::TooLong)?;
+        Ok(self)
+    }
+}
+
+impl FromStr for NameBuf {
+    type Err = NameError;
+
+    /// Reads the presentation form (RFC 1035 section 5.1): labels between dots, `\.` and the like
+    /// for a character that stands for itself, `\DDD` for an octet in decimal. The last dot may
+    /// be left out: every name is absolute.
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        if text == "." {
+            return Ok(Self::root());
+        }
+        let mut name = Self {
+            octets: [0; NAME_LEN_MAX],
+            len: 0,
+        };
+        let mut label = [0; LABEL_LEN_MAX];
+        let mut label_len = 0;
+        let mut rest = text.as_bytes();
+        while let Some((&first, after)) = rest.split_first() {
+            if first == b'.' {
+                name.push_label(&label[..label_len])?;
+                label_len = 0;
+                rest = after;
+                continue;
+            }
+            let (octet, after) = unescape(first, after)?;
+            *label
+                .get_mut(label_len)
+                .ok_or(NameError::LabelTooLong { len: label_len + 1 })? = octet;
+            label_len += 1;
+            rest = after;
+        }
+        if label_len > 0 || name.len == 0 {
+            name.push_label(&label[..label_len])?;
+        }
+        name.end()
+    }
+}
+
+impl fmt::Display for NameBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_name().fmt(f)
+    }
+}
+
+impl fmt::Debug for NameBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NameBuf({self})")
+    }
+}
+
+impl PartialEq for NameBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_wire() == other.as_wire()
+    }
+}
+
+impl Eq for NameBuf {}
+
+impl Hash for NameBuf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_wire().hash(state);
+    }
+}
+
+/// Why a text is not a domain name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Two dots in a row, a dot at the start, or nothing at all.
+    #[error(
+        "name has an empty label; write it as labels with one dot between them, the root as \".\""
+    )]
+    EmptyLabel,
+    /// A label of more than 63 octets.
+    #[error("label of {len} octets or more is over the limit of 63; shorten it")]
+    LabelTooLong {
+        /// Octets counted when the limit was passed.
+        len: usize,
+    },
+    /// A name of more than 255 octets.
+    #[error("name is over the limit of 255 octets; shorten it")]
+    TooLong,
+    /// A backslash with nothing, or no octet in three decimal digits, after it.
+    #[error(
+        "bad escape in a name; write \\DDD with three digits up to 255, or \\ and one character"
+    )]
+    BadEscape,
+}
+
+/// What stands at one position of a name.
+enum Step<'a> {
+    Root,
+    Label(&'a [u8]),
+    Pointer(usize),
+}
+
+fn step(message: &[u8], at: usize) -> Result<Step<'_>, ParseError> {
+    let first = *message.get(at).ok_or(ParseError::ShortMessage)?;
+    match first {
+        0 => Ok(Step::Root),
+        1..=0x3f => match message.get(at + 1..at + 1 + usize::from(first)) {
+            Some(label) => Ok(Step::Label(label)),
+            None => Err(ParseError::ShortMessage),
+        },
+        0xc0.. => Ok(Step::Pointer(usize::from(
+            crate::read_u16(message, at)? & 0x3fff,
+        ))),
+        _ => Err(ParseError::LabelType),
+    }
+}
+
+fn eq_labels<'a, 'b>(
+    ours: impl Iterator<Item = &'a [u8]>,
+    mut theirs: impl Iterator<Item = &'b [u8]>,
+) -> bool {
+    for label in ours {
+        match theirs.next() {
+            Some(other) if label.eq_ignore_ascii_case(other) => {}
+            _ => return false,
+        }
+    }
+    theirs.next().is_none()
+}
+
+/// Writes a label and its dot; escapes what would mean something else in a zone file.
+fn write_label(f: &mut fmt::Formatter<'_>, label: &[u8]) -> fmt::Result {
+    for &octet in label {
+        match octet {
+            b'.' | b'\\' | b'"' | b'(' | b')' | b';' | b'@' | b'$' => {
+                write!(f, "\\{}", char::from(octet))?;
+            }
+            b'!'..=b'~' => write!(f, "{}", char::from(octet))?,
+            _ => write!(f, "\\{octet:03}")?,
+        }
+    }
+    f.write_str(".")
+}
+
+/// Reads the octet that `first` begins; returns it and what follows.
+fn unescape(first: u8, after: &[u8]) -> Result<(u8, &[u8]), NameError> {
+    if first != b'\\' {
+        return Ok((first, after));
+    }
+    match after {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..] => {
+            let value = [a, b, c]
+                .iter()
+                .fold(0_u16, |value, digit| value * 10 + u16::from(**digit - b'0'));
+            let octet = u8::try_from(value).map_err(|_| NameError::BadEscape)?;
+            Ok((octet, rest))
+        }
+        [] | [b'0'..=b'9', ..] => Err(NameError::BadEscape),
+        [octet, rest @ ..] => Ok((*octet, rest)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire(text: &str) -> Vec<u8> {
+        text.parse::<NameBuf>().unwrap().as_wire().to_vec()
+    }
+
+    #[test]
+    fn text_becomes_wire_and_wire_becomes_text() {
+        assert_eq!(wire("www.Example"), b"\x03www\x07Example\0");
+        assert_eq!(wire("www.Example."), b"\x03www\x07Example\0");
+        assert_eq!(wire("."), b"\0");
+        assert_eq!(wire(r"a\.b\046c\\.\000"), b"\x06a.b.c\\\x01\0\0");
+        let name = NameBuf::from_wire(b"\x06a.b c\\\x01\0\0").unwrap();
+        assert_eq!(name.to_string(), r"a\.b\032c\\.\000.");
+        assert_eq!(NameBuf::root().to_string(), ".");
+    }
+
+    #[test]
+    fn bad_texts_are_refused() {
+        let error = |text: &str| text.parse::<NameBuf>().unwrap_err();
+        assert_eq!(error(""), NameError::EmptyLabel);
+        assert_eq!(error(".a"), NameError::EmptyLabel);
+        assert_eq!(error("a..b"), NameError::EmptyLabel);
+        assert_eq!(error("a.."), NameError::EmptyLabel);
+        assert_eq!(error(r"a\"), NameError::BadEscape);
+        assert_eq!(error(r"a\12"), NameError::BadEscape);
+        assert_eq!(error(r"a\256"), NameError::BadEscape);
+        assert_eq!(error(&"a".repeat(64)), NameError::LabelTooLong { len: 64 });
+        assert!("a".repeat(63).parse::<NameBuf>().is_ok());
+    }
+
+    #[test]
+    fn a_name_has_at_most_255_octets() {
+        // 127 labels of one octet and the root: 2 * 127 + 1 = 255.
+        let longest = "a.".repeat(127);
+        assert_eq!(wire(&longest).len(), 255);
+        let longer = format!("b{longest}");
+        assert_eq!(longer.parse::<NameBuf>(), Err(NameError::TooLong));
+        assert_eq!("a.".repeat(128).parse::<NameBuf>(), Err(NameError::TooLong));
+        let name: NameBuf = longest.parse().unwrap();
+        assert_eq!(name.child(b"x"), Err(NameError::TooLong));
+        let mut octets = b"\x02bb".to_vec();
+        octets.extend_from_slice(&wire(&"a.".repeat(126)));
+        assert_eq!(octets.len(), 256);
+        assert_eq!(NameBuf::from_wire(&octets), Err(ParseError::NameTooLong));
+    }
+
+    #[test]
+    fn compressed_names_are_walked() {
+        let message = b"\x04TEST\0\x03www\xc0\x00\x01a\xc0\x06";
+        let (name, end) = Name::parse(message, 12).unwrap();
+        assert_eq!(end, 16);
+        assert_eq!(name.to_string(), "a.www.TEST.");
+        assert_eq!(name.wire_len(), 12);
+        assert_eq!(name.to_buf().as_wire(), b"\x01a\x03www\x04TEST\0");
+        assert_eq!(Name::parse(message, 6).unwrap().1, 12);
+    }
+
+    #[test]
+    fn pointers_that_do_not_go_back_are_refused() {
+        let error = |message: &[u8], at| Name::parse(message, at).unwrap_err();
+        // To itself, forwards, and back into the labels that it ends: a loop.
+        assert_eq!(error(b"\xc0\x00", 0), ParseError::PointerForward);
+        assert_eq!(error(b"\xc0\x02\x00", 0), ParseError::PointerForward);
+        assert_eq!(error(b"\x00\x01a\xc0\x01", 1), ParseError::PointerForward);
+        // Two that point at each other.
+        assert_eq!(error(b"\xc0\x02\xc0\x00", 2), ParseError::PointerForward);
+        assert_eq!(error(b"\x00\xc0", 1), ParseError::ShortMessage);
+        assert_eq!(error(b"\x41a\x00", 0), ParseError::LabelType);
+        assert_eq!(error(b"\x80a\x00", 0), ParseError::LabelType);
+        assert_eq!(error(b"\x02a", 0), ParseError::ShortMessage);
+        assert_eq!(error(b"\x01a", 0), ParseError::ShortMessage);
+        assert_eq!(error(b"", 0), ParseError::ShortMessage);
+    }
+
+    #[test]
+    fn chains_of_pointers_are_bounded() {
+        let mut message = vec![0];
+        for _ in 0..=POINTERS_MAX {
+            let target = u16::try_from(message.len().max(3) - 2).unwrap();
+            let target = if message.len() == 1 { 0 } else { target };
+            message.extend_from_slice(&(0xc000 | target).to_be_bytes());
+        }
+        let last = message.len() - 2;
+        assert_eq!(
+            Name::parse(&message, last).unwrap_err(),
+            ParseError::PointerChain
+        );
+        assert!(Name::parse(&message, last - 2).unwrap().0.is_root());
+    }
+
+    #[test]
+    fn case_is_kept_and_ignored_where_asked() {
+        let lower: NameBuf = "www.example".parse().unwrap();
+        let mixed: NameBuf = "wWw.exAmple".parse().unwrap();
+        assert_ne!(lower, mixed);
+        assert!(lower.as_name().eq_ignore_case(&mixed.as_name()));
+        assert!(!lower.as_name().eq_ignore_case(&NameBuf::root().as_name()));
+        // '@' (0x40) and '`' (0x60) differ in the case bit and are no letters.
+        let (at, tick) = (b"\x01@\0", b"\x01`\0");
+        let (at, tick) = (
+            NameBuf::from_wire(at).unwrap(),
+            NameBuf::from_wire(tick).unwrap(),
+        );
+        assert!(!at.as_name().eq_ignore_case(&tick.as_name()));
+    }
+
+    #[test]
+    fn within_means_below_at_a_label() {
+        let zone: NameBuf = "Example.test".parse().unwrap();
+        let within = |text: &str| {
+            let name: NameBuf = text.parse().unwrap();
+            name.as_name().is_within(&zone.as_name())
+        };
+        assert!(within("example.TEST"));
+        assert!(within("a.b.example.test"));
+        assert!(!within("anexample.test"));
+        assert!(!within("test"));
+        assert!(!within("."));
+        assert!(zone.as_name().is_within(&NameBuf::root().as_name()));
+        assert_eq!(zone.child(b"ns").unwrap().to_string(), "ns.Example.test.");
+    }
+}
