@@ -1,3 +1,5 @@
 //! The Tester of RFC 8219 section 9: measures DNS64 servers and proves each number.
 
+pub mod load;
+pub mod namespace;
 pub mod trial;

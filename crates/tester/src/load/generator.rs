@@ -1,0 +1,356 @@
+//! The engine of the Measurer: sends what is due, takes in what has come, and knows when all is
+//! decided. It has no socket and no clock of its own; a worker turns it over a link.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use dns64_transport::clock::{Clock, Nanos};
+use dns64_transport::{Datagram, Link, LinkError};
+use dns64_wire::pref64::Pref64;
+
+use super::ledger::{Ledger, State};
+use super::pace::{Burst, Schedule};
+use super::query::{QUESTION_BYTES, Template};
+use super::verdict::judge;
+use crate::namespace::{Cidr, Share, Zone, own_aaaa};
+
+/// Which names a trial asks for, and what must come back.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The range that the names are from.
+    pub cidr: Cidr,
+    /// Index in the range of the trial's first fresh name.
+    pub first: u64,
+    /// The name of the cached share.
+    pub cached: Ipv4Addr,
+    /// Share of the queries that ask for the cached name.
+    pub cached_share: Share,
+    /// The zone, which tells the names with an AAAA of their own.
+    pub zone: Zone,
+    /// How an AAAA is synthesised; `None` in a self-test, where every name has its own.
+    pub pref64: Option<Pref64>,
+}
+
+impl Names {
+    /// Address whose name query `i` of the trial asks for.
+    fn asked(&self, i: u64) -> Ipv4Addr {
+        if self.cached_share.picks(i) {
+            self.cached
+        } else {
+            self.cidr
+                .address(self.first + i - self.cached_share.below(i))
+        }
+    }
+
+    /// The one right answer to the name of `address`.
+    pub fn expected(&self, address: Ipv4Addr) -> Ipv6Addr {
+        match self.pref64 {
+            Some(pref64) if !self.zone.has_aaaa(address) => pref64.embed(address),
+            _ => own_aaaa(address),
+        }
+    }
+
+    /// Fresh names that a trial of `queries` queries uses up.
+    pub fn fresh(cached_share: Share, queries: u64) -> u64 {
+        queries - cached_share.below(queries)
+    }
+}
+
+/// What a generator is to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The shard's part of the schedule.
+    pub schedule: Schedule,
+    /// Names and their answers.
+    pub names: Names,
+    /// An answer counts until this long after its query was sent.
+    pub timeout_ns: Nanos,
+    /// Stop sending as soon as the trial has failed for certain.
+    pub stop_early: bool,
+}
+
+/// Whether a generator needs to be turned again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Queries are due or undecided.
+    Running,
+    /// Everything is decided.
+    Done,
+}
+
+/// The engine of one shard.
+pub struct Generator {
+    plan: Plan,
+    template: Template,
+    ledger: Ledger,
+    start: Nanos,
+    ports: u64,
+    /// Bursts sent.
+    bursts: u64,
+    /// Queries handed to the link, taken by it or not.
+    offered: usize,
+    /// The next burst, unless all are sent.
+    next: Option<Burst>,
+    /// Every query before this one is decided.
+    decided: usize,
+    /// Everything that arrived before this moment has been taken in.
+    emptied_until: Nanos,
+    /// A moment, and the sweeps of the link at it: two more, and the link has been emptied of all
+    /// that had arrived by then.
+    checkpoint: (Nanos, u64),
+    failed: bool,
+    quiet_since: Option<Nanos>,
+    tally: Tally,
+}
+
+/// What came of a shard.
+#[derive(Debug)]
+pub struct Finished {
+    /// The shard's schedule.
+    pub schedule: Schedule,
+    /// The shard's queries.
+    pub ledger: Ledger,
+    /// How many of them were handed to the link.
+    pub offered: usize,
+    /// What arrived within this time after the start has been taken in.
+    pub emptied_until_ns: Nanos,
+    /// What was counted beside them.
+    pub tally: Tally,
+}
+
+/// What a generator counts beyond its ledger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Second and further replies to a query.
+    pub duplicate: u64,
+    /// Replies that belong to no query.
+    pub stray: u64,
+    /// Queries that were due but not taken by the network.
+    pub not_sent: u64,
+    /// Sending ended before the schedule did.
+    pub ended_early: bool,
+}
+
+/// Bursts that may leave in one turn when the sender is behind: it catches up quickly but still
+/// empties its receive buffers.
+const CATCH_UP_BURSTS: usize = 8;
+
+/// What taking in one reply costs at most, to fit a turn of receiving before the next due time:
+/// 1.19 M/s measured for `recvmmsg` on a core, and some judging.
+const RECEIVE_COST_NS: Nanos = 1_000;
+
+/// Replies taken in at one turn when nothing is due.
+const RECEIVE_MAX: u64 = 64;
+
+/// How long a generator that has all its answers listens for duplicates.
+const LINGER_NS: Nanos = 10_000_000;
+
+impl Generator {
+    /// A generator for a link of `ports` ports. The memory of `ledger` is used again; all its
+    /// pages are touched here, which takes its time: make it before [`Generator::begin`].
+    pub fn new(plan: Plan, ports: usize, mut ledger: Ledger) -> Self {
+        let queries = usize::try_from(plan.schedule.shard_queries()).unwrap_or(usize::MAX);
+        ledger.reset(queries);
+        Self {
+            template: Template::new(&plan.names.zone.suffix),
+            next: plan.schedule.burst_of_shard(0),
+            plan,
+            ledger,
+            start: Nanos::MAX,
+            ports: ports as u64,
+            bursts: 0,
+            offered: 0,
+            decided: 0,
+            emptied_until: 0,
+            checkpoint: (0, 0),
+            failed: false,
+            quiet_since: None,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Sets the moment at which the schedule begins.
+    pub fn begin(&mut self, start: Nanos) {
+        self.start = start;
+    }
+
+    /// Ports that a link needs so that no ID comes round within the timeout: IDs are 16 bits,
+    /// and 65,536 queries of one port must outlast it, with a quarter to spare.
+    pub fn ports_needed(rate_qps: u64, timeout_ns: Nanos) -> u64 {
+        const IDS: u128 = 65_536;
+        let outstanding = u128::from(rate_qps) * u128::from(timeout_ns) * 5 / 4 / 1_000_000_000;
+        u64::try_from(outstanding.div_ceil(IDS))
+            .unwrap_or(u64::MAX)
+            .max(1)
+    }
+
+    /// Does what is due now: sends, takes in, decides.
+    pub fn turn<L: Link, C: Clock>(&mut self, link: &mut L, clock: &C) -> Result<Phase, LinkError> {
+        let mut now = clock.now();
+        for _ in 0..CATCH_UP_BURSTS {
+            match self.next {
+                Some(burst) if self.start + burst.due_ns <= now => {
+                    self.send(burst, now, link)?;
+                    now = clock.now();
+                }
+                _ => break,
+            }
+        }
+        self.receive(self.slack_ns(clock), link)?;
+        Ok(self.decide(clock.now(), link.sweeps()))
+    }
+
+    /// Sends no more; what is out stays to be decided.
+    pub fn stop(&mut self) {
+        if self.next.take().is_some() {
+            self.tally.ended_early = true;
+        }
+    }
+
+    /// How long nothing will be due.
+    pub fn slack_ns<C: Clock>(&self, clock: &C) -> Nanos {
+        self.next.map_or(Nanos::MAX, |b| {
+            (self.start + b.due_ns).saturating_sub(clock.now())
+        })
+    }
+
+    /// What came of it.
+    pub fn finish(self) -> Finished {
+        Finished {
+            schedule: self.plan.schedule,
+            emptied_until_ns: self.emptied_until.saturating_sub(self.start),
+            ledger: self.ledger,
+            offered: self.offered,
+            tally: self.tally,
+        }
+    }
+
+    fn send<L: Link>(&mut self, burst: Burst, now: Nanos, link: &mut L) -> Result<(), LinkError> {
+        let port = self.bursts % self.ports;
+        let lateness = now - (self.start + burst.due_ns);
+        let first_id = self.bursts / self.ports * self.plan.schedule.burst();
+        let (template, names) = (&self.template, &self.plan.names);
+        let taken = link.send(small(port), burst.queries, |k, frame| {
+            let k = k as u64;
+            template.write(low16(first_id + k), names.asked(burst.first + k), frame)
+        })?;
+        for i in self.offered..self.offered + taken {
+            self.ledger.sent(i, lateness);
+        }
+        self.tally.not_sent += (burst.queries - taken) as u64;
+        self.offered += burst.queries;
+        self.bursts += 1;
+        self.next = self.plan.schedule.burst_of_shard(self.bursts);
+        Ok(())
+    }
+
+    fn receive<L: Link>(&mut self, slack_ns: Nanos, link: &mut L) -> Result<(), LinkError> {
+        let max = (slack_ns / RECEIVE_COST_NS).clamp(1, RECEIVE_MAX);
+        let got = link.receive(small(max), |datagram| self.take(datagram))?;
+        if got > 0 {
+            self.quiet_since = None;
+        }
+        Ok(())
+    }
+
+    /// Books one reply.
+    fn take(&mut self, datagram: Datagram<'_>) {
+        let reply = datagram.payload;
+        let asked = reply
+            .first_chunk()
+            .and_then(|id| self.query_of(datagram.port as u64, u16::from_be_bytes(*id)));
+        let Some((i, entry)) = asked.and_then(|i| Some((i, self.ledger.get(i)?))) else {
+            self.tally.stray += 1;
+            return;
+        };
+        let global = self.plan.schedule.global(i as u64);
+        let address = self.plan.names.asked(global);
+        let mut question = [0; QUESTION_BYTES];
+        let len = self.template.question(address, &mut question);
+        let content = judge(reply, &question[..len], self.plan.names.expected(address));
+        let sent = self.start + self.plan.schedule.due_ns(global) + Nanos::from(entry.lateness_ns);
+        let rtt = datagram.at.saturating_sub(sent);
+        match (entry.state, content.state(rtt <= self.plan.timeout_ns)) {
+            (State::Unsent, _) | (_, None) => self.tally.stray += 1,
+            (State::Pending, Some(state)) => {
+                self.ledger.answered(i, rtt, state);
+                self.failed |= state != State::Valid;
+            }
+            _ => self.tally.duplicate += 1,
+        }
+    }
+
+    /// The latest query that left from `port` with this ID. Bursts go round the ports and IDs
+    /// count up at each port, so this is arithmetic, not a table.
+    fn query_of(&self, port: u64, id: u16) -> Option<usize> {
+        let burst = self.plan.schedule.burst();
+        let bursts_here = (self.bursts + self.ports - 1 - port) / self.ports;
+        let last = (bursts_here * burst).checked_sub(1)?;
+        let back = u64::from(low16(last).wrapping_sub(id));
+        let nth = last.checked_sub(back)?;
+        let local = (nth / burst * self.ports + port) * burst + nth % burst;
+        usize::try_from(local).ok()
+    }
+
+    /// Moves past what is decided, and finds out whether the rest still can be.
+    fn decide(&mut self, now: Nanos, sweeps: u64) -> Phase {
+        if sweeps >= self.checkpoint.1 + SWEEPS {
+            self.emptied_until = self.checkpoint.0;
+            self.checkpoint = (now, sweeps);
+        }
+        while self.decided < self.offered && self.is_decided(self.decided) {
+            self.decided += 1;
+        }
+        if self.failed && self.plan.stop_early {
+            self.stop();
+            return Phase::Done;
+        }
+        if self.next.is_some() || self.decided < self.offered {
+            return Phase::Running;
+        }
+        let quiet_since = *self.quiet_since.get_or_insert(now);
+        if now >= quiet_since + LINGER_NS {
+            Phase::Done
+        } else {
+            Phase::Running
+        }
+    }
+
+    /// A query is decided when it is answered, was never sent, or is past its deadline and the
+    /// link has been emptied since: what the kernel still holds may have come in time.
+    fn is_decided(&mut self, i: usize) -> bool {
+        let Some(entry) = self.ledger.get(i) else {
+            return true;
+        };
+        if entry.state != State::Pending {
+            return true;
+        }
+        let due = self
+            .plan
+            .schedule
+            .due_ns(self.plan.schedule.global(i as u64));
+        let sent = self.start + due + Nanos::from(entry.lateness_ns);
+        let lost = sent + self.plan.timeout_ns < self.emptied_until;
+        self.failed |= lost;
+        lost
+    }
+}
+
+/// The round under way at a checkpoint may have left a port behind before it; the next
+/// one goes through them all.
+const SWEEPS: u64 = 2;
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "identifiers are 16 bits and come round"
+)]
+fn low16(n: u64) -> u16 {
+    n as u16
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "ports and batches are far below 2^32"
+)]
+fn small(n: u64) -> usize {
+    n as usize
+}

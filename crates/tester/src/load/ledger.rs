@@ -1,0 +1,85 @@
+//! What became of each query: 16 bytes per query, allocated and touched before the first send.
+
+use dns64_transport::clock::Nanos;
+
+/// Where a query stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Sent, and nothing has come back.
+    Pending,
+    /// The expected AAAA, in time.
+    Valid,
+    /// The expected AAAA, after the timeout.
+    Late,
+    /// An AAAA that is not the expected one.
+    Wrong,
+    /// RCODE 0 without AAAA.
+    Empty,
+    /// RCODE other than 0, or an answer that cannot be parsed.
+    Error,
+    /// TC set.
+    Truncated,
+    /// Not sent. Not zero, so that filling the ledger with it writes every page.
+    Unsent,
+}
+
+/// One query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// From sending to the arrival of the first answer; 0 while pending.
+    pub rtt_ns: Nanos,
+    /// How long after its due time the query left. Saturates at 4.29 s, far beyond the lateness
+    /// that any valid trial has.
+    pub lateness_ns: u32,
+    /// Where it stands.
+    pub state: State,
+}
+
+const UNSENT: Entry = Entry {
+    rtt_ns: 0,
+    lateness_ns: 0,
+    state: State::Unsent,
+};
+
+/// 60 s at 1 M/s have to fit 1 GiB.
+const _: () = assert!(size_of::<Entry>() <= 16);
+
+/// The queries of one shard, in the order of their sending.
+#[derive(Debug, Default)]
+pub struct Ledger(Vec<Entry>);
+
+impl Ledger {
+    /// Makes room for `queries`, all unsent, and touches every page of it. Memory of an earlier
+    /// trial is used again.
+    pub fn reset(&mut self, queries: usize) {
+        self.0.clear();
+        self.0.resize(queries, UNSENT);
+    }
+
+    /// The entries.
+    pub fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+
+    /// Notes that query `i` left so long after it was due.
+    pub(crate) fn sent(&mut self, i: usize, lateness_ns: Nanos) {
+        let lateness_ns = u32::try_from(lateness_ns).unwrap_or(u32::MAX);
+        self.0[i] = Entry {
+            rtt_ns: 0,
+            lateness_ns,
+            state: State::Pending,
+        };
+    }
+
+    /// Notes the first answer to query `i`.
+    pub(crate) fn answered(&mut self, i: usize, rtt_ns: Nanos, state: State) {
+        let entry = &mut self.0[i];
+        entry.rtt_ns = rtt_ns;
+        entry.state = state;
+    }
+
+    pub(crate) fn get(&self, i: usize) -> Option<Entry> {
+        self.0.get(i).copied()
+    }
+}

@@ -1,0 +1,222 @@
+//! Judges the bytes of a reply against what was asked. Sees no link and no clock.
+
+use std::net::Ipv6Addr;
+
+use dns64_wire::codes::{Class, Rcode, Rtype};
+use dns64_wire::message::{HEADER_LEN, Header, Message, Section};
+
+use super::ledger::State;
+
+/// What a reply says, whenever it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// It answers another question, or none.
+    Stray,
+    /// TC is set: the answer is elsewhere.
+    Truncated,
+    /// RCODE other than 0, or it does not parse.
+    Error,
+    /// RCODE 0 without an AAAA.
+    Empty,
+    /// It has an AAAA that is not the expected one.
+    Wrong,
+    /// Every AAAA in the answer is the expected one.
+    Valid,
+}
+
+impl Content {
+    /// Where a query stands with this as its first answer; `None` for what answers no query.
+    pub fn state(self, in_time: bool) -> Option<State> {
+        match self {
+            Self::Stray => None,
+            Self::Truncated => Some(State::Truncated),
+            Self::Error => Some(State::Error),
+            Self::Empty => Some(State::Empty),
+            Self::Wrong => Some(State::Wrong),
+            Self::Valid if in_time => Some(State::Valid),
+            Self::Valid => Some(State::Late),
+        }
+    }
+}
+
+/// Judges `reply` to the question section `question`, whose answer must be `aaaa`.
+///
+/// Stricter than RFC 8219 section 9.2, which asks for "a AAAA record": the address must be the
+/// very one that the name implies, and no other may stand beside it.
+pub fn judge(reply: &[u8], question: &[u8], aaaa: Ipv6Addr) -> Content {
+    let Ok(header) = Header::parse(reply) else {
+        return Content::Stray;
+    };
+    if !header.qr() {
+        return Content::Stray;
+    }
+    let answers_at = HEADER_LEN + question.len();
+    match reply.get(HEADER_LEN..answers_at) {
+        Some(echoed) if header.qdcount() == 1 && echoed.eq_ignore_ascii_case(question) => {}
+        // FORMERR may come without the question (RFC 1035 4.1.1 leaves it open); the ID and the
+        // port say whose it is.
+        None if header.qdcount() == 0 && header.rcode() != Rcode::NOERROR => return Content::Error,
+        _ => return Content::Stray,
+    }
+    if header.tc() {
+        return Content::Truncated;
+    }
+    if header.rcode() != Rcode::NOERROR {
+        return Content::Error;
+    }
+    if header.ancount() == 1
+        && let Some(found) = sole_aaaa(&reply[answers_at..])
+    {
+        return if found == aaaa.octets() {
+            Content::Valid
+        } else {
+            Content::Wrong
+        };
+    }
+    judge_records(reply, aaaa)
+}
+
+/// The address of a first record that is an AAAA at the question's name: the common answer, read
+/// without a walk.
+fn sole_aaaa(record: &[u8]) -> Option<[u8; 16]> {
+    const OWNER_TYPE_CLASS: [u8; 6] = [0xc0, 12, 0, 28, 0, 1];
+    const RDLENGTH: [u8; 2] = [0, 16];
+    let rest = record.strip_prefix(&OWNER_TYPE_CLASS)?;
+    let rdata = rest.get(4..)?.strip_prefix(&RDLENGTH)?;
+    rdata.first_chunk().copied()
+}
+
+fn judge_records(reply: &[u8], aaaa: Ipv6Addr) -> Content {
+    let Ok(message) = Message::parse(reply) else {
+        return Content::Error;
+    };
+    let mut content = Content::Empty;
+    for record in message.records() {
+        let Ok(record) = record else {
+            return Content::Error;
+        };
+        if record.section != Section::Answer {
+            break;
+        }
+        if record.rtype != Rtype::AAAA || record.class != Class::IN {
+            continue;
+        }
+        match record.aaaa() {
+            Some(found) if found == aaaa && content == Content::Empty => content = Content::Valid,
+            Some(found) if found == aaaa => {}
+            _ => content = Content::Wrong,
+        }
+    }
+    content
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: &[u8] = b"\x0f010-000-007-255\x09dns64perf\x04test\x00\x00\x1c\x00\x01";
+    const RECORD: &[u8] = b"\xc0\x0c\x00\x1c\x00\x01\x00\x00\x0e\x10\x00\x10\
+        \x00\x64\xff\x9b\x00\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x07\xff";
+
+    fn reply(flags: [u8; 2], counts: [u8; 2], rest: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = vec![
+            0xab, 0xcd, flags[0], flags[1], 0, counts[0], 0, counts[1], 0, 0, 0, 0,
+        ];
+        bytes.extend(rest.concat());
+        bytes
+    }
+
+    fn judged(bytes: &[u8]) -> Content {
+        judge(bytes, QUESTION, "64:ff9b::a00:7ff".parse().unwrap())
+    }
+
+    #[test]
+    fn the_expected_address_is_valid_with_pointer_or_full_owner() {
+        assert_eq!(
+            judged(&reply([0x81, 0x80], [1, 1], &[QUESTION, RECORD])),
+            Content::Valid
+        );
+        let full = [&QUESTION[..QUESTION.len() - 4], &RECORD[2..]].concat();
+        assert_eq!(
+            judged(&reply([0x81, 0x80], [1, 1], &[QUESTION, &full])),
+            Content::Valid
+        );
+        let twice = reply([0x81, 0x80], [1, 2], &[QUESTION, RECORD, RECORD]);
+        assert_eq!(judged(&twice), Content::Valid);
+    }
+
+    #[test]
+    fn the_case_of_the_question_does_not_matter() {
+        let upper = QUESTION.to_ascii_uppercase();
+        assert_eq!(
+            judged(&reply([0x81, 0x80], [1, 1], &[&upper, RECORD])),
+            Content::Valid
+        );
+    }
+
+    #[test]
+    fn another_address_is_wrong_even_beside_the_expected_one() {
+        let mut other = RECORD.to_vec();
+        other[27] ^= 1;
+        assert_eq!(
+            judged(&reply([0x81, 0x80], [1, 1], &[QUESTION, &other])),
+            Content::Wrong
+        );
+        let both = reply([0x81, 0x80], [1, 2], &[QUESTION, RECORD, &other]);
+        assert_eq!(judged(&both), Content::Wrong);
+        let both = reply([0x81, 0x80], [1, 2], &[QUESTION, &other, RECORD]);
+        assert_eq!(judged(&both), Content::Wrong);
+    }
+
+    #[test]
+    fn no_record_or_only_an_a_is_empty() {
+        assert_eq!(
+            judged(&reply([0x81, 0x80], [1, 0], &[QUESTION])),
+            Content::Empty
+        );
+        let a = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x0e\x10\x00\x04\x0a\x00\x07\xff";
+        assert_eq!(
+            judged(&reply([0x81, 0x80], [1, 1], &[QUESTION, a])),
+            Content::Empty
+        );
+    }
+
+    #[test]
+    fn rcodes_and_garbage_are_errors_and_tc_is_truncated() {
+        assert_eq!(
+            judged(&reply([0x81, 0x82], [1, 0], &[QUESTION])),
+            Content::Error
+        );
+        assert_eq!(judged(&reply([0x81, 0x81], [0, 0], &[])), Content::Error);
+        assert_eq!(
+            judged(&reply([0x83, 0x80], [1, 0], &[QUESTION])),
+            Content::Truncated
+        );
+        let cut = reply([0x81, 0x80], [1, 1], &[QUESTION, &RECORD[..20]]);
+        assert_eq!(judged(&cut), Content::Error);
+    }
+
+    #[test]
+    fn what_answers_something_else_is_stray() {
+        assert_eq!(judged(b"garbage"), Content::Stray);
+        assert_eq!(
+            judged(&reply([0x01, 0x00], [1, 0], &[QUESTION])),
+            Content::Stray
+        );
+        let mut other = QUESTION.to_vec();
+        other[1] = b'9';
+        assert_eq!(
+            judged(&reply([0x81, 0x80], [1, 1], &[&other, RECORD])),
+            Content::Stray
+        );
+        assert_eq!(judged(&reply([0x81, 0x80], [0, 0], &[])), Content::Stray);
+    }
+
+    #[test]
+    fn only_valid_answers_can_be_late() {
+        assert_eq!(Content::Valid.state(true), Some(State::Valid));
+        assert_eq!(Content::Valid.state(false), Some(State::Late));
+        assert_eq!(Content::Error.state(false), Some(State::Error));
+        assert_eq!(Content::Stray.state(true), None);
+    }
+}

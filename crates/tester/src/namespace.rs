@@ -1,0 +1,337 @@
+//! The names of a trial, and what each of them must be answered with.
+//!
+//! `{000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test` stands for the IPv4 address with
+//! these numbers (paper 000, section 6.2.1). A name decides its answer by its number alone, so a
+//! repeated question gets the same answer and every share is exact.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use dns64_wire::name::NameBuf;
+
+/// Octets of the first label: four groups of three digits and three hyphens.
+pub const LABEL_BYTES: usize = 15;
+
+/// The suffix of dns64perf, dns64perf++ and FakeDNS.
+pub const DEFAULT_SUFFIX: &str = "dns64perf.test.";
+
+/// A range of IPv4 addresses, and so of names: the part of the namespace that a trial may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    first: Ipv4Addr,
+    len: u8,
+}
+
+impl Cidr {
+    /// The first address.
+    pub fn first(&self) -> Ipv4Addr {
+        self.first
+    }
+
+    /// How many names the range holds: 1 to 2^32.
+    pub fn names(&self) -> u64 {
+        1 << (32 - self.len)
+    }
+
+    /// Address `index` of the range. Beyond the end it goes on in the next range; callers ask
+    /// below [`Cidr::names`].
+    pub fn address(&self, index: u64) -> Ipv4Addr {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "IPv4 arithmetic is modulo 2^32"
+        )]
+        let offset = index as u32;
+        Ipv4Addr::from(u32::from(self.first).wrapping_add(offset))
+    }
+
+    /// Where `address` stands in the range.
+    pub fn index(&self, address: Ipv4Addr) -> Option<u64> {
+        let offset = u64::from(u32::from(address)).checked_sub(u64::from(u32::from(self.first)))?;
+        (offset < self.names()).then_some(offset)
+    }
+
+    /// The range around this one that holds at least `names` names, if 2^32 suffice.
+    #[must_use]
+    pub fn widened_to(&self, names: u64) -> Option<Self> {
+        (0..=self.len)
+            .rev()
+            .map(|len| Self::containing(self.first, len))
+            .find(|c| c.names() >= names)
+    }
+
+    fn containing(address: Ipv4Addr, len: u8) -> Self {
+        let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+        Self {
+            first: Ipv4Addr::from(u32::from(address) & mask),
+            len,
+        }
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.first, self.len)
+    }
+}
+
+/// Why a text is no range of IPv4 addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CidrError {
+    /// Not of the form ADDRESS/LENGTH.
+    #[error(
+        "'{0}' is not an IPv4 range; write ADDRESS/LENGTH with a length of 0 to 32, as in 10.0.0.0/8"
+    )]
+    Form(String),
+    /// The address is not the first of its range.
+    #[error("{given}/{len} has bits set beyond its length; the range around it is {range}")]
+    HostBits {
+        /// The address as given.
+        given: Ipv4Addr,
+        /// The length as given.
+        len: u8,
+        /// The range that holds the address.
+        range: Cidr,
+    },
+}
+
+impl FromStr for Cidr {
+    type Err = CidrError;
+
+    fn from_str(text: &str) -> Result<Self, CidrError> {
+        let form = || CidrError::Form(text.to_owned());
+        let (address, len) = text.split_once('/').ok_or_else(form)?;
+        let given: Ipv4Addr = address.parse().map_err(|_| form())?;
+        let len: u8 = len.parse().map_err(|_| form())?;
+        if len > 32 {
+            return Err(form());
+        }
+        let range = Self::containing(given, len);
+        if range.first == given {
+            Ok(range)
+        } else {
+            Err(CidrError::HostBits { given, len, range })
+        }
+    }
+}
+
+/// An exact share between 0 and 1, in millionths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share(u32);
+
+impl Share {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// All.
+    pub const ALL: Self = Self(MILLION);
+
+    /// Whether number `n` belongs to the share. Every window of w numbers holds w times the
+    /// share, rounded up or down: the share is spread evenly, not drawn by lot.
+    pub fn picks(self, n: u64) -> bool {
+        self.below(n + 1) != self.below(n)
+    }
+
+    /// How many of the numbers below `n` belong to the share.
+    pub fn below(self, n: u64) -> u64 {
+        let share = u128::from(n) * u128::from(self.0) / u128::from(MILLION);
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+}
+
+const MILLION: u32 = 1_000_000;
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", f64::from(self.0) / 10_000.0)
+    }
+}
+
+/// Why a text is no share.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a share; write a number from 0 to 1 or a percentage, as in 0.2 or 20%")]
+pub struct ShareError(String);
+
+impl FromStr for Share {
+    type Err = ShareError;
+
+    fn from_str(text: &str) -> Result<Self, ShareError> {
+        let (number, unit) = match text.strip_suffix('%') {
+            Some(number) => (number, f64::from(MILLION) / 100.0),
+            None => (text, f64::from(MILLION)),
+        };
+        let millionths = number.trim().parse::<f64>().unwrap_or(f64::NAN) * unit;
+        if !(0.0..=f64::from(MILLION)).contains(&millionths) {
+            return Err(ShareError(text.to_owned()));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked to lie between 0 and a million"
+        )]
+        Ok(Self(millionths.round() as u32))
+    }
+}
+
+/// The zone that the names live in.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    /// What stands after the first label.
+    pub suffix: NameBuf,
+    /// Share of the names that have an AAAA of their own.
+    pub aaaa_share: Share,
+}
+
+impl Zone {
+    /// Whether the name of this address has an AAAA record of its own.
+    pub fn has_aaaa(&self, address: Ipv4Addr) -> bool {
+        self.aaaa_share.picks(u64::from(u32::from(address)))
+    }
+}
+
+/// The AAAA that a name has of its own, where it has one: `2001:db8::` and the IPv4 address
+/// (paper 004, section 2.2).
+pub fn own_aaaa(address: Ipv4Addr) -> Ipv6Addr {
+    const BASE: u128 = 0x2001_0db8 << 96;
+    Ipv6Addr::from(BASE | u128::from(u32::from(address)))
+}
+
+/// The first label of the name of `address`.
+pub fn label(address: Ipv4Addr) -> [u8; LABEL_BYTES] {
+    let mut label = [b'-'; LABEL_BYTES];
+    for (i, octet) in address.octets().into_iter().enumerate() {
+        label[4 * i..4 * i + 3].copy_from_slice(&DIGITS[usize::from(octet)]);
+    }
+    label
+}
+
+/// The address that a first label stands for; `None` if it is not of the form.
+pub fn parse_label(label: &[u8; LABEL_BYTES]) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    for (i, octet) in octets.iter_mut().enumerate() {
+        let mut number = 0;
+        for &digit in &label[4 * i..4 * i + 3] {
+            if !digit.is_ascii_digit() {
+                return None;
+            }
+            number = number * 10 + u16::from(digit - b'0');
+        }
+        if i < 3 && label[4 * i + 3] != b'-' {
+            return None;
+        }
+        *octet = u8::try_from(number).ok()?;
+    }
+    Some(Ipv4Addr::from(octets))
+}
+
+/// "000" to "255".
+const DIGITS: [[u8; 3]; 256] = {
+    let mut digits = [[b'0'; 3]; 256];
+    let mut n = 0;
+    while n < 256 {
+        #[expect(clippy::cast_possible_truncation, reason = "n is below 256")]
+        let octet = n as u8;
+        digits[n] = [
+            b'0' + octet / 100,
+            b'0' + octet / 10 % 10,
+            b'0' + octet % 10,
+        ];
+        n += 1;
+    }
+    digits
+};
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_label_is_four_numbers_of_three_digits() {
+        assert_eq!(&label(Ipv4Addr::new(10, 0, 7, 255)), b"010-000-007-255");
+        assert_eq!(
+            parse_label(b"010-000-007-255"),
+            Some(Ipv4Addr::new(10, 0, 7, 255))
+        );
+        for bad in [
+            b"010-000-007-256",
+            b"010-000-007.255",
+            b"010-000-0a7-255",
+            b"999-000-007-255",
+        ] {
+            assert_eq!(parse_label(bad), None);
+        }
+    }
+
+    #[test]
+    fn an_own_aaaa_carries_the_address() {
+        let expected: Ipv6Addr = "2001:db8::c000:221".parse().unwrap();
+        assert_eq!(own_aaaa(Ipv4Addr::new(192, 0, 2, 33)), expected);
+    }
+
+    #[test]
+    fn a_range_with_host_bits_names_the_right_one() {
+        let error = "10.1.0.0/8".parse::<Cidr>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "10.1.0.0/8 has bits set beyond its length; the range around it is 10.0.0.0/8"
+        );
+        for bad in [
+            "10.0.0.0",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "x/8",
+            "10.0.0.0/-1",
+            "10.0.0.0/",
+        ] {
+            assert!(
+                bad.parse::<Cidr>()
+                    .unwrap_err()
+                    .to_string()
+                    .contains("10.0.0.0/8"),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_range_widens_to_what_is_needed() {
+        let cidr: Cidr = "198.18.4.0/24".parse().unwrap();
+        assert_eq!(cidr.widened_to(200).unwrap().to_string(), "198.18.4.0/24");
+        assert_eq!(cidr.widened_to(257).unwrap().to_string(), "198.18.4.0/23");
+        assert_eq!(cidr.widened_to(1 << 32).unwrap().to_string(), "0.0.0.0/0");
+        assert_eq!(cidr.widened_to((1 << 32) + 1), None);
+    }
+
+    #[test]
+    fn a_share_is_a_fraction_or_a_percentage() {
+        assert_eq!("0.2".parse(), Ok(Share(200_000)));
+        assert_eq!("20%".parse(), Ok(Share(200_000)));
+        assert_eq!("1".parse(), Ok(Share::ALL));
+        for bad in ["-0.1", "1.1", "101%", "NaN", "", "inf"] {
+            assert!(bad.parse::<Share>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn index_address_and_label_are_one(len in 0_u8..=32, base: u32, index: u64) {
+            let cidr = Cidr::containing(Ipv4Addr::from(base), len);
+            let index = index % cidr.names();
+            let address = cidr.address(index);
+            prop_assert_eq!(cidr.index(address), Some(index));
+            prop_assert_eq!(parse_label(&label(address)), Some(address));
+            prop_assert_eq!(cidr.to_string().parse(), Ok(cidr));
+        }
+
+        #[test]
+        fn a_share_is_exact_in_every_window(ppm in 0_u32..=MILLION, from in 0_u64..1 << 40, width in 0_u64..3000) {
+            let share = Share(ppm);
+            let picked = (from..from + width).filter(|&n| share.picks(n)).count() as u64;
+            prop_assert_eq!(picked, share.below(from + width) - share.below(from));
+            let exact = width * u64::from(ppm);
+            let million = u64::from(MILLION);
+            prop_assert!(picked == exact / million || picked == exact.div_ceil(million));
+        }
+    }
+}
