@@ -1,5 +1,7 @@
 //! The Tester of RFC 8219 section 9: measures DNS64 servers and proves each number.
 
+pub mod doctor;
+pub mod lab;
 pub mod load;
 pub mod namespace;
 pub mod trial;

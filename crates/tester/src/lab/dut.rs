@@ -1,0 +1,468 @@
+//! A server that was started from a profile: the DUT, or an authority such as NSD.
+
+use std::fs::{DirBuilder, File};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dns64_transport::clock::{Nanos, SECOND};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::host::{Host, HostError};
+use super::process::{self, RunError};
+use super::profile::{Profile, ProfileError, Settings, ZONE_FILE};
+use super::zone::{Zone, ZoneError};
+
+/// What is to be started, and where.
+#[derive(Debug)]
+pub struct DutSpec {
+    /// How.
+    pub profile: Profile,
+    /// The program, where it is not to be looked up.
+    pub program: Option<PathBuf>,
+    /// Where.
+    pub host: Host,
+    /// Addresses, prefix, CPUs.
+    pub settings: Settings,
+    /// Contents of the zone file, for an authority that needs one.
+    pub zone: Option<Zone>,
+}
+
+/// What a probe, one query that is waited for, found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// The server works.
+    Answered,
+    /// Not yet; the text says what came instead: "no answer", "SERVFAIL".
+    NotYet(String),
+}
+
+/// A server that runs. Dropping it stops it and removes its files.
+#[derive(Debug)]
+pub struct Dut {
+    spec: DutSpec,
+    program: PathBuf,
+    workdir: Workdir,
+    child: Child,
+    /// Silent starts before the present one.
+    silent_starts: u32,
+}
+
+impl Dut {
+    /// Writes the configuration, starts the server and returns once `probe` is answered. A server
+    /// that runs but stays silent is started anew, at most [`STARTS_MAX`] times in all.
+    ///
+    /// The server is killed when the calling thread ends (see [`Host::command`]).
+    ///
+    /// # Errors
+    ///
+    /// The program is missing, the address is taken, the server ended or stayed silent: the error
+    /// has how it ended and the last lines of its log.
+    pub fn start(spec: DutSpec, mut probe: impl FnMut() -> Probe) -> Result<Self, DutError> {
+        let program = spec.profile.program(spec.program.as_deref())?;
+        check_address(&spec)?;
+        let workdir = Workdir::create(&spec.profile.name)?;
+        let child = launch(&spec, &program, &workdir)?;
+        let mut dut = Self {
+            spec,
+            program,
+            workdir,
+            child,
+            silent_starts: 0,
+        };
+        dut.wait_ready(&mut probe)?;
+        Ok(dut)
+    }
+
+    /// Stops the server and starts it again with empty caches.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`]; the server is stopped then.
+    pub fn restart(&mut self, mut probe: impl FnMut() -> Probe) -> Result<(), DutError> {
+        self.silent_starts = 0;
+        self.relaunch()?;
+        self.wait_ready(&mut probe)
+    }
+
+    fn relaunch(&mut self) -> Result<(), DutError> {
+        self.stop();
+        self.workdir.empty()?;
+        self.child = launch(&self.spec, &self.program, &self.workdir)?;
+        Ok(())
+    }
+
+    fn wait_ready(&mut self, probe: &mut impl FnMut() -> Probe) -> Result<(), DutError> {
+        loop {
+            let mut last = String::new();
+            let mut answered = false;
+            process::wait_until(START_LIMIT, || match probe() {
+                // Somebody else may have answered in the server's place: it must run as well.
+                Probe::Answered => {
+                    answered = true;
+                    true
+                }
+                Probe::NotYet(why) => {
+                    last = why;
+                    !matches!(self.child.try_wait(), Ok(None))
+                }
+            });
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(DutError::Ended {
+                    name: self.spec.profile.name.clone(),
+                    status,
+                    log: self.log_tail(),
+                });
+            }
+            if answered {
+                return Ok(());
+            }
+            self.silent_starts += 1;
+            if self.silent_starts == STARTS_MAX {
+                return Err(DutError::Silent {
+                    name: self.spec.profile.name.clone(),
+                    last,
+                    log: self.log_tail(),
+                });
+            }
+            self.relaunch()?;
+        }
+    }
+
+    /// Whether the server's process still runs. It may be silent all the same.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// How the server ended, if it has.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// How often the server was silent after its last start or restart and had to be started
+    /// anew: a remark for the report.
+    pub fn silent_starts(&self) -> u32 {
+        self.silent_starts
+    }
+
+    /// What the server says that it is: "BIND 9.18.49".
+    ///
+    /// # Errors
+    ///
+    /// Its version command failed, or said something else than the profile expects.
+    pub fn version(&self) -> Result<String, DutError> {
+        version(&self.spec.profile, &self.program)
+    }
+
+    /// Profile that the server was started from.
+    pub fn profile(&self) -> &Profile {
+        &self.spec.profile
+    }
+
+    /// Process ID of the server's first process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Resident memory of all of the server's processes, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        process::memory_bytes(self.child.id())
+    }
+
+    /// Datagrams that the server's sockets have lost so far at full receive buffers. In a
+    /// namespace these are all losses since it was made, those of closed sockets included; on
+    /// this host only those at the server's port since it was started. The difference between two
+    /// readings is what counts.
+    pub fn udp_drops(&self) -> u64 {
+        if self.spec.host.is_private() {
+            process::receive_buffer_errors(self.child.id())
+        } else {
+            process::udp_drops(self.child.id(), self.spec.settings.port)
+        }
+    }
+
+    /// The last lines that the server wrote, at most [`LOG_LINES`].
+    pub fn log_tail(&self) -> String {
+        log_tail(&self.workdir.path.join(LOG_FILE)).unwrap_or_default()
+    }
+
+    /// Stops the server: its own signal first, SIGKILL for whatever of it remains. Stopping it
+    /// twice is no error.
+    pub fn stop(&mut self) {
+        let tree = process::tree(self.child.id());
+        if self.is_alive() {
+            process::signal(self.child.id(), self.spec.profile.stop_signal());
+            process::wait(&mut self.child, STOP_PATIENCE);
+        } else {
+            return;
+        }
+        process::kill(&mut self.child);
+        // The server leads a process group of its own. What left the group is in the tree.
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        for pid in tree.into_iter().skip(1) {
+            process::signal(pid, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Dut {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What the program of `profile` says that it is.
+///
+/// # Errors
+///
+/// As [`Dut::version`].
+pub fn version(profile: &Profile, program: &Path) -> Result<String, DutError> {
+    let words = profile.version_command(program);
+    let mut command = Command::new(&words[0]);
+    let end = process::run(command.args(&words[1..]), VERSION_LIMIT)?;
+    profile
+        .version_in(&format!("{}\n{}", end.stdout, end.stderr))
+        .ok_or_else(|| DutError::Version {
+            command: words.join(" "),
+        })
+}
+
+/// A stranger at the server's address would answer the probe in its place.
+fn check_address(spec: &DutSpec) -> Result<(), DutError> {
+    let address = SocketAddr::from((spec.settings.listen, spec.settings.port));
+    let taken = |source| DutError::Address {
+        address,
+        host: spec.host.to_string(),
+        source,
+    };
+    let socket = spec.host.enter(|| UdpSocket::bind(address))?;
+    socket.map(drop).map_err(taken)
+}
+
+fn launch(spec: &DutSpec, program: &Path, workdir: &Workdir) -> Result<Child, DutError> {
+    let rendered = spec
+        .profile
+        .render(&spec.settings, program, &workdir.path)?;
+    for (name, contents) in &rendered.files {
+        std::fs::write(workdir.path.join(name), contents).map_err(|e| workdir.error(e))?;
+    }
+    if let Some(zone) = &spec.zone {
+        let file = File::create(workdir.path.join(ZONE_FILE)).map_err(|e| workdir.error(e))?;
+        let mut file = BufWriter::new(file);
+        zone.write(&spec.settings.suffix, &mut file)?;
+        file.flush().map_err(|e| workdir.error(e))?;
+    }
+    let log = File::create(workdir.path.join(LOG_FILE)).map_err(|e| workdir.error(e))?;
+    let log_too = log.try_clone().map_err(|e| workdir.error(e))?;
+    let first = &rendered.command[0];
+    let first = process::find_program(first).unwrap_or_else(|| first.into());
+    spec.host
+        .command(&first, &spec.settings.cpus)
+        .args(&rendered.command[1..])
+        .envs(rendered.environment)
+        .current_dir(&workdir.path)
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(log_too)
+        // The terminal's Ctrl-C is for the Tester, which stops its servers itself.
+        .process_group(0)
+        .spawn()
+        .map_err(|source| DutError::Start {
+            name: spec.profile.name.clone(),
+            source,
+        })
+}
+
+fn log_tail(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    Ok(lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
+}
+
+/// A directory for one server's files, removed when dropped. Its lock tells those that are in use
+/// from those that a crash left behind, which the next server removes.
+#[derive(Debug)]
+struct Workdir {
+    path: PathBuf,
+    /// Open and locked as long as the directory is in use.
+    _lock: File,
+}
+
+impl Workdir {
+    fn create(name: &str) -> Result<Self, DutError> {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let base = workdir_base();
+        let refused = |source| DutError::Workdir {
+            path: base.clone(),
+            source,
+        };
+        let mut private = DirBuilder::new();
+        private.mode(0o700).recursive(true);
+        private.create(&base).map_err(refused)?;
+        // One at a time, so that nobody sweeps a directory that is not locked yet.
+        let door = File::open(&base).map_err(refused)?;
+        flock(&door, FlockOperation::LockExclusive).map_err(|errno| refused(errno.into()))?;
+        sweep(&base);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let path = base.join(format!("{name}.{}.{number}", std::process::id()));
+        private.create(&path).map_err(refused)?;
+        let lock = File::open(&path).map_err(refused)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|errno| refused(errno.into()))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    fn empty(&self) -> Result<(), DutError> {
+        for entry in std::fs::read_dir(&self.path).map_err(|e| self.error(e))? {
+            let path = entry.map_err(|e| self.error(e))?.path();
+            let removed = if path.is_dir() {
+                std::fs::remove_dir_all(&path)
+            } else {
+                std::fs::remove_file(&path)
+            };
+            removed.map_err(|e| self.error(e))?;
+        }
+        Ok(())
+    }
+
+    fn error(&self, source: std::io::Error) -> DutError {
+        DutError::Workdir {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+impl Drop for Workdir {
+    fn drop(&mut self) {
+        // A destructor has nobody to tell; the next server sweeps.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// `/run/dns64bench` for root, otherwise a directory of the user's own among temporary files.
+fn workdir_base() -> PathBuf {
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        PathBuf::from("/run/dns64bench")
+    } else {
+        std::env::temp_dir().join(format!("dns64bench-{}", user.as_raw()))
+    }
+}
+
+/// Removes the working directories of servers whose Tester has crashed.
+fn sweep(base: &Path) {
+    let Ok(entries) = std::fs::read_dir(base) else {
+        return;
+    };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let abandoned = path.is_dir()
+            && File::open(&path)
+                .is_ok_and(|dir| flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok());
+        if abandoned {
+            // What cannot be removed is no obstacle to a new directory.
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// Why a server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum DutError {
+    /// The profile does not fit.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The host cannot be entered.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The zone file cannot be written.
+    #[error(transparent)]
+    Zone(#[from] ZoneError),
+    /// The server's address cannot be had.
+    #[error("cannot listen on {address} on {host}; end whoever does, or take another port")]
+    Address {
+        /// Address and port.
+        address: SocketAddr,
+        /// Where.
+        host: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The server's files cannot be written.
+    #[error("cannot use {path:?} for a server's files")]
+    Workdir {
+        /// The directory.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The server cannot be executed.
+    #[error("cannot start {name}")]
+    Start {
+        /// Name of the profile.
+        name: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The server ended before it answered.
+    #[error("{name} ended before it answered ({status}); its last words:\n{log}")]
+    Ended {
+        /// Name of the profile.
+        name: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// Last lines of its log.
+        log: String,
+    },
+    /// The server runs but does not answer.
+    #[error(
+        "{name} did not answer within {limit_s} s in {STARTS_MAX} starts (last: {last}); \
+         its last words:\n{log}",
+        limit_s = START_LIMIT / SECOND
+    )]
+    Silent {
+        /// Name of the profile.
+        name: String,
+        /// What the last probe found.
+        last: String,
+        /// Last lines of its log.
+        log: String,
+    },
+    /// The version command failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The version command says something else.
+    #[error("`{command}` does not tell a version in the form that the profile expects")]
+    Version {
+        /// Program and arguments.
+        command: String,
+    },
+}
+
+/// Starts of a server that stays silent: mtd64-ng does in about half of its starts, so that three
+/// leave one chance in eight.
+pub const STARTS_MAX: u32 = 3;
+/// Lines of the log that an error shows.
+pub const LOG_LINES: usize = 12;
+const LOG_TAIL_BYTES: u64 = 4096;
+const LOG_FILE: &str = "log";
+/// The slowest start seen, NSD with 2^20 names, takes 3 s.
+const START_LIMIT: Nanos = 10 * SECOND;
+/// BIND takes a second to let go of a large cache.
+const STOP_PATIENCE: Nanos = 5 * SECOND;
+const VERSION_LIMIT: Nanos = 5 * SECOND;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use super::*;
+
+/// A server that is a shell script.
+fn spec(script: &str, port: u16) -> DutSpec {
+    let text = format!(
+        "name = 'script'\nrole = 'dut'\nprograms = ['sh']\ncaches = false\n\
+         command = ['{{program}}', '{{workdir}}/script']\n\
+         version = {{ command = ['echo', 'noise script 1.2'], starts_with = 'script ' }}\n\
+         [files]\nscript = '''\n{script}\n'''\n"
+    );
+    DutSpec {
+        profile: Profile::parse("script", &text).unwrap(),
+        program: None,
+        host: Host::Here,
+        settings: Settings {
+            listen: "::1".parse().unwrap(),
+            listen_v4: "127.0.0.1".parse().unwrap(),
+            port,
+            upstream: "127.0.0.1:9".parse().unwrap(),
+            pref64: super::super::topology::PREF64,
+            suffix: "dns64perf.test".into(),
+            cpus: super::super::host::CpuSet::unrestricted(),
+        },
+        zone: None,
+    }
+}
+
+fn free_port() -> u16 {
+    let socket = UdpSocket::bind("[::1]:0").unwrap();
+    socket.local_addr().unwrap().port()
+}
+
+#[test]
+fn a_server_runs_is_measured_and_goes() {
+    let mut dut = Dut::start(spec("echo hello; sleep 100 & wait", free_port()), || {
+        Probe::Answered
+    })
+    .unwrap();
+    let workdir = dut.workdir.path.clone();
+    assert!(process::wait_until(10 * SECOND, || dut.log_tail() == "hello"));
+    assert!(process::wait_until(10 * SECOND, || process::tree(
+        dut.pid()
+    )
+    .len()
+        == 2));
+    assert!(dut.is_alive() && dut.memory_bytes() > 0);
+    assert_eq!(dut.version().unwrap(), "script 1.2");
+    let sleeper = process::tree(dut.pid())[1];
+    dut.stop();
+    assert!(!dut.is_alive());
+    let gone = || !Path::new(&format!("/proc/{sleeper}/exe")).exists();
+    assert!(process::wait_until(10 * SECOND, gone));
+    drop(dut);
+    assert!(!workdir.exists());
+}
+
+#[test]
+fn a_server_that_ends_leaves_its_last_words() {
+    let silent = || Probe::NotYet("no answer".into());
+    let error = Dut::start(spec("echo cannot do that >&2; exit 7", free_port()), silent);
+    let text = error.unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "script ended before it answered (exit status: 7); its last words:\ncannot do that"
+    );
+}
+
+#[test]
+fn a_stranger_at_the_address_is_noticed() {
+    let stranger = UdpSocket::bind("[::1]:0").unwrap();
+    let port = stranger.local_addr().unwrap().port();
+    let error = Dut::start(spec("sleep 100", port), || Probe::Answered).unwrap_err();
+    let expected = format!("cannot listen on [::1]:{port} on this host");
+    assert!(error.to_string().starts_with(&expected), "{error}");
+}
+
+#[test]
+fn a_restart_begins_with_an_empty_directory() {
+    let script = "ls; touch cache; sleep 100";
+    let mut dut = Dut::start(spec(script, free_port()), || Probe::Answered).unwrap();
+    let cache = dut.workdir.path.join("cache");
+    assert!(process::wait_until(10 * SECOND, || cache.exists()));
+    let first = dut.pid();
+    dut.restart(|| Probe::Answered).unwrap();
+    assert_ne!(dut.pid(), first);
+    assert!(process::wait_until(10 * SECOND, || cache.exists()));
+    assert!(!dut.log_tail().contains("cache"), "{}", dut.log_tail());
+}
+
+#[test]
+fn directories_of_the_living_are_not_swept() {
+    let living = Workdir::create("living").unwrap();
+    let base = workdir_base();
+    let dead = base.join("dead.1.1");
+    std::fs::create_dir_all(dead.join("deep")).unwrap();
+    sweep(&base);
+    assert!(living.path.exists());
+    assert!(!dead.exists());
+}

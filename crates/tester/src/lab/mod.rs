@@ -1,0 +1,18 @@
+//! Where the roles of a benchmark run, and the servers that are started for them.
+//!
+//! A *role* (Measurer, DUT, AuthDNS) runs on a [`host::Host`]: this machine's own network or a
+//! network namespace. A [`topology::Lab`] makes the namespaces and the links of a
+//! [`topology::Setup`] and takes them down again; [`userns`] gives the same to users who are not
+//! root. A [`profile::Profile`] says how a server is configured and started, [`dut::Dut`] starts
+//! it, watches it and stops it.
+//!
+//! Nothing here prints, and nothing here changes a setting of the machine outside the namespaces
+//! that it made.
+
+pub mod dut;
+pub mod host;
+pub mod process;
+pub mod profile;
+pub mod topology;
+pub mod userns;
+pub mod zone;

@@ -1,0 +1,330 @@
+//! Programs and processes of this machine: finding, running, signalling, measuring.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Pause between two looks at something that is awaited.
+const POLL_NS: Nanos = SECOND / 100;
+
+/// Looks a program up in `PATH` and, because an ordinary user's `PATH` lacks them on Debian, in
+/// the directories for administrators. A name with a slash is taken as it is.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return is_executable(Path::new(name)).then(|| PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|candidate| is_executable(candidate))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// What a program that has ended left.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Runs `command` without input until it ends, at most `limit`, and returns what it said.
+///
+/// # Errors
+///
+/// It cannot be started, or it did not end in time and was killed.
+pub fn run(command: &mut Command, limit: Nanos) -> Result<Finished, RunError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|source| RunError::Start {
+            program: program.clone(),
+            source,
+        })?;
+    let stdout = drain(child.stdout.take());
+    let stderr = drain(child.stderr.take());
+    match wait(&mut child, limit) {
+        Some(status) => Ok(Finished {
+            status,
+            stdout: stdout.join().unwrap_or_default(),
+            stderr: stderr.join().unwrap_or_default(),
+        }),
+        None => {
+            kill(&mut child);
+            Err(RunError::Timeout {
+                program,
+                limit_ms: limit / (SECOND / 1000),
+            })
+        }
+    }
+}
+
+/// Reads on a thread of its own, so that neither pipe can fill up and stop the program.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(pipe) = pipe {
+            // What was read before an error is still worth showing.
+            let _ = pipe.take(OUTPUT_MAX).read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Output of a program beyond this is cut off: no command that the lab runs says as much.
+const OUTPUT_MAX: u64 = 1 << 20;
+
+/// Why a program gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Not found, not executable, out of processes.
+    #[error("cannot start {program:?}")]
+    Start {
+        /// Its name.
+        program: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// It was killed.
+    #[error("{program:?} did not end within {limit_ms} ms")]
+    Timeout {
+        /// Its name.
+        program: String,
+        /// How long it was given.
+        limit_ms: u64,
+    },
+}
+
+/// Waits until `child` ends, at most `limit`.
+pub fn wait(child: &mut Child, limit: Nanos) -> Option<ExitStatus> {
+    let mut status = None;
+    wait_until(limit, || {
+        status = child.try_wait().ok().flatten();
+        status.is_some()
+    });
+    status
+}
+
+/// Kills `child` and takes its exit status, so that no zombie remains.
+pub fn kill(child: &mut Child) {
+    // Both fail only when the child has already been waited for.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Asks `done` again and again until it says yes; gives up after `limit`.
+pub fn wait_until(limit: Nanos, mut done: impl FnMut() -> bool) -> bool {
+    let deadline = MonotonicClock.now() + limit;
+    loop {
+        if done() {
+            return true;
+        }
+        if MonotonicClock.now() >= deadline {
+            return false;
+        }
+        MonotonicClock.sleep(POLL_NS);
+    }
+}
+
+/// Sends a signal; a process that is gone already is no error.
+pub fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// `root` and all processes that descend from it, `root` first.
+pub fn tree(root: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for pid in all_pids() {
+        if let Some(parent) = parent(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = vec![root];
+    let mut seen = HashSet::from([root]);
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        for &child in children.get(pid).map_or(&[][..], Vec::as_slice) {
+            if seen.insert(child) {
+                found.push(child);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
+fn all_pids() -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    status_field(
+        &std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?,
+        "PPid:",
+    )
+    .and_then(|value| u32::try_from(value).ok())
+}
+
+/// Resident memory of `root` and its descendants in bytes (`VmRSS` of proc(5); pages that they
+/// share are counted for each).
+pub fn memory_bytes(root: u32) -> u64 {
+    tree(root)
+        .into_iter()
+        .filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok())
+        .filter_map(|status| status_field(&status, "VmRSS:"))
+        .map(|kib| kib * 1024)
+        .sum()
+}
+
+fn status_field(status: &str, key: &str) -> Option<u64> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(key))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Datagrams lost so far at full receive buffers of UDP sockets bound to `port`, in the network of
+/// process `pid` (the drops column of `/proc/PID/net/udp` and `udp6`). A socket that has been
+/// closed takes its count along.
+pub fn udp_drops(pid: u32, port: u16) -> u64 {
+    ["udp", "udp6"]
+        .iter()
+        .filter_map(|table| std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).ok())
+        .map(|table| drops_in_table(&table, port))
+        .sum()
+}
+
+fn drops_in_table(table: &str, port: u16) -> u64 {
+    let port = format!(":{port:04X}");
+    table
+        .lines()
+        .skip(1)
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            words.nth(1)?.ends_with(&port).then(|| words.last())?
+        })
+        .filter_map(|drops| drops.parse::<u64>().ok())
+        .sum()
+}
+
+/// Datagrams lost so far at full receive buffers of any UDP socket, closed ones included, in the
+/// network of process `pid` (`RcvbufErrors` of `/proc/PID/net/snmp` and `snmp6`).
+pub fn receive_buffer_errors(pid: u32) -> u64 {
+    let read = |file| std::fs::read_to_string(format!("/proc/{pid}/net/{file}"));
+    let v4 = read("snmp").map_or(0, |text| errors_in_snmp(&text));
+    let v6 = read("snmp6").map_or(0, |text| {
+        status_field(&text, "Udp6RcvbufErrors").unwrap_or(0)
+    });
+    v4 + v6
+}
+
+/// `/proc/net/snmp` has for each protocol a line of names and a line of values.
+fn errors_in_snmp(text: &str) -> u64 {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
+        return 0;
+    };
+    names
+        .split_whitespace()
+        .zip(values.split_whitespace())
+        .find(|(name, _)| *name == "RcvbufErrors")
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_by_name_and_by_path() {
+        let shell = find_program("sh").unwrap();
+        assert_eq!(find_program(shell.to_str().unwrap()), Some(shell));
+        assert_eq!(find_program("no-such-program-anywhere"), None);
+        assert_eq!(find_program("/etc/passwd"), None);
+    }
+
+    #[test]
+    fn output_and_status_come_back() {
+        let mut command = Command::new("sh");
+        let end = run(
+            command.args(["-c", "echo out; echo err >&2; exit 3"]),
+            SECOND * 10,
+        )
+        .unwrap();
+        assert_eq!(
+            (end.stdout.as_str(), end.stderr.as_str()),
+            ("out\n", "err\n")
+        );
+        assert_eq!(end.status.code(), Some(3));
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_and_named() {
+        let error = run(Command::new("sleep").arg("100"), SECOND / 20).unwrap_err();
+        assert_eq!(error.to_string(), "\"sleep\" did not end within 50 ms");
+    }
+
+    #[test]
+    fn the_tree_holds_children_of_children() {
+        let mut child = Command::new("sh")
+            .args(["-c", "sh -c 'sleep 100; :' & wait"])
+            .spawn()
+            .unwrap();
+        let grown = wait_until(SECOND * 10, || tree(child.id()).len() == 3);
+        let pids = tree(child.id());
+        assert!(memory_bytes(child.id()) > 0);
+        for pid in pids {
+            signal(pid, Signal::KILL);
+        }
+        kill(&mut child);
+        assert!(grown);
+    }
+
+    #[test]
+    fn drops_are_those_of_the_port() {
+        let table = "\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+ 1: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 1 2 0000000000000000 7
+ 2: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 2 2 0000000000000000 5
+ 3: 00000000:1435 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 3 2 0000000000000000 9
+";
+        assert_eq!(drops_in_table(table, 53), 12);
+        assert_eq!(drops_in_table(table, 5173), 9);
+        assert_eq!(drops_in_table(table, 54), 0);
+    }
+
+    #[test]
+    fn snmp_values_are_found_by_name() {
+        let text = "Ip: A B\nIp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors\nUdp: 5 6 42\nUdpLite: RcvbufErrors\nUdpLite: 9\n";
+        assert_eq!(errors_in_snmp(text), 42);
+        assert_eq!(errors_in_snmp(""), 0);
+    }
+}

@@ -1,0 +1,170 @@
+use super::*;
+use expect_test::{Expect, expect};
+
+const MINIMAL: &str = r#"
+name = "x"
+role = "dut"
+programs = ["xd"]
+caches = false
+command = ["{program}"]
+version = { command = ["{program}", "-v"], starts_with = "x " }
+"#;
+
+fn settings() -> Settings {
+    Settings {
+        listen: "2001:2:0:1::2".parse().unwrap(),
+        listen_v4: Ipv4Addr::UNSPECIFIED,
+        port: 53,
+        upstream: "[2001:2:0:2::2]:53".parse().unwrap(),
+        pref64: ("2001:2:0:6464::".parse().unwrap(), 96),
+        suffix: "dns64perf.test".into(),
+        cpus: "0-1".parse().unwrap(),
+    }
+}
+
+fn check_error(extra: &str, expected: &Expect) {
+    let error = Profile::parse("x.toml", &format!("{MINIMAL}{extra}")).unwrap_err();
+    expected.assert_eq(&error.to_string());
+}
+
+#[test]
+fn toml_errors_say_where() {
+    check_error(
+        "colour = \"red\"\n",
+        &expect![[r#"
+            profile x.toml: TOML parse error at line 8, column 1
+              |
+            8 | colour = "red"
+              | ^^^^^^
+            unknown field `colour`, expected one of `name`, `role`, `programs`, `package`, `caches`, `command`, `stop_signal`, `receive_buffer`, `version`, `requires`, `environment`, `files`"#]],
+    );
+    let error = Profile::parse("x.toml", "name = \n")
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("line 1, column 8"), "{error}");
+    let error = Profile::parse("x.toml", "name = \"x\"\n")
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("missing field `role`"), "{error}");
+}
+
+#[test]
+fn unknown_placeholders_are_pointed_at() {
+    check_error(
+        "[files]\n\"x.conf\" = '''\nlisten {listen};\n  port {prot};\n'''\n",
+        &expect![
+            "profile x.toml, line 11, column 8: unknown placeholder {prot}; there are program, workdir, listen, listen_v4, port, upstream, upstream_port, upstream_socket, upstream_family, pref64, pref64_address, suffix, cores, zone"
+        ],
+    );
+}
+
+#[test]
+fn files_stay_in_the_working_directory() {
+    for name in ["../x", "/etc/x", "a/b", "..", ""] {
+        let text = format!("{MINIMAL}[files]\n\"{name}\" = ''\n");
+        let error = Profile::parse("x.toml", &text).unwrap_err().to_string();
+        assert!(
+            error.contains("line 9") && error.contains("not a plain name"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn empty_lists_are_refused() {
+    let text = MINIMAL.replace("[\"xd\"]", "[]");
+    let error = Profile::parse("x.toml", &text).unwrap_err().to_string();
+    assert!(error.contains("`programs` is empty"), "{error}");
+}
+
+#[test]
+fn placeholders_are_replaced_and_other_braces_kept() {
+    let text = format!(
+        "{MINIMAL}[environment]\nN = \"{{cores}}\"\n[files]\nf = '{{ {{listen}}#{{port}}; }} {{}} {{A}} {{{{suffix}}}} {{upstream_socket}} {{upstream_family}} {{pref64}} {{workdir}} {{zone}}'\n"
+    );
+    let profile = Profile::parse("x.toml", &text).unwrap();
+    let rendered = profile
+        .render(&settings(), Path::new("/bin/xd"), Path::new("/w"))
+        .unwrap();
+    assert_eq!(rendered.command, ["/bin/xd"]);
+    assert_eq!(rendered.environment, [("N".to_owned(), "2".to_owned())]);
+    assert_eq!(
+        rendered.files[0].1,
+        "{ 2001:2:0:1::2#53; } {} {A} {dns64perf.test} [2001:2:0:2::2]:53 ipv6 2001:2:0:6464::/96 /w /w/zone"
+    );
+}
+
+#[test]
+fn every_built_in_profile_is_sound() {
+    for name in built_in_names() {
+        let profile = Profile::built_in(name).unwrap();
+        assert_eq!(profile.name, name);
+        let mut settings = settings();
+        settings.upstream = "198.18.0.2:53".parse().unwrap();
+        if profile.requires.root && !rustix::process::geteuid().is_root() {
+            continue;
+        }
+        let rendered = profile
+            .render(&settings, Path::new("/bin/server"), Path::new("/w"))
+            .unwrap();
+        for (file, contents) in rendered.files {
+            assert!(unknown_placeholder(&contents).is_none(), "{name}: {file}");
+        }
+    }
+}
+
+#[test]
+fn what_a_server_requires_is_said() {
+    let text = format!("{MINIMAL}[requires]\nupstream_family = \"ipv4\"\nupstream_port = 53\n");
+    let profile = Profile::parse("x.toml", &text).unwrap();
+    let mut settings = settings();
+    let render = |settings: &Settings| {
+        profile
+            .render(settings, Path::new("x"), Path::new("w"))
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(
+        render(&settings).unwrap_err(),
+        "x needs an authority over Ipv4, not at 2001:2:0:2::2"
+    );
+    settings.upstream = "127.0.0.1:10054".parse().unwrap();
+    assert_eq!(
+        render(&settings).unwrap_err(),
+        "x needs an authority at port 53, not 10054; use a lab of namespaces"
+    );
+    settings.upstream = "127.0.0.1:53".parse().unwrap();
+    render(&settings).unwrap();
+}
+
+#[test]
+fn a_missing_program_says_how_to_get_it() {
+    let mut profile = Profile::parse("x.toml", MINIMAL).unwrap();
+    profile.programs = vec!["no-such-server".into()];
+    assert_eq!(
+        profile.program(None).unwrap_err().to_string(),
+        "x: found none of no-such-server; build it and give its path (--dut-binary PATH)"
+    );
+    profile.package = Some("xpkg".into());
+    assert_eq!(
+        profile.program(None).unwrap_err().to_string(),
+        "x: found none of no-such-server; install the Debian package xpkg"
+    );
+    let error = profile.program(Some(Path::new("/etc/passwd"))).unwrap_err();
+    assert!(error.to_string().contains("not an executable file"));
+    assert!(
+        Profile::load("bnid")
+            .unwrap_err()
+            .to_string()
+            .starts_with("no profile \"bnid\"; there are bind, unbound,")
+    );
+}
+
+#[test]
+fn the_version_is_found_behind_a_time_stamp() {
+    let profile = Profile::parse("x.toml", MINIMAL).unwrap();
+    assert_eq!(
+        profile.version_in("hello\nNov 21 03:46:13 x 4.8.8 (C) 2022 \n"),
+        Some("x 4.8.8 (C) 2022".to_owned())
+    );
+    assert_eq!(profile.version_in("y 1\n"), None);
+}

@@ -1,0 +1,533 @@
+//! The hosts, links and addresses of a benchmark.
+//!
+//! ```text
+//! three devices (paper 004, figure 13)        two devices (RFC 8219, section 9)
+//!
+//!   measurer ---client--- dut                   tester ---client---- dut
+//!       \                  |                       \                  |
+//!     self-test         upstream                    +-----upstream----+
+//!         \                |
+//!          +----------- authority
+//! ```
+//!
+//! Each host is a network namespace, each link a veth pair. The third kind of setup has no hosts
+//! of its own: all roles share the loopback interface of this machine.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::process::Command;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
+
+use super::host::{Host, NETNS_DIR};
+use super::process::{self, RunError};
+
+/// Kinds of setup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setup {
+    /// Everything on the loopback interface of this machine. Not a measurement.
+    Loopback,
+    /// Tester (Measurer and AuthDNS on one host) and DUT (RFC 8219 section 9).
+    TwoDevice,
+    /// Measurer, DUT and AuthDNS on a host each (paper 004, figure 13).
+    ThreeDevice,
+}
+
+/// What a host is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sends the queries and judges the answers.
+    Measurer,
+    /// The DNS64 server under test.
+    Dut,
+    /// The authoritative server that the DUT asks.
+    Authority,
+}
+
+impl Setup {
+    /// Where `role` runs.
+    pub fn host(self, role: Role) -> Host {
+        match (self, role) {
+            (Self::Loopback, _) => Host::Here,
+            (_, Role::Dut) => Host::Netns(DUT.into()),
+            (Self::TwoDevice, _) => Host::Netns(TESTER.into()),
+            (Self::ThreeDevice, Role::Measurer) => Host::Netns(MEASURER.into()),
+            (Self::ThreeDevice, Role::Authority) => Host::Netns(AUTHORITY.into()),
+        }
+    }
+
+    /// The address and port at which the DUT serves the Measurer.
+    pub fn dut(self) -> (Ipv6Addr, u16) {
+        match self {
+            Self::Loopback => (Ipv6Addr::LOCALHOST, LOOPBACK_DUT_PORT),
+            _ => (CLIENT_LINK_DUT, DNS_PORT),
+        }
+    }
+
+    /// The Measurer's own address on the link to the DUT.
+    pub fn measurer(self) -> Ipv6Addr {
+        match self {
+            Self::Loopback => Ipv6Addr::LOCALHOST,
+            _ => CLIENT_LINK_MEASURER,
+        }
+    }
+
+    /// The IPv6 address and the port at which the DUT finds the authority.
+    pub fn upstream_v6(self) -> (IpAddr, u16) {
+        match self {
+            Self::Loopback => (Ipv6Addr::LOCALHOST.into(), LOOPBACK_AUTHORITY_PORT),
+            _ => (UPSTREAM_LINK_AUTHORITY.into(), DNS_PORT),
+        }
+    }
+
+    /// The same over IPv4.
+    pub fn upstream_v4(self) -> (IpAddr, u16) {
+        match self {
+            Self::Loopback => (Ipv4Addr::LOCALHOST.into(), LOOPBACK_AUTHORITY_PORT),
+            _ => (UPSTREAM_LINK_AUTHORITY_V4.into(), DNS_PORT),
+        }
+    }
+
+    /// The address and port at which the Measurer finds the authority in a self-test (RFC 8219
+    /// section 9.2.1): over a link of its own with three devices, over the Tester's loopback
+    /// interface with two.
+    pub fn self_test(self) -> (Ipv6Addr, u16) {
+        match self {
+            Self::Loopback => (Ipv6Addr::LOCALHOST, LOOPBACK_AUTHORITY_PORT),
+            Self::TwoDevice => (UPSTREAM_LINK_AUTHORITY, DNS_PORT),
+            Self::ThreeDevice => (SELF_TEST_LINK_AUTHORITY, DNS_PORT),
+        }
+    }
+
+    /// The addresses and the port that the authority listens on: all of its host's, when the host
+    /// is its own.
+    pub fn authority_listen(self) -> (Ipv6Addr, Ipv4Addr, u16) {
+        match self {
+            Self::Loopback => (
+                Ipv6Addr::LOCALHOST,
+                Ipv4Addr::LOCALHOST,
+                LOOPBACK_AUTHORITY_PORT,
+            ),
+            _ => (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, DNS_PORT),
+        }
+    }
+
+    /// The `ip` commands that make the hosts and links, in order.
+    fn plan(self) -> Vec<String> {
+        let (hosts, links) = match self {
+            Self::Loopback => return Vec::new(),
+            Self::TwoDevice => (
+                vec![TESTER, DUT],
+                vec![client_link(TESTER), upstream_link(TESTER)],
+            ),
+            Self::ThreeDevice => (
+                vec![MEASURER, DUT, AUTHORITY],
+                vec![
+                    client_link(MEASURER),
+                    upstream_link(AUTHORITY),
+                    self_test_link(),
+                ],
+            ),
+        };
+        let mut plan = Vec::new();
+        for host in hosts {
+            plan.push(format!("netns add {host}"));
+            plan.push(format!("-n {host} link set lo up"));
+        }
+        for link in links {
+            link.plan(&mut plan);
+        }
+        plan
+    }
+}
+
+/// The prefix that the lab's DUTs synthesise with unless told otherwise: a network-specific one
+/// (RFC 6052 section 2.2) within the benchmarking range, because a server may refuse to put
+/// private IPv4 addresses under the well-known prefix (RFC 6052 section 3.1).
+pub const PREF64: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 2, 0, 0x6464, 0, 0, 0, 0), 96);
+
+/// One veth pair; both ends have the name of the link.
+struct Link {
+    name: &'static str,
+    ends: [(&'static str, Vec<String>); 2],
+}
+
+impl Link {
+    fn plan(&self, plan: &mut Vec<String>) {
+        let Self { name, ends } = self;
+        let (left, right) = (ends[0].0, ends[1].0);
+        plan.push(format!(
+            "-n {left} link add {name} type veth peer name {name} netns {right}"
+        ));
+        for (host, addresses) in ends {
+            // Without link-local addresses nothing but the benchmark speaks on the link, and
+            // `nodad` makes the addresses usable at once.
+            plan.push(format!("-n {host} link set {name} addrgenmode none up"));
+            for address in addresses {
+                let nodad = if address.contains(':') { " nodad" } else { "" };
+                plan.push(format!("-n {host} address add {address} dev {name}{nodad}"));
+            }
+        }
+    }
+}
+
+fn client_link(measurer: &'static str) -> Link {
+    Link {
+        name: "client",
+        ends: [
+            (measurer, vec![v6(CLIENT_LINK_MEASURER)]),
+            (DUT, vec![v6(CLIENT_LINK_DUT)]),
+        ],
+    }
+}
+
+fn upstream_link(authority: &'static str) -> Link {
+    Link {
+        name: "upstream",
+        ends: [
+            (DUT, vec![v6(UPSTREAM_LINK_DUT), v4(UPSTREAM_LINK_DUT_V4)]),
+            (
+                authority,
+                vec![v6(UPSTREAM_LINK_AUTHORITY), v4(UPSTREAM_LINK_AUTHORITY_V4)],
+            ),
+        ],
+    }
+}
+
+fn self_test_link() -> Link {
+    Link {
+        name: "self-test",
+        ends: [
+            (MEASURER, vec![v6(SELF_TEST_LINK_MEASURER)]),
+            (AUTHORITY, vec![v6(SELF_TEST_LINK_AUTHORITY)]),
+        ],
+    }
+}
+
+fn v6(address: Ipv6Addr) -> String {
+    format!("{address}/64")
+}
+
+fn v4(address: Ipv4Addr) -> String {
+    format!("{address}/24")
+}
+
+/// A lab that is up. Dropping it takes it down.
+#[derive(Debug)]
+pub struct Lab {
+    setup: Setup,
+    /// Held as long as the lab is in use; none for [`Setup::Loopback`], which makes nothing.
+    lock: Option<File>,
+    keep: bool,
+}
+
+impl Lab {
+    /// Brings `setup` up. Whatever an earlier lab left is cleaned up first.
+    ///
+    /// # Errors
+    ///
+    /// Another process uses the lab, this process may not make namespaces, or `ip` failed; what
+    /// had been made until then is taken down again.
+    pub fn up(setup: Setup) -> Result<Self, LabError> {
+        let mut lab = Self {
+            setup,
+            lock: None,
+            keep: false,
+        };
+        if setup == Setup::Loopback {
+            return Ok(lab);
+        }
+        lab.lock = Some(lock(Path::new(LOCK))?);
+        clean()?;
+        for command in setup.plan() {
+            ip(&command)?;
+        }
+        Ok(lab)
+    }
+
+    /// The setup that is up.
+    pub fn setup(&self) -> Setup {
+        self.setup
+    }
+
+    /// Leaves the hosts and links in place when this guard goes. The next [`Lab::up`] replaces
+    /// them, [`down`] removes them.
+    pub fn leave_up(mut self) {
+        self.keep = true;
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if self.lock.is_some() && !self.keep {
+            // A destructor has nobody to tell; the next `up` or `down` meets the same fault.
+            let _ = clean();
+        }
+    }
+}
+
+/// Ends all processes in the lab's namespaces and deletes these. Nothing to do is no error.
+///
+/// # Errors
+///
+/// Another process uses the lab, a process could not be ended, or `ip` failed.
+pub fn down() -> Result<(), LabError> {
+    let _lock = lock(Path::new(LOCK))?;
+    clean()
+}
+
+/// The lab's namespaces that exist, by name.
+pub fn leftovers() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(NETNS_DIR) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.starts_with(NAME_PREFIX))
+        .collect();
+    names.sort();
+    names
+}
+
+fn clean() -> Result<(), LabError> {
+    let names = leftovers();
+    for (signal, patience) in [(Signal::TERM, TERM_PATIENCE), (Signal::KILL, KILL_PATIENCE)] {
+        for pid in pids(&names)? {
+            process::signal(pid, signal);
+        }
+        process::wait_until(patience, || pids(&names).is_ok_and(|pids| pids.is_empty()));
+    }
+    let left = pids(&names)?;
+    if !left.is_empty() {
+        return Err(LabError::Unkillable(left));
+    }
+    for name in names {
+        ip(&format!("netns delete {name}"))?;
+    }
+    Ok(())
+}
+
+/// Processes in the namespaces, but for this one, which may have been started in one of them.
+fn pids(names: &[String]) -> Result<Vec<u32>, LabError> {
+    let mut all: Vec<u32> = Vec::new();
+    for name in names {
+        let output = ip(&format!("netns pids {name}"))?;
+        all.extend(
+            output
+                .lines()
+                .filter_map(|line| line.trim().parse::<u32>().ok()),
+        );
+    }
+    all.retain(|&pid| pid != std::process::id());
+    Ok(all)
+}
+
+fn ip(arguments: &str) -> Result<String, LabError> {
+    let mut command = Command::new("ip");
+    let end = process::run(command.args(arguments.split(' ')), IP_LIMIT)?;
+    if end.status.success() {
+        return Ok(end.stdout);
+    }
+    let reason = end.stderr.trim().to_owned();
+    Err(
+        if reason.contains("not permitted") || reason.contains("denied") {
+            LabError::Permission {
+                command: arguments.to_owned(),
+            }
+        } else {
+            LabError::Ip {
+                command: arguments.to_owned(),
+                reason,
+            }
+        },
+    )
+}
+
+/// Takes the lock file's lock or says who has it. The kernel gives the lock back when its holder
+/// ends, however it ends.
+fn lock(path: &Path) -> Result<File, LabError> {
+    let refused = |source| LabError::Lock {
+        path: path.display().to_string(),
+        source,
+    };
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(refused)?;
+    }
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(refused)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let mut holder = String::new();
+        file.read_to_string(&mut holder).map_err(refused)?;
+        return Err(LabError::InUse {
+            holder: holder.trim().to_owned(),
+        });
+    }
+    let words: Vec<String> = std::env::args().collect();
+    file.set_len(0).map_err(refused)?;
+    file.rewind().map_err(refused)?;
+    writeln!(file, "process {} ({})", std::process::id(), words.join(" ")).map_err(refused)?;
+    Ok(file)
+}
+
+/// Why a lab cannot be brought up or taken down.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// Only one lab at a time.
+    #[error("the lab is in use by {holder}; wait for it or end it")]
+    InUse {
+        /// Who has it.
+        holder: String,
+    },
+    /// The lock file cannot be made.
+    #[error("cannot lock the lab at {path}; a lab needs root or a user namespace")]
+    Lock {
+        /// The lock file.
+        path: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The kernel refused.
+    #[error("no permission for `ip {command}`; a lab needs root or a user namespace")]
+    Permission {
+        /// Arguments of `ip`.
+        command: String,
+    },
+    /// `ip` failed.
+    #[error("`ip {command}` failed: {reason}")]
+    Ip {
+        /// Arguments of `ip`.
+        command: String,
+        /// What it said.
+        reason: String,
+    },
+    /// `ip` or `unshare` cannot be run.
+    #[error("the lab needs the Debian packages iproute2 and util-linux")]
+    Run(#[from] RunError),
+    /// Processes that survived SIGKILL.
+    #[error("processes {0:?} in the lab's namespaces cannot be ended; look for them in state D")]
+    Unkillable(Vec<u32>),
+}
+
+const LOCK: &str = "/run/dns64bench/lab.lock";
+/// Common to all of the lab's namespaces, so that they can be told from everybody else's.
+const NAME_PREFIX: &str = "dns64bench-";
+const MEASURER: &str = "dns64bench-measurer";
+const TESTER: &str = "dns64bench-tester";
+const DUT: &str = "dns64bench-dut";
+const AUTHORITY: &str = "dns64bench-authority";
+
+/// RFC 1035 section 4.2.1.
+const DNS_PORT: u16 = 53;
+/// On the shared loopback interface ports tell the servers apart. Not assigned by IANA and below
+/// the range that Linux takes source ports from (32768, ip(7)).
+const LOOPBACK_DUT_PORT: u16 = 10_053;
+const LOOPBACK_AUTHORITY_PORT: u16 = 10_054;
+
+// 2001:2::/48 (RFC 5180 section 8) and 198.18.0.0/15 (RFC 2544 appendix C.2.2), both reserved
+// for benchmarking.
+const CLIENT_LINK_MEASURER: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 1);
+const CLIENT_LINK_DUT: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 2);
+const UPSTREAM_LINK_DUT: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 1);
+const UPSTREAM_LINK_AUTHORITY: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 2);
+const UPSTREAM_LINK_DUT_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const UPSTREAM_LINK_AUTHORITY_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+const SELF_TEST_LINK_MEASURER: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 3, 0, 0, 0, 1);
+const SELF_TEST_LINK_AUTHORITY: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 3, 0, 0, 0, 2);
+
+/// `ip` takes milliseconds; this is for a machine that swaps.
+const IP_LIMIT: Nanos = 10 * SECOND;
+/// Servers write caches and logs when asked to end.
+const TERM_PATIENCE: Nanos = 3 * SECOND;
+const KILL_PATIENCE: Nanos = 5 * SECOND;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn three_devices_have_three_links() {
+        expect![[r#"
+            netns add dns64bench-measurer
+            -n dns64bench-measurer link set lo up
+            netns add dns64bench-dut
+            -n dns64bench-dut link set lo up
+            netns add dns64bench-authority
+            -n dns64bench-authority link set lo up
+            -n dns64bench-measurer link add client type veth peer name client netns dns64bench-dut
+            -n dns64bench-measurer link set client addrgenmode none up
+            -n dns64bench-measurer address add 2001:2:0:1::1/64 dev client nodad
+            -n dns64bench-dut link set client addrgenmode none up
+            -n dns64bench-dut address add 2001:2:0:1::2/64 dev client nodad
+            -n dns64bench-dut link add upstream type veth peer name upstream netns dns64bench-authority
+            -n dns64bench-dut link set upstream addrgenmode none up
+            -n dns64bench-dut address add 2001:2:0:2::1/64 dev upstream nodad
+            -n dns64bench-dut address add 198.18.0.1/24 dev upstream
+            -n dns64bench-authority link set upstream addrgenmode none up
+            -n dns64bench-authority address add 2001:2:0:2::2/64 dev upstream nodad
+            -n dns64bench-authority address add 198.18.0.2/24 dev upstream
+            -n dns64bench-measurer link add self-test type veth peer name self-test netns dns64bench-authority
+            -n dns64bench-measurer link set self-test addrgenmode none up
+            -n dns64bench-measurer address add 2001:2:0:3::1/64 dev self-test nodad
+            -n dns64bench-authority link set self-test addrgenmode none up
+            -n dns64bench-authority address add 2001:2:0:3::2/64 dev self-test nodad"#]]
+        .assert_eq(&Setup::ThreeDevice.plan().join("\n"));
+    }
+
+    #[test]
+    fn two_devices_share_the_tester() {
+        let setup = Setup::TwoDevice;
+        assert_eq!(setup.host(Role::Measurer), setup.host(Role::Authority));
+        assert_ne!(setup.host(Role::Measurer), setup.host(Role::Dut));
+        let plan = setup.plan().join("\n");
+        assert!(plan.contains("-n dns64bench-tester link add client"));
+        assert!(plan.contains("peer name upstream netns dns64bench-tester"));
+        assert!(!plan.contains("self-test"));
+        assert_eq!(IpAddr::V6(setup.self_test().0), setup.upstream_v6().0);
+    }
+
+    #[test]
+    fn all_addresses_are_reserved_for_benchmarking() {
+        for setup in [Setup::TwoDevice, Setup::ThreeDevice] {
+            for line in setup.plan() {
+                let Some((_, address)) = line.split_once("address add ") else {
+                    continue;
+                };
+                assert!(
+                    address.starts_with("2001:2:0:") || address.starts_with("198.18."),
+                    "{address}"
+                );
+            }
+        }
+        assert_eq!(PREF64.0.segments()[..3], [0x2001, 2, 0]);
+    }
+
+    #[test]
+    fn the_loopback_setup_makes_nothing() {
+        assert_eq!(Setup::Loopback.plan(), Vec::<String>::new());
+        assert_eq!(Setup::Loopback.host(Role::Dut), Host::Here);
+        Lab::up(Setup::Loopback).unwrap();
+    }
+
+    #[test]
+    fn a_lock_in_use_names_its_holder() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deeper/lab.lock");
+        let held = lock(&path).unwrap();
+        let error = lock(&path).unwrap_err().to_string();
+        let process = format!("in use by process {} (", std::process::id());
+        assert!(error.contains(&process), "{error}");
+        drop(held);
+        lock(&path).unwrap();
+    }
+}

@@ -1,0 +1,130 @@
+//! The lab without root: the same command line once more, in a user namespace.
+//!
+//! Inside, the user is root of namespaces of its own (user_namespaces(7)): network, mounts and
+//! processes. So the lab of namespaces works as it does for root, with two differences: buffers
+//! cannot be forced beyond `net.core.rmem_max`, and when the process that was started ends, the
+//! kernel ends everything else inside, however it ended.
+
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
+use rustix::process::Signal;
+
+use super::process;
+
+/// Set for the process inside.
+const MARKER: &str = "DNS64BENCH_IN_USER_NAMESPACE";
+
+/// Whether this process was started by [`reexec`].
+pub fn inside() -> bool {
+    std::env::var_os(MARKER).is_some()
+}
+
+/// Runs this program with `arguments` in a user namespace until it ends, and returns how it did.
+/// When `interrupted` becomes true, the process inside gets SIGTERM, and SIGKILL if that does not
+/// end it within ten seconds.
+///
+/// # Errors
+///
+/// This process is inside already, or namespaces cannot be made. A kernel that forbids them makes
+/// `unshare` say so on standard error and fail; [`check`] asks beforehand.
+pub fn reexec(arguments: &[String], interrupted: &AtomicBool) -> Result<ExitStatus, UsernsError> {
+    if inside() {
+        return Err(UsernsError::Nested);
+    }
+    let program = std::env::current_exe().map_err(UsernsError::Program)?;
+    let mut child = unshare()
+        .arg(SCRIPT)
+        .arg("sh")
+        .arg(program)
+        .args(arguments)
+        .env(MARKER, "1")
+        .spawn()
+        .map_err(UsernsError::Start)?;
+    loop {
+        if let Some(status) = child.try_wait().map_err(UsernsError::Start)? {
+            return Ok(status);
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            return end(&mut child);
+        }
+        MonotonicClock.sleep(POLL_NS);
+    }
+}
+
+/// `unshare` is deaf to SIGTERM while it waits, and so is the shell, which has process ID 1
+/// inside: the signal is for their descendants.
+fn end(child: &mut Child) -> Result<ExitStatus, UsernsError> {
+    for pid in process::tree(child.id()).into_iter().skip(2).take(1) {
+        process::signal(pid, Signal::TERM);
+    }
+    if let Some(status) = process::wait(child, END_PATIENCE) {
+        return Ok(status);
+    }
+    child
+        .kill()
+        .and_then(|()| child.wait())
+        .map_err(UsernsError::Start)
+}
+
+/// Asks whether this user may have namespaces here, by making some and leaving them at once.
+///
+/// # Errors
+///
+/// What `unshare` said.
+pub fn check() -> Result<(), UsernsError> {
+    let mut command = unshare();
+    command.arg(SCRIPT).arg("sh").arg("true");
+    match process::run(&mut command, CHECK_LIMIT) {
+        Ok(end) if end.status.success() => Ok(()),
+        Ok(end) => Err(UsernsError::Forbidden(end.stderr.trim().to_owned())),
+        Err(error) => Err(UsernsError::Forbidden(error.to_string())),
+    }
+}
+
+fn unshare() -> Command {
+    let mut command = Command::new("unshare");
+    command.args([
+        "--user",
+        "--map-root-user",
+        "--net",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+    ]);
+    command
+}
+
+/// An empty `/run` is what `ip netns` can write to. The shell stays as process 1: it takes in
+/// orphans, and signals have their usual meaning for the program.
+const SCRIPT: &str = "mount -t tmpfs tmpfs /run && ip link set lo up && \"$@\"; exit $?";
+
+/// Why there is no user namespace.
+#[derive(Debug, thiserror::Error)]
+pub enum UsernsError {
+    /// Asked for inside of one.
+    #[error("this is a user namespace already")]
+    Nested,
+    /// The path of this program is unknown.
+    #[error("cannot find out the path of this program")]
+    Program(#[source] std::io::Error),
+    /// `unshare` cannot be run.
+    #[error("cannot run unshare; install the Debian package util-linux")]
+    Start(#[source] std::io::Error),
+    /// The kernel refused.
+    #[error(
+        "user namespaces are not allowed here ({0}); allow them with \
+         `sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000`, or be root"
+    )]
+    Forbidden(String),
+}
+
+const POLL_NS: Nanos = SECOND / 50;
+/// A Tester that is interrupted stops its servers and takes its lab down.
+const END_PATIENCE: Nanos = 10 * SECOND;
+const CHECK_LIMIT: Nanos = 5 * SECOND;
