@@ -4,4 +4,5 @@ pub mod doctor;
 pub mod lab;
 pub mod load;
 pub mod namespace;
+pub mod procedure;
 pub mod trial;

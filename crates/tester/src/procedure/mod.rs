@@ -1,0 +1,123 @@
+//! The procedures of RFC 8219 section 9: what to try next, and what the trials add up to.
+//!
+//! ```text
+//! Trials (runs one trial) -> search (RFC 8219 section 9.2) -> SearchResult
+//!                         -> selftest (section 9.2.1)      -> SelfTestResult
+//! ```
+//!
+//! Pure decisions on plain data: no socket, no clock, no output. Whoever wants to watch passes an
+//! observer, which gets [`Event`]s.
+
+pub mod search;
+pub mod selftest;
+
+use search::{Bracket, SearchEnd};
+
+use crate::trial::result::{TesterFault, TrialResult};
+
+/// Runs single trials for a procedure.
+pub trait Trials {
+    /// Why no trial could be run at all. A disturbed trial is no error: its outcome is
+    /// [`Invalid`](crate::trial::result::Outcome::Invalid).
+    type Error;
+
+    /// Runs one trial at `rate_qps` queries per second and says what it found.
+    fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, Self::Error>;
+}
+
+/// What happens in a procedure, in the order in which it happens.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A trial begins.
+    TrialStarted {
+        /// Offered rate.
+        rate_qps: u64,
+        /// The first trial of a procedure is number 1; repeats count.
+        number: u64,
+    },
+    /// A trial has ended.
+    TrialFinished(&'a TrialResult),
+    /// What the search knows now.
+    Bracket(Bracket),
+    /// The trial was invalid: the same rate is tried once more.
+    Repeat {
+        /// What went wrong.
+        fault: &'a TesterFault,
+        /// Which repeat of this rate begins; the first is 1.
+        attempt: u32,
+        /// How many repeats of one rate there may be.
+        of: u32,
+    },
+    /// The search is over.
+    Finished(&'a SearchEnd),
+}
+
+/// Runs one trial between its two events.
+fn observed<T: Trials>(
+    trials: &mut T,
+    rate_qps: u64,
+    number: u64,
+    observer: &mut dyn FnMut(&Event<'_>),
+) -> Result<TrialResult, T::Error> {
+    observer(&Event::TrialStarted { rate_qps, number });
+    let result = trials.trial(rate_qps)?;
+    observer(&Event::TrialFinished(&result));
+    Ok(result)
+}
+
+#[cfg(test)]
+pub(crate) mod simulated {
+    //! DUTs that are a function from rate to outcome.
+
+    use std::convert::Infallible;
+
+    use super::Trials;
+    use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
+
+    /// A DUT that answers each trial by calling a closure with the rate.
+    pub(crate) struct Simulated<F>(pub(crate) F);
+
+    impl<F: FnMut(u64) -> Outcome> Trials for Simulated<F> {
+        type Error = Infallible;
+
+        fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, Infallible> {
+            Ok(result(rate_qps, (self.0)(rate_qps)))
+        }
+    }
+
+    /// The outcome at `rate_qps` of a DUT that can do `limit_qps`.
+    pub(crate) fn threshold(limit_qps: u64, rate_qps: u64) -> Outcome {
+        match rate_qps.saturating_sub(limit_qps) {
+            0 => Outcome::Passed,
+            shortfall => Outcome::Failed { shortfall },
+        }
+    }
+
+    /// A trial of one second with the given outcome.
+    pub(crate) fn result(rate_qps: u64, outcome: Outcome) -> TrialResult {
+        let missing = match outcome {
+            Outcome::Failed { shortfall } => shortfall,
+            Outcome::Passed | Outcome::Invalid(_) => 0,
+        };
+        TrialResult {
+            outcome,
+            rate_qps,
+            duration_ns: 1_000_000_000,
+            timeout_ns: 1_000_000_000,
+            queries_due: rate_qps,
+            queries_sent: rate_qps,
+            ended_early: false,
+            answers: Answers {
+                valid: rate_qps - missing,
+                missing,
+                ..Answers::default()
+            },
+            rtt: Rtt::default(),
+            timing: Timing::default(),
+            tester_drops: 0,
+            authority: None,
+            backend: "simulated",
+            notes: Vec::new(),
+        }
+    }
+}
