@@ -66,6 +66,9 @@ pub enum ParseError {
     /// A compression pointer that does not point before the labels that it ends.
     #[error("compression pointer does not point backwards")]
     PointerForward,
+    /// A compression pointer into the header, where no name can stand.
+    #[error("compression pointer points into the header")]
+    PointerHeader,
     /// More pointers in one name than a name can have labels.
     #[error("name has more than {} compression pointers", name::POINTERS_MAX)]
     PointerChain,

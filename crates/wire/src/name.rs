@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use crate::ParseError;
+use crate::header::HEADER_LEN;
 
 /// Longest name, in octets on the wire with the root label (RFC 1035 section 2.3.4).
 pub const NAME_LEN_MAX: usize = 255;
@@ -31,9 +32,9 @@ pub struct Name<'a> {
 impl<'a> Name<'a> {
     /// Checks the name at octet `at` of `message`; returns it and the offset of what follows it.
     ///
-    /// A compression pointer must point before the first of the labels that it ends. Each jump so
-    /// goes further back than the last, and no message can make the walk go round (RFC 9267
-    /// section 2). At most [`POINTERS_MAX`] are followed.
+    /// A compression pointer must point before the first of the labels that it ends, but not into
+    /// the header. Each jump so goes further back than the last, and no message can make the walk
+    /// go round (RFC 9267 section 2). At most [`POINTERS_MAX`] are followed.
     pub fn parse(message: &'a [u8], at: usize) -> Result<(Self, usize), ParseError> {
         let mut wire_len = 1;
         let mut end = None;
@@ -54,6 +55,9 @@ impl<'a> Name<'a> {
                     pointers += 1;
                     if target >= segment {
                         return Err(ParseError::PointerForward);
+                    }
+                    if target < HEADER_LEN {
+                        return Err(ParseError::PointerHeader);
                     }
                     if pointers > POINTERS_MAX {
                         return Err(ParseError::PointerChain);
@@ -441,24 +445,30 @@ mod tests {
 
     #[test]
     fn compressed_names_are_walked() {
-        let message = b"\x04TEST\0\x03www\xc0\x00\x01a\xc0\x06";
-        let (name, end) = Name::parse(message, 12).unwrap();
-        assert_eq!(end, 16);
+        let message = b"............\x04TEST\0\x03www\xc0\x0c\x01a\xc0\x12";
+        let (name, end) = Name::parse(message, 24).unwrap();
+        assert_eq!(end, 28);
         assert_eq!(name.to_string(), "a.www.TEST.");
         assert_eq!(name.wire_len(), 12);
         assert_eq!(name.to_buf().as_wire(), b"\x01a\x03www\x04TEST\0");
-        assert_eq!(Name::parse(message, 6).unwrap().1, 12);
+        assert_eq!(Name::parse(message, 18).unwrap().1, 24);
     }
 
     #[test]
     fn pointers_that_do_not_go_back_are_refused() {
         let error = |message: &[u8], at| Name::parse(message, at).unwrap_err();
+        let after_header = |octets: &[u8], at| error(&[&[0; 12], octets].concat(), at);
         // To itself, forwards, and back into the labels that it ends: a loop.
-        assert_eq!(error(b"\xc0\x00", 0), ParseError::PointerForward);
-        assert_eq!(error(b"\xc0\x02\x00", 0), ParseError::PointerForward);
-        assert_eq!(error(b"\x00\x01a\xc0\x01", 1), ParseError::PointerForward);
+        let forward = ParseError::PointerForward;
+        assert_eq!(after_header(b"\xc0\x0c", 12), forward);
+        assert_eq!(after_header(b"\xc0\x0e\x00", 12), forward);
+        assert_eq!(after_header(b"\x00\x01a\xc0\x0d", 13), forward);
         // Two that point at each other.
-        assert_eq!(error(b"\xc0\x02\xc0\x00", 2), ParseError::PointerForward);
+        assert_eq!(after_header(b"\xc0\x0e\xc0\x0c", 14), forward);
+        // Into the header, whose ID is the sender's choice.
+        let header = ParseError::PointerHeader;
+        assert_eq!(after_header(b"\xc0\x00", 12), header);
+        assert_eq!(after_header(b"\x01a\xc0\x0b", 12), header);
         assert_eq!(error(b"\x00\xc0", 1), ParseError::ShortMessage);
         assert_eq!(error(b"\x41a\x00", 0), ParseError::LabelType);
         assert_eq!(error(b"\x80a\x00", 0), ParseError::LabelType);
@@ -469,11 +479,12 @@ mod tests {
 
     #[test]
     fn chains_of_pointers_are_bounded() {
-        let mut message = vec![0];
+        let mut message = vec![0; 13];
+        let mut target: u16 = 12;
         for _ in 0..=POINTERS_MAX {
-            let target = u16::try_from(message.len().max(3) - 2).unwrap();
-            let target = if message.len() == 1 { 0 } else { target };
-            message.extend_from_slice(&(0xc000 | target).to_be_bytes());
+            let pointer = 0xc000 | target;
+            target = u16::try_from(message.len()).unwrap();
+            message.extend_from_slice(&pointer.to_be_bytes());
         }
         let last = message.len() - 2;
         assert_eq!(
