@@ -1,1 +1,441 @@
-//! What this machine can do.
+//! What this machine can do for a benchmark, and how to make it better.
+//!
+//! Every [`Finding`] is read from the system at the moment of asking and nothing is changed.
+
+use std::path::Path;
+use std::process::Command;
+
+use dns64_transport::clock::{Nanos, SECOND};
+
+use crate::lab::dut;
+use crate::lab::host::CpuSet;
+use crate::lab::process::{find_program, run};
+use crate::lab::profile::{Profile, ProfileRole, built_in_names};
+use crate::lab::userns;
+
+/// One fact about this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub what: String,
+    /// What was found.
+    pub value: String,
+    /// What that means.
+    pub verdict: Verdict,
+    /// What would make it better, where something would.
+    pub remedy: Option<String>,
+}
+
+/// What a finding means for a benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing to do.
+    Good,
+    /// It works, but figures suffer or something is left out.
+    Poor,
+    /// Something does not work without it.
+    Missing,
+}
+
+/// Where the roles can run here, from the least to the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// All roles on the loopback interface: not a measurement.
+    Loopback,
+    /// Hosts in namespaces without root.
+    Userns,
+    /// Hosts in namespaces as root.
+    Netns,
+}
+
+impl Tier {
+    /// As it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+            Self::Userns => "userns",
+            Self::Netns => "netns",
+        }
+    }
+}
+
+/// Everything that is known about this machine.
+pub fn examine() -> Vec<Finding> {
+    let mut findings = vec![tier_finding()];
+    findings.extend(kernel());
+    findings.extend(tools());
+    findings.extend(processors());
+    findings.extend(network());
+    findings.extend(memory());
+    findings.extend(servers());
+    findings
+}
+
+/// The best tier here and why it is not a better one.
+pub fn best_tier() -> (Tier, Option<String>) {
+    if find_program("ip").is_none() {
+        let why = "there is no `ip`: install the Debian package iproute2";
+        return (Tier::Loopback, Some(why.into()));
+    }
+    if userns::inside() {
+        return (Tier::Userns, Some("run it as root for netns".into()));
+    }
+    if rustix::process::geteuid().is_root() {
+        return match namespaces_as_root() {
+            Ok(()) => (Tier::Netns, None),
+            Err(why) => (Tier::Loopback, Some(why)),
+        };
+    }
+    match userns::check() {
+        Ok(()) => (Tier::Userns, Some("run it as root for netns".into())),
+        Err(error) => (Tier::Loopback, Some(error.to_string())),
+    }
+}
+
+/// A root that a container has stripped of capabilities cannot make namespaces.
+fn namespaces_as_root() -> Result<(), String> {
+    let mut command = Command::new("unshare");
+    match run(command.args(["--net", "--mount", "true"]), LIMIT) {
+        Ok(end) if end.status.success() => Ok(()),
+        Ok(end) => Err(format!(
+            "root may not make namespaces here ({}): start the container with CAP_SYS_ADMIN and \
+             CAP_NET_ADMIN",
+            end.stderr.trim()
+        )),
+        Err(error) => Err(format!("{error}: install the Debian package util-linux")),
+    }
+}
+
+fn tier_finding() -> Finding {
+    let (tier, next) = best_tier();
+    let verdict = match tier {
+        Tier::Loopback => Verdict::Poor,
+        Tier::Userns | Tier::Netns => Verdict::Good,
+    };
+    finding("best tier", tier.name(), verdict, next)
+}
+
+fn kernel() -> Vec<Finding> {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut findings = vec![match kernel_version(&release) {
+        Some(version) if version >= GRO_KERNEL => good("kernel", &release),
+        Some(version) if version >= SEGMENT_KERNEL => finding(
+            "kernel",
+            &release,
+            Verdict::Poor,
+            Some("Linux 5.0 or later has UDP_GRO: fewer system calls for each reply".into()),
+        ),
+        _ => finding(
+            "kernel",
+            &release,
+            Verdict::Poor,
+            Some("Linux 4.18 or later has UDP_SEGMENT: twice the rate for each core".into()),
+        ),
+    }];
+    let user = rustix::process::geteuid();
+    findings.push(if user.is_root() {
+        good("user", "root")
+    } else {
+        finding(
+            "user",
+            &format!("uid {}", user.as_raw()),
+            Verdict::Poor,
+            Some("root can force socket buffers and needs no user namespace".into()),
+        )
+    });
+    if !userns::inside() {
+        findings.push(match userns::check() {
+            Ok(()) => good("user namespaces", "allowed"),
+            Err(error) => finding(
+                "user namespaces",
+                "not allowed",
+                Verdict::Poor,
+                Some(error.to_string()),
+            ),
+        });
+    }
+    if read("/sys/module/apparmor/parameters/enabled").as_deref() == Some("Y") {
+        findings.push(finding(
+            "AppArmor",
+            "enabled",
+            Verdict::Poor,
+            Some(
+                "if named or unbound may not read their configuration: `aa-complain named unbound` \
+                 (Debian package apparmor-utils)"
+                    .into(),
+            ),
+        ));
+    }
+    let cgroup = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        "version 2"
+    } else {
+        "version 1 or none"
+    };
+    findings.push(good("cgroup", cgroup));
+    findings
+}
+
+fn tools() -> Vec<Finding> {
+    [
+        ("ip", "iproute2"),
+        ("taskset", "util-linux"),
+        ("unshare", "util-linux"),
+        ("setpriv", "util-linux"),
+    ]
+    .into_iter()
+    .map(|(program, package)| match find_program(program) {
+        Some(path) => good(program, &path.display().to_string()),
+        None => finding(
+            program,
+            "not found",
+            Verdict::Missing,
+            Some(format!("install the Debian package {package}")),
+        ),
+    })
+    .collect()
+}
+
+fn processors() -> Vec<Finding> {
+    let cores = CpuSet::unrestricted().cores();
+    let enough = cores >= ROLES;
+    let mut findings = vec![finding(
+        "cores",
+        &cores.to_string(),
+        if enough { Verdict::Good } else { Verdict::Poor },
+        (!enough).then(|| {
+            format!("{ROLES} or more give the Measurer, the DUT and the AuthDNS one each")
+        }),
+    )];
+    if let Some(active) = read("/sys/devices/system/cpu/smt/active") {
+        findings.push(if active == "1" {
+            let remedy = "two threads of one core disturb each other: `echo off > \
+                          /sys/devices/system/cpu/smt/control`, or give each role whole cores";
+            finding("SMT", "on", Verdict::Poor, Some(remedy.into()))
+        } else {
+            good("SMT", "off")
+        });
+    }
+    let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    findings.push(match governor.as_deref() {
+        None => good("frequency governor", "not visible (a virtual machine?)"),
+        Some("performance") => good("frequency governor", "performance"),
+        Some(other) => finding(
+            "frequency governor",
+            other,
+            Verdict::Poor,
+            Some("`cpupower frequency-set -g performance` (Debian package linux-cpupower)".into()),
+        ),
+    });
+    let clock = read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let clock = clock.unwrap_or_else(|| "unknown".into());
+    // These two are read without a system call (vdso(7)).
+    findings.push(
+        if ["tsc", "kvm-clock", "arch_sys_counter"].contains(&clock.as_str()) {
+            good("clock source", &clock)
+        } else {
+            let remedy = "reading the time takes a system call: boot with clocksource=tsc";
+            finding("clock source", &clock, Verdict::Poor, Some(remedy.into()))
+        },
+    );
+    findings
+}
+
+fn network() -> Vec<Finding> {
+    let root = rustix::process::geteuid().is_root() && !userns::inside();
+    let mut findings: Vec<Finding> = ["net.core.rmem_max", "net.core.wmem_max"]
+        .into_iter()
+        .filter_map(|name| {
+            let value = sysctl(name)?;
+            // Root of the machine forces buffers of its own, whatever the limit; DUTs may not.
+            let enough = value >= BUFFER_BYTES;
+            let who = if root {
+                "of the DUT"
+            } else {
+                "of the Tester and the DUT"
+            };
+            Some(finding(
+                name,
+                &value.to_string(),
+                if enough { Verdict::Good } else { Verdict::Poor },
+                (!enough).then(|| {
+                    format!("`sysctl {name}={BUFFER_BYTES}`: buffers {who} lose at bursts")
+                }),
+            ))
+        })
+        .collect();
+    findings.extend(
+        ["net.core.rmem_default", "net.core.wmem_default"]
+            .into_iter()
+            .filter_map(|name| {
+                let value = sysctl(name)?;
+                // A server without an option for its buffers has this one.
+                let enough = value >= BUFFER_BYTES || name.ends_with("wmem_default");
+                Some(finding(
+                    name,
+                    &value.to_string(),
+                    if enough { Verdict::Good } else { Verdict::Poor },
+                    (!enough).then(|| {
+                        format!(
+                            "`sysctl {name}={BUFFER_BYTES}` and say so in the report: servers \
+                             without an option for their buffers lose at bursts"
+                        )
+                    }),
+                ))
+            }),
+    );
+    findings.push(
+        if Path::new("/proc/sys/net/netfilter/nf_conntrack_max").exists() {
+            let remedy = "rules that track connections cost each datagram on real interfaces; the \
+                      lab's namespaces have none";
+            finding("nf_conntrack", "loaded", Verdict::Poor, Some(remedy.into()))
+        } else {
+            good("nf_conntrack", "not loaded")
+        },
+    );
+    findings
+}
+
+fn memory() -> Vec<Finding> {
+    let available = read("/proc/meminfo")
+        .and_then(|text| {
+            text.lines()
+                .find_map(|line| line.strip_prefix("MemAvailable:"))?
+                .split_whitespace()
+                .next()?
+                .parse::<u64>()
+                .ok()
+        })
+        .map(|kib| kib * 1024);
+    let Some(available) = available else {
+        return Vec::new();
+    };
+    let queries = available / 2 / LEDGER_BYTES_PER_QUERY;
+    let enough = queries >= LEDGER_QUERIES;
+    vec![finding(
+        "memory available",
+        &format!(
+            "{} MiB: trials of up to {} M queries",
+            available >> 20,
+            queries / 1_000_000
+        ),
+        if enough { Verdict::Good } else { Verdict::Poor },
+        (!enough).then(|| "60 s at 1 M/s need 1 GiB for the ledger and as much again".into()),
+    )]
+}
+
+fn servers() -> Vec<Finding> {
+    built_in_names()
+        .filter_map(|name| Profile::built_in(name).ok())
+        .map(|profile| server(&profile))
+        .collect()
+}
+
+fn server(profile: &Profile) -> Finding {
+    let role = match profile.role {
+        ProfileRole::Dut => "DUT",
+        ProfileRole::Authority => "authority",
+    };
+    let what = format!("{role} {}", profile.name);
+    match profile.program(None) {
+        Ok(program) => match dut::version(profile, &program) {
+            Ok(version) => good(&what, &version),
+            Err(error) => finding(
+                &what,
+                &program.display().to_string(),
+                Verdict::Poor,
+                Some(error.to_string()),
+            ),
+        },
+        Err(_) => finding(
+            &what,
+            "not found",
+            Verdict::Missing,
+            Some(match &profile.package {
+                Some(package) => format!("install the Debian package {package}"),
+                None => "no Debian package; build it and give --dut-binary PATH".into(),
+            }),
+        ),
+    }
+}
+
+fn good(what: &str, value: &str) -> Finding {
+    finding(what, value, Verdict::Good, None)
+}
+
+fn finding(what: &str, value: &str, verdict: Verdict, remedy: Option<String>) -> Finding {
+    Finding {
+        what: what.to_owned(),
+        value: value.to_owned(),
+        verdict,
+        remedy,
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
+}
+
+fn sysctl(name: &str) -> Option<u64> {
+    read(&format!("/proc/sys/{}", name.replace('.', "/")))?
+        .parse()
+        .ok()
+}
+
+/// Major and minor version of "6.18.44-fc-v657".
+fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// First kernel with `UDP_SEGMENT` (udp(7)).
+const SEGMENT_KERNEL: (u32, u32) = (4, 18);
+/// First kernel with `UDP_GRO` (udp(7)).
+const GRO_KERNEL: (u32, u32) = (5, 0);
+/// Measurer, DUT and AuthDNS.
+const ROLES: usize = 3;
+/// 4 MiB hold what arrives in about 5 ms at 1 M/s, at 768 bytes of buffer for a small datagram.
+const BUFFER_BYTES: u64 = 4 << 20;
+/// The ledger's share of a query; 60 s at 1 M/s then fit 1 GiB.
+const LEDGER_BYTES_PER_QUERY: u64 = 16;
+const LEDGER_QUERIES: u64 = 60_000_000;
+const LIMIT: Nanos = 5 * SECOND;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_versions_are_read_from_releases() {
+        assert_eq!(kernel_version("6.18.44-fc-v657"), Some((6, 18)));
+        assert_eq!(kernel_version("4.9"), Some((4, 9)));
+        assert_eq!(kernel_version("next"), None);
+    }
+
+    #[test]
+    fn every_shortcoming_has_a_remedy() {
+        let findings = examine();
+        for finding in &findings {
+            let wanting = finding.verdict != Verdict::Good;
+            assert!(!wanting || finding.remedy.is_some(), "{finding:?}");
+        }
+        for what in ["best tier", "kernel", "cores", "DUT bind", "authority nsd"] {
+            assert!(
+                findings.iter().any(|finding| finding.what == what),
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_names_its_package() {
+        let mut profile = Profile::built_in("unbound").unwrap();
+        profile.programs = vec!["no-such-server".into()];
+        let finding = server(&profile);
+        assert_eq!(finding.verdict, Verdict::Missing);
+        assert_eq!(
+            finding.remedy.as_deref(),
+            Some("install the Debian package unbound")
+        );
+    }
+}

@@ -189,13 +189,19 @@ fn parent(pid: u32) -> Option<u32> {
     .and_then(|value| u32::try_from(value).ok())
 }
 
-/// Resident memory of `root` and its descendants in bytes (`VmRSS` of proc(5); pages that they
-/// share are counted for each).
+/// Resident memory of `root` and its descendants in bytes. A page that several processes share
+/// counts once (`Pss` of `/proc/PID/smaps_rollup`, proc(5)); where that may not be read, once for
+/// each of them (`VmRSS`).
 pub fn memory_bytes(root: u32) -> u64 {
+    let field = |pid: u32, file: &str, key: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+        status_field(&text, key)
+    };
     tree(root)
         .into_iter()
-        .filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok())
-        .filter_map(|status| status_field(&status, "VmRSS:"))
+        .filter_map(|pid| {
+            field(pid, "smaps_rollup", "Pss:").or_else(|| field(pid, "status", "VmRSS:"))
+        })
         .map(|kib| kib * 1024)
         .sum()
 }

@@ -1,0 +1,287 @@
+//! The lab on a real kernel: namespaces, links, servers. Needs root and the DUT programs.
+
+#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dns64_transport::clock::SECOND;
+use dns64bench::lab::dut::{Dut, DutSpec, Probe};
+use dns64bench::lab::host::{CpuSet, Host};
+use dns64bench::lab::process;
+use dns64bench::lab::profile::{Profile, ProfileRole, Settings, built_in_names};
+use dns64bench::lab::topology::{Lab, LabError, PREF64, Role, Setup, down, leftovers};
+use dns64bench::lab::zone::Zone;
+
+/// There is one lab for each machine, so tests take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Set for a process of this test binary that holds a lab until it is killed.
+const HOLD: &str = "DNS64BENCH_TEST_HOLDS_A_LAB";
+
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn a_lab_carries_datagrams_and_leaves_nothing() {
+    let _turn = turn();
+    for setup in [Setup::TwoDevice, Setup::ThreeDevice] {
+        let lab = Lab::up(setup).unwrap();
+        let (dut, port) = setup.dut();
+        exchange(&lab, Role::Measurer, Role::Dut, &format!("[{dut}]:{port}"));
+        let (authority, port) = setup.upstream_v4();
+        exchange(
+            &lab,
+            Role::Dut,
+            Role::Authority,
+            &format!("{authority}:{port}"),
+        );
+        let (authority, port) = setup.upstream_v6();
+        exchange(
+            &lab,
+            Role::Dut,
+            Role::Authority,
+            &format!("[{authority}]:{port}"),
+        );
+        let (authority, port) = setup.self_test();
+        exchange(
+            &lab,
+            Role::Measurer,
+            Role::Authority,
+            &format!("[{authority}]:{port}"),
+        );
+        drop(lab);
+        assert_eq!(leftovers(), Vec::<String>::new());
+    }
+}
+
+/// Sends a datagram from one role to the other's address and back.
+fn exchange(lab: &Lab, from: Role, to: Role, address: &str) {
+    let bind = |host: Host, address: &str| {
+        let socket = host.enter(|| UdpSocket::bind(address)).unwrap().unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        socket
+    };
+    let any = if address.starts_with('[') {
+        "[::]:0"
+    } else {
+        "0.0.0.0:0"
+    };
+    let server = bind(lab.setup().host(to), address);
+    let client = bind(lab.setup().host(from), any);
+    client.connect(address).unwrap();
+    client.send(b"there").unwrap();
+    let mut buffer = [0; 16];
+    let (length, peer) = server.recv_from(&mut buffer).unwrap();
+    server.send_to(&buffer[..length], peer).unwrap();
+    assert_eq!(client.recv(&mut buffer).unwrap(), 5);
+}
+
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn a_lab_that_is_left_up_is_taken_down_with_its_processes() {
+    let _turn = turn();
+    Lab::up(Setup::ThreeDevice).unwrap().leave_up();
+    assert_eq!(leftovers().len(), 3);
+    let mut stubborn = Setup::ThreeDevice
+        .host(Role::Dut)
+        .command(Path::new("/bin/sh"), &"0".parse().unwrap())
+        .args(["-c", "trap '' TERM; while :; do sleep 1; done"])
+        .spawn()
+        .unwrap();
+    down().unwrap();
+    assert_eq!(leftovers(), Vec::<String>::new());
+    assert!(stubborn.wait().unwrap().code().is_none());
+    down().unwrap();
+}
+
+/// Not a test by itself: the process that the next test kills.
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn holds_a_lab_until_killed() {
+    if std::env::var_os(HOLD).is_none() {
+        return;
+    }
+    let _lab = Lab::up(Setup::ThreeDevice).unwrap();
+    let mut child = Setup::ThreeDevice
+        .host(Role::Dut)
+        .command(Path::new("/bin/sleep"), &CpuSet::unrestricted())
+        .arg("1000")
+        .spawn()
+        .unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn after_a_crash_the_lab_is_free_and_cleaned() {
+    let _turn = turn();
+    let mut holder = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "holds_a_lab_until_killed"])
+        .env(HOLD, "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut sleeper = None;
+    let started = process::wait_until(20 * SECOND, || {
+        sleeper = process::tree(holder.id())
+            .into_iter()
+            .find(|pid| comm(*pid) == "sleep");
+        sleeper.is_some()
+    });
+    let in_use = Lab::up(Setup::TwoDevice);
+    process::kill(&mut holder);
+    assert!(started);
+    let Err(LabError::InUse { holder: named }) = in_use else {
+        panic!("a second lab came up beside the first: {in_use:?}");
+    };
+    assert!(
+        named.contains(&format!("process {}", holder.id())),
+        "{named}"
+    );
+    let sleeper = sleeper.unwrap();
+    assert!(process::wait_until(10 * SECOND, || comm(sleeper).is_empty()));
+    assert_eq!(leftovers().len(), 3);
+    let next = Lab::up(Setup::TwoDevice).unwrap();
+    assert_eq!(leftovers().len(), 2);
+    drop(next);
+    assert_eq!(leftovers(), Vec::<String>::new());
+}
+
+/// Name of a running process; empty when there is none.
+fn comm(pid: u32) -> String {
+    let path = format!("/proc/{pid}/comm");
+    std::fs::read_to_string(path)
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn every_installed_server_synthesises() {
+    let _turn = turn();
+    let setup = Setup::ThreeDevice;
+    let mut measured = 0;
+    for name in built_in_names() {
+        let profile = Profile::built_in(name).unwrap();
+        if profile.role != ProfileRole::Dut || profile.program(None).is_err() {
+            continue;
+        }
+        for upstream in [setup.upstream_v4(), setup.upstream_v6()] {
+            let lab = Lab::up(setup).unwrap();
+            let _authority = start_authority(setup);
+            let (listen, port) = setup.dut();
+            let mut settings = settings(setup);
+            (settings.listen, settings.port) = (listen, port);
+            settings.upstream = upstream.into();
+            let spec = DutSpec {
+                profile: profile.clone(),
+                program: None,
+                host: setup.host(Role::Dut),
+                settings,
+                zone: None,
+            };
+            let mut dut = Dut::start(spec, || ask(setup, 1)).unwrap();
+            assert_eq!(ask(setup, 2), Probe::Answered, "{name}");
+            assert!(!dut.version().unwrap().is_empty(), "{name}");
+            assert!(dut.memory_bytes() > 1 << 20, "{name}");
+            assert_eq!(dut.udp_drops(), 0, "{name}");
+            dut.restart(|| ask(setup, 3)).unwrap();
+            drop(dut);
+            drop(lab);
+            assert_eq!(leftovers(), Vec::<String>::new(), "{name}");
+        }
+        measured += 1;
+    }
+    assert!(
+        measured > 0,
+        "no DNS64 server is installed; doctor names the packages"
+    );
+}
+
+fn settings(setup: Setup) -> Settings {
+    let (listen, listen_v4, port) = setup.authority_listen();
+    Settings {
+        listen,
+        listen_v4,
+        port,
+        upstream: setup.upstream_v4().into(),
+        pref64: PREF64,
+        suffix: "dns64perf.test".into(),
+        cpus: "0".parse().unwrap(),
+    }
+}
+
+/// NSD with the names of 10.0.0.0/24.
+fn start_authority(setup: Setup) -> Dut {
+    let spec = DutSpec {
+        profile: Profile::built_in("nsd").unwrap(),
+        program: None,
+        host: setup.host(Role::Authority),
+        settings: settings(setup),
+        zone: Some(Zone {
+            network: [10, 0, 0, 0].into(),
+            prefix_len: 24,
+            own_aaaa: Box::new(|_| None),
+        }),
+    };
+    let (address, port) = setup.self_test();
+    let target = format!("[{address}]:{port}");
+    Dut::start(spec, || {
+        query(setup, &target, 1, A).map_or_else(Probe::NotYet, |_| Probe::Answered)
+    })
+    .unwrap()
+}
+
+const A: u16 = 1;
+const AAAA: u16 = 28;
+
+/// Asks the DUT for the AAAA of 10.0.0.`host`.
+fn ask(setup: Setup, host: u8) -> Probe {
+    let (address, port) = setup.dut();
+    let expected: [u8; 4] = [10, 0, 0, host];
+    match query(setup, &format!("[{address}]:{port}"), host, AAAA) {
+        Ok(reply)
+            if reply
+                .windows(16)
+                .any(|w| w[..12] == PREF64.0.octets()[..12] && w[12..] == expected) =>
+        {
+            Probe::Answered
+        }
+        Ok(reply) => Probe::NotYet(format!("rcode {} without the address", reply[3] & 15)),
+        Err(why) => Probe::NotYet(why),
+    }
+}
+
+/// One query of the Measurer; the reply must be for it and without an error.
+fn query(setup: Setup, target: &str, host: u8, qtype: u16) -> Result<Vec<u8>, String> {
+    let mut message = vec![0x12, host, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 15];
+    message.extend(format!("010-000-000-{host:03}").bytes());
+    message.extend(b"\x09dns64perf\x04test\0");
+    message.extend(qtype.to_be_bytes());
+    message.extend(1_u16.to_be_bytes());
+    let socket = setup
+        .host(Role::Measurer)
+        .enter(|| UdpSocket::bind("[::]:0"))
+        .unwrap()
+        .unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    socket.connect(target).unwrap();
+    socket.send(&message).map_err(|error| error.to_string())?;
+    let mut reply = vec![0; 1500];
+    let length = socket.recv(&mut reply).map_err(|error| error.to_string())?;
+    reply.truncate(length);
+    let good = length > 12 && reply[..2] == message[..2] && reply[3] & 15 == 0;
+    good.then_some(reply)
+        .ok_or_else(|| "an error reply".to_owned())
+}
