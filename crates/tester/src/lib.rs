@@ -1,5 +1,6 @@
 //! The Tester of RFC 8219 section 9: measures DNS64 servers and proves each number.
 
+pub mod authority;
 pub mod doctor;
 pub mod lab;
 pub mod load;

@@ -14,7 +14,8 @@ use dns64bench::lab::host::{CpuSet, Host};
 use dns64bench::lab::process;
 use dns64bench::lab::profile::{Profile, ProfileRole, Settings, built_in_names};
 use dns64bench::lab::topology::{Lab, LabError, PREF64, Role, Setup, down, leftovers};
-use dns64bench::lab::zone::Zone;
+use dns64bench::lab::zone::ZoneFile;
+use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
 
 /// There is one lab for each machine, so tests take turns.
 fn turn() -> MutexGuard<'static, ()> {
@@ -227,10 +228,15 @@ fn start_authority(setup: Setup) -> Dut {
         program: None,
         host: setup.host(Role::Authority),
         settings: settings(setup),
-        zone: Some(Zone {
-            network: [10, 0, 0, 0].into(),
-            prefix_len: 24,
-            own_aaaa: Box::new(|_| None),
+        zone: Some(ZoneFile {
+            cidr: "10.0.0.0/24".parse().unwrap(),
+            zone: Zone {
+                suffix: DEFAULT_SUFFIX.parse().unwrap(),
+                aaaa_share: Share::NONE,
+            },
+            self_test: false,
+            ttl_s: 3600,
+            negative_ttl_s: 3600,
         }),
     };
     let (address, port) = setup.self_test();

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::host::{Host, HostError};
 use super::process::{self, RunError};
 use super::profile::{Profile, ProfileError, Settings, ZONE_FILE};
-use super::zone::{Zone, ZoneError};
+use super::zone::{ZoneError, ZoneFile};
 
 /// What is to be started, and where.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct DutSpec {
     /// Addresses, prefix, CPUs.
     pub settings: Settings,
     /// Contents of the zone file, for an authority that needs one.
-    pub zone: Option<Zone>,
+    pub zone: Option<ZoneFile>,
 }
 
 /// What a probe, one query that is waited for, found.
@@ -256,7 +256,7 @@ fn launch(spec: &DutSpec, program: &Path, workdir: &Workdir) -> Result<Child, Du
     if let Some(zone) = &spec.zone {
         let file = File::create(workdir.path.join(ZONE_FILE)).map_err(|e| workdir.error(e))?;
         let mut file = BufWriter::new(file);
-        zone.write(&spec.settings.suffix, &mut file)?;
+        zone.write(&mut file)?;
         file.flush().map_err(|e| workdir.error(e))?;
     }
     let log = File::create(workdir.path.join(LOG_FILE)).map_err(|e| workdir.error(e))?;

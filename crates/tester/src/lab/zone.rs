@@ -1,133 +1,118 @@
 //! The zone file of the measurement namespace, for authorities that need one.
 
-use std::fmt;
 use std::io::Write;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What a zone file holds: for each IPv4 address `a.b.c.d` of a network the name
-/// `AAA-BBB-CCC-DDD.suffix` with that address, and an AAAA record of its own where wanted.
-pub struct Zone {
-    /// First address of the network.
-    pub network: Ipv4Addr,
-    /// Length of the network's prefix in bits; at least [`PREFIX_LEN_MIN`].
-    pub prefix_len: u8,
-    /// Gives the AAAA record that a name has of its own, if any.
-    pub own_aaaa: Box<dyn Fn(Ipv4Addr) -> Option<Ipv6Addr> + Send>,
+use crate::namespace::{self, Cidr, own_aaaa};
+
+/// What a zone file holds: each name of a range with its A record, and with an AAAA of its own
+/// where it has one.
+#[derive(Clone, Debug)]
+pub struct ZoneFile {
+    /// The range, of at most [`NAMES_MAX`] names.
+    pub cidr: Cidr,
+    /// Suffix and share of the names with an AAAA of their own.
+    pub zone: namespace::Zone,
+    /// Every name has an AAAA of its own.
+    pub self_test: bool,
+    /// TTL of the records.
+    pub ttl_s: u32,
+    /// TTL and MINIMUM of the SOA record (RFC 2308 section 5).
+    pub negative_ttl_s: u32,
 }
 
-impl Zone {
-    /// Names in the zone.
-    pub fn names(&self) -> u64 {
-        1 << (32 - u32::from(self.prefix_len.min(32)))
-    }
-
-    /// Writes the zone of `suffix` in the format of RFC 1035 section 5.
+impl ZoneFile {
+    /// Writes the zone in the format of RFC 1035 section 5.
     ///
     /// # Errors
     ///
-    /// The network is too large or not a network; writing failed.
-    pub fn write(&self, suffix: &str, to: &mut impl Write) -> Result<(), ZoneError> {
-        let size = self.checked_size()?;
-        let suffix = suffix.trim_end_matches('.');
-        // The MINIMUM of 0 keeps negative answers out of the DUT's cache (RFC 2308 section 5).
+    /// The range is too large; writing failed.
+    pub fn write(&self, to: &mut impl Write) -> Result<(), ZoneError> {
+        let Self {
+            cidr,
+            ttl_s,
+            negative_ttl_s,
+            ..
+        } = *self;
+        if cidr.names() > NAMES_MAX {
+            return Err(ZoneError::Size { cidr });
+        }
         writeln!(
             to,
-            "$ORIGIN {suffix}.\n$TTL 3600\n@ SOA ns hostmaster 1 3600 900 604800 0\n@ NS ns\nns A 198.18.0.2\nns AAAA 2001:2:0:2::2"
+            "$ORIGIN {}\n$TTL {ttl_s}\n\
+             @ {negative_ttl_s} SOA ns hostmaster 1 3600 900 604800 {negative_ttl_s}\n\
+             @ NS ns\nns A 198.18.0.2\nns AAAA 2001:2:0:2::2",
+            self.zone.suffix
         )?;
-        let first = u32::from(self.network);
-        for offset in 0..size {
-            let address = Ipv4Addr::from(first + offset);
-            let [a, b, c, d] = address.octets();
-            writeln!(to, "{a:03}-{b:03}-{c:03}-{d:03} A {address}")?;
-            if let Some(own) = (self.own_aaaa)(address) {
-                writeln!(to, " AAAA {own}")?;
+        for index in 0..cidr.names() {
+            let address = cidr.address(index);
+            let label = namespace::label(address);
+            to.write_all(&label)?;
+            writeln!(to, " A {address}")?;
+            if self.self_test || self.zone.has_aaaa(address) {
+                writeln!(to, " AAAA {}", own_aaaa(address))?;
             }
         }
         Ok(())
     }
-
-    fn checked_size(&self) -> Result<u32, ZoneError> {
-        let (network, prefix_len) = (self.network, self.prefix_len);
-        if !(PREFIX_LEN_MIN..=32).contains(&prefix_len) {
-            return Err(ZoneError::Size {
-                network,
-                prefix_len,
-            });
-        }
-        let size = 1_u32 << (32 - u32::from(prefix_len));
-        if u32::from(network) % size != 0 {
-            return Err(ZoneError::HostBits {
-                network,
-                prefix_len,
-            });
-        }
-        Ok(size)
-    }
 }
 
-impl fmt::Debug for Zone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Zone({}/{})", self.network, self.prefix_len)
-    }
-}
-
-/// Shortest prefix that a zone file is written for: 2^20 names. NSD 4.6 takes about 250 bytes of
-/// memory for each name with an A record, 350 with an AAAA as well: so at most about 350 MiB.
-pub const PREFIX_LEN_MIN: u8 = 12;
+/// Most names that a zone file is written for. NSD 4.6 takes about 250 bytes of memory for each
+/// name with an A record, 350 with an AAAA as well: so at most about 350 MiB.
+pub const NAMES_MAX: u64 = 1 << 20;
 
 /// Why a zone file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ZoneError {
     /// More names than a zone file is good for.
     #[error(
-        "a zone file for {network}/{prefix_len} is out of bounds; take a prefix of \
-         /{PREFIX_LEN_MIN} to /32, or the built-in authority, which needs no zone file"
+        "a zone file of the {} names of {cidr} is too large; use a --namespace of /12 or less, or \
+         the built-in authority, which needs no zone file",
+        cidr.names()
     )]
     Size {
-        /// Network asked for.
-        network: Ipv4Addr,
-        /// Its prefix length.
-        prefix_len: u8,
-    },
-    /// Not the first address of a network.
-    #[error("{network} has bits set beyond /{prefix_len}; name the first address of the network")]
-    HostBits {
-        /// Network asked for.
-        network: Ipv4Addr,
-        /// Its prefix length.
-        prefix_len: u8,
+        /// Range asked for.
+        cidr: Cidr,
     },
     /// No space, no permission.
-    #[error("cannot write the zone file")]
+    #[error("cannot write the zone file: {0}")]
     Write(#[from] std::io::Error),
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use expect_test::expect;
 
-    fn zone(network: [u8; 4], prefix_len: u8) -> Zone {
-        Zone {
-            network: network.into(),
-            prefix_len,
-            own_aaaa: Box::new(|address| {
-                let odd = address.octets()[3] % 2 == 1;
-                odd.then(|| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0xa00, 1))
-            }),
+    use super::*;
+    use crate::namespace::DEFAULT_SUFFIX;
+
+    fn zone_file(cidr: &str, aaaa_share: &str, self_test: bool) -> ZoneFile {
+        let suffix = DEFAULT_SUFFIX.parse().unwrap();
+        let zone = namespace::Zone {
+            suffix,
+            aaaa_share: aaaa_share.parse().unwrap(),
+        };
+        let cidr = cidr.parse().unwrap();
+        ZoneFile {
+            cidr,
+            zone,
+            self_test,
+            ttl_s: 3600,
+            negative_ttl_s: 60,
         }
     }
 
-    #[test]
-    fn names_have_their_own_numbers() {
+    fn written(file: &ZoneFile) -> String {
         let mut text = Vec::new();
-        zone([10, 0, 0, 0], 31)
-            .write("dns64perf.test", &mut text)
-            .unwrap();
+        file.write(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn names_have_their_own_numbers_and_their_share_of_aaaa() {
         expect![[r#"
             $ORIGIN dns64perf.test.
             $TTL 3600
-            @ SOA ns hostmaster 1 3600 900 604800 0
+            @ 60 SOA ns hostmaster 1 3600 900 604800 60
             @ NS ns
             ns A 198.18.0.2
             ns AAAA 2001:2:0:2::2
@@ -135,26 +120,24 @@ mod tests {
             010-000-000-001 A 10.0.0.1
              AAAA 2001:db8::a00:1
         "#]]
-        .assert_eq(&String::from_utf8(text).unwrap());
+        .assert_eq(&written(&zone_file("10.0.0.0/31", "0.5", false)));
     }
 
     #[test]
-    fn the_last_network_of_all_is_no_special_case() {
-        let mut text = Vec::new();
-        zone([255, 255, 255, 254], 31)
-            .write("x", &mut text)
-            .unwrap();
-        let text = String::from_utf8(text).unwrap();
-        assert!(text.contains("255-255-255-255 A 255.255.255.255"));
+    fn in_a_self_test_every_name_has_an_aaaa() {
+        let text = written(&zone_file("255.255.255.254/31", "0", true));
+        assert!(text.ends_with("255-255-255-255 A 255.255.255.255\n AAAA 2001:db8::ffff:ffff\n"));
+        assert_eq!(text.matches(" AAAA 2001:db8::").count(), 2);
     }
 
     #[test]
-    fn sizes_out_of_bounds_are_refused() {
-        for prefix_len in [0, 11, 33] {
-            let error = zone([0; 4], prefix_len).write("x", &mut Vec::new());
-            assert!(matches!(error, Err(ZoneError::Size { .. })), "{prefix_len}");
-        }
-        let error = zone([10, 0, 0, 1], 31).write("x", &mut Vec::new());
-        assert!(matches!(error, Err(ZoneError::HostBits { .. })));
+    fn ranges_out_of_bounds_are_refused() {
+        let error = zone_file("10.0.0.0/11", "0", false)
+            .write(&mut Vec::new())
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("2097152 names of 10.0.0.0/11"),
+            "{error}"
+        );
     }
 }

@@ -106,6 +106,7 @@ pub(crate) mod simulated {
             timeout_ns: 1_000_000_000,
             queries_due: rate_qps,
             queries_sent: rate_qps,
+            undecided: 0,
             ended_early: false,
             answers: Answers {
                 valid: rate_qps - missing,

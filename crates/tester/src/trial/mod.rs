@@ -1,3 +1,386 @@
 //! One trial: a rate, a duration, a timeout, and what came of it.
+//!
+//! A [`Tester`] owns the threads and the authority's sockets; [`Tester::trial`] opens fresh
+//! sockets toward the server, shares the schedule out, and sums up what the shards found.
 
+pub mod names;
+pub mod probe;
 pub mod result;
+pub mod summary;
+mod worker;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+
+use dns64_transport::Link;
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_transport::socket::{OpenError, UdpLink};
+
+use crate::authority::answer::{Authority, ZoneConfig};
+use crate::authority::counts::AuthorityCounts;
+use crate::authority::tcp::TcpService;
+use crate::lab::host::{Host, HostError};
+use crate::load::generator::{Generator, Names, Plan};
+use crate::load::ledger::{Entry, Ledger};
+use crate::load::pace::Schedule;
+use result::TrialResult;
+use summary::AuthorityDelta;
+use worker::{AuthorityReport, Job, Serving, Worker};
+
+/// One trial to run.
+#[derive(Clone, Debug)]
+pub struct TrialSpec {
+    /// Who is asked.
+    pub server: SocketAddr,
+    /// Queries per second; at least 1.
+    pub rate_qps: u64,
+    /// Length of the schedule (RFC 8219 section 9.2: at least 60 s).
+    pub duration_ns: Nanos,
+    /// An answer counts until this long after its query was sent (at most 1 s there).
+    pub timeout_ns: Nanos,
+    /// Names and what must come back.
+    pub names: Names,
+    /// Source ports, all threads together; `None` for as many as the rate needs, at least
+    /// [`PORTS_DEFAULT`].
+    pub ports: Option<usize>,
+    /// End the trial as soon as its failure is certain.
+    pub stop_early: bool,
+}
+
+/// Where the Measurer's sockets and threads are.
+#[derive(Clone, Debug)]
+pub struct Measurer {
+    /// Network that it sends from.
+    pub host: Host,
+    /// Source address; `None` leaves it to the routing table.
+    pub local: Option<IpAddr>,
+    /// Threads; at least 1.
+    pub threads: usize,
+    /// Cores that they are tied to, in turn; none for wherever the scheduler puts them.
+    pub cores: Vec<usize>,
+}
+
+/// Where the AuthDNS subsystem's sockets and threads are, and what it serves.
+#[derive(Clone, Debug)]
+pub struct AuthDns {
+    /// Network that it listens in.
+    pub host: Host,
+    /// Address and port, UDP and TCP.
+    pub listen: SocketAddr,
+    /// Threads, each with a socket of its own; at least 1.
+    pub workers: usize,
+    /// Cores that they are tied to, in turn. A core that a Measurer's thread is tied to as well
+    /// is served by that thread.
+    pub cores: Vec<usize>,
+    /// The zone.
+    pub zone: ZoneConfig,
+}
+
+/// Source ports unless asked otherwise. Enough for servers that spread clients over threads by
+/// port, few enough to be read in one turn.
+pub const PORTS_DEFAULT: usize = 16;
+
+/// Trials begin this long after everything is set up, so that every thread is there in time.
+const LEAD_NS: Nanos = 20_000_000;
+
+/// Why a trial could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// Sockets cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The host of a role cannot be entered.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The authority cannot listen for TCP.
+    #[error("the authority cannot listen at {listen} (TCP): {source}")]
+    Tcp {
+        /// Where.
+        listen: SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// A thread cannot be started or tied to its core.
+    #[error("cannot tie a thread to core {}: {source}; see the cores that `taskset -pc $$` allows", core.map_or("any".into(), |c| c.to_string()))]
+    Thread {
+        /// The core.
+        core: Option<usize>,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The schedule is empty.
+    #[error("{rate_qps} qps for {duration_ms} ms are no whole query; raise --rate or --duration")]
+    NoQueries {
+        /// Rate.
+        rate_qps: u64,
+        /// Duration.
+        duration_ms: u64,
+    },
+    /// IDs would come round within the timeout.
+    #[error(
+        "{ports} sockets have too few query IDs for {rate_qps} qps within the timeout; use --sockets {needed} or more"
+    )]
+    Ports {
+        /// Sockets asked for.
+        ports: usize,
+        /// Rate.
+        rate_qps: u64,
+        /// Sockets needed.
+        needed: u64,
+    },
+    /// The ledger would not fit.
+    #[error(
+        "{queries} queries need {needed_mib} MiB of memory and {free_mib} MiB are free; shorten the trial or lower the rate"
+    )]
+    Memory {
+        /// Queries of the trial.
+        queries: u64,
+        /// Memory for the ledger.
+        needed_mib: u64,
+        /// Memory available.
+        free_mib: u64,
+    },
+    /// A worker has panicked.
+    #[error("a thread of the Tester ended without a report; this is a bug")]
+    WorkerLost,
+}
+
+/// The Tester's threads and sockets, ready for trials.
+pub struct Tester {
+    measurer: Measurer,
+    workers: Vec<Worker>,
+    /// Ledgers of the last trial, whose memory the next one uses.
+    ledgers: Vec<Ledger>,
+    tcp: Option<TcpService>,
+    serves: bool,
+}
+
+impl Tester {
+    /// Starts the threads; the authority answers from now on. `interrupted` ends a running trial
+    /// when it becomes true.
+    pub fn open(
+        measurer: Measurer,
+        authority: Option<AuthDns>,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Self, TrialError> {
+        let mut places: Vec<(Option<usize>, Option<Serving>)> = (0..measurer.threads.max(1))
+            .map(|k| (core_of(&measurer.cores, k), None))
+            .collect();
+        let mut tcp = None;
+        if let Some(authority) = &authority {
+            for w in 0..authority.workers.max(1) {
+                let serving = serving(authority)?;
+                let core = core_of(&authority.cores, w);
+                let shared = places
+                    .iter_mut()
+                    .find(|p| core.is_some() && p.0 == core && p.1.is_none());
+                match shared {
+                    Some(place) => place.1 = Some(serving),
+                    None => places.push((core, Some(serving))),
+                }
+            }
+            tcp = Some(tcp_service(authority)?);
+        }
+        let workers = places.into_iter().map(|(core, serving)| {
+            Worker::spawn(core, serving, Arc::clone(interrupted))
+                .map_err(|source| TrialError::Thread { core, source })
+        });
+        let workers = workers.collect::<Result<Vec<_>, _>>()?;
+        let ledgers = measurer_ledgers(measurer.threads);
+        Ok(Self {
+            measurer,
+            workers,
+            ledgers,
+            tcp,
+            serves: authority.is_some(),
+        })
+    }
+
+    /// Network and source address of the Measurer.
+    pub fn measurer(&self) -> &Measurer {
+        &self.measurer
+    }
+
+    /// Runs one trial to its end.
+    pub fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TrialError> {
+        let schedule = check(spec)?;
+        let shards = self.ledgers.len();
+        let links = self.links(spec, shards)?;
+        let before = self.authority_report()?;
+        let mut generators = self.generators(spec, schedule, links[0].ports());
+        let start = MonotonicClock.now() + LEAD_NS;
+        let (report, reports) = channel();
+        for ((worker, mut generator), link) in
+            self.workers.iter().zip(generators.drain(..)).zip(links)
+        {
+            generator.begin(start);
+            worker.run(Job {
+                generator,
+                link,
+                report: report.clone(),
+            });
+        }
+        drop(report);
+        let mut finished = Vec::with_capacity(shards);
+        for _ in 0..shards {
+            finished.push(reports.recv().map_err(|_| TrialError::WorkerLost)?);
+        }
+        let after = self.authority_report()?;
+        let delta = self.serves.then(|| after.since(&before));
+        let result = summary::result(spec, schedule, &finished, delta.as_ref());
+        self.ledgers = finished
+            .into_iter()
+            .map(|shard| shard.finished.ledger)
+            .collect();
+        Ok(result)
+    }
+
+    /// The engines of all shards, with their memory touched.
+    fn generators(&mut self, spec: &TrialSpec, schedule: Schedule, ports: usize) -> Vec<Generator> {
+        let shards = self.ledgers.len() as u64;
+        let plan = |shard| Plan {
+            schedule: schedule.shard(shard, shards),
+            names: spec.names.clone(),
+            timeout_ns: spec.timeout_ns,
+            stop_early: spec.stop_early,
+        };
+        let ledgers = self.ledgers.drain(..);
+        (0..)
+            .zip(ledgers)
+            .map(|(k, ledger)| Generator::new(plan(k), ports, ledger))
+            .collect()
+    }
+
+    /// Sockets toward the server, shared out over the shards.
+    fn links(&self, spec: &TrialSpec, shards: usize) -> Result<Vec<UdpLink>, TrialError> {
+        let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
+        let ports = match spec.ports {
+            Some(ports) if (ports as u64) < needed => {
+                return Err(TrialError::Ports {
+                    ports,
+                    rate_qps: spec.rate_qps,
+                    needed,
+                });
+            }
+            Some(ports) => ports,
+            None => usize::try_from(needed)
+                .unwrap_or(usize::MAX)
+                .max(PORTS_DEFAULT),
+        };
+        let each = ports.div_ceil(shards);
+        let local = self.measurer.local;
+        let open = || {
+            (0..shards)
+                .map(|_| UdpLink::client(spec.server, local, each))
+                .collect()
+        };
+        let links: Result<Vec<UdpLink>, OpenError> = self.measurer.host.enter(open)?;
+        Ok(links?)
+    }
+
+    /// What all authority workers together have done since they began.
+    fn authority_report(&self) -> Result<AuthorityTotal, TrialError> {
+        let waiting: Vec<_> = self.workers.iter().map(Worker::count).collect();
+        let mut total = AuthorityTotal::default();
+        for report in waiting {
+            total.add(report.recv().map_err(|_| TrialError::WorkerLost)?);
+        }
+        if let Some(tcp) = &self.tcp {
+            total.counts.add(tcp.counts());
+        }
+        Ok(total)
+    }
+}
+
+/// Sum over the authority's workers.
+#[derive(Default)]
+struct AuthorityTotal {
+    counts: AuthorityCounts,
+    receive_drops: u64,
+    send_drops: u64,
+    error: Option<String>,
+}
+
+impl AuthorityTotal {
+    fn add(&mut self, report: AuthorityReport) {
+        self.counts.add(report.counts);
+        self.receive_drops += report.counters.receive_drops;
+        self.send_drops += report.counters.send_drops;
+        self.error = self
+            .error
+            .take()
+            .or(report.error.map(|e| format!("the authority's {e}")));
+    }
+
+    fn since(self, before: &Self) -> AuthorityDelta {
+        AuthorityDelta {
+            counts: self.counts.since(before.counts),
+            receive_drops: self.receive_drops - before.receive_drops,
+            send_drops: self.send_drops - before.send_drops,
+            error: self.error,
+        }
+    }
+}
+
+/// Refuses what cannot be run, before anything is sent.
+fn check(spec: &TrialSpec) -> Result<Schedule, TrialError> {
+    let schedule = Schedule::new(spec.rate_qps.max(1), spec.duration_ns);
+    let queries = schedule.queries();
+    if queries == 0 || spec.rate_qps == 0 {
+        let duration_ms = spec.duration_ns / (SECOND / 1000);
+        return Err(TrialError::NoQueries {
+            rate_qps: spec.rate_qps,
+            duration_ms,
+        });
+    }
+    let needed_mib = queries.saturating_mul(size_of::<Entry>() as u64) >> 20;
+    match memory_available_mib() {
+        Some(free_mib) if needed_mib > free_mib => Err(TrialError::Memory {
+            queries,
+            needed_mib,
+            free_mib,
+        }),
+        _ => Ok(schedule),
+    }
+}
+
+/// `MemAvailable` of `/proc/meminfo`.
+fn memory_available_mib() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib >> 10)
+}
+
+fn core_of(cores: &[usize], k: usize) -> Option<usize> {
+    (!cores.is_empty()).then(|| cores[k % cores.len()])
+}
+
+fn measurer_ledgers(threads: usize) -> Vec<Ledger> {
+    (0..threads.max(1)).map(|_| Ledger::default()).collect()
+}
+
+fn serving(authority: &AuthDns) -> Result<Serving, TrialError> {
+    let listen = authority.listen;
+    let link = authority
+        .host
+        .enter(|| UdpLink::server(listen, authority.workers > 1))??;
+    Ok(Serving {
+        authority: Authority::new(authority.zone.clone()),
+        link,
+    })
+}
+
+fn tcp_service(authority: &AuthDns) -> Result<TcpService, TrialError> {
+    let listen = authority.listen;
+    let open = || TcpService::open(listen, authority.zone.clone());
+    authority
+        .host
+        .enter(open)?
+        .map_err(|source| TrialError::Tcp { listen, source })
+}

@@ -4,6 +4,8 @@ use std::fmt;
 
 use dns64_transport::clock::Nanos;
 
+use crate::authority::counts::AuthorityCounts;
+
 /// What one trial says about the DUT (RFC 8219 section 9.2), or that it says nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -157,30 +159,7 @@ pub struct Timing {
     /// Span of the schedule whose queries may leave in one system call.
     pub quantum_ns: Nanos,
     /// Queries that leave in one system call.
-    pub burst: u32,
-}
-
-/// What the authority saw during a trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct AuthorityCounts {
-    /// Queries for AAAA.
-    pub aaaa: u64,
-    /// Queries for A.
-    pub a: u64,
-    /// Queries for anything else.
-    pub other: u64,
-    /// Answers with records.
-    pub answered: u64,
-    /// NOERROR without an answer record.
-    pub nodata: u64,
-    /// NXDOMAIN.
-    pub nxdomain: u64,
-    /// FORMERR, NOTIMP, REFUSED, BADVERS.
-    pub refused: u64,
-    /// Datagrams that got no reply at all: too short, or themselves replies.
-    pub ignored: u64,
-    /// Queries that came over TCP (counted above as well).
-    pub tcp: u64,
+    pub burst: u64,
 }
 
 /// Result of one trial.
@@ -198,7 +177,9 @@ pub struct TrialResult {
     pub queries_due: u64,
     /// Queries that left; fewer than due if the trial ended early or the kernel refused some.
     pub queries_sent: u64,
-    /// The trial was ended before its schedule because its failure was certain.
+    /// Queries that were still open when the trial ended early; they are in no class.
+    pub undecided: u64,
+    /// The trial ended before its schedule: its failure was certain, or it was interrupted.
     pub ended_early: bool,
     /// Verdicts.
     pub answers: Answers,

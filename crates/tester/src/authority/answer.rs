@@ -1,0 +1,313 @@
+//! The engine: query octets in, reply octets out, without sockets or clocks.
+
+use dns64_wire::Truncated;
+use dns64_wire::build::{Builder, Owner};
+use dns64_wire::codes::{BADVERS, Class, Opcode, Rcode, Rtype};
+use dns64_wire::message::{Flags, HEADER_LEN, Header, Message, Opt, Question, Section};
+
+use super::counts::AuthorityCounts;
+use super::fast::Fast;
+use super::zone::{Found, Place, ns_rdata, soa_rdata};
+use crate::namespace::Zone;
+
+/// What an authority serves.
+#[derive(Clone, Debug)]
+pub struct ZoneConfig {
+    /// The names, and which of them have an AAAA of their own.
+    pub zone: Zone,
+    /// All names have an AAAA of their own, for the self-test of the Tester (RFC 8219 section
+    /// 9.2.1).
+    pub self_test: bool,
+    /// TTL of A, AAAA and NS records.
+    pub ttl_s: u32,
+    /// TTL and MINIMUM of the SOA record: how long a negative answer may be kept (RFC 2308
+    /// section 5).
+    pub negative_ttl_s: u32,
+}
+
+/// How a query came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// As a datagram.
+    Udp,
+    /// Over a connection.
+    Tcp,
+}
+
+/// Largest UDP payload that is announced (DNS flag day 2020; fits any IPv6 path unfragmented).
+pub const UDP_SIZE: u16 = 1232;
+
+/// Octets that the longest reply takes: header, question of the longest name, SOA record, OPT.
+/// It is below the 512 that every client can take (RFC 1035 section 2.3.4), so no reply is ever
+/// truncated for the client's sake.
+pub const REPLY_LEN_MAX: usize = 12 + 259 + 50 + 11;
+
+/// An authoritative server of one zone whose answers follow from the names.
+#[derive(Clone, Debug)]
+pub struct Authority {
+    config: ZoneConfig,
+    fast: Fast,
+    counts: AuthorityCounts,
+}
+
+impl Authority {
+    /// An authority that has counted nothing yet.
+    pub fn new(config: ZoneConfig) -> Self {
+        Self {
+            fast: Fast::new(&config),
+            config,
+            counts: AuthorityCounts::default(),
+        }
+    }
+
+    /// What it has counted so far.
+    pub fn counts(&self) -> AuthorityCounts {
+        self.counts
+    }
+
+    /// Writes the reply to `query` into `out` and returns its length; 0 means no reply.
+    ///
+    /// `out` should hold [`REPLY_LEN_MAX`] octets. In a shorter one a reply that does not fit
+    /// becomes one with TC set.
+    pub fn answer(&mut self, query: &[u8], out: &mut [u8], transport: Transport) -> usize {
+        let fast = self.fast.answer(&self.config, query, out);
+        let len = match fast {
+            Some(reply) => {
+                self.count(reply.rtype, reply.kind);
+                reply.len
+            }
+            None => self.answer_any(query, out),
+        };
+        if transport == Transport::Tcp && len > 0 {
+            self.counts.tcp += 1;
+        }
+        len
+    }
+
+    /// Answers a query of any shape. Where [`Fast`] answers, the octets are the same.
+    fn answer_any(&mut self, query: &[u8], out: &mut [u8]) -> usize {
+        let Some(reply) = self.decide(query) else {
+            self.counts.ignored += 1;
+            return 0;
+        };
+        let rtype = reply.question.map(|question| question.rtype);
+        self.count(rtype.unwrap_or(Rtype(0)), reply.verdict.kind());
+        // A buffer without room for a header gets nothing.
+        self.write(&reply, out).unwrap_or(0)
+    }
+
+    /// One rung for each rule; the first that applies decides. `None` is silence.
+    fn decide<'q>(&self, query: &'q [u8]) -> Option<Reply<'q>> {
+        let header = Header::parse(query).ok()?;
+        if header.qr() {
+            // Two servers that answer each other's replies would never end.
+            return None;
+        }
+        let mut reply = Reply {
+            header,
+            question: None,
+            opt: None,
+            verdict: Verdict::Error(Rcode::FORMERR),
+        };
+        if header.opcode() != Opcode::QUERY {
+            return Some(reply.with(Verdict::Error(Rcode::NOTIMP)));
+        }
+        let Ok(message) = Message::parse(query) else {
+            return Some(reply);
+        };
+        let Some(question) = message.question() else {
+            return Some(reply);
+        };
+        reply.question = Some(question);
+        let Ok(opt) = message.opt() else {
+            return Some(reply);
+        };
+        reply.opt = opt;
+        if opt.is_some_and(|opt| opt.version > 0) {
+            return Some(reply.with(Verdict::BadVersion));
+        }
+        if question.class != Class::IN || matches!(question.rtype, Rtype::AXFR | Rtype::IXFR) {
+            return Some(reply.with(Verdict::Error(Rcode::REFUSED)));
+        }
+        let Some(place) = Place::of(&question.name, &self.config.zone.suffix.as_name()) else {
+            return Some(reply.with(Verdict::Error(Rcode::REFUSED)));
+        };
+        let found = self.config.look_up(place, question.rtype);
+        Some(reply.with(Verdict::Found(found)))
+    }
+
+    fn write(&self, reply: &Reply<'_>, out: &mut [u8]) -> Result<usize, Truncated> {
+        let limit = out.len();
+        let mut builder = Builder::new(out, limit)?;
+        builder.header(reply.header.id(), reply.flags());
+        let written = self.write_sections(reply, &mut builder);
+        if written.is_err() {
+            builder.truncate();
+        }
+        Ok(builder.finish())
+    }
+
+    fn write_sections(
+        &self,
+        reply: &Reply<'_>,
+        builder: &mut Builder<'_>,
+    ) -> Result<(), Truncated> {
+        let Some(question) = reply.question else {
+            return Ok(());
+        };
+        builder.question(&question.name.to_buf(), question.rtype, question.class)?;
+        if let Some(opt) = reply.opt {
+            builder.opt(reply.answer_to(&opt))?;
+        }
+        let Verdict::Found(found) = reply.verdict else {
+            return Ok(());
+        };
+        let suffix_at = self.suffix_at(&question);
+        let ZoneConfig {
+            ttl_s,
+            negative_ttl_s,
+            ..
+        } = self.config;
+        let soa = soa_rdata(suffix_at, negative_ttl_s);
+        let (section, owner, rtype, ttl_s, rdata): (_, _, _, _, &[u8]) = match &found {
+            Found::A(ipv4) => (
+                Section::Answer,
+                Owner::Question,
+                Rtype::A,
+                ttl_s,
+                &ipv4.octets(),
+            ),
+            Found::Aaaa(ipv6) => (
+                Section::Answer,
+                Owner::Question,
+                Rtype::AAAA,
+                ttl_s,
+                &ipv6.octets(),
+            ),
+            Found::Ns => (
+                Section::Answer,
+                Owner::Question,
+                Rtype::NS,
+                ttl_s,
+                &ns_rdata(suffix_at),
+            ),
+            Found::Soa => (
+                Section::Answer,
+                Owner::Question,
+                Rtype::SOA,
+                negative_ttl_s,
+                &soa,
+            ),
+            Found::NoData | Found::NxDomain => (
+                Section::Authority,
+                Owner::At(suffix_at),
+                Rtype::SOA,
+                negative_ttl_s,
+                &soa,
+            ),
+        };
+        builder.record(section, owner, rtype, Class::IN, ttl_s, rdata)
+    }
+
+    /// Where the suffix stands in a question for a name within it: at its end.
+    fn suffix_at(&self, question: &Question<'_>) -> u16 {
+        let suffix_len = self.config.zone.suffix.as_wire().len();
+        let at = HEADER_LEN + question.name.wire_len() - suffix_len;
+        u16::try_from(at).unwrap_or_default()
+    }
+
+    fn count(&mut self, rtype: Rtype, kind: Kind) {
+        let counts = &mut self.counts;
+        let asked = match rtype {
+            Rtype::AAAA => &mut counts.aaaa,
+            Rtype::A => &mut counts.a,
+            _ => &mut counts.other,
+        };
+        *asked += 1;
+        let answered = match kind {
+            Kind::Answered => &mut counts.answered,
+            Kind::NoData => &mut counts.nodata,
+            Kind::NxDomain => &mut counts.nxdomain,
+            Kind::Refused => &mut counts.refused,
+        };
+        *answered += 1;
+    }
+}
+
+/// A reply that has been decided on, not written yet.
+struct Reply<'q> {
+    header: Header,
+    /// The question to repeat, if it could be read.
+    question: Option<Question<'q>>,
+    /// The OPT record to answer, if there is one.
+    opt: Option<Opt<'q>>,
+    verdict: Verdict,
+}
+
+impl Reply<'_> {
+    fn with(self, verdict: Verdict) -> Self {
+        Self { verdict, ..self }
+    }
+
+    /// Header bits: RD is copied (RFC 1035 section 4.1.1), CD too (RFC 4035 section 3.1.6); there
+    /// is no recursion, and only what the zone says is authoritative.
+    fn flags(&self) -> Flags {
+        let rcode = match self.verdict {
+            Verdict::Error(rcode) => rcode,
+            Verdict::Found(Found::NxDomain) => Rcode::NXDOMAIN,
+            Verdict::Found(_) | Verdict::BadVersion => Rcode::NOERROR,
+        };
+        Flags::default()
+            .with_qr(true)
+            .with_opcode(self.header.opcode())
+            .with_aa(matches!(self.verdict, Verdict::Found(_)))
+            .with_rd(self.header.rd())
+            .with_cd(self.header.cd())
+            .with_rcode(rcode)
+    }
+
+    /// The OPT record of the reply (RFC 6891 section 6.1.1; DO is copied, RFC 3225 section 3).
+    fn answer_to(&self, opt: &Opt<'_>) -> Opt<'static> {
+        let ext_rcode = match self.verdict {
+            Verdict::BadVersion => BADVERS.to_be_bytes()[1] >> 4,
+            Verdict::Error(_) | Verdict::Found(_) => 0,
+        };
+        Opt {
+            udp_size: UDP_SIZE,
+            ext_rcode,
+            version: 0,
+            do_bit: opt.do_bit,
+            options: &[],
+        }
+    }
+}
+
+enum Verdict {
+    Error(Rcode),
+    /// An EDNS version that is not spoken here (RFC 6891 section 6.1.3).
+    BadVersion,
+    Found(Found),
+}
+
+impl Verdict {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Error(_) | Self::BadVersion => Kind::Refused,
+            Self::Found(Found::NoData) => Kind::NoData,
+            Self::Found(Found::NxDomain) => Kind::NxDomain,
+            Self::Found(_) => Kind::Answered,
+        }
+    }
+}
+
+/// Under what a reply is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Answered,
+    NoData,
+    NxDomain,
+    Refused,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! The query that resolvers send by the million, answered by copying: one question for A or AAAA
+//! of a name of the form, class IN, with a plain OPT record or none.
+//!
+//! Everything else is left to the general path. What is answered here has the same octets there;
+//! the test at the end holds one against the other.
+
+use std::net::Ipv4Addr;
+
+use dns64_wire::codes::Rtype;
+use dns64_wire::name::NAME_LEN_MAX;
+
+use super::answer::{Kind, UDP_SIZE, ZoneConfig};
+use super::zone::{SOA_RDATA_LEN, soa_rdata};
+use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label};
+
+/// Octets of all replies that do not depend on the query.
+#[derive(Clone, Debug)]
+pub(super) struct Fast {
+    /// Octets of a query without OPT; more than any query has if there can be none.
+    query_len: usize,
+    a: [u8; RECORD_LEN],
+    aaaa: [u8; RECORD_LEN],
+    soa: [u8; SOA_LEN],
+}
+
+/// A reply that has been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FastReply {
+    pub(super) len: usize,
+    pub(super) rtype: Rtype,
+    pub(super) kind: Kind,
+}
+
+impl Fast {
+    pub(super) fn new(config: &ZoneConfig) -> Self {
+        let ttl = config.ttl_s.to_be_bytes();
+        let negative_ttl = config.negative_ttl_s.to_be_bytes();
+        let mut a = *b"\xc0\x0c\0\x01\0\x01TTTT\0\x04";
+        a[6..10].copy_from_slice(&ttl);
+        let mut aaaa = *b"\xc0\x0c\0\x1c\0\x01TTTT\0\x10";
+        aaaa[6..10].copy_from_slice(&ttl);
+        let mut soa = [0; SOA_LEN];
+        soa[..RECORD_LEN].copy_from_slice(b"\xc0\x1c\0\x06\0\x01TTTT\0\x26");
+        soa[6..10].copy_from_slice(&negative_ttl);
+        soa[RECORD_LEN..].copy_from_slice(&soa_rdata(SUFFIX_AT_U16, config.negative_ttl_s));
+        let suffix_len = config.zone.suffix.as_wire().len();
+        // Below a suffix this long there are no names of the form.
+        let too_long = suffix_len + 1 + LABEL_BYTES > NAME_LEN_MAX;
+        Self {
+            query_len: if too_long {
+                usize::MAX
+            } else {
+                SUFFIX_AT + suffix_len + 4
+            },
+            a,
+            aaaa,
+            soa,
+        }
+    }
+
+    /// Writes the reply to `query` into `out`, if both are as expected.
+    #[inline]
+    pub(super) fn answer(
+        &self,
+        config: &ZoneConfig,
+        query: &[u8],
+        out: &mut [u8],
+    ) -> Option<FastReply> {
+        let edns = Edns::of(query.get(self.query_len..)?)?;
+        let (address, rtype) = self.asked(config, query, edns)?;
+        let out = out.first_chunk_mut::<ROOM>()?;
+        let mut reply = Writer { out, len: 0 };
+        reply.put(&query[..self.query_len]);
+        let (kind, counts) = if rtype == Rtype::A {
+            reply.put(&self.a);
+            reply.put(&address.octets());
+            (Kind::Answered, ANSWER_COUNTS)
+        } else if config.has_aaaa(address) {
+            reply.put(&self.aaaa);
+            reply.put(&own_aaaa(address).octets());
+            (Kind::Answered, ANSWER_COUNTS)
+        } else {
+            reply.put(&self.soa);
+            (Kind::NoData, NEGATIVE_COUNTS)
+        };
+        // QR and AA set, RD copied; CD copied.
+        reply.out[2] = 0x84 | query[2] & 0x01;
+        reply.out[3] = query[3] & 0x10;
+        reply.out[6..12].copy_from_slice(&counts);
+        if let Some(do_octet) = edns.do_octet {
+            reply.out[11] = 1;
+            reply.put(&OPT);
+            reply.out[reply.len - 4] = do_octet;
+        }
+        Some(FastReply {
+            len: reply.len,
+            rtype,
+            kind,
+        })
+    }
+
+    /// The address and the type that are asked for, if the query up to its OPT record is of the
+    /// common shape.
+    #[inline]
+    fn asked(&self, config: &ZoneConfig, query: &[u8], edns: Edns) -> Option<(Ipv4Addr, Rtype)> {
+        let head = query.first_chunk::<SUFFIX_AT>()?;
+        // QR and OPCODE zero; one question and no records but OPT.
+        let plain = head[2] & 0xf8 == 0
+            && head[4..11] == [0, 1, 0, 0, 0, 0, 0]
+            && head[11] == u8::from(edns.do_octet.is_some())
+            && usize::from(head[12]) == LABEL_BYTES;
+        if !plain {
+            return None;
+        }
+        let (suffix, rest) = query[SUFFIX_AT..self.query_len].split_last_chunk::<4>()?;
+        let own = config.zone.suffix.as_wire();
+        // Length octets are below 64 and so no letters: the wire form compares like the name.
+        if suffix != own && !suffix.eq_ignore_ascii_case(own) {
+            return None;
+        }
+        let rtype = match rest {
+            [0, 1, 0, 1] => Rtype::A,
+            [0, 28, 0, 1] => Rtype::AAAA,
+            _ => return None,
+        };
+        let label = head.last_chunk::<LABEL_BYTES>()?;
+        Some((parse_label(label)?, rtype))
+    }
+}
+
+/// What follows the question of a common query.
+#[derive(Clone, Copy)]
+struct Edns {
+    /// With an OPT record, the octet of its flags that holds DO.
+    do_octet: Option<u8>,
+}
+
+impl Edns {
+    /// Nothing, or a plain OPT record of version 0 without options.
+    #[inline]
+    fn of(rest: &[u8]) -> Option<Self> {
+        match rest {
+            [] => Some(Self { do_octet: None }),
+            [0, 0, 41, _, _, _, 0, flags, _, 0, 0] => Some(Self {
+                do_octet: Some(flags & 0x80),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Appends to a reply whose room has been checked.
+struct Writer<'a> {
+    out: &'a mut [u8; ROOM],
+    len: usize,
+}
+
+impl Writer<'_> {
+    #[inline]
+    fn put(&mut self, part: &[u8]) {
+        self.out[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
+    }
+}
+
+/// Owner, type, class, TTL and length of a record.
+const RECORD_LEN: usize = 12;
+
+/// The SOA record of a negative answer.
+const SOA_LEN: usize = RECORD_LEN + SOA_RDATA_LEN;
+
+/// Where the suffix stands in a query of the common shape: after header and first label.
+const SUFFIX_AT: usize = 12 + 1 + LABEL_BYTES;
+const SUFFIX_AT_U16: u16 = 28;
+
+/// Room for any reply of this path, see [`super::answer::REPLY_LEN_MAX`].
+const ROOM: usize = super::answer::REPLY_LEN_MAX;
+
+/// ANCOUNT, NSCOUNT and ARCOUNT.
+const ANSWER_COUNTS: [u8; 6] = [0, 1, 0, 0, 0, 0];
+const NEGATIVE_COUNTS: [u8; 6] = [0, 0, 0, 1, 0, 0];
+
+/// An OPT record of version 0 without options; the octet of DO is the fourth from the end.
+const OPT: [u8; 11] = {
+    let [high, low] = UDP_SIZE.to_be_bytes();
+    [0, 0, 41, high, low, 0, 0, 0, 0, 0, 0]
+};

@@ -1,0 +1,125 @@
+//! What the zone holds: for each name and type, by rule.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use dns64_wire::codes::Rtype;
+use dns64_wire::name::Name;
+
+use super::answer::ZoneConfig;
+use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label};
+
+/// Where a name of the zone stands. There is nothing between these, so a name without a place has
+/// nothing below it either (RFC 8020 section 2) and none is an empty non-terminal (RFC 4592
+/// section 2.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The suffix itself.
+    Apex,
+    /// `ns` below the suffix: it exists, because the NS record names it, but the zone does not
+    /// know its own address.
+    NameServer,
+    /// Four numbers below the suffix.
+    Host(Ipv4Addr),
+    /// Any other name below the suffix.
+    Nowhere,
+}
+
+/// What a question finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    A(Ipv4Addr),
+    Aaaa(Ipv6Addr),
+    Soa,
+    Ns,
+    /// The name has no record of the type (RFC 2308 section 2.2).
+    NoData,
+    /// The name does not exist (RFC 2308 section 2.1).
+    NxDomain,
+}
+
+impl Place {
+    /// The place of a name within the suffix; `None` outside it.
+    pub(super) fn of(name: &Name<'_>, suffix: &Name<'_>) -> Option<Self> {
+        if !name.is_within(suffix) {
+            return None;
+        }
+        let below = name.wire_len() - suffix.wire_len();
+        Some(match name.labels().next() {
+            _ if below == 0 => Self::Apex,
+            Some(label) if below == 1 + label.len() => Self::of_label(label),
+            _ => Self::Nowhere,
+        })
+    }
+
+    fn of_label(label: &[u8]) -> Self {
+        if label.eq_ignore_ascii_case(NAME_SERVER_LABEL) {
+            return Self::NameServer;
+        }
+        match <&[u8; LABEL_BYTES]>::try_from(label).map(parse_label) {
+            Ok(Some(address)) => Self::Host(address),
+            _ => Self::Nowhere,
+        }
+    }
+}
+
+impl ZoneConfig {
+    /// What there is at `place`. A question for any type gets one of the record sets there
+    /// (RFC 8482 section 4.1).
+    pub(super) fn look_up(&self, place: Place, rtype: Rtype) -> Found {
+        match (place, rtype) {
+            (Place::Host(address), Rtype::A | Rtype::ANY) => Found::A(address),
+            (Place::Host(address), Rtype::AAAA) if self.has_aaaa(address) => {
+                Found::Aaaa(own_aaaa(address))
+            }
+            (Place::Apex, Rtype::SOA | Rtype::ANY) => Found::Soa,
+            (Place::Apex, Rtype::NS) => Found::Ns,
+            (Place::Nowhere, _) => Found::NxDomain,
+            _ => Found::NoData,
+        }
+    }
+
+    /// Whether the name of `address` has an AAAA record.
+    pub(super) fn has_aaaa(&self, address: Ipv4Addr) -> bool {
+        self.self_test || self.zone.has_aaaa(address)
+    }
+}
+
+/// First label of the zone's name server.
+const NAME_SERVER_LABEL: &[u8] = b"ns";
+
+/// Octets of [`ns_rdata`].
+pub(super) const NS_RDATA_LEN: usize = 5;
+
+/// Data of the NS record: `ns` below the suffix, which stands at octet `suffix_at` of the reply.
+pub(super) fn ns_rdata(suffix_at: u16) -> [u8; NS_RDATA_LEN] {
+    let [high, low] = (POINTER | suffix_at).to_be_bytes();
+    [2, b'n', b's', high, low]
+}
+
+/// Octets of [`soa_rdata`].
+pub(super) const SOA_RDATA_LEN: usize = NS_RDATA_LEN + 13 + 20;
+
+/// Data of the SOA record (RFC 1035 section 3.3.13): `ns` and `hostmaster` below the suffix,
+/// which stands at octet `suffix_at` of the reply, and the numbers.
+pub(super) fn soa_rdata(suffix_at: u16, negative_ttl_s: u32) -> [u8; SOA_RDATA_LEN] {
+    let mut rdata = *b"\x02ns..\x0ahostmaster..SSSSRRRRrrrrEEEEMMMM";
+    rdata[..NS_RDATA_LEN].copy_from_slice(&ns_rdata(suffix_at));
+    rdata[16..18].copy_from_slice(&(POINTER | suffix_at).to_be_bytes());
+    let numbers = [SERIAL, REFRESH_S, RETRY_S, EXPIRE_S, negative_ttl_s];
+    for (field, number) in rdata[18..].chunks_exact_mut(4).zip(numbers) {
+        field.copy_from_slice(&number.to_be_bytes());
+    }
+    rdata
+}
+
+/// The two high bits of a compression pointer (RFC 1035 section 4.1.4).
+const POINTER: u16 = 0xc000;
+
+/// The zone never changes.
+const SERIAL: u32 = 1;
+
+/// Nobody transfers the zone, so these say nothing; they are within the ranges that RFC 1912
+/// section 2.2 recommends, for tools that check.
+const REFRESH_S: u32 = 43_200;
+const RETRY_S: u32 = 900;
+const EXPIRE_S: u32 = 1_209_600;

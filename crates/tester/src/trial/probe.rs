@@ -1,0 +1,203 @@
+//! Single questions before a trial: does the server answer, from where, and with which pref64?
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use dns64_transport::socket::{OpenError, UdpLink};
+use dns64_transport::{Link, LinkError};
+use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::{Message, Section};
+use dns64_wire::pref64::Pref64;
+
+use crate::lab::host::{Host, HostError};
+use crate::load::query::Template;
+use crate::namespace::Zone;
+
+/// Who asks, and whom.
+#[derive(Clone, Debug)]
+pub struct Prober {
+    /// Network of the asker.
+    pub host: Host,
+    /// Source address; `None` leaves it to the routing table.
+    pub local: Option<IpAddr>,
+    /// The server.
+    pub server: SocketAddr,
+    /// The zone of the names.
+    pub zone: Zone,
+}
+
+/// Why a probe brought no usable answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The Measurer's host cannot be entered.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A socket cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A socket call failed.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// ICMP port unreachable.
+    #[error("nothing listens at {server}; start the server or correct --server and --port")]
+    Refused {
+        /// The server.
+        server: SocketAddr,
+    },
+    /// No answer.
+    #[error(
+        "{server} did not answer a query for {name} within {wait_ms} ms; is it running, and does it reach its upstream?"
+    )]
+    Silent {
+        /// The server.
+        server: SocketAddr,
+        /// The name asked for.
+        name: String,
+        /// How long was waited.
+        wait_ms: u64,
+    },
+    /// The answer came from somewhere else.
+    #[error(
+        "asked {server}, but {from} answered; ask that address, or bind the server to the one that is asked"
+    )]
+    OtherAddress {
+        /// The server.
+        server: SocketAddr,
+        /// Who answered.
+        from: SocketAddr,
+    },
+    /// An answer that cannot be used.
+    #[error("{server} answered the query for {name} with {what}; {remedy}")]
+    Useless {
+        /// The server.
+        server: SocketAddr,
+        /// The name asked for.
+        name: String,
+        /// What came.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// No single prefix explains the addresses.
+    #[error(
+        "the AAAA records of {server} ({addresses}) follow from no one pref64; give it with --pref64"
+    )]
+    NoPref64 {
+        /// The server.
+        server: SocketAddr,
+        /// What it answered.
+        addresses: String,
+    },
+}
+
+/// ID of all probes: "64".
+const PROBE_ID: u16 = 0x3634;
+
+impl Prober {
+    /// Whether an authority answers for the name of `address`, with or without an AAAA.
+    pub fn answers(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
+        self.records(address, wait_ns).map(drop)
+    }
+
+    /// Asks for the AAAA records of the name of `address` and waits up to `wait_ns` for them;
+    /// none at all is an error.
+    pub fn aaaa(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
+        let addresses = self.records(address, wait_ns)?;
+        if addresses.is_empty() {
+            let (what, remedy) = ("no AAAA".into(), "check that DNS64 is on for this client");
+            return Err(self.useless(address, what, remedy));
+        }
+        Ok(addresses)
+    }
+
+    /// The AAAA records of a NOERROR answer.
+    fn records(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
+        let reply = self.host.enter(|| self.exchange(address, wait_ns))??;
+        let garbage = || self.useless(address, "garbage".into(), "a DNS server must listen there");
+        let message = Message::parse(&reply).map_err(|_| garbage())?;
+        if message.rcode() != Rcode::NOERROR {
+            let remedy = "check that it forwards the zone to the authority and that this one runs";
+            return Err(self.useless(address, message.rcode().to_string(), remedy));
+        }
+        let mut addresses = Vec::new();
+        for record in message.records() {
+            let record = record.map_err(|_| garbage())?;
+            if record.section == Section::Answer && record.rtype == Rtype::AAAA {
+                addresses.extend(record.aaaa());
+            }
+        }
+        Ok(addresses)
+    }
+
+    /// Learns the pref64 from the answers to two names without an AAAA of their own, as RFC 7050
+    /// section 3 does: the one prefix that explains both.
+    pub fn learn_pref64(&self, names: [Ipv4Addr; 2], wait_ns: Nanos) -> Result<Pref64, ProbeError> {
+        let first = self.aaaa(names[0], wait_ns)?;
+        let second = self.aaaa(names[1], wait_ns)?;
+        let explains = |p: &Pref64| second.iter().any(|&a| a == p.embed(names[1]));
+        let candidates = first.iter().flat_map(|&a| Pref64::learn(a, names[0]));
+        let mut fitting = candidates.filter(explains);
+        fitting.next().ok_or_else(|| {
+            let all: Vec<String> = first
+                .iter()
+                .chain(&second)
+                .map(ToString::to_string)
+                .collect();
+            ProbeError::NoPref64 {
+                server: self.server,
+                addresses: all.join(", "),
+            }
+        })
+    }
+
+    fn useless(&self, address: Ipv4Addr, what: String, remedy: &'static str) -> ProbeError {
+        ProbeError::Useless {
+            server: self.server,
+            name: self.name(address),
+            what,
+            remedy,
+        }
+    }
+
+    fn name(&self, address: Ipv4Addr) -> String {
+        let label = crate::namespace::label(address);
+        format!("{}.{}", String::from_utf8_lossy(&label), self.zone.suffix)
+    }
+
+    /// Sends one query and waits for the reply to it. What came from elsewhere, or did not come
+    /// at all, is told apart.
+    fn exchange(&self, asked: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<u8>, ProbeError> {
+        let template = Template::new(&self.zone.suffix);
+        let mut link = UdpLink::client(self.server, self.local, 1)?;
+        link.send(0, 1, |_, frame| template.write(PROBE_ID, asked, frame))?;
+        let until = MonotonicClock.now() + wait_ns;
+        let mut reply = None;
+        while reply.is_none() && MonotonicClock.now() < until {
+            link.wait(WAIT_STEP_NS)?;
+            link.receive(1, |datagram| {
+                let own = datagram.payload.starts_with(&PROBE_ID.to_be_bytes());
+                reply = own.then(|| datagram.payload.to_vec()).or(reply.take());
+            })?;
+            let counters = link.counters()?;
+            if let Some(from) = counters.foreign_from {
+                return Err(ProbeError::OtherAddress {
+                    server: self.server,
+                    from,
+                });
+            }
+            if counters.unreachable > 0 {
+                return Err(ProbeError::Refused {
+                    server: self.server,
+                });
+            }
+        }
+        reply.ok_or_else(|| ProbeError::Silent {
+            server: self.server,
+            name: self.name(asked),
+            wait_ms: wait_ns / 1_000_000,
+        })
+    }
+}
+
+/// How long to sleep before looking whether something else came.
+const WAIT_STEP_NS: Nanos = 5_000_000;

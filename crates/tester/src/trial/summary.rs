@@ -1,0 +1,364 @@
+//! From the ledgers of a trial to its result: pure functions on plain data.
+
+use dns64_transport::Counters;
+use dns64_transport::clock::Nanos;
+use hdrhistogram::Histogram;
+
+use super::TrialSpec;
+use super::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
+use crate::authority::counts::AuthorityCounts;
+use crate::load::generator::Finished;
+use crate::load::ledger::{Entry, State};
+use crate::load::pace::{QUANTUM_NS, Schedule};
+
+/// Lateness that a valid trial keeps to in 99 % of its queries. A tenth of the shortest bin that
+/// paper 001 looks at: above it the offered rate is not what the report says.
+pub const LATENESS_P99_MAX_NS: Nanos = 1_000_000;
+
+/// Longest stall of the sender in a valid trial: one bin of 10 ms, the finest that paper 001,
+/// section V, looks at. Shared machines stall their guests for 1 to 3 ms every second, which a
+/// server's socket buffer bridges.
+pub const STALL_MAX_NS: Nanos = 10_000_000;
+
+/// The offset of the real-time clock is read to well below a microsecond; more is a step.
+const CLOCK_STEP_MAX_NS: u64 = 10_000;
+
+const BIN_10MS: Nanos = 10_000_000;
+const BIN_100MS: Nanos = 100_000_000;
+
+/// Histograms keep three significant digits,
+const DIGITS: u8 = 3;
+
+/// and times up to this; longer ones count as this long. No timeout is near it.
+const LONGEST_NS: Nanos = 100 * dns64_transport::clock::SECOND;
+
+/// What came of a shard and of the link that it was turned over.
+#[derive(Debug)]
+pub struct ShardReport {
+    /// The shard.
+    pub finished: Finished,
+    /// What its link counted.
+    pub counters: Counters,
+    /// How far the real-time clock moved against the monotonic one during the trial.
+    pub clock_step_ns: i64,
+    /// Kind of link.
+    pub backend: &'static str,
+    /// Why the link failed, if it did.
+    pub error: Option<String>,
+}
+
+/// What the authority did during one trial.
+#[derive(Clone, Debug, Default)]
+pub struct AuthorityDelta {
+    /// Queries and answers.
+    pub counts: AuthorityCounts,
+    /// Queries that its sockets lost.
+    pub receive_drops: u64,
+    /// Replies that the network did not take.
+    pub send_drops: u64,
+    /// Why it stopped serving, if it did.
+    pub error: Option<String>,
+}
+
+impl AuthorityDelta {
+    fn drops(&self) -> u64 {
+        self.receive_drops + self.send_drops
+    }
+}
+
+/// Sums the shards up and pronounces the verdict.
+pub fn result(
+    spec: &TrialSpec,
+    schedule: Schedule,
+    shards: &[ShardReport],
+    authority: Option<&AuthorityDelta>,
+) -> TrialResult {
+    let mut sums = Sums::new(spec, schedule);
+    for shard in shards {
+        sums.add(shard);
+    }
+    let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
+    sums.answers.duplicate = sum(|s| s.finished.tally.duplicate);
+    sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
+    let timing = sums.timing(schedule);
+    let fault = fault(shards, authority, &timing);
+    let ended_early = shards.iter().any(|s| s.finished.tally.ended_early);
+    let queries_due = schedule.queries();
+    let shortfall = if ended_early {
+        sums.sent - sums.answers.valid - sums.undecided
+    } else {
+        queries_due - sums.answers.valid
+    };
+    let outcome = match fault {
+        Some(fault) => Outcome::Invalid(fault),
+        None if shortfall == 0 && !ended_early => Outcome::Passed,
+        None => Outcome::Failed { shortfall },
+    };
+    TrialResult {
+        outcome,
+        rate_qps: spec.rate_qps,
+        duration_ns: spec.duration_ns,
+        timeout_ns: spec.timeout_ns,
+        queries_due,
+        queries_sent: sums.sent,
+        undecided: sums.undecided,
+        ended_early,
+        answers: sums.answers,
+        rtt: sums.rtt(),
+        timing,
+        tester_drops: sum(|s| s.counters.receive_drops)
+            + authority.map_or(0, AuthorityDelta::drops),
+        authority: authority.map(|a| a.counts),
+        backend: shards.first().map_or("none", |s| s.backend),
+        notes: notes(spec, shards),
+    }
+}
+
+/// The first fault that makes the trial say nothing about the DUT.
+fn fault(
+    shards: &[ShardReport],
+    authority: Option<&AuthorityDelta>,
+    timing: &Timing,
+) -> Option<TesterFault> {
+    let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
+    let mut errors = shards.iter().filter_map(|s| s.error.clone());
+    let authority_error = authority.and_then(|a| a.error.clone());
+    let step = shards
+        .iter()
+        .map(|s| s.clock_step_ns)
+        .max_by_key(|s| s.unsigned_abs())
+        .unwrap_or(0);
+    let late = |figure, lateness_ns, limit_ns| {
+        (lateness_ns > limit_ns).then_some(TesterFault::LateSchedule {
+            figure,
+            lateness_ns,
+            limit_ns,
+        })
+    };
+    let counted = |n: u64, fault: fn(u64) -> TesterFault| (n > 0).then(|| fault(n));
+    errors
+        .next()
+        .or(authority_error)
+        .map(|error| TesterFault::Link { error })
+        .or_else(|| {
+            let step_ns = step;
+            (step.unsigned_abs() > CLOCK_STEP_MAX_NS).then_some(TesterFault::ClockStep { step_ns })
+        })
+        .or_else(|| {
+            counted(sum(|s| s.finished.tally.not_sent), |queries| {
+                TesterFault::NotSent { queries }
+            })
+        })
+        .or_else(|| {
+            let drops = sum(|s| s.counters.receive_drops);
+            counted(drops, |datagrams| TesterFault::ReceiveDrops { datagrams })
+        })
+        .or_else(|| {
+            let drops = authority.map_or(0, AuthorityDelta::drops);
+            counted(drops, |datagrams| TesterFault::AuthorityDrops { datagrams })
+        })
+        .or_else(|| late("p99", timing.lateness_ns_p99, LATENESS_P99_MAX_NS))
+        .or_else(|| late("max", timing.lateness_ns_max, STALL_MAX_NS))
+}
+
+/// Plain remarks for the reader.
+fn notes(spec: &TrialSpec, shards: &[ShardReport]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let unreachable: u64 = shards.iter().map(|s| s.counters.unreachable).sum();
+    if unreachable > 0 {
+        notes.push(format!(
+            "{unreachable} ICMP errors came back: no server listens at {}, or it has stopped",
+            spec.server
+        ));
+    }
+    if let Some(from) = shards.iter().find_map(|s| s.counters.foreign_from) {
+        let foreign: u64 = shards.iter().map(|s| s.counters.foreign).sum();
+        notes.push(format!(
+            "{foreign} datagrams came from {from}, not from the server at {}; counted as stray",
+            spec.server
+        ));
+    }
+    notes
+}
+
+/// Everything that is added up query by query.
+struct Sums {
+    timeout_ns: Nanos,
+    answers: Answers,
+    sent: u64,
+    undecided: u64,
+    rtt: Histogram<u64>,
+    lateness: Histogram<u64>,
+    bins_10ms: Bins,
+    bins_100ms: Bins,
+}
+
+impl Sums {
+    fn new(spec: &TrialSpec, schedule: Schedule) -> Self {
+        let histogram = || {
+            Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("constants within its bounds")
+        };
+        let last_due_ns = schedule.due_ns(schedule.queries().saturating_sub(1));
+        Self {
+            timeout_ns: spec.timeout_ns,
+            answers: Answers::default(),
+            sent: 0,
+            undecided: 0,
+            rtt: histogram(),
+            lateness: histogram(),
+            bins_10ms: Bins::new(BIN_10MS, last_due_ns),
+            bins_100ms: Bins::new(BIN_100MS, last_due_ns),
+        }
+    }
+
+    fn add(&mut self, shard: &ShardReport) {
+        let Finished {
+            schedule,
+            ledger,
+            offered,
+            emptied_until_ns,
+            ..
+        } = &shard.finished;
+        for (local, entry) in ledger.entries()[..*offered].iter().enumerate() {
+            let due_ns = schedule.due_ns(schedule.global(local as u64));
+            self.bins_10ms.due(due_ns);
+            self.bins_100ms.due(due_ns);
+            if entry.state == State::Unsent {
+                continue;
+            }
+            let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
+            self.sent += 1;
+            self.bins_10ms.sent(sent_ns);
+            self.bins_100ms.sent(sent_ns);
+            self.lateness
+                .saturating_record(u64::from(entry.lateness_ns));
+            self.answer(entry, sent_ns + self.timeout_ns < *emptied_until_ns);
+        }
+    }
+
+    fn answer(&mut self, entry: &Entry, expired: bool) {
+        let answers = &mut self.answers;
+        let class = match entry.state {
+            State::Pending if expired => &mut answers.missing,
+            State::Pending | State::Unsent => &mut self.undecided,
+            State::Valid => &mut answers.valid,
+            State::Late => &mut answers.late,
+            State::Wrong => &mut answers.wrong,
+            State::Empty => &mut answers.empty,
+            State::Error => &mut answers.error,
+            State::Truncated => &mut answers.truncated,
+        };
+        *class += 1;
+        if !matches!(entry.state, State::Pending | State::Unsent) {
+            self.rtt.saturating_record(entry.rtt_ns);
+        }
+    }
+
+    fn rtt(&self) -> Rtt {
+        Rtt {
+            p50: self.rtt.value_at_quantile(0.5),
+            p99: self.rtt.value_at_quantile(0.99),
+            p999: self.rtt.value_at_quantile(0.999),
+            max: self.rtt.max(),
+        }
+    }
+
+    fn timing(&self, schedule: Schedule) -> Timing {
+        let burst = schedule.burst();
+        Timing {
+            lateness_ns_p50: self.lateness.value_at_quantile(0.5),
+            lateness_ns_p99: self.lateness.value_at_quantile(0.99),
+            lateness_ns_p999: self.lateness.value_at_quantile(0.999),
+            lateness_ns_max: self.lateness.max(),
+            bin_10ms_deviation_pct_max: self.bins_10ms.deviation_pct_max(),
+            bin_100ms_deviation_pct_max: self.bins_100ms.deviation_pct_max(),
+            quantum_ns: QUANTUM_NS,
+            burst,
+        }
+    }
+}
+
+/// Queries due and queries sent, counted in bins of equal width (paper 001, sections III and V).
+struct Bins {
+    width_ns: Nanos,
+    counts: Vec<Bin>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Bin {
+    due: u64,
+    sent: u64,
+}
+
+impl Bins {
+    /// Bins up to the last due time; what is sent after it counts in the last bin.
+    fn new(width_ns: Nanos, last_due_ns: Nanos) -> Self {
+        let bins = usize::try_from(last_due_ns / width_ns).unwrap_or(usize::MAX - 1) + 1;
+        Self {
+            width_ns,
+            counts: vec![Bin::default(); bins],
+        }
+    }
+
+    fn at(&mut self, moment_ns: Nanos) -> &mut Bin {
+        let last = self.counts.len() - 1;
+        let bin = usize::try_from(moment_ns / self.width_ns)
+            .unwrap_or(last)
+            .min(last);
+        &mut self.counts[bin]
+    }
+
+    fn due(&mut self, moment_ns: Nanos) {
+        self.at(moment_ns).due += 1;
+    }
+
+    fn sent(&mut self, moment_ns: Nanos) {
+        self.at(moment_ns).sent += 1;
+    }
+
+    /// Largest deviation of a bin's count from what was due in it, in per cent of that.
+    fn deviation_pct_max(&self) -> f64 {
+        let deviation = |bin: &Bin| {
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "queries of a bin are far below 2^52"
+            )]
+            let (off, due) = (bin.due.abs_diff(bin.sent) as f64, bin.due as f64);
+            100.0 * off / due
+        };
+        self.counts
+            .iter()
+            .filter(|bin| bin.due > 0)
+            .map(deviation)
+            .fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_shows_as_the_deviation_of_its_bin() {
+        let mut bins = Bins::new(BIN_10MS, 3 * BIN_10MS - 1);
+        for i in 0..300 {
+            let due = i * 100_000;
+            bins.due(due);
+            // The last 25 queries of the second bin leave in the third.
+            bins.sent(if (175..200).contains(&i) {
+                2 * BIN_10MS
+            } else {
+                due
+            });
+        }
+        assert!((bins.deviation_pct_max() - 25.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_leaves_after_the_last_due_time_counts_in_the_last_bin() {
+        let mut bins = Bins::new(BIN_10MS, 0);
+        bins.due(0);
+        bins.sent(7 * BIN_10MS);
+        assert!(bins.deviation_pct_max().abs() < f64::EPSILON);
+    }
+}

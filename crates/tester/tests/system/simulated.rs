@@ -1,0 +1,475 @@
+//! The Measurer against simulated DUTs: each gets exactly the verdict that it has earned.
+
+use std::net::SocketAddr;
+
+use dns64_transport::Link;
+use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
+use dns64_transport::memory::{Conditions, Network};
+use dns64_wire::pref64::Pref64;
+use dns64bench::load::generator::{Generator, Phase, Plan};
+use dns64bench::load::ledger::Ledger;
+use dns64bench::load::pace::Schedule;
+use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
+use dns64bench::trial::TrialSpec;
+use dns64bench::trial::names::NameSource;
+use dns64bench::trial::result::{Answers, Outcome, TesterFault, TrialResult};
+use dns64bench::trial::summary::{ShardReport, result};
+
+use crate::dut::{Conduct, Dut};
+
+const MILLISECOND: Nanos = 1_000_000;
+
+/// One simulated trial: a rate, two shards, and a network.
+struct Trial {
+    rate_qps: u64,
+    duration_ns: Nanos,
+    timeout_ns: Nanos,
+    conditions: Conditions,
+    stop_early: bool,
+    cached_share: &'static str,
+}
+
+/// 2,000 queries in one second over a link of 0.1 ms, timeout 250 ms.
+const PLAIN: Trial = Trial {
+    rate_qps: 2000,
+    duration_ns: SECOND,
+    timeout_ns: 250 * MILLISECOND,
+    conditions: Conditions {
+        delay_ns: 100_000,
+        jitter_ns: 0,
+        loss_ppm: 0,
+        duplicate_ppm: 0,
+    },
+    stop_early: false,
+    cached_share: "0",
+};
+
+fn spec(trial: &Trial, server: SocketAddr) -> TrialSpec {
+    let zone = Zone {
+        suffix: DEFAULT_SUFFIX.parse().unwrap(),
+        aaaa_share: Share::NONE,
+    };
+    let share = trial.cached_share.parse().unwrap();
+    let mut source = NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share);
+    let queries = Schedule::new(trial.rate_qps, trial.duration_ns).queries();
+    TrialSpec {
+        server,
+        rate_qps: trial.rate_qps,
+        duration_ns: trial.duration_ns,
+        timeout_ns: trial.timeout_ns,
+        names: source.take(queries, Some(Pref64::WELL_KNOWN)).unwrap(),
+        ports: Some(4),
+        stop_early: trial.stop_early,
+    }
+}
+
+impl Trial {
+    fn against(&self, conduct: Conduct) -> TrialResult {
+        self.run(conduct, 1)
+    }
+
+    fn run(&self, conduct: Conduct, seed: u64) -> TrialResult {
+        let server: SocketAddr = "[2001:2::53]:53".parse().unwrap();
+        let spec = spec(self, server);
+        let clock = ManualClock::default();
+        let network = Network::new(&clock, seed);
+        let mut dut = Dut::new(network.server(server, self.conditions), &clock, conduct);
+        let schedule = Schedule::new(self.rate_qps, self.duration_ns);
+        let mut shards: Vec<_> = (0..2)
+            .map(|shard| {
+                let plan = Plan {
+                    schedule: schedule.shard(shard, 2),
+                    names: spec.names.clone(),
+                    timeout_ns: spec.timeout_ns,
+                    stop_early: spec.stop_early,
+                };
+                let link = network.client("2001:2::1".parse().unwrap(), 2, server, self.conditions);
+                let mut generator = Generator::new(plan, link.ports(), Ledger::default());
+                generator.begin(MILLISECOND);
+                (generator, link, Phase::Running)
+            })
+            .collect();
+        while shards.iter().any(|s| s.2 == Phase::Running) {
+            let mut next = clock.now() + MILLISECOND;
+            for (generator, link, phase) in &mut shards {
+                if *phase == Phase::Running {
+                    *phase = generator.turn(link, &clock).unwrap();
+                    next = next.min(clock.now().saturating_add(generator.slack_ns(&clock)));
+                }
+            }
+            dut.turn();
+            let events = [network.next_arrival(), dut.next_due()];
+            let next = events.into_iter().flatten().fold(next, Nanos::min);
+            clock.advance_to(next.max(clock.now() + 1));
+        }
+        let shards: Vec<ShardReport> = shards
+            .into_iter()
+            .map(|(generator, mut link, _)| ShardReport {
+                finished: generator.finish(),
+                counters: link.counters().unwrap(),
+                clock_step_ns: 0,
+                backend: link.backend(),
+                error: None,
+            })
+            .collect();
+        result(&spec, schedule, &shards, None)
+    }
+}
+
+const NONE: Answers = Answers {
+    valid: 0,
+    late: 0,
+    wrong: 0,
+    empty: 0,
+    error: 0,
+    truncated: 0,
+    duplicate: 0,
+    stray: 0,
+    missing: 0,
+};
+
+#[test]
+fn a_good_dut_passes_and_the_schedule_is_kept() {
+    let result = PLAIN.against(Conduct::Good);
+    assert_eq!(result.outcome, Outcome::Passed);
+    assert_eq!(
+        result.answers,
+        Answers {
+            valid: 2000,
+            ..NONE
+        }
+    );
+    assert_eq!((result.queries_due, result.queries_sent), (2000, 2000));
+    assert!(
+        result.timing.lateness_ns_max <= 2,
+        "the step of the simulation is 1 ns"
+    );
+    assert!(result.timing.bin_10ms_deviation_pct_max.abs() < f64::EPSILON);
+    assert!(
+        (200_000..=201_000).contains(&result.rtt.p50),
+        "{}",
+        result.rtt.p50
+    );
+}
+
+#[test]
+fn each_fault_of_the_dut_is_counted_under_its_name() {
+    let cases = [
+        (
+            Conduct::WrongPrefix,
+            Answers {
+                wrong: 2000,
+                ..NONE
+            },
+        ),
+        (
+            Conduct::Empty,
+            Answers {
+                empty: 2000,
+                ..NONE
+            },
+        ),
+        (
+            Conduct::Fail,
+            Answers {
+                error: 2000,
+                ..NONE
+            },
+        ),
+        (
+            Conduct::Truncate,
+            Answers {
+                truncated: 2000,
+                ..NONE
+            },
+        ),
+        (
+            Conduct::Garbage,
+            Answers {
+                stray: 2000,
+                missing: 2000,
+                ..NONE
+            },
+        ),
+        (
+            Conduct::Silent,
+            Answers {
+                missing: 2000,
+                ..NONE
+            },
+        ),
+        (
+            Conduct::DieAfter(500),
+            Answers {
+                valid: 500,
+                missing: 1500,
+                ..NONE
+            },
+        ),
+        (
+            Conduct::LoseEvery(1000),
+            Answers {
+                valid: 1998,
+                missing: 2,
+                ..NONE
+            },
+        ),
+    ];
+    for (conduct, expected) in cases {
+        let result = PLAIN.against(conduct);
+        assert_eq!(result.answers, expected);
+        let shortfall = 2000 - expected.valid;
+        assert_eq!(result.outcome, Outcome::Failed { shortfall });
+    }
+}
+
+#[test]
+fn an_answer_counts_until_the_timeout_and_not_a_moment_longer() {
+    let travel = 200_000;
+    let in_time = PLAIN.against(Conduct::Late(PLAIN.timeout_ns - travel));
+    assert_eq!(in_time.outcome, Outcome::Passed);
+    let late = PLAIN.against(Conduct::Late(PLAIN.timeout_ns - travel + 1));
+    assert_eq!(late.answers.valid, 0);
+    assert!(
+        late.answers.late > 1000,
+        "the last ones come when nobody waits any more"
+    );
+    assert_eq!(late.answers.late + late.answers.missing, 2000);
+}
+
+#[test]
+fn duplicates_are_counted_and_fail_nothing() {
+    let result = PLAIN.against(Conduct::Twice);
+    assert_eq!(result.outcome, Outcome::Passed);
+    assert_eq!(
+        result.answers,
+        Answers {
+            valid: 2000,
+            duplicate: 2000,
+            ..NONE
+        }
+    );
+}
+
+#[test]
+fn a_queueing_dut_passes_by_its_queue_as_equation_1_of_paper_000_says() {
+    // A server of 1,600 qps that queues everything answers 1 s of 2,000 qps within a timeout of
+    // 250 ms: r = r_T / (1 + t_TO / t_Test).
+    assert_eq!(PLAIN.against(Conduct::Queue(1601)).outcome, Outcome::Passed);
+    let result = PLAIN.against(Conduct::Queue(1500));
+    assert!(matches!(result.outcome, Outcome::Failed { .. }));
+    assert_eq!(
+        result.answers.valid + result.answers.late + result.answers.missing,
+        2000
+    );
+    assert!(result.answers.late > 0);
+}
+
+#[test]
+fn a_failing_trial_ends_when_the_first_loss_is_certain() {
+    let result = Trial {
+        stop_early: true,
+        ..PLAIN
+    }
+    .against(Conduct::DieAfter(500));
+    assert!(result.ended_early);
+    // Query 500 leaves at 250 ms and is decided at 500 ms, when some 1,000 have left.
+    assert!(
+        (1000..=1004).contains(&result.queries_sent),
+        "{}",
+        result.queries_sent
+    );
+    assert_eq!(result.answers.valid, 500);
+    assert!(
+        matches!(result.outcome, Outcome::Failed { shortfall: 1..=4 }),
+        "{:?}",
+        result.outcome
+    );
+    assert_eq!(
+        result.answers.missing + result.undecided,
+        result.queries_sent - 500
+    );
+    let wrong = Trial {
+        stop_early: true,
+        ..PLAIN
+    }
+    .against(Conduct::WrongPrefix);
+    assert!(wrong.queries_sent <= 4, "a wrong answer is certain at once");
+}
+
+#[test]
+fn a_passing_trial_is_never_cut_short() {
+    let result = Trial {
+        stop_early: true,
+        ..PLAIN
+    }
+    .against(Conduct::Late(240 * MILLISECOND));
+    assert_eq!(result.outcome, Outcome::Passed);
+    assert_eq!(result.queries_sent, 2000);
+}
+
+#[test]
+fn a_lossy_reordering_duplicating_network_confuses_nothing() {
+    let conditions = Conditions {
+        delay_ns: 100_000,
+        jitter_ns: 50 * MILLISECOND,
+        loss_ppm: 10_000,
+        duplicate_ppm: 10_000,
+    };
+    let trial = Trial {
+        conditions,
+        ..PLAIN
+    };
+    for seed in 0..5 {
+        let result = trial.run(Conduct::Good, seed);
+        let Answers {
+            valid,
+            missing,
+            duplicate,
+            ..
+        } = result.answers;
+        assert_eq!(
+            result.answers,
+            Answers {
+                valid,
+                missing,
+                duplicate,
+                ..NONE
+            }
+        );
+        assert_eq!(valid + missing, 2000);
+        assert!(
+            (10..90).contains(&missing) && duplicate > 10,
+            "{:?}",
+            result.answers
+        );
+    }
+}
+
+#[test]
+fn the_cached_name_is_matched_by_its_id_and_its_port() {
+    let conditions = Conditions {
+        jitter_ns: 20 * MILLISECOND,
+        ..PLAIN.conditions
+    };
+    for cached_share in ["0.2", "1"] {
+        let result = Trial {
+            cached_share,
+            conditions,
+            ..PLAIN
+        }
+        .against(Conduct::Good);
+        assert_eq!(
+            result.answers,
+            Answers {
+                valid: 2000,
+                ..NONE
+            }
+        );
+    }
+}
+
+#[test]
+fn ids_come_round_at_high_rates_and_still_match() {
+    let trial = Trial {
+        rate_qps: 400_000,
+        timeout_ns: 100 * MILLISECOND,
+        ..PLAIN
+    };
+    let result = trial.against(Conduct::LoseEvery(100_000));
+    assert_eq!(
+        result.answers,
+        Answers {
+            valid: 399_996,
+            missing: 4,
+            ..NONE
+        }
+    );
+}
+
+#[test]
+fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
+    let server: SocketAddr = "[2001:2::53]:53".parse().unwrap();
+    let spec = spec(&PLAIN, server);
+    let schedule = Schedule::new(PLAIN.rate_qps, PLAIN.duration_ns);
+    let clock = ManualClock::default();
+    let network = Network::new(&clock, 1);
+    let mut link = network.client("2001:2::1".parse().unwrap(), 1, server, PLAIN.conditions);
+    let plan = Plan {
+        schedule,
+        names: spec.names.clone(),
+        timeout_ns: spec.timeout_ns,
+        stop_early: false,
+    };
+    let mut generator = Generator::new(plan, 1, Ledger::default());
+    generator.begin(0);
+    // The sender is held up for half a second; and nobody answers.
+    while generator.turn(&mut link, &clock).unwrap() == Phase::Running {
+        clock.advance(if clock.now() == 100 * MILLISECOND {
+            SECOND / 2
+        } else {
+            MILLISECOND
+        });
+    }
+    let report = |counters, error: Option<&str>| ShardReport {
+        finished: generator_finished(&spec, schedule),
+        counters,
+        clock_step_ns: 0,
+        backend: "memory",
+        error: error.map(str::to_owned),
+    };
+    let stalled = ShardReport {
+        finished: generator.finish(),
+        ..report(Default::default(), None)
+    };
+    let outcome = result(&spec, schedule, &[stalled], None).outcome;
+    assert!(
+        matches!(outcome, Outcome::Invalid(TesterFault::LateSchedule { lateness_ns, .. }) if lateness_ns > 4 * SECOND / 10),
+        "{outcome:?}"
+    );
+    let dropped = dns64_transport::Counters {
+        receive_drops: 3,
+        ..Default::default()
+    };
+    let outcome = result(&spec, schedule, &[report(dropped, None)], None).outcome;
+    assert_eq!(
+        outcome,
+        Outcome::Invalid(TesterFault::ReceiveDrops { datagrams: 3 })
+    );
+    let outcome = result(
+        &spec,
+        schedule,
+        &[report(Default::default(), Some("boom"))],
+        None,
+    )
+    .outcome;
+    assert_eq!(
+        outcome,
+        Outcome::Invalid(TesterFault::Link {
+            error: "boom".into()
+        })
+    );
+    let stepped = ShardReport {
+        clock_step_ns: -SECOND.cast_signed(),
+        ..report(Default::default(), None)
+    };
+    let outcome = result(&spec, schedule, &[stepped], None).outcome;
+    assert!(matches!(
+        outcome,
+        Outcome::Invalid(TesterFault::ClockStep { .. })
+    ));
+}
+
+/// A shard that sent nothing, for faults that outrank whatever it would have found.
+fn generator_finished(
+    spec: &TrialSpec,
+    schedule: Schedule,
+) -> dns64bench::load::generator::Finished {
+    let plan = Plan {
+        schedule,
+        names: spec.names.clone(),
+        timeout_ns: spec.timeout_ns,
+        stop_early: false,
+    };
+    Generator::new(plan, 1, Ledger::default()).finish()
+}
