@@ -6,4 +6,6 @@ pub mod lab;
 pub mod load;
 pub mod namespace;
 pub mod procedure;
+pub mod report;
+pub mod rig;
 pub mod trial;

@@ -1,0 +1,192 @@
+//! The self-test on a rig (RFC 8219 section 9.2.1): the DUT is left out, and the authority, which
+//! then has an AAAA for every name, answers the Measurer itself.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dns64_transport::clock::{Nanos, SECOND};
+
+use super::{Measure, Place, Rig, RigError};
+use crate::lab::dut::Dut;
+use crate::lab::host::Host;
+use crate::load::pace::Schedule;
+use crate::procedure::search::{Resolution, SearchSpec};
+use crate::procedure::selftest::{self, SelfTestResult};
+use crate::procedure::{Event, Trials};
+use crate::trial::names::NameSource;
+use crate::trial::result::{Outcome, TesterFault, TrialResult};
+use crate::trial::{Tester, TrialSpec};
+
+/// What a self-test is to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Whether the Tester is good for a DUT at this rate.
+    At(u64),
+    /// The highest rate for which it is good, to this resolution, but no more than for `max_qps`.
+    Highest {
+        /// How close to the limit.
+        resolution: Resolution,
+        /// Certificates beyond are not needed.
+        max_qps: Option<u64>,
+    },
+}
+
+/// First self-test rate of a search for the highest: any machine of today keeps it.
+const START_QPS: u64 = 22_000;
+
+/// While the highest rate is being looked for, trials are no longer than this; what was found is
+/// then confirmed at full length.
+const SEARCH_TRIAL_NS: Nanos = 5 * SECOND;
+
+/// How often a certificate that a full trial does not confirm is lowered by a tenth.
+const LOWERINGS: u32 = 5;
+
+/// The Tester looped back on itself.
+struct Loopback {
+    tester: Tester,
+    /// The authority, if it is a program of its own.
+    authority: Option<Dut>,
+    server: SocketAddr,
+    names: NameSource,
+    measure: Measure,
+    duration_ns: Nanos,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Rig {
+    /// Runs the self-test. `None` where there is nobody to ask: a server that somebody else runs,
+    /// and no authority in self-test mode beside it.
+    pub fn self_test(
+        &self,
+        question: Question,
+        observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<Option<SelfTestResult>, RigError> {
+        let Some(mut looped) = self.looped_back()? else {
+            return Ok(None);
+        };
+        let result = match question {
+            Question::At(rate_qps) => {
+                selftest::certify_at(rate_qps, selftest::INVALID_REPEATS, &mut looped, observer)?
+            }
+            Question::Highest {
+                resolution,
+                max_qps,
+            } => highest(&mut looped, resolution, max_qps, observer)?,
+        };
+        Ok(Some(result))
+    }
+
+    fn looped_back(&self) -> Result<Option<Loopback>, RigError> {
+        let (tester, authority, server) = match &self.spec.place {
+            Place::Running {
+                self_test_server: None,
+                ..
+            } => return Ok(None),
+            Place::Running {
+                self_test_server: Some(server),
+                local,
+                ..
+            } => {
+                let measurer = self.measurer(Host::Here, *local);
+                (
+                    Tester::open(measurer, None, &self.interrupted)?,
+                    None,
+                    *server,
+                )
+            }
+            Place::Lab(lab) => {
+                let server = SocketAddr::from(lab.setup.self_test());
+                let (tester, authority) = self.start_authority(lab, server, true)?;
+                (tester, authority, server)
+            }
+        };
+        let measure = self.spec.measure.clone();
+        let names = NameSource::new(measure.cidr, measure.zone.clone(), measure.cached_share);
+        let duration_ns = measure.duration_ns;
+        let interrupted = Arc::clone(&self.interrupted);
+        Ok(Some(Loopback {
+            tester,
+            authority,
+            server,
+            names,
+            measure,
+            duration_ns,
+            interrupted,
+        }))
+    }
+}
+
+/// Looks for the highest rate by short trials and confirms it by a whole one.
+fn highest(
+    looped: &mut Loopback,
+    resolution: Resolution,
+    max_qps: Option<u64>,
+    observer: &mut dyn FnMut(&Event<'_>),
+) -> Result<SelfTestResult, RigError> {
+    let spec = SearchSpec {
+        resolution,
+        max_qps: max_qps.map(selftest::self_test_rate),
+        invalid_repeats: selftest::INVALID_REPEATS,
+        ..SearchSpec::from_start(START_QPS)
+    };
+    let whole_ns = looped.measure.duration_ns;
+    looped.duration_ns = whole_ns.min(SEARCH_TRIAL_NS);
+    let mut result = selftest::certify(spec, looped, observer)?;
+    looped.duration_ns = whole_ns;
+    let mut lowerings = 0;
+    while whole_ns > SEARCH_TRIAL_NS
+        && lowerings < LOWERINGS
+        && let Some(rate_qps) = result.certified_rate_qps
+    {
+        let repeats = selftest::INVALID_REPEATS;
+        let confirmed = selftest::certify_at(rate_qps, repeats, looped, observer)?;
+        result.trials.extend(confirmed.trials);
+        result.end = confirmed.end;
+        result.passed_rate_qps = confirmed.passed_rate_qps;
+        if confirmed.certified_rate_qps.is_some() {
+            break;
+        }
+        lowerings += 1;
+        result.certified_rate_qps = (lowerings < LOWERINGS)
+            .then_some(rate_qps / 10 * 9)
+            .filter(|&rate| rate > 0);
+    }
+    Ok(result)
+}
+
+impl Trials for Loopback {
+    type Error = RigError;
+
+    fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
+        let queries = Schedule::new(rate_qps, self.duration_ns).queries();
+        // An authority has no cache: names may come again.
+        let names = match self.names.take(queries, None) {
+            Ok(names) => names,
+            Err(_) => {
+                self.names.start_over();
+                self.names.take(queries, None)?
+            }
+        };
+        let spec = TrialSpec {
+            server: self.server,
+            rate_qps,
+            duration_ns: self.duration_ns,
+            timeout_ns: selftest::self_test_timeout(self.measure.timeout_ns),
+            names,
+            ports: self.measure.ports,
+            stop_early: true,
+        };
+        let mut result = self.tester.trial(&spec)?;
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(RigError::Interrupted);
+        }
+        if let Some(status) = self.authority.as_mut().and_then(Dut::exit_status) {
+            let fault = TesterFault::AuthorityDied {
+                status: status.to_string(),
+            };
+            result.outcome = Outcome::Invalid(fault);
+        }
+        Ok(result)
+    }
+}

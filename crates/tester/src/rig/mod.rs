@@ -1,0 +1,436 @@
+//! The test setup: hosts, servers and the Tester, put together and ready for trials.
+//!
+//! A [`Rig`] is either a lab that it brings up, with a DUT and an authority started from
+//! profiles, or a server that somebody else runs. It is what the procedures get as
+//! [`Trials`](crate::procedure::Trials).
+
+pub mod certify;
+pub mod placement;
+mod trials;
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::pref64::Pref64;
+
+use crate::authority::answer::ZoneConfig;
+use crate::lab::dut::{Dut, DutError, DutSpec, Probe};
+use crate::lab::host::{Host, HostError};
+use crate::lab::profile::{Family, Profile, Settings};
+use crate::lab::topology::{self, Lab, LabError, Role, Setup};
+use crate::lab::zone::ZoneFile;
+use crate::namespace::{Cidr, Share, Zone, own_aaaa};
+use crate::trial::names::{NameSource, NamespaceTooSmall};
+use crate::trial::probe::{ProbeError, Prober};
+use crate::trial::{AuthDns, Measurer, Tester, TrialError};
+use placement::Placement;
+
+/// What is measured, and how.
+#[derive(Clone, Debug)]
+pub struct RigSpec {
+    /// The server and its surroundings.
+    pub place: Place,
+    /// The trials.
+    pub measure: Measure,
+    /// Cores of the roles.
+    pub placement: Placement,
+}
+
+/// Where the server under test comes from.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// Somebody else runs it.
+    Running {
+        /// Its address and port.
+        server: SocketAddr,
+        /// Source address of the Measurer; `None` leaves it to the routing table.
+        local: Option<IpAddr>,
+        /// An authority in self-test mode, to certify the Tester against.
+        self_test_server: Option<SocketAddr>,
+    },
+    /// It is started from a profile, in a lab.
+    Lab(Box<LabSpec>),
+}
+
+/// A lab and the servers in it.
+#[derive(Clone, Debug)]
+pub struct LabSpec {
+    /// Hosts and links.
+    pub setup: Setup,
+    /// The DUT; `None` for a self-test alone.
+    pub dut: Option<DutChoice>,
+    /// IP version between DUT and authority.
+    pub upstream: Family,
+    /// Who answers the DUT.
+    pub authority: AuthorityChoice,
+    /// Restart the DUT before every trial (paper 000, section 6.3).
+    pub restart: bool,
+}
+
+/// Which server is the DUT.
+#[derive(Clone, Debug)]
+pub struct DutChoice {
+    /// How it is started.
+    pub profile: Profile,
+    /// Its program, where it is not to be looked up.
+    pub program: Option<PathBuf>,
+}
+
+/// Which server is the authority.
+#[derive(Clone, Debug)]
+pub enum AuthorityChoice {
+    /// The Tester's own.
+    BuiltIn {
+        /// Threads.
+        workers: usize,
+    },
+    /// A program started from a profile, with a zone file of the namespace.
+    Profile(Box<Profile>),
+}
+
+/// What all trials of a rig have in common.
+#[derive(Clone, Debug)]
+pub struct Measure {
+    /// Length of a trial.
+    pub duration_ns: Nanos,
+    /// An answer counts until this long after its query was sent.
+    pub timeout_ns: Nanos,
+    /// Names to use.
+    pub cidr: Cidr,
+    /// The zone that they are in.
+    pub zone: Zone,
+    /// Share of the queries that ask for the cached name.
+    pub cached_share: Share,
+    /// Prefix that the DUT synthesises with; `None` to learn it (from a running server) or to
+    /// choose it (in a lab).
+    pub pref64: Option<Pref64>,
+    /// Threads of the Measurer.
+    pub threads: usize,
+    /// Source ports; `None` for as many as the rate needs.
+    pub ports: Option<usize>,
+    /// End a trial as soon as its failure is certain.
+    pub stop_early: bool,
+    /// TTL of the authority's records.
+    pub ttl_s: u32,
+    /// TTL of its negative answers.
+    pub negative_ttl_s: u32,
+}
+
+/// Why a rig cannot be put together or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RigError {
+    /// The lab.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// A server of the lab.
+    #[error(transparent)]
+    Server(#[from] DutError),
+    /// A host.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A probe.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// The Tester.
+    #[error(transparent)]
+    Trial(#[from] TrialError),
+    /// The names.
+    #[error(transparent)]
+    Names(#[from] NamespaceTooSmall),
+    /// The user ended it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A test setup. Dropping it stops its servers and takes its lab down.
+pub struct Rig {
+    spec: RigSpec,
+    names: NameSource,
+    interrupted: Arc<AtomicBool>,
+    /// Dropped from here on in this order: the Tester, the servers, then their hosts.
+    running: Option<Running>,
+    lab: Option<Lab>,
+}
+
+/// What runs between the first and the last trial.
+struct Running {
+    tester: Tester,
+    dut: Option<Dut>,
+    authority: Option<Dut>,
+    server: SocketAddr,
+    pref64: Pref64,
+}
+
+/// How long one probe is waited for.
+const PROBE_NS: Nanos = SECOND;
+
+impl Rig {
+    /// Brings the lab up, if there is one. Nothing is started in it yet.
+    pub fn open(spec: RigSpec, interrupted: Arc<AtomicBool>) -> Result<Self, RigError> {
+        let lab = match &spec.place {
+            Place::Lab(lab) => Some(Lab::up(lab.setup)?),
+            Place::Running { .. } => None,
+        };
+        let measure = &spec.measure;
+        let names = NameSource::new(measure.cidr, measure.zone.clone(), measure.cached_share);
+        Ok(Self {
+            spec,
+            names,
+            interrupted,
+            running: None,
+            lab,
+        })
+    }
+
+    /// Starts authority, Tester and DUT, and finds out the pref64.
+    pub fn start(&mut self) -> Result<(), RigError> {
+        let running = self.begin()?;
+        self.running = Some(running);
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<Running, RigError> {
+        let begun = match self.spec.place.clone() {
+            Place::Running { server, local, .. } => self.join(server, local),
+            Place::Lab(lab) => self.start_lab(&lab),
+        };
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(RigError::Interrupted);
+        }
+        begun
+    }
+
+    /// What the DUT says that it is.
+    pub fn dut_version(&self) -> Option<String> {
+        self.running.as_ref()?.dut.as_ref()?.version().ok()
+    }
+
+    /// Resident memory of the DUT in bytes.
+    pub fn dut_memory_bytes(&self) -> Option<u64> {
+        Some(self.running.as_ref()?.dut.as_ref()?.memory_bytes())
+    }
+
+    /// The server under test and the prefix that it synthesises with, once started.
+    pub fn server(&self) -> Option<(SocketAddr, Pref64)> {
+        self.running.as_ref().map(|r| (r.server, r.pref64))
+    }
+
+    /// What the rig is made of.
+    pub fn spec(&self) -> &RigSpec {
+        &self.spec
+    }
+
+    fn measurer(&self, host: Host, local: Option<IpAddr>) -> Measurer {
+        Measurer {
+            host,
+            local,
+            threads: self.spec.measure.threads,
+            cores: self.spec.placement.measurer.cpus().to_vec(),
+        }
+    }
+
+    /// A Tester toward a server that runs already.
+    fn join(&mut self, server: SocketAddr, local: Option<IpAddr>) -> Result<Running, RigError> {
+        let tester = Tester::open(self.measurer(Host::Here, local), None, &self.interrupted)?;
+        let prober = self.running_prober(local, server);
+        let pref64 = match self.spec.measure.pref64 {
+            Some(pref64) => pref64,
+            // Where every name has an AAAA of its own, none is synthesised.
+            None if self.spec.measure.zone.aaaa_share == Share::ALL => Pref64::WELL_KNOWN,
+            None => prober.learn_pref64([self.names.probe(), self.names.probe()], PROBE_NS)?,
+        };
+        Ok(Running {
+            tester,
+            dut: None,
+            authority: None,
+            server,
+            pref64,
+        })
+    }
+
+    fn start_lab(&mut self, lab: &LabSpec) -> Result<Running, RigError> {
+        let setup = lab.setup;
+        let upstream = SocketAddr::from(match lab.upstream {
+            Family::Ipv4 => setup.upstream_v4(),
+            Family::Ipv6 => setup.upstream_v6(),
+        });
+        let (tester, authority) = self.start_authority(lab, upstream, false)?;
+        let server = SocketAddr::from(setup.dut());
+        let (lab_prefix, lab_len) = topology::PREF64;
+        let chosen = Pref64::new(lab_prefix, lab_len).unwrap_or(Pref64::WELL_KNOWN);
+        let pref64 = self.spec.measure.pref64.unwrap_or(chosen);
+        let dut = match &lab.dut {
+            Some(choice) => Some(self.start_dut(setup, choice, upstream, server, pref64)?),
+            None => None,
+        };
+        Ok(Running {
+            tester,
+            dut,
+            authority,
+            server,
+            pref64,
+        })
+    }
+
+    /// The authority at `listen`: a worker of the Tester, or a program beside it.
+    fn start_authority(
+        &self,
+        lab: &LabSpec,
+        listen: SocketAddr,
+        self_test: bool,
+    ) -> Result<(Tester, Option<Dut>), RigError> {
+        let setup = lab.setup;
+        let measure = &self.spec.measure;
+        let host = setup.host(Role::Authority);
+        let measurer = self.measurer(setup.host(Role::Measurer), None);
+        match &lab.authority {
+            AuthorityChoice::BuiltIn { workers } => {
+                let zone = ZoneConfig {
+                    zone: measure.zone.clone(),
+                    self_test,
+                    ttl_s: measure.ttl_s,
+                    negative_ttl_s: measure.negative_ttl_s,
+                };
+                let cores = self.spec.placement.authority.cpus().to_vec();
+                let authority = AuthDns {
+                    host,
+                    listen,
+                    workers: *workers,
+                    cores,
+                    zone,
+                };
+                Ok((
+                    Tester::open(measurer, Some(authority), &self.interrupted)?,
+                    None,
+                ))
+            }
+            AuthorityChoice::Profile(profile) => {
+                let spec = DutSpec {
+                    profile: (**profile).clone(),
+                    program: None,
+                    host,
+                    settings: self.authority_settings(setup, listen),
+                    zone: Some(self.zone_file(self_test)),
+                };
+                let name = measure.cidr.first();
+                let prober = self.prober(setup.host(Role::Authority), None, listen);
+                // The first name exists, with or without an AAAA.
+                let probe = || match prober.answers(name, PROBE_NS) {
+                    Ok(()) => Probe::Answered,
+                    Err(error) => Probe::NotYet(error.to_string()),
+                };
+                let authority = Dut::start(spec, probe)?;
+                Ok((
+                    Tester::open(measurer, None, &self.interrupted)?,
+                    Some(authority),
+                ))
+            }
+        }
+    }
+
+    fn authority_settings(&self, setup: Setup, listen: SocketAddr) -> Settings {
+        let (v6, v4, _) = setup.authority_listen();
+        Settings {
+            listen: match listen.ip() {
+                IpAddr::V6(address) => address,
+                IpAddr::V4(_) => v6,
+            },
+            listen_v4: v4,
+            port: listen.port(),
+            upstream: listen,
+            pref64: topology::PREF64,
+            suffix: self.suffix(),
+            cpus: self.spec.placement.authority.clone(),
+        }
+    }
+
+    fn zone_file(&self, self_test: bool) -> ZoneFile {
+        let measure = &self.spec.measure;
+        ZoneFile {
+            cidr: measure.cidr,
+            zone: measure.zone.clone(),
+            self_test,
+            ttl_s: measure.ttl_s,
+            negative_ttl_s: measure.negative_ttl_s,
+        }
+    }
+
+    fn start_dut(
+        &mut self,
+        setup: Setup,
+        choice: &DutChoice,
+        upstream: SocketAddr,
+        server: SocketAddr,
+        pref64: Pref64,
+    ) -> Result<Dut, RigError> {
+        let spec = DutSpec {
+            profile: choice.profile.clone(),
+            program: choice.program.clone(),
+            host: setup.host(Role::Dut),
+            settings: Settings {
+                listen: setup.dut().0,
+                listen_v4: std::net::Ipv4Addr::UNSPECIFIED,
+                port: setup.dut().1,
+                upstream,
+                pref64: (pref64.addr(), pref64.prefix_len()),
+                suffix: self.suffix(),
+                cpus: self.spec.placement.dut.clone(),
+            },
+            zone: None,
+        };
+        let prober = self.dut_prober(server);
+        let dut = Dut::start(spec, || self.probe(&prober, pref64))?;
+        Ok(dut)
+    }
+
+    fn suffix(&self) -> String {
+        self.spec
+            .measure
+            .zone
+            .suffix
+            .to_string()
+            .trim_end_matches('.')
+            .to_owned()
+    }
+
+    /// Asks a server that somebody else runs.
+    fn running_prober(&self, local: Option<IpAddr>, server: SocketAddr) -> Prober {
+        self.prober(Host::Here, local, server)
+    }
+
+    /// Asks the lab's DUT.
+    fn dut_prober(&self, server: SocketAddr) -> Prober {
+        let setup = self.lab.as_ref().map_or(Setup::Loopback, Lab::setup);
+        self.prober(setup.host(Role::Measurer), None, server)
+    }
+
+    fn prober(&self, host: Host, local: Option<IpAddr>, server: SocketAddr) -> Prober {
+        Prober {
+            host,
+            local,
+            server,
+            zone: self.spec.measure.zone.clone(),
+        }
+    }
+
+    /// One question, whose answer must be the right one.
+    fn probe(&mut self, prober: &Prober, pref64: Pref64) -> Probe {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Probe::NotYet("interrupted".into());
+        }
+        let name = self.names.probe();
+        let expected: Ipv6Addr = if self.names.zone().has_aaaa(name) {
+            own_aaaa(name)
+        } else {
+            pref64.embed(name)
+        };
+        match prober.aaaa(name, PROBE_NS) {
+            Ok(addresses) if addresses.contains(&expected) => Probe::Answered,
+            Ok(addresses) => Probe::NotYet(format!("{addresses:?} instead of {expected}")),
+            Err(error) => Probe::NotYet(error.to_string()),
+        }
+    }
+}

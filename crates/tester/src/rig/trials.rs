@@ -1,0 +1,136 @@
+//! Trials on a rig: fresh names, a server that answers, and what happened to it meanwhile.
+
+use std::sync::atomic::Ordering;
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+
+use super::{PROBE_NS, Place, Rig, RigError, Running};
+use crate::lab::dut::Probe;
+use crate::load::generator::Names;
+use crate::load::pace::Schedule;
+use crate::procedure::Trials;
+use crate::trial::TrialSpec;
+use crate::trial::names::NamespaceTooSmall;
+use crate::trial::result::{Outcome, TesterFault, TrialResult};
+
+/// How long a server may take to answer a probe before a trial. A server that has been overloaded
+/// works off its queue first; resolvers give a client up after a few seconds.
+const SETTLE_NS: Nanos = 5 * SECOND;
+
+impl Trials for Rig {
+    type Error = RigError;
+
+    fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
+        let mut running = match self.running.take() {
+            Some(running) => running,
+            None => self.begin()?,
+        };
+        let result = self.trial_on(&mut running, rate_qps);
+        self.running = Some(running);
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(RigError::Interrupted);
+        }
+        result
+    }
+}
+
+impl Rig {
+    fn trial_on(&mut self, running: &mut Running, rate_qps: u64) -> Result<TrialResult, RigError> {
+        let measure = self.spec.measure.clone();
+        let queries = Schedule::new(rate_qps, measure.duration_ns).queries();
+        let mut notes = Vec::new();
+        let names = self.fresh_names(running, queries, &mut notes)?;
+        self.ready(running, &mut notes)?;
+        let drops_before = running.dut.as_ref().map_or(0, |dut| dut.udp_drops());
+        let spec = TrialSpec {
+            server: running.server,
+            rate_qps,
+            duration_ns: measure.duration_ns,
+            timeout_ns: measure.timeout_ns,
+            names,
+            ports: measure.ports,
+            stop_early: measure.stop_early,
+        };
+        let mut result = running.tester.trial(&spec)?;
+        if let Some(dut) = &mut running.dut {
+            let drops = dut.udp_drops().saturating_sub(drops_before);
+            if drops > 0 {
+                notes.push(format!(
+                    "the DUT's sockets lost {drops} datagrams at full buffers"
+                ));
+            }
+            if let Some(status) = dut.exit_status() {
+                let log = dut.log_tail();
+                notes.push(format!(
+                    "the DUT ended during the trial ({status}); its last words: {log}"
+                ));
+            }
+        }
+        if let Some(status) = running.authority.as_mut().and_then(|a| a.exit_status()) {
+            let fault = TesterFault::AuthorityDied {
+                status: status.to_string(),
+            };
+            result.outcome = Outcome::Invalid(fault);
+        }
+        result.notes.extend(notes);
+        Ok(result)
+    }
+
+    /// Names that the DUT has not seen, or has forgotten because it was restarted.
+    fn fresh_names(
+        &mut self,
+        running: &mut Running,
+        queries: u64,
+        notes: &mut Vec<String>,
+    ) -> Result<Names, RigError> {
+        let pref64 = Some(running.pref64);
+        let restart = matches!(&self.spec.place, Place::Lab(lab) if lab.restart);
+        if restart {
+            self.restart(running)?;
+        }
+        match self.names.take(queries, pref64) {
+            Err(NamespaceTooSmall { .. }) if running.dut.is_some() && !restart => {
+                self.restart(running)?;
+                notes.push("the namespace was used up: the DUT was restarted".into());
+                Ok(self.names.take(queries, pref64)?)
+            }
+            names => Ok(names?),
+        }
+    }
+
+    fn restart(&mut self, running: &mut Running) -> Result<(), RigError> {
+        let Some(dut) = &mut running.dut else {
+            return Ok(());
+        };
+        let prober = self.dut_prober(running.server);
+        dut.restart(|| self.probe(&prober, running.pref64))?;
+        self.names.start_over();
+        Ok(())
+    }
+
+    /// Waits until the server answers, so that no trial begins on the ruins of the last one. A
+    /// DUT that has died or stays silent is started anew; a server that somebody else runs is
+    /// measured as it is. The cached name is asked for, so that it is in the cache.
+    fn ready(&mut self, running: &mut Running, notes: &mut Vec<String>) -> Result<(), RigError> {
+        if running.dut.is_some() {
+            let prober = self.dut_prober(running.server);
+            let until = MonotonicClock.now() + SETTLE_NS;
+            let mut answered = false;
+            while !answered && MonotonicClock.now() < until {
+                answered = self.probe(&prober, running.pref64) == Probe::Answered;
+            }
+            if !answered {
+                self.restart(running)?;
+                notes.push("the DUT had stopped answering: it was restarted".into());
+            }
+        }
+        if self.names.has_cached() {
+            let prober = match &self.spec.place {
+                Place::Lab(_) => self.dut_prober(running.server),
+                Place::Running { local, .. } => self.running_prober(*local, running.server),
+            };
+            prober.aaaa(self.names.cached(), PROBE_NS)?;
+        }
+        Ok(())
+    }
+}
