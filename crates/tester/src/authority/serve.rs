@@ -15,3 +15,53 @@ pub fn turn<L: Link>(
         authority.answer(datagram.payload, frame, Transport::Udp)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use dns64_transport::clock::ManualClock;
+    use dns64_transport::memory::{Conditions, Network};
+
+    use super::*;
+    use crate::authority::answer::ZoneConfig;
+    use crate::namespace::{Share, Zone};
+
+    #[test]
+    fn queries_are_answered_where_they_came_from_and_replies_are_not() {
+        let query = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x0f192-000-002-033\x01z\0\0\x01\0\x01";
+        let mut authority = Authority::new(ZoneConfig {
+            zone: Zone {
+                suffix: "z".parse().unwrap(),
+                aaaa_share: Share::NONE,
+            },
+            self_test: false,
+            ttl_s: 1,
+            negative_ttl_s: 1,
+        });
+        let network = Network::new(&ManualClock::default(), 0);
+        let listen = "[2001:2::53]:53".parse().unwrap();
+        let local = "[2001:2::1]:0"
+            .parse::<std::net::SocketAddr>()
+            .unwrap()
+            .ip();
+        let mut server = network.server(listen, Conditions::default());
+        let mut client = network.client(local, 2, listen, Conditions::default());
+        for (port, id, flags) in [(0, 1, 0), (1, 2, 0), (1, 3, 0x80)] {
+            let fill = |_: usize, frame: &mut [u8]| {
+                frame[..query.len()].copy_from_slice(query);
+                (frame[1], frame[2]) = (id, flags);
+                query.len()
+            };
+            assert_eq!(client.send(port, 1, fill).unwrap(), 1);
+        }
+        assert_eq!(turn(&mut authority, &mut server, 2).unwrap(), 2);
+        assert_eq!(turn(&mut authority, &mut server, 2).unwrap(), 1);
+        assert_eq!(turn(&mut authority, &mut server, 2).unwrap(), 0);
+        let mut replies = Vec::new();
+        let collect = |reply: dns64_transport::Datagram<'_>| {
+            replies.push((reply.port, reply.payload[1], reply.payload[2]));
+        };
+        client.receive(9, collect).unwrap();
+        assert_eq!(replies, [(0, 1, 0x84), (1, 2, 0x84)]);
+        assert_eq!((authority.counts().a, authority.counts().ignored), (2, 1));
+    }
+}

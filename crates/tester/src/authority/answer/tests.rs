@@ -362,9 +362,12 @@ fn nearly_common() -> impl Strategy<Value = Vec<u8>> {
     let opt = prop_oneof![
         4 => Just(Vec::new()),
         4 => Just(OPT.to_vec()),
-        2 => any::<(u16, u8, u16)>().prop_map(|(size, rcode, flags)| {
-            [b"\0\0\x29", &size.to_be_bytes()[..], &[rcode, 0], &flags.to_be_bytes(), b"\0\0"].concat()
-        }),
+        2 => (any::<(u16, u8, u16)>(), prop_oneof![4 => Just(0), 1 => any::<u8>()]).prop_map(
+            |((size, rcode, flags), version)| {
+                let (size, flags) = (size.to_be_bytes(), flags.to_be_bytes());
+                [b"\0\0\x29", &size[..], &[rcode, version], &flags, b"\0\0"].concat()
+            },
+        ),
         1 => prop::collection::vec(any::<u8>(), 0..13),
     ];
     (any::<[u8; 2]>(), flags, counts, label, suffix, types, opt).prop_map(
