@@ -342,7 +342,11 @@ impl Profile {
                 upstream_family: Some(family),
                 ..
             } if *family != Family::of(upstream.ip()) => {
-                format!("an authority over {family:?}, not at {}", upstream.ip())
+                format!(
+                    "an authority over {}, not at {}",
+                    family.name(),
+                    upstream.ip()
+                )
             }
             Requires {
                 upstream_port: Some(port),
@@ -393,10 +397,7 @@ impl Settings {
             "upstream" => self.upstream.ip().to_string(),
             "upstream_port" => self.upstream.port().to_string(),
             "upstream_socket" => self.upstream.to_string(),
-            "upstream_family" => match Family::of(self.upstream.ip()) {
-                Family::Ipv4 => "ipv4".to_owned(),
-                Family::Ipv6 => "ipv6".to_owned(),
-            },
+            "upstream_family" => Family::of(self.upstream.ip()).name().to_owned(),
             "pref64" => format!("{prefix}/{length}"),
             "pref64_address" => prefix.to_string(),
             "suffix" => self.suffix.clone(),
@@ -413,6 +414,13 @@ impl Family {
         match address {
             IpAddr::V4(_) => Self::Ipv4,
             IpAddr::V6(_) => Self::Ipv6,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "ipv4",
+            Self::Ipv6 => "ipv6",
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use rustix::process::Signal;
 
-use super::process;
+use super::process::{self, find_program};
 
 /// Set for the process inside.
 const MARKER: &str = "DNS64BENCH_IN_USER_NAMESPACE";
@@ -83,20 +83,18 @@ pub fn check() -> Result<(), UsernsError> {
     }
 }
 
+/// `unshare`, which is killed when the calling thread ends, and with it everything inside. Without
+/// `setpriv` a Tester that gets SIGKILL leaves what is inside running to its end.
 fn unshare() -> Command {
-    let mut command = Command::new("unshare");
-    command.args([
-        "--user",
-        "--map-root-user",
-        "--net",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        "sh",
-        "-c",
-    ]);
+    let mut command = if find_program("setpriv").is_some() {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "unshare"]);
+        command
+    } else {
+        Command::new("unshare")
+    };
+    command.args(["--user", "--map-root-user", "--net", "--mount", "--pid"]);
+    command.args(["--fork", "--kill-child", "--mount-proc", "sh", "-c"]);
     command
 }
 

@@ -125,7 +125,7 @@ fn what_a_server_requires_is_said() {
     };
     assert_eq!(
         render(&settings).unwrap_err(),
-        "x needs an authority over Ipv4, not at 2001:2:0:2::2"
+        "x needs an authority over ipv4, not at 2001:2:0:2::2"
     );
     settings.upstream = "127.0.0.1:10054".parse().unwrap();
     assert_eq!(
