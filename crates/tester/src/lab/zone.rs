@@ -56,8 +56,8 @@ impl ZoneFile {
     }
 }
 
-/// Most names that a zone file is written for. NSD 4.6 takes about 250 bytes of memory for each
-/// name with an A record, 350 with an AAAA as well: so at most about 350 MiB.
+/// Most names that a zone file is written for. NSD 4.6 then takes 332 MiB, or 419 MiB when every
+/// name has an AAAA record as well, and 2.5 to 3.6 s to start.
 pub const NAMES_MAX: u64 = 1 << 20;
 
 /// Why a zone file cannot be written.

@@ -138,8 +138,11 @@ const CATCH_UP_BURSTS: usize = 8;
 /// 1.19 M/s measured for `recvmmsg` on a core, and some judging.
 const RECEIVE_COST_NS: Nanos = 1_000;
 
-/// Replies taken in at one turn when nothing is due.
-const RECEIVE_MAX: u64 = 64;
+/// Replies taken in at one turn when nothing is due; twice the largest burst.
+const RECEIVE_MAX: u64 = 128;
+
+/// A round of looking for replies takes about this long when there are none.
+const RECEIVE_TURN_NS: Nanos = 3_000;
 
 /// How long a generator that has all its answers listens for duplicates.
 const LINGER_NS: Nanos = 10_000_000;
@@ -183,20 +186,27 @@ impl Generator {
             .max(1)
     }
 
-    /// Does what is due now: sends, takes in, decides.
+    /// Does what is due now: sends, takes in, decides. Right before the next due time it does
+    /// nothing, so that nothing makes the next query late.
     pub fn turn<L: Link, C: Clock>(&mut self, link: &mut L, clock: &C) -> Result<Phase, LinkError> {
         let mut now = clock.now();
+        let mut has_sent = false;
         for _ in 0..CATCH_UP_BURSTS {
             match self.next {
                 Some(burst) if self.start + burst.due_ns <= now => {
                     self.send(burst, now, link)?;
+                    has_sent = true;
                     now = clock.now();
                 }
                 _ => break,
             }
         }
-        self.receive(self.slack_ns(clock), link)?;
-        Ok(self.decide(clock.now(), link.sweeps()))
+        let slack_ns = self.slack_ns(now);
+        if has_sent || slack_ns >= RECEIVE_TURN_NS {
+            self.receive(slack_ns, link)?;
+            now = clock.now();
+        }
+        Ok(self.decide(now, link.sweeps()))
     }
 
     /// Sends no more; what is out stays to be decided.
@@ -206,11 +216,10 @@ impl Generator {
         }
     }
 
-    /// How long nothing will be due.
-    pub fn slack_ns<C: Clock>(&self, clock: &C) -> Nanos {
-        self.next.map_or(Nanos::MAX, |b| {
-            (self.start + b.due_ns).saturating_sub(clock.now())
-        })
+    /// How long after `now` nothing will be due.
+    pub fn slack_ns(&self, now: Nanos) -> Nanos {
+        self.next
+            .map_or(Nanos::MAX, |b| (self.start + b.due_ns).saturating_sub(now))
     }
 
     /// What came of it.
@@ -244,7 +253,9 @@ impl Generator {
     }
 
     fn receive<L: Link>(&mut self, slack_ns: Nanos, link: &mut L) -> Result<(), LinkError> {
-        let max = (slack_ns / RECEIVE_COST_NS).clamp(1, RECEIVE_MAX);
+        // At least as many replies as queries leave in a turn, with some to catch up by.
+        let least = 2 * self.plan.schedule.burst();
+        let max = (slack_ns / RECEIVE_COST_NS).clamp(least, RECEIVE_MAX);
         let got = link.receive(small(max), |datagram| self.take(datagram))?;
         if got > 0 {
             self.quiet_since = None;

@@ -13,7 +13,7 @@ use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::names::NameSource;
 use dns64bench::trial::result::{Answers, Outcome, TesterFault, TrialResult};
-use dns64bench::trial::summary::{ShardReport, result};
+use dns64bench::trial::summary::{AuthorityDelta, ShardReport, result};
 
 use crate::dut::{Conduct, Dut};
 
@@ -63,26 +63,35 @@ fn spec(trial: &Trial, server: SocketAddr) -> TrialSpec {
     }
 }
 
+fn schedule(spec: &TrialSpec) -> Schedule {
+    Schedule::new(spec.rate_qps, spec.duration_ns)
+}
+
+fn plan(spec: &TrialSpec, shard: u64, shards: u64) -> Plan {
+    Plan {
+        schedule: schedule(spec).shard(shard, shards),
+        names: spec.names.clone(),
+        timeout_ns: spec.timeout_ns,
+        stop_early: spec.stop_early,
+    }
+}
+
+const SERVER: &str = "[2001:2::53]:53";
+
 impl Trial {
     fn against(&self, conduct: Conduct) -> TrialResult {
         self.run(conduct, 1)
     }
 
     fn run(&self, conduct: Conduct, seed: u64) -> TrialResult {
-        let server: SocketAddr = "[2001:2::53]:53".parse().unwrap();
+        let server: SocketAddr = SERVER.parse().unwrap();
         let spec = spec(self, server);
         let clock = ManualClock::default();
         let network = Network::new(&clock, seed);
         let mut dut = Dut::new(network.server(server, self.conditions), &clock, conduct);
-        let schedule = Schedule::new(self.rate_qps, self.duration_ns);
         let mut shards: Vec<_> = (0..2)
             .map(|shard| {
-                let plan = Plan {
-                    schedule: schedule.shard(shard, 2),
-                    names: spec.names.clone(),
-                    timeout_ns: spec.timeout_ns,
-                    stop_early: spec.stop_early,
-                };
+                let plan = plan(&spec, shard, 2);
                 let link = network.client("2001:2::1".parse().unwrap(), 2, server, self.conditions);
                 let mut generator = Generator::new(plan, link.ports(), Ledger::default());
                 generator.begin(MILLISECOND);
@@ -94,7 +103,7 @@ impl Trial {
             for (generator, link, phase) in &mut shards {
                 if *phase == Phase::Running {
                     *phase = generator.turn(link, &clock).unwrap();
-                    next = next.min(clock.now().saturating_add(generator.slack_ns(&clock)));
+                    next = next.min(clock.now().saturating_add(generator.slack_ns(clock.now())));
                 }
             }
             dut.turn();
@@ -112,7 +121,7 @@ impl Trial {
                 error: None,
             })
             .collect();
-        result(&spec, schedule, &shards, None)
+        result(&spec, schedule(&spec), &shards, None)
     }
 }
 
@@ -154,66 +163,30 @@ fn a_good_dut_passes_and_the_schedule_is_kept() {
 
 #[test]
 fn each_fault_of_the_dut_is_counted_under_its_name() {
+    let all = |class: fn(&mut Answers) -> &mut u64| {
+        let mut answers = NONE;
+        *class(&mut answers) = 2000;
+        answers
+    };
+    let some = |valid, missing| Answers {
+        valid,
+        missing,
+        ..NONE
+    };
+    let garbage = Answers {
+        stray: 2000,
+        missing: 2000,
+        ..NONE
+    };
     let cases = [
-        (
-            Conduct::WrongPrefix,
-            Answers {
-                wrong: 2000,
-                ..NONE
-            },
-        ),
-        (
-            Conduct::Empty,
-            Answers {
-                empty: 2000,
-                ..NONE
-            },
-        ),
-        (
-            Conduct::Fail,
-            Answers {
-                error: 2000,
-                ..NONE
-            },
-        ),
-        (
-            Conduct::Truncate,
-            Answers {
-                truncated: 2000,
-                ..NONE
-            },
-        ),
-        (
-            Conduct::Garbage,
-            Answers {
-                stray: 2000,
-                missing: 2000,
-                ..NONE
-            },
-        ),
-        (
-            Conduct::Silent,
-            Answers {
-                missing: 2000,
-                ..NONE
-            },
-        ),
-        (
-            Conduct::DieAfter(500),
-            Answers {
-                valid: 500,
-                missing: 1500,
-                ..NONE
-            },
-        ),
-        (
-            Conduct::LoseEvery(1000),
-            Answers {
-                valid: 1998,
-                missing: 2,
-                ..NONE
-            },
-        ),
+        (Conduct::WrongPrefix, all(|a| &mut a.wrong)),
+        (Conduct::Empty, all(|a| &mut a.empty)),
+        (Conduct::Fail, all(|a| &mut a.error)),
+        (Conduct::Truncate, all(|a| &mut a.truncated)),
+        (Conduct::Garbage, garbage),
+        (Conduct::Silent, all(|a| &mut a.missing)),
+        (Conduct::DieAfter(500), some(500, 1500)),
+        (Conduct::LoseEvery(1000), some(1998, 2)),
     ];
     for (conduct, expected) in cases {
         let result = PLAIN.against(conduct);
@@ -388,88 +361,72 @@ fn ids_come_round_at_high_rates_and_still_match() {
 }
 
 #[test]
-fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
-    let server: SocketAddr = "[2001:2::53]:53".parse().unwrap();
-    let spec = spec(&PLAIN, server);
-    let schedule = Schedule::new(PLAIN.rate_qps, PLAIN.duration_ns);
+fn a_sender_that_was_held_up_makes_the_trial_invalid() {
+    let spec = spec(&PLAIN, SERVER.parse().unwrap());
     let clock = ManualClock::default();
     let network = Network::new(&clock, 1);
-    let mut link = network.client("2001:2::1".parse().unwrap(), 1, server, PLAIN.conditions);
-    let plan = Plan {
-        schedule,
-        names: spec.names.clone(),
-        timeout_ns: spec.timeout_ns,
-        stop_early: false,
-    };
-    let mut generator = Generator::new(plan, 1, Ledger::default());
+    let local = "2001:2::1".parse().unwrap();
+    let mut link = network.client(local, 1, spec.server, PLAIN.conditions);
+    let mut generator = Generator::new(plan(&spec, 0, 1), 1, Ledger::default());
     generator.begin(0);
-    // The sender is held up for half a second; and nobody answers.
+    // Nobody answers, but that is not what counts.
     while generator.turn(&mut link, &clock).unwrap() == Phase::Running {
-        clock.advance(if clock.now() == 100 * MILLISECOND {
-            SECOND / 2
-        } else {
-            MILLISECOND
-        });
+        let held_up = clock.now() == 100 * MILLISECOND;
+        clock.advance(if held_up { SECOND / 2 } else { MILLISECOND });
     }
-    let report = |counters, error: Option<&str>| ShardReport {
-        finished: generator_finished(&spec, schedule),
-        counters,
-        clock_step_ns: 0,
-        backend: "memory",
-        error: error.map(str::to_owned),
-    };
     let stalled = ShardReport {
         finished: generator.finish(),
-        ..report(Default::default(), None)
+        ..report(&spec)
     };
-    let outcome = result(&spec, schedule, &[stalled], None).outcome;
-    assert!(
-        matches!(outcome, Outcome::Invalid(TesterFault::LateSchedule { lateness_ns, .. }) if lateness_ns > 4 * SECOND / 10),
-        "{outcome:?}"
-    );
-    let dropped = dns64_transport::Counters {
-        receive_drops: 3,
-        ..Default::default()
+    match result(&spec, schedule(&spec), &[stalled], None).outcome {
+        Outcome::Invalid(TesterFault::LateSchedule { lateness_ns, .. }) => {
+            assert!(lateness_ns > 4 * SECOND / 10);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
+    let spec = spec(&PLAIN, SERVER.parse().unwrap());
+    let outcome = |shard| result(&spec, schedule(&spec), &[shard], None).outcome;
+
+    let mut shard = report(&spec);
+    shard.counters.receive_drops = 3;
+    let fault = TesterFault::ReceiveDrops { datagrams: 3 };
+    assert_eq!(outcome(shard), Outcome::Invalid(fault));
+
+    let mut shard = report(&spec);
+    shard.error = Some("boom".into());
+    let fault = TesterFault::Link {
+        error: "boom".into(),
     };
-    let outcome = result(&spec, schedule, &[report(dropped, None)], None).outcome;
-    assert_eq!(
-        outcome,
-        Outcome::Invalid(TesterFault::ReceiveDrops { datagrams: 3 })
-    );
-    let outcome = result(
-        &spec,
-        schedule,
-        &[report(Default::default(), Some("boom"))],
-        None,
-    )
-    .outcome;
-    assert_eq!(
-        outcome,
-        Outcome::Invalid(TesterFault::Link {
-            error: "boom".into()
-        })
-    );
-    let stepped = ShardReport {
-        clock_step_ns: -SECOND.cast_signed(),
-        ..report(Default::default(), None)
+    assert_eq!(outcome(shard), Outcome::Invalid(fault));
+
+    let mut shard = report(&spec);
+    shard.clock_step_ns = -SECOND.cast_signed();
+    let fault = TesterFault::ClockStep {
+        step_ns: -SECOND.cast_signed(),
     };
-    let outcome = result(&spec, schedule, &[stepped], None).outcome;
-    assert!(matches!(
-        outcome,
-        Outcome::Invalid(TesterFault::ClockStep { .. })
-    ));
+    assert_eq!(outcome(shard), Outcome::Invalid(fault));
+
+    let lost = AuthorityDelta {
+        receive_drops: 1,
+        send_drops: 1,
+        ..AuthorityDelta::default()
+    };
+    let outcome = result(&spec, schedule(&spec), &[report(&spec)], Some(&lost)).outcome;
+    let fault = TesterFault::AuthorityDrops { datagrams: 2 };
+    assert_eq!(outcome, Outcome::Invalid(fault));
 }
 
 /// A shard that sent nothing, for faults that outrank whatever it would have found.
-fn generator_finished(
-    spec: &TrialSpec,
-    schedule: Schedule,
-) -> dns64bench::load::generator::Finished {
-    let plan = Plan {
-        schedule,
-        names: spec.names.clone(),
-        timeout_ns: spec.timeout_ns,
-        stop_early: false,
-    };
-    Generator::new(plan, 1, Ledger::default()).finish()
+fn report(spec: &TrialSpec) -> ShardReport {
+    ShardReport {
+        finished: Generator::new(plan(spec, 0, 1), 1, Ledger::default()).finish(),
+        counters: dns64_transport::Counters::default(),
+        clock_step_ns: 0,
+        backend: "memory",
+        error: None,
+    }
 }
