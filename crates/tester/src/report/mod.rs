@@ -41,8 +41,8 @@ pub struct Conditions {
     pub cached_share: String,
     /// Threads of the Measurer.
     pub threads: usize,
-    /// Source ports of the Measurer.
-    pub sockets: usize,
+    /// Source ports of the Measurer; `None` for as many as the rate needs.
+    pub sockets: Option<usize>,
     /// Who runs on which CPUs: role and list, such as ("DUT", "1").
     pub cpus: Vec<(String, String)>,
     /// The highest rate for which the Tester passed its self-test.

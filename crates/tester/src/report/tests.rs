@@ -1,6 +1,6 @@
 //! The rendered results in full: whoever changes a line of them sees it here.
 
-use expect_test::{Expect, expect};
+use expect_test::{ExpectFile, expect_file};
 
 use super::*;
 use crate::authority::counts::AuthorityCounts;
@@ -23,7 +23,7 @@ fn conditions() -> Conditions {
         aaaa_share: "0".into(),
         cached_share: "0".into(),
         threads: 1,
-        sockets: 16,
+        sockets: Some(16),
         cpus: vec![("Measurer".into(), "0".into()), ("DUT".into(), "1".into())],
         certified_rate_qps: Some(25_000),
         not_a_measurement: Vec::new(),
@@ -77,7 +77,7 @@ fn failed() -> TrialResult {
     }
 }
 
-fn check(render: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>, expected: &Expect) -> String {
+fn check(render: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>, expected: ExpectFile) -> String {
     let mut out = Vec::new();
     render(&mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -93,75 +93,7 @@ fn parsed(text: &str) -> serde_json::Value {
 fn a_trial_for_a_terminal() {
     check(
         |out| text::trial(out, &failed(), &conditions()),
-        &expect![[r#"
-            FAILED at 20,000 queries/s: 1,234 queries without a valid answer in time
-
-            Conditions
-              tester                      dns64bench 0.1.0
-              server                      [2001:2::2]:53
-              device under test           unbound 1.17.1
-              authority                   built-in
-              lab                         netns
-              setup                       three-device
-              upstream                    IPv4
-              pref64                      64:ff9b::/96
-              names                       10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test
-              names with an AAAA          0
-              queries for a cached name   0
-              duration of a trial         5 s
-              timeout of a query          1 s
-              threads, sockets            1, 16
-              cpus of Measurer            0
-              cpus of DUT                 1
-
-            Queries
-              due                                  100,000
-              sent                                 100,000   100.0000 %
-
-            Answers, in queries and in per cent of those sent
-              valid                                 98,766    98.7660 %  the expected AAAA, in time
-              late                                      34     0.0340 %  the expected AAAA, after the timeout
-              wrong                                      0     0.0000 %  another AAAA than the expected one
-              empty                                      0     0.0000 %  NOERROR without an AAAA
-              error                                      0     0.0000 %  another RCODE, or not to be parsed
-              truncated                                  0     0.0000 %  TC set
-              missing                                1,200     1.2000 %  no answer at all
-
-            Datagrams beyond those
-              duplicate                                  2               second reply to a query
-              stray                                      0               answers no query of this trial
-              lost by the Tester                         0               at its own sockets
-
-            Round-trip time of the answered queries
-              median                              123.456 us
-              99th percentile                       9.876 ms
-              99.9th percentile                        99 ms
-              largest                                1.002 s
-
-            Timing of the Tester: how late the queries left
-              median                                   12 ns
-              99th percentile                         800 ns
-              99.9th percentile                        19 us
-              largest                                 310 us
-              worst bin of 10 ms                     0.500 %  off the schedule
-              worst bin of 100 ms                    0.050 %  off the schedule
-              sent in one call            up to 1 queries within 10 us, over udp
-
-            Authority
-              AAAA queries                          99,500
-              A queries                             99,400
-              other queries                              0
-              answered                              99,400               with records
-              no data                               99,500               NOERROR without an answer record
-              NXDOMAIN                                   0
-              refused                                    0               FORMERR, NOTIMP, REFUSED, BADVERS
-              ignored                                    0               not even a query
-              over TCP                                   0               counted above as well
-
-            Notes
-              - trials of 5 s are shorter than 60 s
-              - the DUT's sockets lost 1,150 datagrams
-        "#]],
+        expect_file!["testdata/trial_failed.txt"],
     );
 }
 
@@ -182,61 +114,7 @@ fn a_silent_dut_beyond_the_certified_rate_for_a_terminal() {
     };
     check(
         |out| text::trial(out, &silent, &conditions()),
-        &expect![[r#"
-            FAILED at 30,000 queries/s: at least 41,000 queries without a valid answer in time
-            not a measurement: the Tester is certified up to 25,000 queries/s only (RFC 8219 section 9.2.1)
-
-            Conditions
-              tester                      dns64bench 0.1.0
-              server                      [2001:2::2]:53
-              device under test           unbound 1.17.1
-              authority                   built-in
-              lab                         netns
-              setup                       three-device
-              upstream                    IPv4
-              pref64                      64:ff9b::/96
-              names                       10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test
-              names with an AAAA          0
-              queries for a cached name   0
-              duration of a trial         5 s
-              timeout of a query          1 s
-              threads, sockets            1, 16
-              cpus of Measurer            0
-              cpus of DUT                 1
-
-            Queries
-              due                                  100,000
-              sent                                  41,000    41.0000 %  the trial ended as soon as it had failed
-
-            Answers, in queries and in per cent of those sent
-              valid                                      0     0.0000 %  the expected AAAA, in time
-              late                                       0     0.0000 %  the expected AAAA, after the timeout
-              wrong                                      0     0.0000 %  another AAAA than the expected one
-              empty                                      0     0.0000 %  NOERROR without an AAAA
-              error                                      0     0.0000 %  another RCODE, or not to be parsed
-              truncated                                  0     0.0000 %  TC set
-              missing                               41,000   100.0000 %  no answer at all
-
-            Datagrams beyond those
-              duplicate                                  0               second reply to a query
-              stray                                      0               answers no query of this trial
-              lost by the Tester                         0               at its own sockets
-
-            Round-trip time of the answered queries
-              none                        no query was answered
-
-            Timing of the Tester: how late the queries left
-              median                                   12 ns
-              99th percentile                         800 ns
-              99.9th percentile                        19 us
-              largest                                 310 us
-              worst bin of 10 ms                     0.500 %  off the schedule
-              worst bin of 100 ms                    0.050 %  off the schedule
-              sent in one call            up to 1 queries within 10 us, over udp
-
-            Notes
-              - trials of 5 s are shorter than 60 s
-        "#]],
+        expect_file!["testdata/trial_silent_uncertified.txt"],
     );
 }
 
@@ -257,52 +135,7 @@ fn a_search_for_a_terminal() {
     );
     check(
         |out| text::search(out, &result, &conditions()),
-        &expect![[r#"
-            RESULT: 14,315 queries/s
-
-            Conditions
-              tester                      dns64bench 0.1.0
-              server                      [2001:2::2]:53
-              device under test           unbound 1.17.1
-              authority                   built-in
-              lab                         netns
-              setup                       three-device
-              upstream                    IPv4
-              pref64                      64:ff9b::/96
-              names                       10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test
-              names with an AAAA          0
-              queries for a cached name   0
-              duration of a trial         1 s
-              timeout of a query          1 s
-              threads, sockets            1, 16
-              cpus of Measurer            0
-              cpus of DUT                 1
-
-            Trials
-                #  rate, queries/s  outcome      shortfall  why
-                1           10,000  passed               0
-                2           20,000  failed           5,679  5,679 missing
-                3           15,000  invalid              -  the kernel did not take 7 queries; lower the rate or raise the socket buffers
-                4           15,000  failed             679  679 missing
-                5           12,500  passed               0
-                6           13,750  passed               0
-                7           14,375  failed              54  54 missing
-                8           14,062  passed               0
-                9           14,218  passed               0
-               10           14,296  passed               0
-               11           14,335  failed              14  14 missing
-               12           14,315  passed               0
-               13           14,325  failed               4  4 missing
-
-            Result
-              fastest that passed         14,315 queries/s
-              slowest that failed         14,325 queries/s
-              resolution                  14 queries/s
-              Tester certified to         25,000 queries/s
-
-            Notes
-              - trials of 5 s are shorter than 60 s
-        "#]],
+        expect_file!["testdata/search_found.txt"],
     );
 }
 
@@ -323,43 +156,7 @@ fn a_search_that_the_tester_limits_says_at_least() {
     };
     check(
         |out| text::search(out, &result, &conditions),
-        &expect![[r#"
-            AT LEAST 25,000 queries/s: the DUT passed at the highest rate for which the Tester is good; give the Tester more cores
-            not a measurement: all roles share this host (loopback)
-
-            Conditions
-              tester                      dns64bench 0.1.0
-              server                      [2001:2::2]:53
-              device under test           unbound 1.17.1
-              authority                   built-in
-              lab                         netns
-              setup                       three-device
-              upstream                    IPv4
-              pref64                      64:ff9b::/96
-              names                       10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test
-              names with an AAAA          0
-              queries for a cached name   0
-              duration of a trial         1 s
-              timeout of a query          1 s
-              threads, sockets            1, 16
-              cpus of Measurer            0
-              cpus of DUT                 1
-
-            Trials
-                #  rate, queries/s  outcome      shortfall  why
-                1           10,000  passed               0
-                2           20,000  passed               0
-                3           25,000  passed               0
-
-            Result
-              fastest that passed         25,000 queries/s
-              slowest that failed         -
-              resolution                  25 queries/s
-              Tester certified to         25,000 queries/s
-
-            Notes
-              - trials of 5 s are shorter than 60 s
-        "#]],
+        expect_file!["testdata/search_limited_loopback.txt"],
     );
 }
 
@@ -369,70 +166,7 @@ fn self_tests_for_a_terminal() {
     let Ok(one) = certify_at(20_000, 1, &mut tester, &mut |_| {});
     check(
         |out| text::self_test(out, &one, 1_000_000_000, &conditions()),
-        &expect![[r#"
-            CERTIFIED for DUTs up to 20,000 queries/s
-
-            Conditions
-              tester                      dns64bench 0.1.0
-              server                      [2001:2::2]:53
-              device under test           unbound 1.17.1
-              authority                   built-in
-              lab                         netns
-              setup                       three-device
-              upstream                    IPv4
-              pref64                      64:ff9b::/96
-              names                       10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test
-              names with an AAAA          0
-              queries for a cached name   0
-              duration of a trial         1 s
-              timeout of a query          1 s
-              threads, sockets            1, 16
-              cpus of Measurer            0
-              cpus of DUT                 1
-
-            Self-test (RFC 8219 section 9.2.1)
-              rate of the DUT, r          20,000 queries/s
-              asked for, 2(1 + 0.1)r      44,000 queries/s (the papers' reading)
-              literally, 2(r + 0.1)       40,001 queries/s (the RFC's words, rounded up)
-              passed at                   44,000 queries/s
-              timeout, a quarter of t     250 ms (t = 1 s)
-
-            Queries
-              due                                   44,000
-              sent                                  44,000   100.0000 %
-
-            Answers, in queries and in per cent of those sent
-              valid                                 44,000   100.0000 %  the expected AAAA, in time
-              late                                       0     0.0000 %  the expected AAAA, after the timeout
-              wrong                                      0     0.0000 %  another AAAA than the expected one
-              empty                                      0     0.0000 %  NOERROR without an AAAA
-              error                                      0     0.0000 %  another RCODE, or not to be parsed
-              truncated                                  0     0.0000 %  TC set
-              missing                                    0     0.0000 %  no answer at all
-
-            Datagrams beyond those
-              duplicate                                  0               second reply to a query
-              stray                                      0               answers no query of this trial
-              lost by the Tester                         0               at its own sockets
-
-            Round-trip time of the answered queries
-              median                                    0 ns
-              99th percentile                           0 ns
-              99.9th percentile                         0 ns
-              largest                                   0 ns
-
-            Timing of the Tester: how late the queries left
-              median                                    0 ns
-              99th percentile                           0 ns
-              99.9th percentile                         0 ns
-              largest                                   0 ns
-              worst bin of 10 ms                     0.000 %  off the schedule
-              worst bin of 100 ms                    0.000 %  off the schedule
-              sent in one call            up to 0 queries within 0 ns, over simulated
-
-            Notes
-              - trials of 5 s are shorter than 60 s
-        "#]],
+        expect_file!["testdata/selftest_at.txt"],
     );
     let spec = SearchSpec {
         max_qps: Some(40_000),
@@ -441,43 +175,7 @@ fn self_tests_for_a_terminal() {
     let Ok(highest) = certify(spec, &mut tester, &mut |_| {});
     check(
         |out| text::self_test(out, &highest, 1_000_000_000, &conditions()),
-        &expect![[r#"
-            CERTIFIED for DUTs up to 18,181 queries/s
-
-            Conditions
-              tester                      dns64bench 0.1.0
-              server                      [2001:2::2]:53
-              device under test           unbound 1.17.1
-              authority                   built-in
-              lab                         netns
-              setup                       three-device
-              upstream                    IPv4
-              pref64                      64:ff9b::/96
-              names                       10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test
-              names with an AAAA          0
-              queries for a cached name   0
-              duration of a trial         1 s
-              timeout of a query          1 s
-              threads, sockets            1, 16
-              cpus of Measurer            0
-              cpus of DUT                 1
-
-            Self-test (RFC 8219 section 9.2.1)
-              rate of the DUT, r          18,181 queries/s
-              asked for, 2(1 + 0.1)r      39,999 queries/s (the papers' reading)
-              literally, 2(r + 0.1)       36,363 queries/s (the RFC's words, rounded up)
-              passed at                   40,000 queries/s
-              timeout, a quarter of t     250 ms (t = 1 s)
-
-            Trials
-                #  rate, queries/s  outcome      shortfall  why
-                1           10,000  passed               0
-                2           20,000  passed               0
-                3           40,000  passed               0
-
-            Notes
-              - trials of 5 s are shorter than 60 s
-        "#]],
+        expect_file!["testdata/selftest_highest.txt"],
     );
 }
 
@@ -485,95 +183,7 @@ fn self_tests_for_a_terminal() {
 fn a_trial_as_json() {
     let text = check(
         |out| json::trial(out, &failed(), &conditions()),
-        &expect![[r#"
-            {
-              "outcome": "failed",
-              "invalid_because": null,
-              "shortfall": 1234,
-              "certified": true,
-              "rate_qps": 20000,
-              "duration_s": 5.0,
-              "timeout_s": 1.0,
-              "queries_due": 100000,
-              "queries_sent": 100000,
-              "undecided": 0,
-              "ended_early": false,
-              "answers": {
-                "valid": 98766,
-                "late": 34,
-                "wrong": 0,
-                "empty": 0,
-                "error": 0,
-                "truncated": 0,
-                "duplicate": 2,
-                "stray": 0,
-                "missing": 1200
-              },
-              "rtt_ns": {
-                "p50": 123456,
-                "p99": 9876543,
-                "p999": 99000000,
-                "max": 1002000000
-              },
-              "timing": {
-                "lateness_ns_p50": 12,
-                "lateness_ns_p99": 800,
-                "lateness_ns_p999": 19000,
-                "lateness_ns_max": 310000,
-                "bin_10ms_deviation_pct_max": 0.5,
-                "bin_100ms_deviation_pct_max": 0.05,
-                "quantum_ns": 10000,
-                "burst": 1
-              },
-              "tester_drops": 0,
-              "authority": {
-                "aaaa": 99500,
-                "a": 99400,
-                "other": 0,
-                "answered": 99400,
-                "nodata": 99500,
-                "nxdomain": 0,
-                "refused": 0,
-                "ignored": 0,
-                "tcp": 0
-              },
-              "backend": "udp",
-              "notes": [
-                "the DUT's sockets lost 1,150 datagrams"
-              ],
-              "not_a_measurement": [],
-              "conditions": {
-                "tester": "dns64bench 0.1.0",
-                "server": "[2001:2::2]:53",
-                "dut": "unbound 1.17.1",
-                "authority": "built-in",
-                "lab": "netns",
-                "setup": "three-device",
-                "upstream_family": "IPv4",
-                "pref64": "64:ff9b::/96",
-                "namespace": "10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test",
-                "aaaa_share": "0",
-                "cached_share": "0",
-                "threads": 1,
-                "sockets": 16,
-                "cpus": [
-                  [
-                    "Measurer",
-                    "0"
-                  ],
-                  [
-                    "DUT",
-                    "1"
-                  ]
-                ],
-                "certified_rate_qps": 25000,
-                "not_a_measurement": [],
-                "notes": [
-                  "trials of 5 s are shorter than 60 s"
-                ]
-              }
-            }
-        "#]],
+        expect_file!["testdata/trial_failed.json"],
     );
     assert_eq!(parsed(&text)["invalid_because"], serde_json::Value::Null);
 }
@@ -609,138 +219,7 @@ fn a_search_as_json() {
     );
     let text = check(
         |out| json::search(out, &result, &conditions()),
-        &expect![[r#"
-            {
-              "ended": "found",
-              "invalid_because": null,
-              "rate_qps": 1,
-              "failed_qps": 2,
-              "resolution_qps": 1,
-              "certified": true,
-              "certified_rate_qps": 25000,
-              "not_a_measurement": [],
-              "trials": [
-                {
-                  "outcome": "passed",
-                  "invalid_because": null,
-                  "shortfall": 0,
-                  "certified": true,
-                  "rate_qps": 1,
-                  "duration_s": 1.0,
-                  "timeout_s": 1.0,
-                  "queries_due": 1,
-                  "queries_sent": 1,
-                  "undecided": 0,
-                  "ended_early": false,
-                  "answers": {
-                    "valid": 1,
-                    "late": 0,
-                    "wrong": 0,
-                    "empty": 0,
-                    "error": 0,
-                    "truncated": 0,
-                    "duplicate": 0,
-                    "stray": 0,
-                    "missing": 0
-                  },
-                  "rtt_ns": {
-                    "p50": 0,
-                    "p99": 0,
-                    "p999": 0,
-                    "max": 0
-                  },
-                  "timing": {
-                    "lateness_ns_p50": 0,
-                    "lateness_ns_p99": 0,
-                    "lateness_ns_p999": 0,
-                    "lateness_ns_max": 0,
-                    "bin_10ms_deviation_pct_max": 0.0,
-                    "bin_100ms_deviation_pct_max": 0.0,
-                    "quantum_ns": 0,
-                    "burst": 0
-                  },
-                  "tester_drops": 0,
-                  "authority": null,
-                  "backend": "simulated",
-                  "notes": []
-                },
-                {
-                  "outcome": "failed",
-                  "invalid_because": null,
-                  "shortfall": 1,
-                  "certified": true,
-                  "rate_qps": 2,
-                  "duration_s": 1.0,
-                  "timeout_s": 1.0,
-                  "queries_due": 2,
-                  "queries_sent": 2,
-                  "undecided": 0,
-                  "ended_early": false,
-                  "answers": {
-                    "valid": 1,
-                    "late": 0,
-                    "wrong": 0,
-                    "empty": 0,
-                    "error": 0,
-                    "truncated": 0,
-                    "duplicate": 0,
-                    "stray": 0,
-                    "missing": 1
-                  },
-                  "rtt_ns": {
-                    "p50": 0,
-                    "p99": 0,
-                    "p999": 0,
-                    "max": 0
-                  },
-                  "timing": {
-                    "lateness_ns_p50": 0,
-                    "lateness_ns_p99": 0,
-                    "lateness_ns_p999": 0,
-                    "lateness_ns_max": 0,
-                    "bin_10ms_deviation_pct_max": 0.0,
-                    "bin_100ms_deviation_pct_max": 0.0,
-                    "quantum_ns": 0,
-                    "burst": 0
-                  },
-                  "tester_drops": 0,
-                  "authority": null,
-                  "backend": "simulated",
-                  "notes": []
-                }
-              ],
-              "conditions": {
-                "tester": "dns64bench 0.1.0",
-                "server": "[2001:2::2]:53",
-                "dut": "unbound 1.17.1",
-                "authority": "built-in",
-                "lab": "netns",
-                "setup": "three-device",
-                "upstream_family": "IPv4",
-                "pref64": "64:ff9b::/96",
-                "namespace": "10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test",
-                "aaaa_share": "0",
-                "cached_share": "0",
-                "threads": 1,
-                "sockets": 16,
-                "cpus": [
-                  [
-                    "Measurer",
-                    "0"
-                  ],
-                  [
-                    "DUT",
-                    "1"
-                  ]
-                ],
-                "certified_rate_qps": 25000,
-                "not_a_measurement": [],
-                "notes": [
-                  "trials of 5 s are shorter than 60 s"
-                ]
-              }
-            }
-        "#]],
+        expect_file!["testdata/search_found.json"],
     );
     assert_eq!(parsed(&text)["trials"][1]["outcome"], "failed");
 }
@@ -771,96 +250,7 @@ fn a_self_test_as_json() {
     let Ok(result) = certify_at(20_000, 0, &mut tester, &mut |_| {});
     let text = check(
         |out| json::self_test(out, &result, 1_000_000_000, &conditions()),
-        &expect![[r#"
-            {
-              "outcome": "failed",
-              "invalid_because": null,
-              "shortfall": 1,
-              "rate_qps": 20000,
-              "self_test_rate_qps": 44000,
-              "literal_self_test_rate_qps": 40001,
-              "certified_rate_qps": null,
-              "delta": 0.1,
-              "timeout_s": 1.0,
-              "self_test_timeout_s": 0.25,
-              "not_a_measurement": [],
-              "trials": [
-                {
-                  "outcome": "failed",
-                  "invalid_because": null,
-                  "shortfall": 1,
-                  "rate_qps": 44000,
-                  "duration_s": 1.0,
-                  "timeout_s": 1.0,
-                  "queries_due": 44000,
-                  "queries_sent": 44000,
-                  "undecided": 0,
-                  "ended_early": false,
-                  "answers": {
-                    "valid": 43999,
-                    "late": 0,
-                    "wrong": 0,
-                    "empty": 0,
-                    "error": 0,
-                    "truncated": 0,
-                    "duplicate": 0,
-                    "stray": 0,
-                    "missing": 1
-                  },
-                  "rtt_ns": {
-                    "p50": 0,
-                    "p99": 0,
-                    "p999": 0,
-                    "max": 0
-                  },
-                  "timing": {
-                    "lateness_ns_p50": 0,
-                    "lateness_ns_p99": 0,
-                    "lateness_ns_p999": 0,
-                    "lateness_ns_max": 0,
-                    "bin_10ms_deviation_pct_max": 0.0,
-                    "bin_100ms_deviation_pct_max": 0.0,
-                    "quantum_ns": 0,
-                    "burst": 0
-                  },
-                  "tester_drops": 0,
-                  "authority": null,
-                  "backend": "simulated",
-                  "notes": []
-                }
-              ],
-              "conditions": {
-                "tester": "dns64bench 0.1.0",
-                "server": "[2001:2::2]:53",
-                "dut": "unbound 1.17.1",
-                "authority": "built-in",
-                "lab": "netns",
-                "setup": "three-device",
-                "upstream_family": "IPv4",
-                "pref64": "64:ff9b::/96",
-                "namespace": "10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test",
-                "aaaa_share": "0",
-                "cached_share": "0",
-                "threads": 1,
-                "sockets": 16,
-                "cpus": [
-                  [
-                    "Measurer",
-                    "0"
-                  ],
-                  [
-                    "DUT",
-                    "1"
-                  ]
-                ],
-                "certified_rate_qps": 25000,
-                "not_a_measurement": [],
-                "notes": [
-                  "trials of 5 s are shorter than 60 s"
-                ]
-              }
-            }
-        "#]],
+        expect_file!["testdata/selftest_failed.json"],
     );
     assert_eq!(parsed(&text)["self_test_timeout_s"], 0.25);
 }

@@ -206,10 +206,14 @@ fn write_conditions(
         line(out, "duration of a trial", Span(duration_ns).to_string())?;
         line(out, "timeout of a query", Span(timeout_ns).to_string())?;
     }
+    let sockets = match conditions.sockets {
+        Some(sockets) => sockets.to_string(),
+        None => "as many as the rate needs".to_owned(),
+    };
     line(
         out,
-        "threads, sockets",
-        format!("{}, {}", conditions.threads, conditions.sockets),
+        "threads, source ports",
+        format!("{}, {sockets}", conditions.threads),
     )?;
     for (role, cpus) in &conditions.cpus {
         line(out, &format!("cpus of {role}"), cpus)?;

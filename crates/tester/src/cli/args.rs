@@ -1,0 +1,421 @@
+//! What the user can type.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use dns64_transport::clock::Nanos;
+use dns64_wire::name::NameBuf;
+use dns64_wire::pref64::Pref64;
+
+use super::values::{self, JsonOut};
+use crate::lab::host::CpuSet;
+use crate::namespace::{Cidr, DEFAULT_SUFFIX, Share};
+use crate::procedure::search::Resolution;
+
+/// `dns64bench trial`
+#[derive(Args, Debug)]
+pub struct TrialArgs {
+    /// Offered rate, in queries per second; k and M are understood
+    #[arg(short = 'Q', long, value_name = "QPS", value_parser = values::rate, allow_negative_numbers = true)]
+    pub rate: u64,
+
+    /// The flags of every measurement.
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+}
+
+/// `dns64bench selftest`
+#[derive(Args, Debug)]
+pub struct SelfTestArgs {
+    /// Rate of the DUT to certify for, in queries per second [default: the highest that passes]
+    #[arg(short = 'Q', long, value_name = "QPS", value_parser = values::rate, allow_negative_numbers = true)]
+    pub rate: Option<u64>,
+
+    /// Resolution of the search for the highest rate: a share of it, or queries per second
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = values::resolution, allow_negative_numbers = true)]
+    pub resolution: Resolution,
+
+    /// The flags of every measurement.
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+}
+
+/// `dns64bench search`
+#[derive(Args, Debug)]
+pub struct SearchArgs {
+    /// Rate of the first trial, in queries per second; k and M are understood
+    #[arg(short = 'Q', long, visible_alias = "rate", value_name = "QPS", default_value = "10k", value_parser = values::rate, allow_negative_numbers = true)]
+    pub start_rate: u64,
+
+    /// Highest rate to try, in queries per second [default: what the Tester is certified for]
+    #[arg(long, value_name = "QPS", value_parser = values::rate, allow_negative_numbers = true)]
+    pub max_rate: Option<u64>,
+
+    /// Distance of pass and fail at which to stop: a share of the rate, or queries per second
+    #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = values::resolution, allow_negative_numbers = true)]
+    pub resolution: Resolution,
+
+    /// The flags of every measurement.
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+}
+
+/// The flags of `trial`, `selftest` and `search`.
+#[derive(Args, Debug)]
+pub struct MeasureArgs {
+    /// Which server to measure.
+    #[command(flatten)]
+    pub subject: SubjectArgs,
+
+    /// What to send.
+    #[command(flatten)]
+    pub load: LoadArgs,
+
+    /// Which names to ask and which answers to expect.
+    #[command(flatten)]
+    pub names: NameArgs,
+
+    /// Where to write.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Which server to measure, and where.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Server")]
+pub struct SubjectArgs {
+    /// Address of a server that already runs, IPv6 or IPv4; in a self-test, of the authority
+    #[arg(short, long, value_name = "ADDR", conflicts_with_all = ["lab", "setup", "upstream_family", "authority", "authority_cpus"])]
+    pub server: Option<IpAddr>,
+
+    /// UDP port of that server [default: 53]
+    #[arg(short, long, value_name = "PORT", requires = "server", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+
+    /// An authority in self-test mode, to certify the Tester against when --server is used
+    #[arg(long, value_name = "ADDR:PORT", requires = "server")]
+    pub self_test_server: Option<SocketAddr>,
+
+    /// Measure although the Tester is not certified; the result is marked as no measurement
+    #[arg(long)]
+    pub uncertified: bool,
+
+    /// DNS64 server to start in a lab: a built-in profile (see `dns64bench doctor`) or a file
+    #[arg(long, value_name = "PROFILE|FILE.toml")]
+    pub dut: Option<String>,
+
+    /// Program of that DNS64 server [default: looked up in PATH by the profile]
+    #[arg(long, value_name = "PATH", requires = "dut")]
+    pub dut_binary: Option<PathBuf>,
+
+    /// Start the DNS64 server anew before each trial
+    #[arg(long, requires = "dut")]
+    pub restart: bool,
+
+    /// Where the roles run [default: auto]
+    #[arg(long, value_name = "KIND")]
+    pub lab: Option<LabKind>,
+
+    /// How many hosts the lab has [default: three-device]
+    #[arg(long, value_name = "SETUP")]
+    pub setup: Option<SetupKind>,
+
+    /// Addresses between the DNS64 server and the authority [default: ipv4, or what the DUT needs]
+    #[arg(long, value_name = "FAMILY")]
+    pub upstream_family: Option<UpstreamFamily>,
+
+    /// The authoritative server of the lab [default: built-in]
+    #[arg(long, value_name = "SERVER")]
+    pub authority: Option<AuthorityKind>,
+
+    /// CPUs of the authority, such as 0 or 0,2-3 [default: any]
+    #[arg(long, value_name = "LIST")]
+    pub authority_cpus: Option<CpuSet>,
+
+    /// CPUs of the DNS64 server, such as 1 [default: any]
+    #[arg(long, value_name = "LIST", requires = "dut")]
+    pub dut_cpus: Option<CpuSet>,
+}
+
+/// What to send and how.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Load")]
+pub struct LoadArgs {
+    /// Length of a trial: us, ms, s, m, h; a bare number is in seconds
+    #[arg(short = 'l', long, value_name = "TIME", default_value = "60s", value_parser = values::duration, allow_negative_numbers = true)]
+    pub duration: Nanos,
+
+    /// How long after its query an answer counts, up to 60s; RFC 8219 advises at most 1s
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = values::timeout, allow_negative_numbers = true)]
+    pub timeout: Nanos,
+
+    /// Threads that send and receive
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: u16,
+
+    /// Source ports of all threads together [default: as many as the rate needs]
+    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
+    pub sockets: Option<u16>,
+
+    /// CPUs of those threads, such as 0 or 0,2-3 [default: any]
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuSet>,
+
+    /// Source address [default: chosen by the kernel]
+    #[arg(short = 'a', long, value_name = "ADDR")]
+    pub local: Option<IpAddr>,
+}
+
+/// Which names to ask and which answers to expect.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Names and answers")]
+pub struct NameArgs {
+    /// IPv4 addresses whose names are asked, each at most once
+    #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/8")]
+    pub namespace: Cidr,
+
+    /// What stands after the first label of a name
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX)]
+    pub suffix: NameBuf,
+
+    /// Share of the names that have an AAAA of their own, 0 to 1 or in %
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0",
+        allow_negative_numbers = true
+    )]
+    pub aaaa_share: Share,
+
+    /// Share of the queries for the one cached name, 0 to 1 or in %
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0",
+        allow_negative_numbers = true
+    )]
+    pub cached_share: Share,
+
+    /// Prefix of the expected answers; auto asks the server for it
+    #[arg(long, value_name = "auto|PREFIX", default_value = "auto", value_parser = pref64)]
+    pub pref64: Pref64Arg,
+}
+
+/// Where to write.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Write the result as JSON to a file, or to standard output with -
+    #[arg(short, long, value_name = "FILE|-")]
+    pub json: Option<JsonOut>,
+
+    /// No progress and no table, only errors and what --json writes
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `dns64bench authority`
+#[derive(Args, Debug)]
+pub struct AuthorityArgs {
+    /// Address to serve at, IPv6 or IPv4; :: serves both
+    #[arg(long, value_name = "ADDR", default_value = "::")]
+    pub listen: IpAddr,
+
+    /// UDP and TCP port to serve at
+    #[arg(short, long, value_name = "PORT", default_value_t = 53, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+
+    /// Answer every AAAA query, with 2001:db8:: and the IPv4 address of the name
+    #[arg(long, conflicts_with = "aaaa_share")]
+    pub self_test: bool,
+
+    /// Share of the names that have an AAAA of their own, 0 to 1 or in %
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0",
+        allow_negative_numbers = true
+    )]
+    pub aaaa_share: Share,
+
+    /// Threads that answer, each with a socket of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
+
+    /// CPUs of those threads, such as 0 or 0,2-3 [default: any]
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuSet>,
+
+    /// TTL of the records, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
+    pub ttl: u32,
+
+    /// TTL and MINIMUM of the SOA in negative answers, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
+    pub negative_ttl: u32,
+
+    /// What stands after the first label of a name: the zone
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX)]
+    pub suffix: NameBuf,
+}
+
+/// `dns64bench lab`
+#[derive(Args, Debug)]
+pub struct LabArgs {
+    /// What to do with the lab.
+    #[command(subcommand)]
+    pub command: LabCommand,
+}
+
+/// The subcommands of `lab`.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Make the hosts and the links between them; what an earlier lab left is removed first
+    Up(LabUpArgs),
+
+    /// Remove the hosts with all that runs in them
+    Down,
+
+    /// Run a program on a host of the lab
+    Exec(LabExecArgs),
+}
+
+/// `dns64bench lab up`
+#[derive(Args, Debug)]
+pub struct LabUpArgs {
+    /// How many hosts the lab has
+    #[arg(long, value_name = "SETUP", default_value = "three-device")]
+    pub setup: SetupKind,
+}
+
+/// `dns64bench lab exec`
+#[derive(Args, Debug)]
+pub struct LabExecArgs {
+    /// The host, by its role; with two devices measurer and authority are one
+    pub host: LabHost,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
+}
+
+/// `dns64bench doctor`
+#[derive(Args, Debug)]
+pub struct DoctorArgs {}
+
+/// `dns64bench demo`
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// DNS64 server to measure: a built-in profile or a file [default: one that is installed]
+    #[arg(long, value_name = "PROFILE|FILE.toml")]
+    pub dut: Option<String>,
+}
+
+/// `dns64bench generate`
+#[derive(Args, Debug)]
+pub struct GenerateArgs {
+    /// What to print.
+    #[command(subcommand)]
+    pub what: Generated,
+}
+
+/// What the binary can print about itself.
+#[derive(Debug, Subcommand)]
+pub enum Generated {
+    /// The main man page to standard output, or all of them into a directory
+    Man {
+        /// Directory to write one page for each subcommand into
+        directory: Option<PathBuf>,
+    },
+
+    /// The completions of a shell to standard output
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// Shells that completions are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// GNU Bash
+    Bash,
+    /// Z shell
+    Zsh,
+    /// fish
+    Fish,
+}
+
+/// Where the roles run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LabKind {
+    /// The best of the others that this machine allows
+    #[default]
+    Auto,
+    /// Network namespaces, as root
+    Netns,
+    /// Network namespaces in a user namespace, without root
+    Userns,
+    /// All roles on the loopback interface: not a measurement
+    Loopback,
+}
+
+/// How many hosts the lab has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SetupKind {
+    /// Measurer, DUT and authority on a host each
+    #[default]
+    ThreeDevice,
+    /// Measurer and authority on one host, the DUT on the other
+    TwoDevice,
+}
+
+/// Family of the addresses between the DUT and the authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UpstreamFamily {
+    /// IPv4
+    Ipv4,
+    /// IPv6
+    Ipv6,
+}
+
+/// The authoritative server of a lab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AuthorityKind {
+    /// The Tester's own
+    #[default]
+    BuiltIn,
+    /// NSD, which must be installed
+    Nsd,
+}
+
+/// A host of the lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LabHost {
+    /// Sends the queries
+    Measurer,
+    /// The device under test
+    Dut,
+    /// Answers the queries of the DUT
+    Authority,
+}
+
+/// The value of `--pref64`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pref64Arg {
+    /// Learn it from an answer of the server.
+    Auto,
+    /// As given.
+    Given(Pref64),
+}
+
+fn pref64(text: &str) -> Result<Pref64Arg, dns64_wire::pref64::Pref64Error> {
+    match text {
+        "auto" => Ok(Pref64Arg::Auto),
+        prefix => prefix.parse().map(Pref64Arg::Given),
+    }
+}
+
+/// A TTL has 31 bits (RFC 2181 section 8).
+const TTL_MAX_S: i64 = 0x7fff_ffff;

@@ -1,0 +1,50 @@
+//! What the exit code says.
+
+use crate::procedure::search::SearchEnd;
+use crate::procedure::selftest::SelfTestEnd;
+use crate::trial::result::Outcome;
+
+/// The DUT passed, a rate was found, the Tester is certified, or there was nothing to judge.
+pub const PASSED: u8 = 0;
+
+/// The DUT failed the criterion: a trial with a shortfall, a search in which nothing passes.
+pub const FAILED: u8 = 1;
+
+/// The command line cannot be carried out as it stands.
+pub const USAGE: u8 = 2;
+
+/// The Tester is not to be trusted: an invalid trial, a failed self-test, a search that ended at
+/// the limit of the Tester.
+pub const TESTER: u8 = 3;
+
+/// The machine or the network does not give what is needed: a permission, a port, a program.
+pub const ENVIRONMENT: u8 = 4;
+
+/// Interrupted by the user: 128 and the number of SIGINT, as shells count.
+pub const INTERRUPTED: u8 = 130;
+
+/// The exit code of a trial.
+pub fn of_trial(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Passed => PASSED,
+        Outcome::Failed { .. } => FAILED,
+        Outcome::Invalid(_) => TESTER,
+    }
+}
+
+/// The exit code of a search.
+pub fn of_search(end: &SearchEnd) -> u8 {
+    match end {
+        SearchEnd::Found | SearchEnd::LimitedByRequest { .. } => PASSED,
+        SearchEnd::NothingPasses => FAILED,
+        SearchEnd::LimitedByTester { .. } | SearchEnd::TesterFault(_) => TESTER,
+    }
+}
+
+/// The exit code of a self-test.
+pub fn of_self_test(end: &SelfTestEnd) -> u8 {
+    match end {
+        SelfTestEnd::Certified => PASSED,
+        SelfTestEnd::Failed { .. } | SelfTestEnd::TesterFault(_) => TESTER,
+    }
+}

@@ -1,0 +1,106 @@
+//! The command line: what the user typed, and what it means.
+//!
+//! Two stages. [`args`] holds what was typed, each value already with its unit; [`resolve`] turns
+//! the flags of a measurement into a [`resolve::Measure`], in which they no longer contradict each
+//! other. Neither does anything yet.
+
+pub mod args;
+pub mod exit;
+pub mod generate;
+pub mod resolve;
+pub mod values;
+
+use clap::{Parser, Subcommand};
+
+use args::{
+    AuthorityArgs, DemoArgs, DoctorArgs, GenerateArgs, LabArgs, SearchArgs, SelfTestArgs, TrialArgs,
+};
+
+/// Measure DNS64 servers the way RFC 8219 section 9 asks.
+///
+/// dns64bench is the Tester of RFC 8219: it sends AAAA queries at an exact rate to a DNS64 server
+/// (the device under test, DUT), plays the authoritative server that the DUT asks, and checks each
+/// answer by its content. A self-test proves beforehand that the Tester can keep up.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dns64bench",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = EXIT_CODES
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Send queries at one rate for one duration and judge the answers
+    ///
+    /// One trial of RFC 8219 section 9.2. It passes if every query gets a valid answer in time.
+    #[command(after_help = TRIAL_EXAMPLES)]
+    Trial(TrialArgs),
+
+    /// Certify the Tester without a DUT
+    ///
+    /// The self-test of RFC 8219 section 9.2.1: the Measurer asks the authority itself, at
+    /// 2(1 + 0.1) times the rate and with a quarter of the timeout. With --rate for that rate of a
+    /// DUT, without it for the highest that can be certified.
+    #[command(name = "selftest", after_help = SELF_TEST_EXAMPLES)]
+    SelfTest(SelfTestArgs),
+
+    /// Find the fastest rate that a DUT can do
+    ///
+    /// One binary search of RFC 8219 section 9.2: a self-test of the Tester, then trials until a
+    /// rate that passed and one that failed are within the resolution.
+    #[command(after_help = SEARCH_EXAMPLES)]
+    Search(SearchArgs),
+
+    /// Serve the zone of the test names, as the authority of a DUT
+    ///
+    /// The AuthDNS subsystem of the Tester by itself: answers A queries with the four numbers of
+    /// the name, and AAAA queries for a share of the names, until it is interrupted.
+    Authority(AuthorityArgs),
+
+    /// Make, use and remove hosts in network namespaces
+    Lab(LabArgs),
+
+    /// Say what this machine can do, and how to make it better
+    Doctor(DoctorArgs),
+
+    /// Do the whole job on this machine in about a minute
+    ///
+    /// A self-test, then three searches with trials of 2 s, on the best kind of lab that this
+    /// machine allows, with a DNS64 server that is installed.
+    Demo(DemoArgs),
+
+    /// Print man pages or shell completions
+    #[command(hide = true)]
+    Generate(GenerateArgs),
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 passed, 1 the DUT failed, 2 usage, 3 the Tester is not to be trusted, \
+4 environment, 130 interrupted.";
+
+const TRIAL_EXAMPLES: &str = "\
+Examples:
+  dns64bench trial -s 2001:db8::53 -Q 20k -l 5s
+  dns64bench trial --dut unbound --lab netns -Q 8k --json -";
+
+const SELF_TEST_EXAMPLES: &str = "\
+Examples:
+  dns64bench selftest --lab netns --cpus 0 --authority-cpus 1
+  dns64bench selftest -s 2001:db8::53 -Q 50k";
+
+const SEARCH_EXAMPLES: &str = "\
+Examples:
+  dns64bench search --dut bind --lab netns -l 5s --cpus 0 --dut-cpus 1
+  dns64bench search -s 2001:db8::53 --self-test-server [2001:db8::54]:53";
+
+#[cfg(test)]
+mod tests;

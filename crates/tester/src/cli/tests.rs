@@ -1,0 +1,276 @@
+//! The command line as a whole; the values of single flags are tested beside their parsers.
+
+use clap::error::ErrorKind;
+use clap::{Arg, Command as Definition, CommandFactory as _, Parser as _};
+
+use super::args::{Generated, LabKind, Shell};
+use super::resolve::{Measure, Needs, Subject, UsageError};
+use super::{Cli, Command, generate};
+use crate::lab::topology::Setup;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+/// The measurement that a `trial`, `search` or `selftest` line means.
+fn measure(line: &str) -> Result<Measure, UsageError> {
+    let (measure, needs) = match parse(line).unwrap().command {
+        Command::Trial(args) => (args.measure, Needs::Dut),
+        Command::Search(args) => (args.measure, Needs::Dut),
+        Command::SelfTest(args) => (args.measure, Needs::AuthorityOnly),
+        other => panic!("{other:?} measures nothing"),
+    };
+    measure.resolve(needs)
+}
+
+fn walk(definition: &Definition, visit: &mut impl FnMut(&Definition)) {
+    visit(definition);
+    for subcommand in definition.get_subcommands() {
+        walk(subcommand, visit);
+    }
+}
+
+fn generated(what: &Generated) -> String {
+    let mut out = Vec::new();
+    generate::run(what, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn each_flag_and_each_command_has_one_line_of_help() {
+    let mut flags = 0;
+    walk(&Cli::command(), &mut |definition| {
+        let name = definition.get_name().to_owned();
+        assert!(definition.get_about().is_some(), "{name}");
+        for arg in definition.get_arguments() {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let id = Arg::get_id(arg);
+            assert!(!help.is_empty(), "{name} {id}");
+            assert!(
+                !help.contains('\n') && help.len() <= 100,
+                "{name} {id}: {help}"
+            );
+            assert!(!help.ends_with('.'), "{name} {id}: {help}");
+            flags += 1;
+        }
+    });
+    assert!(flags > 60, "only {flags} flags were seen");
+}
+
+#[test]
+fn each_help_renders() {
+    walk(&Cli::command(), &mut |definition| {
+        let help = definition.clone().render_long_help().to_string();
+        assert!(help.contains("Usage:"), "{}", definition.get_name());
+    });
+}
+
+#[test]
+fn man_pages_of_all_commands_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let pages = directory.path().join("man1");
+    generated(&Generated::Man {
+        directory: Some(pages.clone()),
+    });
+    for page in [
+        "dns64bench",
+        "dns64bench-trial",
+        "dns64bench-selftest",
+        "dns64bench-search",
+        "dns64bench-authority",
+        "dns64bench-lab",
+        "dns64bench-lab-up",
+        "dns64bench-lab-down",
+        "dns64bench-lab-exec",
+        "dns64bench-doctor",
+        "dns64bench-demo",
+    ] {
+        let text = std::fs::read_to_string(pages.join(format!("{page}.1"))).unwrap();
+        assert!(text.contains(".TH"), "{page}");
+    }
+    let main = generated(&Generated::Man { directory: None });
+    assert!(main.contains("RFC 8219"));
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        let text = generated(&Generated::Completions { shell });
+        assert!(text.contains("selftest"), "{shell:?}");
+        assert!(text.contains("start-rate"), "{shell:?}");
+    }
+}
+
+#[test]
+fn a_server_that_runs_is_asked_as_dnsperf_does() {
+    let line = "dns64bench trial -s ::1 -p 5353 -Q 20k -l 5 -t 0.25 -T 2 -c 8 -a ::1 -j - -q";
+    let measure = measure(line).unwrap();
+    let Subject::Server { server, .. } = measure.subject else {
+        panic!("{:?}", measure.subject)
+    };
+    assert_eq!(server.to_string(), "[::1]:5353");
+    assert_eq!(measure.load.duration_ns, 5_000_000_000);
+    assert_eq!(measure.load.timeout_ns, 250_000_000);
+    assert_eq!((measure.load.threads, measure.load.sockets), (2, Some(8)));
+    assert!(measure.output.quiet);
+    assert_eq!(
+        measure.notes,
+        ["trials of 5 s are shorter than the 60 s that RFC 8219 section 9.2 asks for"]
+    );
+}
+
+#[test]
+fn the_defaults_are_those_of_rfc_8219() {
+    let measure = measure("dns64bench search -s 2001:db8::53").unwrap();
+    assert_eq!(measure.load.duration_ns, 60_000_000_000);
+    assert_eq!(measure.load.timeout_ns, 1_000_000_000);
+    assert_eq!(measure.load.pref64, None);
+    assert!(measure.notes.is_empty(), "{:?}", measure.notes);
+}
+
+#[test]
+fn deviations_from_rfc_8219_are_noted() {
+    let measure = measure("dns64bench trial -s 192.0.2.1 -Q 1 -t 2s").unwrap();
+    assert_eq!(
+        measure.notes,
+        [
+            "a timeout of 2 s is longer than the 1 s that RFC 8219 section 9.2 allows",
+            "the server is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client and \
+             DNS64 server"
+        ]
+    );
+}
+
+#[test]
+fn a_profile_is_started_in_a_lab() {
+    let measure =
+        measure("dns64bench search --dut unbound --lab netns --setup two-device --dut-cpus 1")
+            .unwrap();
+    let Subject::Lab(plan) = measure.subject else {
+        panic!("{:?}", measure.subject)
+    };
+    assert_eq!(plan.kind, LabKind::Netns);
+    assert_eq!(plan.setup, Setup::TwoDevice);
+    let dut = plan.dut.unwrap();
+    assert_eq!(dut.profile, "unbound");
+    assert_eq!(dut.cpus.cpus(), [1]);
+}
+
+#[test]
+fn one_server_is_needed_and_both_ways_are_named() {
+    let none = measure("dns64bench trial -Q 1").unwrap_err();
+    let both = measure("dns64bench search -s ::1 --dut bind").unwrap_err();
+    assert_eq!(none, UsageError::NoServer);
+    assert_eq!(both, UsageError::TwoServers);
+    for error in [none, both] {
+        let text = error.to_string();
+        assert!(
+            text.contains("--server ADDR") && text.contains("--dut PROFILE"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_self_test_leaves_the_dut_out() {
+    let measure = measure("dns64bench selftest -Q 20k").unwrap();
+    let Subject::Lab(plan) = measure.subject else {
+        panic!("{:?}", measure.subject)
+    };
+    assert!(plan.dut.is_none());
+}
+
+#[test]
+fn contradictions_are_usage_errors() {
+    for (line, kind) in [
+        ("trial -s ::1", ErrorKind::MissingRequiredArgument),
+        ("trial -s ::1 -Q NaN", ErrorKind::ValueValidation),
+        ("trial -s ::1 -Q -5", ErrorKind::ValueValidation),
+        ("trial -s ::1 -Q 0.5", ErrorKind::ValueValidation),
+        ("trial -s ::1 -Q 1 -l 0", ErrorKind::ValueValidation),
+        ("trial -s ::1 -Q 1 -t 61s", ErrorKind::ValueValidation),
+        (
+            "trial -s ::1 -Q 1 --namespace 10.0.0.1/8",
+            ErrorKind::ValueValidation,
+        ),
+        (
+            "trial -s ::1 -Q 1 --pref64 64:ff9b::/95",
+            ErrorKind::ValueValidation,
+        ),
+        (
+            "trial -s ::1 -Q 1 --aaaa-share 1.5",
+            ErrorKind::ValueValidation,
+        ),
+        ("trial -s ::1 -Q 1 --cpus x", ErrorKind::ValueValidation),
+        ("trial -s ::1 -Q 1 -p 0", ErrorKind::ValueValidation),
+        ("trial -s ::1 -Q 1 -T 0", ErrorKind::ValueValidation),
+        ("trial -s ::1 -Q 1 --lab netns", ErrorKind::ArgumentConflict),
+        (
+            "trial -s ::1 -Q 1 --restart",
+            ErrorKind::MissingRequiredArgument,
+        ),
+        (
+            "trial --dut bind -Q 1 -p 53",
+            ErrorKind::MissingRequiredArgument,
+        ),
+        (
+            "authority --self-test --aaaa-share 0.2",
+            ErrorKind::ArgumentConflict,
+        ),
+        ("lab exec measurer", ErrorKind::MissingRequiredArgument),
+        ("run", ErrorKind::InvalidSubcommand),
+    ] {
+        match parse(&format!("dns64bench {line}")) {
+            Err(error) => assert_eq!(error.kind(), kind, "{line}: {error}"),
+            Ok(cli) => panic!("{line}: {cli:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_refused_rate_says_what_would_do() {
+    let error = parse("dns64bench trial -s ::1 -Q NaN")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("'NaN' for '--rate <QPS>': a rate in queries per second is expected"),
+        "{error}"
+    );
+}
+
+#[test]
+fn flags_are_checked_against_each_other() {
+    let families = measure("dns64bench trial -s ::1 -Q 1 -a 127.0.0.1").unwrap_err();
+    assert!(matches!(families, UsageError::Families { .. }));
+    let sockets = measure("dns64bench trial -s ::1 -Q 1 -T 4 -c 2").unwrap_err();
+    assert_eq!(
+        sockets.to_string(),
+        "--sockets 2 is fewer than --threads 4; each thread needs one, so use --sockets 4 or more"
+    );
+}
+
+#[test]
+fn the_rate_of_a_search_is_where_it_starts() {
+    for line in [
+        "search -s ::1 -Q 2k",
+        "search -s ::1 --rate 2k",
+        "search -s ::1 --start-rate 2k",
+    ] {
+        let Command::Search(args) = parse(&format!("dns64bench {line}")).unwrap().command else {
+            panic!("{line}")
+        };
+        assert_eq!(args.start_rate, 2000, "{line}");
+    }
+}
+
+#[test]
+fn a_program_for_a_host_keeps_its_own_flags() {
+    let cli = parse("dns64bench lab exec dut dig -p 53 @::1").unwrap();
+    let text = format!("{cli:?}");
+    assert!(text.contains(r#"["dig", "-p", "53", "@::1"]"#), "{text}");
+}
