@@ -1,19 +1,18 @@
-//! dns64bench: the table of contents. What each command does is in the modules that it calls.
+//! dns64bench: the table of contents. What each command does is in `cli::commands`.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use dns64bench::cli::args::GenerateArgs;
-use dns64bench::cli::{Cli, Command, exit, generate};
+use dns64bench::cli::{Cli, commands};
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::Generate(GenerateArgs { what }) => {
-            match generate::run(&what, &mut std::io::stdout().lock()) {
-                Ok(()) => ExitCode::from(exit::PASSED),
-                Err(_) => ExitCode::from(exit::ENVIRONMENT),
-            }
+    match commands::run(Cli::parse().command) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            // If standard error is closed, the exit code has to do.
+            let _ = writeln!(std::io::stderr(), "dns64bench: {:#}", failure.error);
+            ExitCode::from(failure.code)
         }
-        _ => ExitCode::from(exit::USAGE),
     }
 }

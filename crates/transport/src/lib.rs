@@ -36,12 +36,12 @@ pub struct Datagram<'a> {
 
 /// Why a link cannot go on. Losing a datagram is no error; it is counted in [`Counters`].
 #[derive(Debug, thiserror::Error)]
-#[error("{call} failed: {source}")]
+#[error("{call} failed: {reason}")]
 pub struct LinkError {
     /// Name of the system call.
     pub call: &'static str,
     /// What the kernel said.
-    pub source: std::io::Error,
+    pub reason: std::io::Error,
 }
 
 /// Moves UDP datagrams for one worker. Never blocks, but for [`Link::wait`].

@@ -37,31 +37,28 @@ pub struct UdpLink {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The local address cannot be had.
-    #[error("cannot bind a UDP socket to {address}: {source}{}", bind_remedy(.source))]
+    #[error("cannot bind a UDP socket to {address}: {reason}{}", bind_remedy(.reason))]
     Bind {
         /// The address asked for.
         address: SocketAddr,
         /// What the kernel said.
-        #[source]
-        source: io::Error,
+        reason: io::Error,
     },
     /// No way leads to the server.
-    #[error("cannot reach {server} from here: {source}; check the address and the route to it")]
+    #[error("cannot reach {server} from here: {reason}; check the address and the route to it")]
     Connect {
         /// The server's address.
         server: SocketAddr,
         /// What the kernel said.
-        #[source]
-        source: io::Error,
+        reason: io::Error,
     },
     /// The kernel lacks a socket option or refuses another call.
-    #[error("{call} failed: {source}")]
+    #[error("{call} failed: {reason}")]
     System {
         /// Name of the call or option.
         call: &'static str,
         /// What the kernel said.
-        #[source]
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
@@ -117,7 +114,7 @@ impl UdpLink {
             option("SO_REUSEADDR", sockopt::set_socket_reuseaddr(&socket, true))?;
             connect(&socket, &server).map_err(|e| OpenError::Connect {
                 server,
-                source: e.into(),
+                reason: e.into(),
             })?;
             catchers.push(catcher(&socket, local)?);
             sockets.push(socket);
@@ -195,10 +192,10 @@ impl UdpLink {
                 Err(e) if is_full(&e) => break,
                 // One client cannot be answered; the others can.
                 Err(_) if self.peer.is_none() => message += 1,
-                Err(source) => {
+                Err(reason) => {
                     return Err(LinkError {
                         call: "sendmmsg",
-                        source,
+                        reason,
                     });
                 }
             }
@@ -219,10 +216,10 @@ impl UdpLink {
                     self.counted.unreachable += 1;
                     errors += 1;
                 }
-                Err(source) => {
+                Err(reason) => {
                     return Err(LinkError {
                         call: "recvmmsg",
-                        source,
+                        reason,
                     });
                 }
             }
@@ -371,7 +368,7 @@ impl Link for UdpLink {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(e) => Err(LinkError {
                 call: "poll",
-                source: e.into(),
+                reason: e.into(),
             }),
         }
     }
@@ -379,9 +376,9 @@ impl Link for UdpLink {
     fn counters(&mut self) -> Result<Counters, LinkError> {
         let sum = |sockets: &[OwnedFd]| -> Result<u64, LinkError> {
             let each = sockets.iter().map(|s| sys::drops(s.as_fd()));
-            each.sum::<io::Result<u64>>().map_err(|source| LinkError {
+            each.sum::<io::Result<u64>>().map_err(|reason| LinkError {
                 call: "getsockopt SO_MEMINFO",
-                source,
+                reason,
             })
         };
         let (foreign, from) = self.drain_catchers()?;
@@ -413,10 +410,10 @@ impl UdpLink {
                     }
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                     Err(e) if is_unreachable(&e) => {}
-                    Err(source) => {
+                    Err(reason) => {
                         return Err(LinkError {
                             call: "recvmmsg",
-                            source,
+                            reason,
                         });
                     }
                 }
@@ -449,7 +446,7 @@ fn open(address: SocketAddr, share: bool) -> Result<OwnedFd, OpenError> {
     }
     bind(&socket, &address).map_err(|e| OpenError::Bind {
         address,
-        source: e.into(),
+        reason: e.into(),
     })?;
     Ok(socket)
 }
@@ -475,7 +472,7 @@ fn catcher(socket: &OwnedFd, local: IpAddr) -> Result<OwnedFd, OpenError> {
     )?;
     bind(&catcher, &address).map_err(|e| OpenError::Bind {
         address,
-        source: e.into(),
+        reason: e.into(),
     })?;
     let small = sockopt::set_socket_recv_buffer_size(&catcher, CATCHER_BUFFER_BYTES);
     option("SO_RCVBUF", small)?;
@@ -510,7 +507,7 @@ fn stamp_and_gather(socket: &OwnedFd) -> Result<(), OpenError> {
 fn option<T, E: Into<io::Error>>(call: &'static str, result: Result<T, E>) -> Result<T, OpenError> {
     result.map_err(|e| OpenError::System {
         call,
-        source: e.into(),
+        reason: e.into(),
     })
 }
 

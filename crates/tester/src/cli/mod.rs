@@ -2,9 +2,10 @@
 //!
 //! Two stages. [`args`] holds what was typed, each value already with its unit; [`resolve`] turns
 //! the flags of a measurement into a [`resolve::Measure`], in which they no longer contradict each
-//! other. Neither does anything yet.
+//! other. Neither does anything yet; [`commands`] does.
 
 pub mod args;
+pub mod commands;
 pub mod exit;
 pub mod generate;
 pub mod resolve;

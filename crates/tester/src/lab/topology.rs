@@ -116,6 +116,36 @@ impl Setup {
         }
     }
 
+    /// Writes the hosts and their addresses, one line each.
+    ///
+    /// # Errors
+    ///
+    /// What the writer gives.
+    pub fn describe(self, out: &mut impl Write) -> std::io::Result<()> {
+        let dut = self.dut();
+        let (v4, v6) = (self.upstream_v4(), self.upstream_v6());
+        let host = |role| self.host(role);
+        writeln!(
+            out,
+            "measurer   {}: {}",
+            host(Role::Measurer),
+            self.measurer()
+        )?;
+        writeln!(
+            out,
+            "dut        {}: {} port {}",
+            host(Role::Dut),
+            dut.0,
+            dut.1
+        )?;
+        let authority = host(Role::Authority);
+        writeln!(
+            out,
+            "authority  {authority}: {}, {} port {}",
+            v4.0, v6.0, v4.1
+        )
+    }
+
     /// The `ip` commands that make the hosts and links, in order.
     fn plan(self) -> Vec<String> {
         let (hosts, links) = match self {

@@ -218,6 +218,16 @@ impl Rig {
         self.running.as_ref().map(|r| (r.server, r.pref64))
     }
 
+    /// Whom a self-test asks.
+    pub fn self_test_server(&self) -> Option<SocketAddr> {
+        match &self.spec.place {
+            Place::Running {
+                self_test_server, ..
+            } => *self_test_server,
+            Place::Lab(lab) => Some(lab.setup.self_test().into()),
+        }
+    }
+
     /// What the rig is made of.
     pub fn spec(&self) -> &RigSpec {
         &self.spec
@@ -303,7 +313,7 @@ impl Rig {
                     zone,
                 };
                 Ok((
-                    Tester::open(measurer, Some(authority), &self.interrupted)?,
+                    Tester::open(measurer, Some(&authority), &self.interrupted)?,
                     None,
                 ))
             }

@@ -57,7 +57,7 @@ pub struct Measurer {
     pub host: Host,
     /// Source address; `None` leaves it to the routing table.
     pub local: Option<IpAddr>,
-    /// Threads; at least 1.
+    /// Threads; without any there are no trials.
     pub threads: usize,
     /// Cores that they are tied to, in turn; none for wherever the scheduler puts them.
     pub cores: Vec<usize>,
@@ -96,22 +96,20 @@ pub enum TrialError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// The authority cannot listen for TCP.
-    #[error("the authority cannot listen at {listen} (TCP): {source}")]
+    #[error("the authority cannot listen at {listen} (TCP): {reason}")]
     Tcp {
         /// Where.
         listen: SocketAddr,
         /// What the kernel said.
-        #[source]
-        source: io::Error,
+        reason: io::Error,
     },
     /// A thread cannot be started or tied to its core.
-    #[error("cannot tie a thread to core {}: {source}; see the cores that `taskset -pc $$` allows", core.map_or("any".into(), |c| c.to_string()))]
+    #[error("cannot tie a thread to core {}: {reason}; see the cores that `taskset -pc $$` allows", core.map_or("any".into(), |c| c.to_string()))]
     Thread {
         /// The core.
         core: Option<usize>,
         /// What the kernel said.
-        #[source]
-        source: io::Error,
+        reason: io::Error,
     },
     /// The schedule is empty.
     #[error("{rate_qps} qps for {duration_ms} ms are no whole query; raise --rate or --duration")]
@@ -161,18 +159,34 @@ pub struct Tester {
 }
 
 impl Tester {
+    /// An authority without a Measurer beside it.
+    pub fn serve(authority: &AuthDns, interrupted: &Arc<AtomicBool>) -> Result<Self, TrialError> {
+        let nobody = Measurer {
+            host: Host::Here,
+            local: None,
+            threads: 0,
+            cores: Vec::new(),
+        };
+        Self::open(nobody, Some(authority), interrupted)
+    }
+
+    /// What the authority has counted since it began.
+    pub fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
+        Ok(self.authority_report()?.counts)
+    }
+
     /// Starts the threads; the authority answers from now on. `interrupted` ends a running trial
     /// when it becomes true.
     pub fn open(
         measurer: Measurer,
-        authority: Option<AuthDns>,
+        authority: Option<&AuthDns>,
         interrupted: &Arc<AtomicBool>,
     ) -> Result<Self, TrialError> {
-        let mut places: Vec<(Option<usize>, Option<Serving>)> = (0..measurer.threads.max(1))
+        let mut places: Vec<(Option<usize>, Option<Serving>)> = (0..measurer.threads)
             .map(|k| (core_of(&measurer.cores, k), None))
             .collect();
         let mut tcp = None;
-        if let Some(authority) = &authority {
+        if let Some(authority) = authority {
             for w in 0..authority.workers.max(1) {
                 let serving = serving(authority)?;
                 let core = core_of(&authority.cores, w);
@@ -188,7 +202,7 @@ impl Tester {
         }
         let workers = places.into_iter().map(|(core, serving)| {
             Worker::spawn(core, serving, Arc::clone(interrupted))
-                .map_err(|source| TrialError::Thread { core, source })
+                .map_err(|reason| TrialError::Thread { core, reason })
         });
         let workers = workers.collect::<Result<Vec<_>, _>>()?;
         let ledgers = measurer_ledgers(measurer.threads);
@@ -362,7 +376,7 @@ fn core_of(cores: &[usize], k: usize) -> Option<usize> {
 }
 
 fn measurer_ledgers(threads: usize) -> Vec<Ledger> {
-    (0..threads.max(1)).map(|_| Ledger::default()).collect()
+    (0..threads).map(|_| Ledger::default()).collect()
 }
 
 fn serving(authority: &AuthDns) -> Result<Serving, TrialError> {
@@ -382,5 +396,5 @@ fn tcp_service(authority: &AuthDns) -> Result<TcpService, TrialError> {
     authority
         .host
         .enter(open)?
-        .map_err(|source| TrialError::Tcp { listen, source })
+        .map_err(|reason| TrialError::Tcp { listen, reason })
 }

@@ -1,0 +1,77 @@
+//! `dns64bench authority`
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
+
+use super::{Failure, exit, interrupt, print};
+use crate::authority::answer::ZoneConfig;
+use crate::cli::args::AuthorityArgs;
+use crate::lab::host::Host;
+use crate::namespace::Zone;
+use crate::trial::{AuthDns, Tester};
+
+/// How often the command looks whether it was interrupted.
+const POLL_NS: Nanos = SECOND / 10;
+
+/// Serves the zone until it is interrupted, then tells what it has counted.
+pub(super) fn run(args: &AuthorityArgs) -> Result<u8, Failure> {
+    let interrupted = interrupt()?;
+    let listen = SocketAddr::new(args.listen, args.port);
+    let zone = Zone {
+        suffix: args.suffix.clone(),
+        aaaa_share: args.aaaa_share,
+    };
+    let authority = AuthDns {
+        host: Host::Here,
+        listen,
+        workers: args.workers.into(),
+        cores: args
+            .cpus
+            .as_ref()
+            .map(|set| set.cpus().to_vec())
+            .unwrap_or_default(),
+        zone: ZoneConfig {
+            zone,
+            self_test: args.self_test,
+            ttl_s: args.ttl,
+            negative_ttl_s: args.negative_ttl,
+        },
+    };
+    let tester = Tester::serve(&authority, &interrupted)?;
+    let mode = if args.self_test {
+        "every name has an AAAA (self-test)".to_owned()
+    } else {
+        format!("{} of the names have an AAAA of their own", args.aaaa_share)
+    };
+    print(|out| {
+        writeln!(
+            out,
+            "serving {} at {listen} (UDP and TCP), {} workers; {mode}",
+            args.suffix, args.workers
+        )
+    })?;
+    while !interrupted.load(Ordering::Relaxed) {
+        MonotonicClock.sleep(POLL_NS);
+    }
+    let counts = tester.authority_counts()?;
+    print(|out| {
+        writeln!(
+            out,
+            "queries: {} AAAA, {} A, {} other, {} over TCP\n\
+             answers: {} with records, {} NODATA, {} NXDOMAIN, {} refused; {} datagrams ignored",
+            counts.aaaa,
+            counts.a,
+            counts.other,
+            counts.tcp,
+            counts.answered,
+            counts.nodata,
+            counts.nxdomain,
+            counts.refused,
+            counts.ignored
+        )
+    })?;
+    Ok(exit::PASSED)
+}

@@ -1,0 +1,144 @@
+//! What the subcommands do, from resolved arguments to an exit code.
+
+mod authority;
+mod demo;
+mod doctor;
+mod lab;
+mod measure;
+mod setup;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::args::GenerateArgs;
+use super::resolve::UsageError;
+use super::{Command, exit, generate};
+use crate::lab::dut::DutError;
+use crate::lab::profile::ProfileError;
+use crate::lab::topology::LabError;
+use crate::lab::userns::UsernsError;
+use crate::rig::RigError;
+use crate::trial::TrialError;
+use crate::trial::names::NamespaceTooSmall;
+
+/// Why a command came to nothing, and the exit code that says so.
+#[derive(Debug)]
+pub struct Failure {
+    /// Exit code, see [`exit`].
+    pub code: u8,
+    /// What to tell the user.
+    pub error: anyhow::Error,
+}
+
+impl Failure {
+    fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            code,
+            error: error.into(),
+        }
+    }
+}
+
+/// Carries out what was asked for; returns the exit code.
+///
+/// # Errors
+///
+/// Whatever kept the command from giving a result.
+pub fn run(command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Trial(args) => measure::trial(args),
+        Command::SelfTest(args) => measure::self_test(args),
+        Command::Search(args) => measure::search(args),
+        Command::Authority(args) => authority::run(&args),
+        Command::Lab(args) => lab::run(args),
+        Command::Doctor(_) => doctor::run(),
+        Command::Demo(args) => demo::run(args),
+        Command::Generate(GenerateArgs { what }) => {
+            generate::run(&what, &mut std::io::stdout().lock())
+                .map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
+            Ok(exit::PASSED)
+        }
+    }
+}
+
+/// A flag that becomes true at the first SIGINT or SIGTERM; the second one ends the process.
+fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
+    }
+    Ok(flag)
+}
+
+/// Writes to standard output; whoever closed it does not want the rest.
+fn print(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    let written = write(&mut text).and_then(|()| std::io::stdout().lock().write_all(&text));
+    match written {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(exit::ENVIRONMENT, e))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl From<UsageError> for Failure {
+    fn from(error: UsageError) -> Self {
+        Self::new(exit::USAGE, error)
+    }
+}
+
+impl From<NamespaceTooSmall> for Failure {
+    fn from(error: NamespaceTooSmall) -> Self {
+        Self::new(exit::USAGE, error)
+    }
+}
+
+impl From<ProfileError> for Failure {
+    fn from(error: ProfileError) -> Self {
+        let code = match error {
+            ProfileError::NoProgram { .. }
+            | ProfileError::NotExecutable { .. }
+            | ProfileError::Requires { .. } => exit::ENVIRONMENT,
+            _ => exit::USAGE,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        Self::new(exit::ENVIRONMENT, error)
+    }
+}
+
+impl From<UsernsError> for Failure {
+    fn from(error: UsernsError) -> Self {
+        Self::new(exit::ENVIRONMENT, error)
+    }
+}
+
+impl From<TrialError> for Failure {
+    fn from(error: TrialError) -> Self {
+        let code = match error {
+            TrialError::NoQueries { .. } | TrialError::Ports { .. } => exit::USAGE,
+            _ => exit::ENVIRONMENT,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<RigError> for Failure {
+    fn from(error: RigError) -> Self {
+        match error {
+            RigError::Trial(error) => error.into(),
+            RigError::Names(error) => error.into(),
+            RigError::Server(DutError::Profile(error)) => error.into(),
+            RigError::Interrupted => Self::new(exit::INTERRUPTED, error),
+            other => Self::new(exit::ENVIRONMENT, other),
+        }
+    }
+}
