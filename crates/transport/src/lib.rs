@@ -65,8 +65,9 @@ pub trait Link {
         fill: impl FnMut(usize, &mut [u8]) -> usize,
     ) -> Result<usize, LinkError>;
 
-    /// Hands up to about `max` waiting datagrams to `each`; returns how many. What arrived as
-    /// one segmented datagram is handed over whole, so the count can pass `max`.
+    /// Hands up to about `max` waiting datagrams to `each`; returns how many. Looks at no more
+    /// than `max` ports. What arrived as one segmented datagram is handed over whole, so the
+    /// count can pass `max`.
     fn receive(&mut self, max: usize, each: impl FnMut(Datagram<'_>)) -> Result<usize, LinkError>;
 
     /// How often [`Link::receive`] has gone through all ports and found the end of each queue.

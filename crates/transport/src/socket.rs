@@ -80,10 +80,6 @@ const RECEIVE_BATCH: usize = 16;
 /// Messages of one `sendmmsg`; each can hold a run of segments.
 const SEND_BATCH: usize = 64;
 
-/// Sockets looked at in one call of `receive`, so that a link of thousands of ports does not
-/// keep its worker from the schedule.
-const PORTS_PER_RECEIVE: usize = 8;
-
 /// Receive buffer asked for per socket. The kernel charges about 1 KiB for a small datagram, so
 /// this is some 8,000 of them: 25 ms at 300 k/s. The default of 208 KiB holds a twentieth.
 const BUFFER_BYTES: usize = 8 << 20;
@@ -275,9 +271,11 @@ impl Link for UdpLink {
         mut each: impl FnMut(Datagram<'_>),
     ) -> Result<usize, LinkError> {
         let mut total = 0;
-        for _ in 0..PORTS_PER_RECEIVE.min(self.sockets.len()) {
+        // A look at an empty port takes about as long as a datagram: it counts as one.
+        let mut left = max.max(1);
+        for _ in 0..self.sockets.len() {
             let port = self.cursor;
-            let got = self.take(max - total)?;
+            let got = self.take(left)?;
             for i in 0..got {
                 let message = self.receive.message(i);
                 let at = arrival(message.stamp_ns, self.realtime_offset);
@@ -294,7 +292,8 @@ impl Link for UdpLink {
                     total += 1;
                 }
             }
-            if total >= max {
+            left = left.saturating_sub(got.max(1));
+            if left == 0 {
                 break;
             }
         }
