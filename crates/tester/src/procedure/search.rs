@@ -302,7 +302,6 @@ mod tests {
 
     fn stall() -> TesterFault {
         TesterFault::LateSchedule {
-            figure: "max",
             lateness_ns: 3_000_000,
             limit_ns: 2_500_000,
         }

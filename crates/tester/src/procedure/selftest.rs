@@ -210,7 +210,6 @@ mod tests {
 
     fn late() -> TesterFault {
         TesterFault::LateSchedule {
-            figure: "p99",
             lateness_ns: 20_000,
             limit_ns: 10_000,
         }

@@ -28,11 +28,9 @@ pub enum TesterFault {
         /// How many.
         queries: u64,
     },
-    /// Queries left too late: a share of them, or one stall, was beyond the limit.
+    /// A query left too late.
     LateSchedule {
-        /// Which figure: "p99", "max".
-        figure: &'static str,
-        /// Measured lateness.
+        /// Largest lateness.
         lateness_ns: Nanos,
         /// Allowed lateness.
         limit_ns: Nanos,
@@ -75,13 +73,14 @@ impl fmt::Display for TesterFault {
                 )
             }
             Self::LateSchedule {
-                figure,
                 lateness_ns,
                 limit_ns,
             } => write!(
                 f,
-                "the sender was late: {figure} lateness {lateness_ns} ns is over the limit of {limit_ns} ns; \
-                 give the Tester a core of its own (--cpus)"
+                "the sender was held up for {:.1} ms and the limit is {:.1} ms; give the Tester a core \
+                 of its own (--cpus) or lower the rate",
+                milliseconds(*lateness_ns),
+                milliseconds(*limit_ns)
             ),
             Self::ReceiveDrops { datagrams } => write!(
                 f,
@@ -101,6 +100,11 @@ impl fmt::Display for TesterFault {
             Self::Link { error } => write!(f, "{error}"),
         }
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "one digit of it is shown")]
+fn milliseconds(span_ns: Nanos) -> f64 {
+    span_ns as f64 / 1e6
 }
 
 /// How many queries ended in which class. The classes are disjoint; each query that was sent is
