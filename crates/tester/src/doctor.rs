@@ -5,13 +5,15 @@
 use std::path::Path;
 use std::process::Command;
 
-use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_transport::cpu;
 
 use crate::lab::dut;
 use crate::lab::host::CpuSet;
 use crate::lab::process::{find_program, run};
 use crate::lab::profile::{Profile, ProfileRole, built_in_names};
 use crate::lab::userns;
+use crate::trial::summary::STALL_MAX_NS;
 
 /// One fact about this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,7 @@ pub fn examine() -> Vec<Finding> {
     findings.extend(kernel());
     findings.extend(tools());
     findings.extend(processors());
+    findings.push(stalls());
     findings.extend(network());
     findings.extend(memory());
     findings.extend(servers());
@@ -91,6 +94,9 @@ pub fn best_tier() -> (Tier, Option<String>) {
         Err(error) => (Tier::Loopback, Some(error.to_string())),
     }
 }
+
+/// A stall beyond this is no interrupt any more but another task, or another guest.
+const STALL_NS: Nanos = SECOND / 1000;
 
 /// A root that a container has stripped of capabilities cannot make namespaces.
 fn namespaces_as_root() -> Result<(), String> {
@@ -293,6 +299,63 @@ fn network() -> Vec<Finding> {
         },
     );
     findings
+}
+
+/// Keeps all cores busy for a moment and looks how long each of them stands still: what a host
+/// takes from its guests shows in no counter of the guest.
+fn stalls() -> Finding {
+    let cores = cpu::available();
+    let longest_ns: Vec<Nanos> = std::thread::scope(|scope| {
+        let looks: Vec<_> = cores
+            .iter()
+            .map(|&core| scope.spawn(move || longest_stall_ns(core)))
+            .collect();
+        looks
+            .into_iter()
+            .filter_map(|look| look.join().ok())
+            .collect()
+    });
+    let list = |(core, ns): (&usize, &Nanos)| format!("core {core}: {} us", ns / 1000);
+    let value = cores
+        .iter()
+        .zip(&longest_ns)
+        .map(list)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let worst_ns = longest_ns.into_iter().max().unwrap_or(0);
+    let what = "longest stall in 1 s";
+    match worst_ns {
+        0..STALL_NS => good(what, &value),
+        STALL_NS..STALL_MAX_NS => finding(
+            what,
+            &value,
+            Verdict::Poor,
+            Some("other guests of this host are heard: repeat what varies, or use a machine of your own".into()),
+        ),
+        _ => finding(
+            what,
+            &value,
+            Verdict::Poor,
+            Some("trials will be invalid for a sender that was held up: use a quieter machine".into()),
+        ),
+    }
+}
+
+/// Longest time between two readings of the clock on a core that does nothing else for a second.
+fn longest_stall_ns(core: usize) -> Nanos {
+    if cpu::pin(core).is_err() {
+        return 0;
+    }
+    cpu::take_precedence();
+    let mut last = MonotonicClock.now();
+    let end = last + SECOND;
+    let mut longest = 0;
+    while last < end {
+        let now = MonotonicClock.now();
+        longest = longest.max(now - last);
+        last = now;
+    }
+    longest
 }
 
 fn memory() -> Vec<Finding> {

@@ -99,6 +99,7 @@ impl UdpLink {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         });
+        allow_descriptors(2 * ports)?;
         let mut sockets = Vec::with_capacity(ports);
         let mut catchers = Vec::with_capacity(ports);
         for _ in 0..ports {
@@ -429,6 +430,28 @@ fn arrival(stamp_ns: Option<u64>, realtime_offset: i64) -> Nanos {
         None => MonotonicClock.now(),
     }
 }
+
+/// Raises this process's limit on open files, which is 1024 by custom, as far as it may.
+fn allow_descriptors(more: usize) -> Result<(), OpenError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = (more as u64 + DESCRIPTORS_BESIDE).min(limit.maximum.unwrap_or(u64::MAX));
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit {
+            current: Some(wanted),
+            maximum: limit.maximum,
+        };
+        option(
+            "setrlimit RLIMIT_NOFILE",
+            setrlimit(Resource::Nofile, raised),
+        )?;
+    }
+    Ok(())
+}
+
+/// Files that a process has open beside the sockets of one link: those of other links among them.
+const DESCRIPTORS_BESIDE: u64 = 4096;
 
 fn open(address: SocketAddr, share: bool) -> Result<OwnedFd, OpenError> {
     let family = match address {

@@ -129,11 +129,11 @@ pub struct SubjectArgs {
     #[arg(long, value_name = "SERVER")]
     pub authority: Option<AuthorityKind>,
 
-    /// CPUs of the authority, such as 0 or 0,2-3 [default: any]
+    /// CPUs of the authority, such as 0 or 0,2-3 [default: one apart if there are three]
     #[arg(long, value_name = "LIST")]
     pub authority_cpus: Option<CpuSet>,
 
-    /// CPUs of the DNS64 server, such as 1 [default: any]
+    /// CPUs of the DNS64 server, such as 1 [default: those that the Tester leaves]
     #[arg(long, value_name = "LIST", requires = "dut")]
     pub dut_cpus: Option<CpuSet>,
 }
@@ -158,7 +158,7 @@ pub struct LoadArgs {
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub sockets: Option<u16>,
 
-    /// CPUs of those threads, such as 0 or 0,2-3 [default: any]
+    /// CPUs of those threads, such as 0 or 0,2-3 [default: in a lab the first ones, else any]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
 
