@@ -159,15 +159,6 @@ impl UdpLink {
         getsockname(self.sockets.get(port)?).ok()?.try_into().ok()
     }
 
-    /// Smallest receive buffer among the sockets as the kernel accounts for it, in bytes.
-    pub fn receive_buffer_bytes(&self) -> usize {
-        let sizes = self
-            .sockets
-            .iter()
-            .map(|s| sockopt::socket_recv_buffer_size(s).unwrap_or(0));
-        sizes.min().unwrap_or(0)
-    }
-
     /// Sends the batch from `socket`; returns how many frames the network took.
     fn flush(&mut self, port: usize) -> Result<usize, LinkError> {
         let mut message = 0;

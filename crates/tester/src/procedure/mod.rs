@@ -117,6 +117,7 @@ pub(crate) mod simulated {
             timing: Timing::default(),
             tester_drops: 0,
             authority: None,
+            dut_memory_bytes: None,
             backend: "simulated",
             notes: Vec::new(),
         }

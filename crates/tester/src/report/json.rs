@@ -171,6 +171,7 @@ struct Trial<'a> {
     timing: TimingNumbers,
     tester_drops: u64,
     authority: Option<AuthorityCounts>,
+    dut_memory_bytes: Option<u64>,
     backend: &'static str,
     notes: &'a [String],
 }
@@ -199,6 +200,7 @@ impl<'a> Trial<'a> {
             timing: TimingNumbers::new(&result.timing),
             tester_drops: result.tester_drops,
             authority: result.authority,
+            dut_memory_bytes: result.dut_memory_bytes,
             backend: result.backend,
             notes: &result.notes,
         }

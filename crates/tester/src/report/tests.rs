@@ -72,6 +72,7 @@ fn failed() -> TrialResult {
             nodata: 99_500,
             ..AuthorityCounts::default()
         }),
+        dut_memory_bytes: Some(41 << 20),
         backend: "udp",
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
     }

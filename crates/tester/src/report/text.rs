@@ -264,10 +264,14 @@ fn evidence(out: &mut impl Write, result: &TrialResult) -> io::Result<()> {
     )?;
     round_trips(out, result)?;
     timing(out, &result.timing, result.backend)?;
-    match &result.authority {
-        Some(counts) => authority(out, counts),
-        None => Ok(()),
+    if let Some(counts) = &result.authority {
+        authority(out, counts)?;
     }
+    if let Some(bytes) = result.dut_memory_bytes {
+        section(out, "Device under test")?;
+        line(out, "resident memory", format!("{} MiB", bytes >> 20))?;
+    }
+    Ok(())
 }
 
 fn round_trips(out: &mut impl Write, result: &TrialResult) -> io::Result<()> {

@@ -208,11 +208,6 @@ impl Rig {
         self.running.as_ref()?.dut.as_ref()?.version().ok()
     }
 
-    /// Resident memory of the DUT in bytes.
-    pub fn dut_memory_bytes(&self) -> Option<u64> {
-        Some(self.running.as_ref()?.dut.as_ref()?.memory_bytes())
-    }
-
     /// The server under test and the prefix that it synthesises with, once started.
     pub fn server(&self) -> Option<(SocketAddr, Pref64)> {
         self.running.as_ref().map(|r| (r.server, r.pref64))

@@ -53,6 +53,7 @@ impl Rig {
         };
         let mut result = running.tester.trial(&spec)?;
         if let Some(dut) = &mut running.dut {
+            result.dut_memory_bytes = Some(dut.memory_bytes());
             let drops = dut.udp_drops().saturating_sub(drops_before);
             if drops > 0 {
                 notes.push(format!(

@@ -195,6 +195,8 @@ pub struct TrialResult {
     pub tester_drops: u64,
     /// What the authority counted, when it is ours.
     pub authority: Option<AuthorityCounts>,
+    /// Resident memory of the DUT after the trial, when it is ours to look at.
+    pub dut_memory_bytes: Option<u64>,
     /// Kind of link.
     pub backend: &'static str,
     /// Plain remarks for the reader: refused connections, losses at the DUT's sockets, ...

@@ -105,6 +105,7 @@ pub fn result(
         tester_drops: sum(|s| s.counters.receive_drops)
             + authority.map_or(0, AuthorityDelta::drops),
         authority: authority.map(|a| a.counts),
+        dut_memory_bytes: None,
         backend: shards.first().map_or("none", |s| s.backend),
         notes: notes(spec, shards),
     }

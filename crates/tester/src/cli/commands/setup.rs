@@ -12,7 +12,7 @@ use crate::lab::host::CpuSet;
 use crate::lab::profile::{Family, Profile, ProfileRole};
 use crate::lab::topology::Setup;
 use crate::lab::userns;
-use crate::namespace::Zone;
+use crate::namespace::{Share, Zone};
 use crate::report::Conditions;
 use crate::rig::placement::{Placement, Wishes, place};
 use crate::rig::{self, AuthorityChoice, DutChoice, LabSpec, Place, Rig, RigSpec};
@@ -209,6 +209,8 @@ fn describe_lab(conditions: &mut Conditions, lab: &LabSpec, rig: &Rig) {
     };
     conditions.lab = Some(kind.to_owned());
     conditions.setup = setup.map(str::to_owned);
+    let shared = "all hosts of the lab share the cores, caches and memory of one machine";
+    conditions.notes.push(shared.to_owned());
     conditions.upstream_family = Some(
         match lab.upstream {
             Family::Ipv4 => "IPv4",
@@ -225,6 +227,10 @@ fn describe_lab(conditions: &mut Conditions, lab: &LabSpec, rig: &Rig) {
             .dut_version()
             .unwrap_or_else(|| "version unknown".to_owned());
         conditions.dut = Some(format!("{} ({version})", dut.profile.name));
+        if !dut.profile.caches && rig.spec().measure.cached_share != Share::NONE {
+            let idle = "the DUT has no cache: the cached share is asked for all the same";
+            conditions.notes.push(idle.to_owned());
+        }
         conditions.notes.extend(
             dut.profile
                 .receive_buffer
