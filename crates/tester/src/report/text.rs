@@ -10,7 +10,7 @@ use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
     SelfTestEnd, SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
-use crate::trial::result::{Answers, Outcome, Timing, TrialResult};
+use crate::trial::result::{Answers, Outcome, TesterFault, Timing, TrialResult};
 
 /// Writes the table of one trial.
 ///
@@ -355,6 +355,12 @@ fn authority(out: &mut impl Write, counts: &AuthorityCounts) -> io::Result<()> {
     Ok(())
 }
 
+/// What went wrong, for a line of a table: the remedy stands behind a semicolon.
+fn without_remedy(fault: &TesterFault) -> String {
+    let text = fault.to_string();
+    text.split("; ").next().unwrap_or_default().to_owned()
+}
+
 fn trial_table(out: &mut impl Write, trials: &[TrialResult]) -> io::Result<()> {
     section(out, "Trials")?;
     writeln!(
@@ -370,7 +376,7 @@ fn trial_table(out: &mut impl Write, trials: &[TrialResult]) -> io::Result<()> {
                 Thousands(*shortfall).to_string(),
                 first_classes(trial),
             ),
-            Outcome::Invalid(fault) => ("invalid", "-".to_owned(), fault.to_string()),
+            Outcome::Invalid(fault) => ("invalid", "-".to_owned(), without_remedy(fault)),
         };
         let row = format!(
             "  {:>3}  {:>15}  {outcome:<7}  {shortfall:>13}  {why}",
