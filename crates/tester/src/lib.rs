@@ -1,4 +1,17 @@
 //! The Tester of RFC 8219 section 9: measures DNS64 servers and proves each number.
+//!
+//! In the order of the flow, each module using only those before it:
+//!
+//! - [`namespace`]: the names of a trial and what each must be answered with;
+//! - [`load`]: the Measurer, from the octets of a query to the verdict on its answer;
+//! - [`authority`]: the AuthDNS subsystem, which the DUT asks;
+//! - [`lab`]: hosts, links, and the servers that are started on them;
+//! - [`trial`]: one trial, run by threads that turn Measurer and authority over links;
+//! - [`procedure`]: what to try next, and what the trials add up to;
+//! - [`rig`]: lab, servers and Tester put together;
+//! - [`report`]: what the user sees;
+//! - [`doctor`]: what this machine can do;
+//! - [`cli`]: what the user types, and what it does.
 
 pub mod authority;
 pub mod cli;
