@@ -148,27 +148,41 @@ impl fmt::Display for Share {
 
 /// Why a text is no share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a share; write a number from 0 to 1 or a percentage, as in 0.2 or 20%")]
-pub struct ShareError(String);
+pub enum ShareError {
+    /// Not a number from 0 to 1.
+    #[error("'{0}' is not a share; write a number from 0 to 1 or a percentage, as in 0.2 or 20%")]
+    Form(String),
+    /// More decimals than a millionth has.
+    #[error(
+        "'{0}' is not a whole number of millionths; write at most 6 decimals, or 4 of a percentage"
+    )]
+    TooFine(String),
+}
 
 impl FromStr for Share {
     type Err = ShareError;
 
     fn from_str(text: &str) -> Result<Self, ShareError> {
-        let (number, unit) = match text.strip_suffix('%') {
-            Some(number) => (number, f64::from(MILLION) / 100.0),
-            None => (text, f64::from(MILLION)),
+        let form = || ShareError::Form(text.to_owned());
+        let (number, decimals) = match text.strip_suffix('%') {
+            Some(number) => (number, 4),
+            None => (text, 6),
         };
-        let millionths = number.trim().parse::<f64>().unwrap_or(f64::NAN) * unit;
-        if !(0.0..=f64::from(MILLION)).contains(&millionths) {
-            return Err(ShareError(text.to_owned()));
+        let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), ""));
+        let digits = [whole, fraction].concat();
+        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return Err(form());
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "checked to lie between 0 and a million"
-        )]
-        Ok(Self(millionths.round() as u32))
+        let fraction = fraction.trim_end_matches('0');
+        if fraction.len() > decimals {
+            return Err(ShareError::TooFine(text.to_owned()));
+        }
+        // All decimals written out, the digits are the millionths.
+        let millionths = format!("0{whole}{fraction:0<decimals$}").parse();
+        match millionths {
+            Ok(millionths) if millionths <= MILLION => Ok(Self(millionths)),
+            _ => Err(form()),
+        }
     }
 }
 
@@ -308,8 +322,27 @@ mod tests {
         assert_eq!("0.2".parse(), Ok(Share(200_000)));
         assert_eq!("20%".parse(), Ok(Share(200_000)));
         assert_eq!("1".parse(), Ok(Share::ALL));
-        for bad in ["-0.1", "1.1", "101%", "NaN", "", "inf"] {
-            assert!(bad.parse::<Share>().is_err(), "{bad}");
+        assert_eq!("33.3333%".parse(), Ok(Share(333_333)));
+        assert_eq!(".5".parse(), Ok(Share(500_000)));
+        assert_eq!("0.0000010".parse(), Ok(Share(1)));
+        for bad in [
+            "-0.1",
+            "1.1",
+            "101%",
+            "NaN",
+            "",
+            "%",
+            ".",
+            "inf",
+            "1e-3",
+            "99999999999999999999",
+        ] {
+            let error = bad.parse::<Share>().unwrap_err();
+            assert!(matches!(error, ShareError::Form(_)), "{bad}: {error}");
+        }
+        for fine in ["0.0000001", "0.00001%", "1.0000001"] {
+            let error = fine.parse::<Share>().unwrap_err();
+            assert!(matches!(error, ShareError::TooFine(_)), "{fine}: {error}");
         }
     }
 
