@@ -8,13 +8,46 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use dns64_wire::name::NameBuf;
+use dns64_wire::name::{NAME_LEN_MAX, NameBuf, NameError};
 
 /// Octets of the first label: four groups of three digits and three hyphens.
 pub const LABEL_BYTES: usize = 15;
 
 /// The suffix of dns64perf, dns64perf++ and FakeDNS.
 pub const DEFAULT_SUFFIX: &str = "dns64perf.test.";
+
+/// Octets on the wire that a suffix can have, so that the first label and its length octet fit.
+pub const SUFFIX_LEN_MAX: usize = NAME_LEN_MAX - 1 - LABEL_BYTES;
+
+/// Why a text is no suffix of names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SuffixError {
+    /// No domain name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// No room for the first label.
+    #[error(
+        "suffix of {len} octets leaves no room for the first label of a name; its limit is \
+         {SUFFIX_LEN_MAX} octets, shorten it"
+    )]
+    TooLong {
+        /// Octets on the wire.
+        len: usize,
+    },
+}
+
+/// Reads what stands after the first label of a name.
+///
+/// # Errors
+///
+/// What is no domain name, or longer than [`SUFFIX_LEN_MAX`].
+pub fn parse_suffix(text: &str) -> Result<NameBuf, SuffixError> {
+    let suffix: NameBuf = text.parse()?;
+    match suffix.as_wire().len() {
+        len if len > SUFFIX_LEN_MAX => Err(SuffixError::TooLong { len }),
+        _ => Ok(suffix),
+    }
+}
 
 /// A range of IPv4 addresses, and so of names: the part of the namespace that a trial may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,6 +308,20 @@ mod tests {
         ] {
             assert_eq!(parse_label(bad), None);
         }
+    }
+
+    #[test]
+    fn a_suffix_leaves_room_for_the_first_label() {
+        // 63 octets and a length three times, then the last label and the root.
+        let suffix = |last| format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(last));
+        let longest = parse_suffix(&suffix(45)).unwrap();
+        assert_eq!(longest.as_wire().len(), SUFFIX_LEN_MAX);
+        let error = parse_suffix(&suffix(46)).unwrap_err();
+        assert_eq!(error, SuffixError::TooLong { len: 240 });
+        assert!(matches!(
+            parse_suffix("a..b"),
+            Err(SuffixError::Name(NameError::EmptyLabel))
+        ));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use dns64_wire::pref64::Pref64;
 
 use super::values::{self, JsonOut};
 use crate::lab::host::CpuSet;
-use crate::namespace::{Cidr, DEFAULT_SUFFIX, Share};
+use crate::namespace::{Cidr, DEFAULT_SUFFIX, Share, parse_suffix};
 use crate::procedure::search::Resolution;
 
 /// `dns64bench trial`
@@ -176,7 +176,7 @@ pub struct NameArgs {
     pub namespace: Cidr,
 
     /// What stands after the first label of a name
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
     pub suffix: NameBuf,
 
     /// Share of the names that have an AAAA of their own, 0 to 1 or in %
@@ -256,7 +256,7 @@ pub struct AuthorityArgs {
     pub negative_ttl: u32,
 
     /// What stands after the first label of a name: the zone
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
     pub suffix: NameBuf,
 }
 
