@@ -54,6 +54,11 @@ impl Schedule {
         }
     }
 
+    /// The lowest rate at which a trial of `duration_ns`, which must be above zero, has a query.
+    pub fn lowest_rate_qps(duration_ns: Nanos) -> u64 {
+        SECOND.div_ceil(duration_ns)
+    }
+
     /// The part of shard `shard` of `shards`.
     #[must_use]
     pub fn shard(self, shard: u64, shards: u64) -> Self {
@@ -141,6 +146,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_lowest_rate_is_the_first_with_a_query(duration_ns in 1_u64..100 * SECOND) {
+            let lowest = Schedule::lowest_rate_qps(duration_ns);
+            prop_assert!(Schedule::new(lowest, duration_ns).queries() > 0);
+            prop_assert!(lowest == 1 || Schedule::new(lowest - 1, duration_ns).queries() == 0);
+        }
+
         #[test]
         fn due_times_rise_and_never_stray_from_the_line(rate in 1_u64..3_000_000, i in 0_u64..100_000_000) {
             let schedule = Schedule::new(rate, SECOND);

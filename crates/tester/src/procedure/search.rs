@@ -64,6 +64,8 @@ pub struct SearchSpec {
     pub ceiling_qps: Option<u64>,
     /// The highest rate that the user wants to be tried.
     pub max_qps: Option<u64>,
+    /// The lowest rate at which a trial has a query: galloping goes no lower. At least 1.
+    pub lowest_qps: u64,
     /// How often in a row a rate is tried again after an invalid trial.
     pub invalid_repeats: u32,
 }
@@ -76,6 +78,7 @@ impl SearchSpec {
             resolution: Resolution::default(),
             ceiling_qps: None,
             max_qps: None,
+            lowest_qps: 1,
             invalid_repeats: INVALID_REPEATS,
         }
     }
@@ -142,7 +145,7 @@ pub enum SearchEnd {
         /// That rate.
         rate_qps: u64,
     },
-    /// The DUT fails even at 1 query per second.
+    /// The DUT fails even at the lowest rate: 1 query per second, or 1 query per trial.
     NothingPasses,
     /// One rate was invalid too often in a row: the Tester cannot go on.
     TesterFault(TesterFault),
@@ -257,7 +260,7 @@ impl Search {
         match (self.passed_qps, self.failed_qps) {
             (None, None) => self.spec.start_qps.clamp(1, limit),
             (Some(passed), None) => passed.saturating_mul(2).min(limit),
-            (None, Some(failed)) => (failed / 2).max(1),
+            (None, Some(failed)) => (failed / 2).max(self.spec.lowest_qps),
             (Some(passed), Some(failed)) => passed + (failed - passed) / 2,
         }
     }
@@ -274,7 +277,9 @@ impl Search {
                     SearchEnd::LimitedByTester { rate_qps }
                 },
             ),
-            (None, Some(1)) => Some(SearchEnd::NothingPasses),
+            (None, Some(failed)) if failed <= self.spec.lowest_qps => {
+                Some(SearchEnd::NothingPasses)
+            }
             (None | Some(_), None) | (None, Some(_)) => None,
         }
     }
@@ -491,6 +496,20 @@ mod tests {
             ..SearchSpec::from_start(0)
         };
         assert_eq!(Search::new(nothing).next_rate(), Some(1));
+    }
+
+    #[test]
+    fn galloping_goes_no_lower_than_a_trial_with_a_query() {
+        let spec = SearchSpec {
+            lowest_qps: 5,
+            ..SearchSpec::from_start(32)
+        };
+        let result = found(spec.clone(), |rate| threshold(0, rate));
+        let asked: Vec<u64> = result.trials.iter().map(|t| t.rate_qps).collect();
+        assert_eq!(asked, [32, 16, 8, 5]);
+        assert_eq!(result.end, SearchEnd::NothingPasses);
+        let at_it = found(spec, |rate| threshold(5, rate));
+        assert_eq!((at_it.rate_qps, at_it.failed_qps), (Some(5), Some(6)));
     }
 
     #[test]

@@ -165,7 +165,14 @@ fn search_verdict(result: &SearchResult) -> String {
             Thousands(*rate_qps)
         ),
         SearchEnd::NothingPasses => {
-            "NOTHING PASSES: the DUT fails even at 1 query/s; check with `trial -Q 1`".to_owned()
+            let lowest_qps = result.failed_qps.unwrap_or(1);
+            format!(
+                "NOTHING PASSES: the DUT fails even at {}; check with `trial -Q {lowest_qps}`",
+                match lowest_qps {
+                    1 => "1 query/s".to_owned(),
+                    more => format!("{} queries/s", Thousands(more)),
+                }
+            )
         }
         SearchEnd::TesterFault(fault) => format!("NO RESULT: {fault}"),
     }

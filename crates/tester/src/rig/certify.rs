@@ -124,14 +124,15 @@ fn highest(
     max_qps: Option<u64>,
     observer: &mut dyn FnMut(&Event<'_>),
 ) -> Result<SelfTestResult, RigError> {
+    let whole_ns = looped.measure.duration_ns;
+    looped.duration_ns = whole_ns.min(SEARCH_TRIAL_NS);
     let spec = SearchSpec {
         resolution,
         max_qps: max_qps.map(selftest::self_test_rate),
+        lowest_qps: Schedule::lowest_rate_qps(looped.duration_ns),
         invalid_repeats: selftest::INVALID_REPEATS,
         ..SearchSpec::from_start(START_QPS)
     };
-    let whole_ns = looped.measure.duration_ns;
-    looped.duration_ns = whole_ns.min(SEARCH_TRIAL_NS);
     let mut result = selftest::certify(spec, looped, observer)?;
     looped.duration_ns = whole_ns;
     let mut lowerings = 0;

@@ -84,6 +84,7 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
     let mut spec = SearchSpec::from_start(args.start_rate);
     spec.resolution = args.resolution;
     spec.max_qps = args.max_rate;
+    spec.lowest_qps = Schedule::lowest_rate_qps(measure.load.duration_ns);
     with_output(&measure, |session| {
         session.refuse_too_few_names(args.start_rate)?;
         let mut rig = session.rig(true)?;
