@@ -113,8 +113,12 @@ impl Prober {
     /// The AAAA records of a NOERROR answer.
     fn records(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
         let reply = self.host.enter(|| self.exchange(address, wait_ns))??;
-        let garbage = || self.useless(address, "garbage".into(), "a DNS server must listen there");
+        let garbage = || self.garbage(address);
         let message = Message::parse(&reply).map_err(|_| garbage())?;
+        if message.tc() {
+            let remedy = "it must answer over UDP; check what limits the size of its answers";
+            return Err(self.useless(address, "a truncated answer".into(), remedy));
+        }
         if message.rcode() != Rcode::NOERROR {
             let remedy = "check that it forwards the zone to the authority and that this one runs";
             return Err(self.useless(address, message.rcode().to_string(), remedy));
@@ -150,6 +154,10 @@ impl Prober {
         })
     }
 
+    fn garbage(&self, address: Ipv4Addr) -> ProbeError {
+        self.useless(address, "garbage".into(), "a DNS server must listen there")
+    }
+
     fn useless(&self, address: Ipv4Addr, what: String, remedy: &'static str) -> ProbeError {
         ProbeError::Useless {
             server: self.server,
@@ -164,19 +172,23 @@ impl Prober {
         format!("{}.{}", String::from_utf8_lossy(&label), self.zone.suffix)
     }
 
-    /// Sends one query and waits for the reply to it. What came from elsewhere, or did not come
-    /// at all, is told apart.
+    /// Sends one query and waits for the reply to it. What came from elsewhere, answers no query,
+    /// or did not come at all, is told apart.
     fn exchange(&self, asked: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<u8>, ProbeError> {
         let template = Template::new(&self.zone.suffix);
         let mut link = UdpLink::client(self.server, self.local, 1)?;
         link.send(0, 1, |_, frame| template.write(PROBE_ID, asked, frame))?;
         let until = MonotonicClock.now() + wait_ns;
         let mut reply = None;
+        let mut strays = 0;
         while reply.is_none() && MonotonicClock.now() < until {
             link.wait(WAIT_STEP_NS)?;
             link.receive(1, |datagram| {
-                let own = datagram.payload.starts_with(&PROBE_ID.to_be_bytes());
-                reply = own.then(|| datagram.payload.to_vec()).or(reply.take());
+                if datagram.payload.starts_with(&PROBE_ID.to_be_bytes()) {
+                    reply = Some(datagram.payload.to_vec());
+                } else {
+                    strays += 1;
+                }
             })?;
             let counters = link.counters()?;
             if let Some(from) = counters.foreign_from {
@@ -191,10 +203,13 @@ impl Prober {
                 });
             }
         }
-        reply.ok_or_else(|| ProbeError::Silent {
-            server: self.server,
-            name: self.name(asked),
-            wait_ms: wait_ns / 1_000_000,
+        reply.ok_or_else(|| match strays {
+            0 => ProbeError::Silent {
+                server: self.server,
+                name: self.name(asked),
+                wait_ms: wait_ns / 1_000_000,
+            },
+            _ => self.garbage(asked),
         })
     }
 }
