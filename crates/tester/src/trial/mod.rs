@@ -222,7 +222,7 @@ impl Tester {
 
     /// Runs one trial to its end.
     pub fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TrialError> {
-        let schedule = check(spec)?;
+        let schedule = check(spec.rate_qps, spec.duration_ns, spec.timeout_ns, spec.ports)?;
         let shards = self.ledgers.len();
         let links = self.links(spec, shards)?;
         let before = self.authority_report()?;
@@ -273,19 +273,8 @@ impl Tester {
     /// Sockets toward the server, shared out over the shards.
     fn links(&self, spec: &TrialSpec, shards: usize) -> Result<Vec<UdpLink>, TrialError> {
         let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
-        let ports = match spec.ports {
-            Some(ports) if (ports as u64) < needed => {
-                return Err(TrialError::Ports {
-                    ports,
-                    rate_qps: spec.rate_qps,
-                    needed,
-                });
-            }
-            Some(ports) => ports,
-            None => usize::try_from(needed)
-                .unwrap_or(usize::MAX)
-                .max(PORTS_DEFAULT),
-        };
+        let enough = usize::try_from(needed).unwrap_or(usize::MAX);
+        let ports = spec.ports.unwrap_or(enough.max(PORTS_DEFAULT));
         let each = ports.div_ceil(shards);
         let local = self.measurer.local;
         let open = || {
@@ -341,15 +330,29 @@ impl AuthorityTotal {
     }
 }
 
-/// Refuses what cannot be run, before anything is sent.
-fn check(spec: &TrialSpec) -> Result<Schedule, TrialError> {
-    let schedule = Schedule::new(spec.rate_qps.max(1), spec.duration_ns);
+/// The schedule of a trial, unless it cannot be run: [`Tester::trial`] asks before it sends
+/// anything, and whoever has to set servers up for a trial may ask before that.
+pub fn check(
+    rate_qps: u64,
+    duration_ns: Nanos,
+    timeout_ns: Nanos,
+    ports: Option<usize>,
+) -> Result<Schedule, TrialError> {
+    let schedule = Schedule::new(rate_qps.max(1), duration_ns);
     let queries = schedule.queries();
-    if queries == 0 || spec.rate_qps == 0 {
-        let duration_ms = spec.duration_ns / (SECOND / 1000);
+    if queries == 0 || rate_qps == 0 {
+        let duration_ms = duration_ns / (SECOND / 1000);
         return Err(TrialError::NoQueries {
-            rate_qps: spec.rate_qps,
+            rate_qps,
             duration_ms,
+        });
+    }
+    let needed = Generator::ports_needed(rate_qps, timeout_ns);
+    if let Some(ports) = ports.filter(|&ports| (ports as u64) < needed) {
+        return Err(TrialError::Ports {
+            ports,
+            rate_qps,
+            needed,
         });
     }
     let needed_mib = queries.saturating_mul(size_of::<Entry>() as u64) >> 20;

@@ -21,6 +21,7 @@ use crate::report::progress::Progress;
 use crate::report::{Conditions, Thousands, json, text};
 use crate::rig::certify::Question;
 use crate::rig::{Rig, RigError};
+use crate::trial::check;
 use crate::trial::names::NameSource;
 use crate::trial::result::TrialResult;
 
@@ -29,7 +30,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
     let rate_qps = args.rate;
     let measure = args.measure.resolve(Needs::Dut)?;
     with_output(&measure, |session| {
-        session.refuse_too_few_names(rate_qps)?;
+        session.refuse_impossible(rate_qps)?;
         let mut rig = session.rig(false)?;
         let certificate = session.certify(&rig, Question::At(rate_qps), Some(rate_qps))?;
         let result = session.shown(self_length(&rig), |observer| {
@@ -86,7 +87,7 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
     spec.max_qps = args.max_rate;
     spec.lowest_qps = Schedule::lowest_rate_qps(measure.load.duration_ns);
     with_output(&measure, |session| {
-        session.refuse_too_few_names(args.start_rate)?;
+        session.refuse_impossible(args.start_rate)?;
         let mut rig = session.rig(true)?;
         let question = Question::Highest {
             resolution: COARSE,
@@ -169,8 +170,9 @@ impl Sink {
 }
 
 impl Session<'_> {
-    /// Refuses a rate and duration beyond the namespace, before anything is set up.
-    fn refuse_too_few_names(&self, rate_qps: u64) -> Result<(), Failure> {
+    /// Refuses a trial that cannot be run, such as one beyond the namespace, before anything is
+    /// set up.
+    fn refuse_impossible(&self, rate_qps: u64) -> Result<(), Failure> {
         let load = &self.measure.load;
         let zone = crate::namespace::Zone {
             suffix: load.suffix.clone(),
@@ -178,6 +180,7 @@ impl Session<'_> {
         };
         let queries = Schedule::new(rate_qps, load.duration_ns).queries();
         NameSource::new(load.namespace, zone, load.cached_share).take(queries, None)?;
+        check(rate_qps, load.duration_ns, load.timeout_ns, load.sockets)?;
         Ok(())
     }
 
