@@ -1,0 +1,121 @@
+//! What is refused before anything is sent, and with which words.
+
+use super::dut::{Conduct, Dut, LOCALHOST};
+use super::program::{Ran, run, server};
+
+/// Runs `line` with `{server}` standing for a DUT, which must not hear of it.
+fn refused(line: &str, code: i32, words: &[&str]) -> Ran {
+    let dut = Dut::start(LOCALHOST, Conduct::Good);
+    let line = line.replace("{server}", &server(dut.address));
+    let ran = run(&line);
+    assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
+    for word in words {
+        assert!(ran.stderr.contains(word), "{line}: no '{word}' in {ran:?}");
+    }
+    assert!(!ran.stderr.contains("panicked"), "{line}: {ran:?}");
+    assert_eq!(dut.seen(), 0, "{line} has sent something");
+    ran
+}
+
+#[test]
+fn values_out_of_bounds_are_refused_with_the_bound() {
+    for (flags, words) in [
+        ("-Q NaN", "a rate in queries per second is expected"),
+        ("-Q 0", "a rate must be at least 1 query per second"),
+        ("-Q -5", "a rate must be at least 1 query per second"),
+        ("-Q 1 -l 0", "a duration must be at least 1ms"),
+        ("-Q 1 -t 0", "a timeout must be at least 1us"),
+        ("-Q 1 -t inf", "a time is expected"),
+        ("-Q 1 --namespace 10.0.0.0", "write ADDRESS/LENGTH"),
+        ("-Q 1 --namespace 10.0.0.0/33", "a length of 0 to 32"),
+        ("-Q 1 --namespace 10.1.0.0/8", "around it is 10.0.0.0/8"),
+        (
+            "-Q 1 --pref64 64:ff9b::/97",
+            "none of 32, 40, 48, 56, 64 and 96",
+        ),
+        ("-Q 1 --pref64 64:ff9b::1/96", "write 64:ff9b::/96"),
+        ("-Q 1 --pref64 2001:db8:0:0:100::/96", "2001:db8::/96"),
+        ("-Q 1 --pref64 nonsense", "write it like 64:ff9b::/96"),
+        ("-Q 1 --aaaa-share 1.5", "a number from 0 to 1"),
+        ("-Q 1 --cached-share -0.1", "a number from 0 to 1"),
+        (
+            "-Q 1 --cached-share 0.0000001",
+            "whole number of millionths",
+        ),
+        ("-Q 1 --suffix a..b", "empty label"),
+        ("-Q 1 --cpus x", "is not a set of CPUs"),
+        ("-Q 1 --cpus 3-1", "is not a set of CPUs"),
+        ("-Q 1 --cpus 9999", "beyond 8191"),
+        ("-Q 1 -T 2 -c 1", "use --sockets 2 or more"),
+        ("-Q 1 -a ::1", "not of the same family"),
+        ("-Q 1 -l 100ms", "raise --rate or --duration"),
+        ("-Q 1M -l 1ms -t 60s -c 1", "or more"),
+    ] {
+        refused(&format!("trial {{server}} {flags}"), 2, &[words]);
+    }
+}
+
+#[test]
+fn a_suffix_without_room_for_the_label_is_refused() {
+    let suffix = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(46));
+    for command in ["trial {server} -Q 1", "authority --port 1"] {
+        let line = format!("{command} --suffix {suffix}");
+        refused(&line, 2, &["240 octets", "239 octets"]);
+    }
+}
+
+#[test]
+fn a_namespace_that_is_too_small_names_the_one_that_would_do() {
+    for command in ["trial", "search"] {
+        let line = format!("{command} {{server}} -Q 1k -l 1s --namespace 10.9.0.0/24 --json -");
+        let ran = refused(&line, 2, &["needs 1000", "--namespace 10.9.0.0/21"]);
+        assert_eq!(ran.json()["exit_code"], 2, "{ran:?}");
+        assert!(ran.stderr.contains(ran.json()["error"].as_str().unwrap()));
+    }
+    let line = "trial {server} -Q 1000M -l 1h";
+    refused(line, 2, &["not even 0.0.0.0/0 would do"]);
+}
+
+#[test]
+fn one_server_is_wanted() {
+    let both = "trial {server} --dut unbound -Q 1";
+    refused(both, 2, &["--server ADDR", "--dut PROFILE"]);
+    refused("trial -Q 1", 2, &["--server ADDR", "--dut PROFILE"]);
+}
+
+#[test]
+fn a_profile_that_cannot_be_read_is_refused_with_the_place() {
+    let trial = |profile: &str, code, words: &[&str]| {
+        refused(
+            &format!("trial --dut {profile} --lab loopback -Q 1"),
+            code,
+            words,
+        )
+    };
+    trial("no-such-server", 2, &["no-such-server", "unbound"]);
+    trial("/no/such/profile.toml", 2, &["/no/such/profile.toml"]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("mine.toml");
+    std::fs::write(&path, "name = \"mine\"\nport_range = 3\n").unwrap();
+    let path = path.to_str().unwrap();
+    trial(path, 2, &[path, "line 2, column 1", "port_range"]);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let line = "trial --dut coredns --dut-binary /no/such/coredns --lab loopback -Q 1";
+    refused(line, 4, &["/no/such/coredns"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_the_trial() {
+    let line = "trial {server} -Q 1 -l 1s --json /no/such/dir/x";
+    refused(line, 4, &["/no/such/dir/x", "No such file"]);
+}
+
+#[test]
+fn a_core_that_the_machine_lacks_is_named() {
+    let line = "trial {server} -Q 1 -l 1s --pref64 64:ff9b::/96 --cpus 8191 --json -";
+    let ran = refused(line, 4, &["core 8191"]);
+    assert_eq!(ran.json()["exit_code"], 4, "{ran:?}");
+}

@@ -1,0 +1,20 @@
+//! The built program as its users meet it: arguments in, sockets on loopback, text, JSON and exit
+//! codes out. No root, no other programs.
+//!
+//! - `verdicts`: each bad DUT gets the class, the outcome and the exit code that it earned.
+//! - `pref64`: what `--pref64 auto` learns, and what it says when there is nothing to learn.
+//! - `authority`: the authority as a process of its own, and the certificates that it gives.
+//! - `search`: how searches end.
+//! - `input`: what is refused, with which words, before anything is sent.
+//! - `output`: where JSON and tables go, and interrupts.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod authority;
+mod dut;
+mod input;
+mod output;
+mod pref64;
+mod program;
+mod search;
+mod verdicts;

@@ -1,0 +1,64 @@
+//! `--pref64 auto`.
+
+use std::net::SocketAddr;
+
+use dns64_wire::pref64::Pref64;
+
+use super::dut::{Conduct, Dut, LOCALHOST, closed_port};
+use super::program::{Ran, run, server, undisturbed};
+
+fn trial(address: SocketAddr) -> Ran {
+    let server = server(address);
+    run(&format!("trial {server} -Q 200 -l 200ms -t 1s --json -"))
+}
+
+#[test]
+fn the_prefix_is_learned_from_the_server() {
+    for prefix in ["64:ff9b::/96", "2001:db8:122:344::/64", "2001:db8::/32"] {
+        let pref64: Pref64 = prefix.parse().unwrap();
+        let ran = undisturbed(|| {
+            let dut = Dut::with_pref64(LOCALHOST, Conduct::Good, pref64);
+            trial(dut.address)
+        });
+        let json = ran.json();
+        assert_eq!(ran.code, Some(0), "{prefix}: {ran:?}");
+        assert_eq!(json["conditions"]["pref64"], prefix, "{json}");
+        assert_eq!(json["answers"]["valid"], 40, "{json}");
+    }
+}
+
+#[test]
+fn without_a_prefix_to_learn_the_reason_is_told() {
+    let other_address = "127.0.0.2".parse().unwrap();
+    for (conduct, reason) in [
+        (Conduct::Silent, "did not answer a query for 010-255-"),
+        (Conduct::From(LOCALHOST), "but 127.0.0.1:"),
+        (Conduct::From(other_address), "but 127.0.0.2:"),
+        (Conduct::Empty, "no AAAA; check that DNS64 is on"),
+        (Conduct::Fail, "SERVFAIL; check that it forwards the zone"),
+        (Conduct::Garbage, "garbage; a DNS server must listen there"),
+        (Conduct::Truncate, "a truncated answer"),
+    ] {
+        let dut = Dut::start(LOCALHOST, conduct);
+        refused(&trial(dut.address), dut.address, reason);
+    }
+}
+
+#[test]
+fn a_closed_port_is_told_at_once() {
+    let address = closed_port(LOCALHOST);
+    refused(&trial(address), address, "nothing listens at");
+}
+
+/// Exit code 4, the same text for people and programs, and both name the server.
+fn refused(ran: &Ran, address: SocketAddr, reason: &str) {
+    let json = ran.json();
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert_eq!(json["exit_code"], 4, "{json}");
+    let error = json["error"].as_str().unwrap();
+    assert!(
+        error.contains(reason) && error.contains(&address.to_string()),
+        "not for the reason '{reason}': {error}"
+    );
+    assert!(ran.stderr.contains(error), "{ran:?}");
+}

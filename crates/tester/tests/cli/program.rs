@@ -1,0 +1,107 @@
+//! Runs the built program, never for longer than a bound.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    /// Standard output, which must be one JSON object and nothing else.
+    pub(crate) fn json(&self) -> Value {
+        let value: Value =
+            serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        assert!(value.is_object(), "{self:?}");
+        value
+    }
+}
+
+/// Longer than any run of these tests takes on a busy machine.
+const RUN_MAX: Duration = Duration::from_secs(60);
+
+/// How often a measurement is done again that the Tester itself has called invalid.
+const ATTEMPTS: u32 = 5;
+
+/// Trials take turns: two senders at once would hold each other up on a small machine.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the program with the words of `line` as its arguments.
+pub(crate) fn start(line: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_dns64bench"))
+        .args(line.split_whitespace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Runs the program to its end.
+pub(crate) fn run(line: &str) -> Ran {
+    finish(start(line), line)
+}
+
+/// Waits for a started program.
+pub(crate) fn finish(child: Child, line: &str) -> Ran {
+    let pid = pid(&child);
+    let (done, ended) = channel();
+    std::thread::spawn(move || done.send(child.wait_with_output()));
+    let Ok(output) = ended.recv_timeout(RUN_MAX) else {
+        let _ = kill_process(pid, Signal::KILL);
+        panic!("dns64bench {line} did not end within {RUN_MAX:?}");
+    };
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = output.unwrap();
+    Ran {
+        code: status.code(),
+        stdout: String::from_utf8(stdout).unwrap(),
+        stderr: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+/// SIGINT, as from Ctrl-C.
+pub(crate) fn interrupt(child: &Child) {
+    kill_process(pid(child), Signal::INT).unwrap();
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id().try_into().unwrap()).unwrap()
+}
+
+/// Runs a measurement until the Tester was not disturbed: an invalid one says nothing, so it is
+/// repeated, and after [`ATTEMPTS`] of them the test fails.
+pub(crate) fn undisturbed(mut measure: impl FnMut() -> Ran) -> Ran {
+    let _turn = turn();
+    for _ in 1..ATTEMPTS {
+        let ran = measure();
+        if ran.code != Some(dns64bench::cli::exit::TESTER.into()) {
+            return ran;
+        }
+    }
+    let ran = measure();
+    let tester = Some(dns64bench::cli::exit::TESTER.into());
+    assert_ne!(ran.code, tester, "{ATTEMPTS} times invalid: {ran:?}");
+    ran
+}
+
+/// `-s ADDR -p PORT`.
+pub(crate) fn server(address: SocketAddr) -> String {
+    format!("-s {} -p {}", address.ip(), address.port())
+}
