@@ -1,20 +1,22 @@
 //! The self-test on a rig (RFC 8219 section 9.2.1): the DUT is left out, and the authority, which
 //! then has an AAAA for every name, answers the Measurer itself.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use super::{Measure, Place, Rig, RigError};
+use super::{Measure, PROBE_NS, Place, Rig, RigError};
 use crate::lab::dut::Dut;
 use crate::lab::host::Host;
 use crate::load::pace::Schedule;
+use crate::namespace::own_aaaa;
 use crate::procedure::search::{Resolution, SearchSpec};
 use crate::procedure::selftest::{self, SelfTestResult};
 use crate::procedure::{Event, Trials};
 use crate::trial::names::NameSource;
+use crate::trial::probe::ProbeError;
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 use crate::trial::{Tester, TrialSpec};
 
@@ -77,6 +79,25 @@ impl Rig {
         Ok(Some(result))
     }
 
+    /// A self-test against nobody, or against an authority without an AAAA for every name, would
+    /// fail as if the Tester were to blame.
+    fn refuse_without_own_aaaa(
+        &self,
+        local: Option<IpAddr>,
+        server: SocketAddr,
+    ) -> Result<(), RigError> {
+        let name = self.spec.measure.cidr.first();
+        let no_self_test = |reason| RigError::NoSelfTest { server, reason };
+        match self.running_prober(local, server).aaaa(name, PROBE_NS) {
+            Ok(addresses) if addresses == [own_aaaa(name)] => Ok(()),
+            Ok(addresses) => Err(no_self_test(format!("it answers {addresses:?} for {name}"))),
+            Err(ProbeError::Useless { what, name, .. }) => {
+                Err(no_self_test(format!("it answers {what} for {name}")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn looped_back(&self) -> Result<Option<Loopback>, RigError> {
         let (tester, authority, server) = match &self.spec.place {
             Place::Running {
@@ -88,6 +109,7 @@ impl Rig {
                 local,
                 ..
             } => {
+                self.refuse_without_own_aaaa(*local, *server)?;
                 let measurer = self.measurer(Host::Here, *local);
                 (
                     Tester::open(measurer, None, &self.interrupted)?,

@@ -134,6 +134,17 @@ pub enum RigError {
     /// A probe.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// The authority that was named for the self-test is none.
+    #[error(
+        "{server} is no authority in self-test mode: {reason}; start one there with `dns64bench \
+         authority --self-test` and the same --suffix"
+    )]
+    NoSelfTest {
+        /// Who was asked.
+        server: SocketAddr,
+        /// What came instead of the AAAA of a name.
+        reason: String,
+    },
     /// The Tester.
     #[error(transparent)]
     Trial(#[from] TrialError),

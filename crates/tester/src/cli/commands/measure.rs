@@ -15,7 +15,7 @@ use crate::cli::resolve::{Measure, Needs, Subject};
 use crate::cli::values::JsonOut;
 use crate::load::pace::Schedule;
 use crate::procedure::search::{self, Resolution, Search, SearchResult, SearchSpec};
-use crate::procedure::selftest::{SelfTestResult, self_test_timeout};
+use crate::procedure::selftest::{SelfTestEnd, SelfTestResult, self_test_timeout};
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
 use crate::report::{Conditions, Thousands, json, text};
@@ -224,10 +224,16 @@ impl Session<'_> {
         let rate = needed_qps.map_or("any rate".to_owned(), |r| {
             format!("{} queries/s", Thousands(r))
         });
+        let reason = match &result.end {
+            SelfTestEnd::TesterFault(fault) => fault.to_string(),
+            SelfTestEnd::Failed { shortfall } => {
+                format!("{shortfall} queries without a valid answer in time")
+            }
+            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
+        };
         let error = format!(
-            "the self-test of the Tester failed, so it cannot measure a DUT at {rate} ({:?}); lower \
-             the rate, give the Tester more cores, or use --uncertified, which marks the result",
-            result.end
+            "the self-test of the Tester failed, so it cannot measure a DUT at {rate}: {reason}; \
+             lower the rate, give the Tester more cores, or use --uncertified, which marks the result"
         );
         Err(Failure::new(exit::TESTER, anyhow::anyhow!(error)))
     }
