@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::{Child, ChildStdout};
 
-use super::dut::{Conduct, Dut, LOCALHOST};
-use super::program::{finish, interrupt, run, server, start, undisturbed};
+use super::dut::{Conduct, Dut, LOCALHOST, closed_port};
+use super::program::{finish, interrupt, run, server, start, turn, undisturbed};
 
 /// A running authority; dropping it kills it.
 struct Authority {
@@ -106,6 +106,44 @@ fn a_trial_with_an_authority_beside_it_is_certified() {
     assert_eq!(json["certified"], false, "{json}");
     let watermark = json["not_a_measurement"].to_string();
     assert!(watermark.contains("not certified"), "{json}");
+}
+
+#[test]
+fn a_self_test_against_anything_else_is_refused_and_not_blamed_on_the_tester() {
+    let plain = Authority::start("");
+    let dut = Dut::start(LOCALHOST, Conduct::Good);
+    for (address, reason) in [
+        (closed_port(LOCALHOST), "nothing listens at"),
+        (plain.address, "it answers no AAAA for 010-000-000-000"),
+        (dut.address, "it answers [64:ff9b::a00:0] for"),
+    ] {
+        let selftest = format!("selftest {} -Q 200 -l 200ms --json -", server(address));
+        let trial = format!(
+            "trial {} -Q 200 -l 200ms --self-test-server {address} --json -",
+            server(dut.address)
+        );
+        for line in [selftest, trial] {
+            let ran = run(&line);
+            assert_eq!(ran.code, Some(4), "{line}: {ran:?}");
+            let json = ran.json();
+            let error = json["error"].as_str().unwrap();
+            assert!(error.contains(reason), "{line}: {error}");
+        }
+    }
+}
+
+#[test]
+fn an_authority_that_dies_gives_no_certificate() {
+    let _turn = turn();
+    // What a name has of its own is what this prefix makes of it.
+    let own = "2001:db8::/96".parse().unwrap();
+    let dying = Dut::with_pref64(LOCALHOST, Conduct::DieAfter(50), own);
+    let subject = server(dying.address);
+    let ran = run(&format!("selftest {subject} -Q 200 -l 1s --json -"));
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let json = ran.json();
+    assert_ne!(json["outcome"], "passed", "{json}");
+    assert!(json["certified_rate_qps"].is_null(), "{json}");
 }
 
 #[test]

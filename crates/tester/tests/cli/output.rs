@@ -1,6 +1,7 @@
 //! Where JSON and tables go, and interrupts.
 
-use dns64_transport::clock::{MonotonicClock, Nanos};
+use dns64_transport::clock::SECOND;
+use dns64bench::lab::process::wait_until;
 use serde_json::Value;
 
 use super::dut::{Conduct, Dut, LOCALHOST};
@@ -51,7 +52,6 @@ fn a_file_has_the_object_and_standard_output_the_table() {
 
 #[test]
 fn an_interrupt_ends_a_trial_with_130() {
-    const POLL_NS: Nanos = 10_000_000;
     let _turn = turn();
     for (command, json) in [("trial", true), ("search", true), ("trial", false)] {
         let dut = Dut::start(LOCALHOST, Conduct::Good);
@@ -63,9 +63,7 @@ fn an_interrupt_ends_a_trial_with_130() {
             line.push_str(" --json -");
         }
         let child = start(&line);
-        while dut.seen() < 20 {
-            MonotonicClock.sleep(POLL_NS);
-        }
+        assert!(wait_until(20 * SECOND, || dut.seen() >= 20));
         interrupt(&child);
         let ran = finish(child, &line);
         assert_eq!(ran.code, Some(130), "{ran:?}");

@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use dns64_transport::clock::Nanos;
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64bench::lab::process::wait_until;
 use serde_json::Value;
 
 use super::dut::{Conduct, Dut, LOCALHOST, closed_port};
-use super::program::{run, server, undisturbed};
+use super::program::{finish, run, server, start, undisturbed};
 
 /// Queries of a trial: 500 per second for 200 ms.
 const QUERIES: u64 = 100;
@@ -122,6 +123,9 @@ fn earned(subject: Subject, timeout: &str, expected: &[(&str, u64)]) -> Value {
 const V4: IpAddr = LOCALHOST;
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
+/// A first query comes within this time even on a busy machine.
+const WAIT_NS: Nanos = 20 * SECOND;
+
 /// Longer than a busy machine holds a server up, for those that answer everything.
 const PATIENT: &str = "1s";
 
@@ -196,6 +200,31 @@ fn losses_are_counted_to_the_query() {
         let expected = [("valid", valid), ("missing", QUERIES - valid)];
         earned(Subject::Dut(V4, conduct), BRISK, &expected);
     }
+}
+
+#[test]
+fn a_server_that_is_gone_in_mid_trial_has_failed() {
+    let ran = undisturbed(|| {
+        let dut = Dut::start(V4, Conduct::Good);
+        let line = format!(
+            "trial {} -Q 500 -l 1s -t 300ms --pref64 64:ff9b::/96 --json -",
+            server(dut.address)
+        );
+        let child = start(&line);
+        assert!(wait_until(WAIT_NS, || dut.seen() >= 50));
+        drop(dut);
+        finish(child, &line)
+    });
+    let trial = ran.json();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(trial["outcome"], "failed", "{trial}");
+    let (valid, missing) = (answers(&trial, "valid"), answers(&trial, "missing"));
+    assert!(valid >= 49 && missing > 0, "{trial}");
+    assert_eq!(valid + missing, 500, "{trial}");
+    assert!(
+        trial["notes"].to_string().contains("or it has stopped"),
+        "{trial}"
+    );
 }
 
 #[test]
