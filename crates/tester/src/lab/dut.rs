@@ -36,13 +36,17 @@ pub struct DutSpec {
 /// What a probe, a query that is waited for, found.
 ///
 /// A server can answer single queries and fall silent at the first burst (mtd64-ng does in about
-/// a third of its starts): a probe that sends a burst of a hundred or so notices that as well.
+/// a third of its starts): a probe that sends a burst of some dozens notices that as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// The server works.
     Answered,
     /// Not yet; the text says what came instead: "no answer", "SERVFAIL".
     NotYet(String),
+    /// It never will in this start; the text says why. It is started anew at once.
+    FellSilent(String),
+    /// Nobody waits for it any more.
+    Abandoned,
 }
 
 /// A server that runs. Dropping it stops it and removes its files.
@@ -102,19 +106,12 @@ impl Dut {
 
     fn wait_ready(&mut self, probe: &mut impl FnMut() -> Probe) -> Result<(), DutError> {
         loop {
-            let mut last = String::new();
-            let mut answered = false;
-            process::wait_until(START_LIMIT, || match probe() {
-                // Somebody else may have answered in the server's place: it must run as well.
-                Probe::Answered => {
-                    answered = true;
-                    true
-                }
-                Probe::NotYet(why) => {
-                    last = why;
-                    !matches!(self.child.try_wait(), Ok(None))
-                }
+            let mut last = Probe::Abandoned;
+            process::wait_until(START_LIMIT, || {
+                last = probe();
+                !matches!(last, Probe::NotYet(_)) || !matches!(self.child.try_wait(), Ok(None))
             });
+            // Somebody else may have answered in the server's place: it must run as well.
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(DutError::Ended {
                     name: self.spec.profile.name.clone(),
@@ -122,9 +119,14 @@ impl Dut {
                     log: self.log_tail(),
                 });
             }
-            if answered {
-                return Ok(());
-            }
+            let last = match last {
+                Probe::Answered => return Ok(()),
+                Probe::NotYet(why) | Probe::FellSilent(why) => why,
+                Probe::Abandoned => {
+                    let name = self.spec.profile.name.clone();
+                    return Err(DutError::Abandoned { name });
+                }
+            };
             self.silent_starts += 1;
             if self.silent_starts == STARTS_MAX {
                 return Err(DutError::Silent {
@@ -148,9 +150,9 @@ impl Dut {
     }
 
     /// How often the server was silent after its last start or restart and had to be started
-    /// anew: a remark for the report.
-    pub fn silent_starts(&self) -> u32 {
-        self.silent_starts
+    /// anew: a remark for the report, which is made once.
+    pub fn take_silent_starts(&mut self) -> u32 {
+        std::mem::take(&mut self.silent_starts)
     }
 
     /// What the server says that it is: "BIND 9.18.49".
@@ -314,9 +316,7 @@ impl Workdir {
         let mut private = DirBuilder::new();
         private.mode(0o700).recursive(true);
         private.create(&base).map_err(refused)?;
-        // One at a time, so that nobody sweeps a directory that is not locked yet.
-        let door = File::open(&base).map_err(refused)?;
-        flock(&door, FlockOperation::LockExclusive).map_err(|errno| refused(errno.into()))?;
+        let _door = enter(&base).map_err(refused)?;
         sweep(&base);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let path = base.join(format!("{name}.{}.{number}", std::process::id()));
@@ -362,6 +362,22 @@ fn workdir_base() -> PathBuf {
         PathBuf::from("/run/dns64bench")
     } else {
         std::env::temp_dir().join(format!("dns64bench-{}", user.as_raw()))
+    }
+}
+
+/// One at a time, so that nobody sweeps a directory that is not locked yet.
+fn enter(base: &Path) -> std::io::Result<File> {
+    let door = File::open(base)?;
+    flock(&door, FlockOperation::LockExclusive)?;
+    Ok(door)
+}
+
+/// Removes what servers of crashed Testers have left in this user's working directories. Where
+/// there are none, there is nothing to do.
+pub(super) fn sweep_abandoned() {
+    let base = workdir_base();
+    if let Ok(_door) = enter(&base) {
+        sweep(&base);
     }
 }
 
@@ -429,6 +445,12 @@ pub enum DutError {
         /// Last lines of its log.
         log: String,
     },
+    /// The probe gave up.
+    #[error("{name} was not waited for")]
+    Abandoned {
+        /// Name of the profile.
+        name: String,
+    },
     /// The server runs but does not answer.
     #[error(
         "{name} did not answer within {limit_s} s in {STARTS_MAX} starts (last: {last}); \
@@ -454,9 +476,9 @@ pub enum DutError {
     },
 }
 
-/// Starts of a server that stays silent: mtd64-ng does in about half of its starts, so that three
-/// leave one chance in eight.
-pub const STARTS_MAX: u32 = 3;
+/// Starts of a server that stays silent: mtd64-ng does in about half of its starts, so that four
+/// leave one chance in 16.
+pub const STARTS_MAX: u32 = 4;
 /// Lines of the log that an error shows.
 pub const LOG_LINES: usize = 12;
 const LOG_TAIL_BYTES: u64 = 4096;

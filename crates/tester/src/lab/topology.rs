@@ -23,6 +23,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 
+use super::dut;
 use super::host::{Host, NETNS_DIR};
 use super::process::{self, RunError};
 
@@ -300,14 +301,17 @@ impl Drop for Lab {
     }
 }
 
-/// Ends all processes in the lab's namespaces and deletes these. Nothing to do is no error.
+/// Ends all processes in the lab's namespaces, deletes these, and with them the files of servers
+/// whose Tester has crashed. Nothing to do is no error.
 ///
 /// # Errors
 ///
 /// Another process uses the lab, a process could not be ended, or `ip` failed.
 pub fn down() -> Result<(), LabError> {
     let _lock = lock(Path::new(LOCK))?;
-    clean()
+    clean()?;
+    dut::sweep_abandoned();
+    Ok(())
 }
 
 /// The lab's namespaces that exist, by name.

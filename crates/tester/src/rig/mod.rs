@@ -25,7 +25,7 @@ use crate::lab::zone::ZoneFile;
 use crate::namespace::{Cidr, Share, Zone, own_aaaa};
 use crate::trial::names::{NameSource, NamespaceTooSmall};
 use crate::trial::probe::{ProbeError, Prober};
-use crate::trial::{AuthDns, Measurer, Tester, TrialError};
+use crate::trial::{AuthDns, Measurer, Tester, TrialError, TrialSpec};
 use placement::Placement;
 
 /// What is measured, and how.
@@ -178,6 +178,10 @@ struct Running {
 /// How long one probe is waited for.
 const PROBE_NS: Nanos = SECOND;
 
+/// Rate of the burst before the first trial: slow enough for every DUT, and more at once than a
+/// probe.
+const BURST_QPS: u64 = 2_000;
+
 impl Rig {
     /// Brings the lab up, if there is one. Nothing is started in it yet.
     pub fn open(spec: RigSpec, interrupted: Arc<AtomicBool>) -> Result<Self, RigError> {
@@ -273,13 +277,18 @@ impl Rig {
             Family::Ipv4 => setup.upstream_v4(),
             Family::Ipv6 => setup.upstream_v6(),
         });
-        let (tester, authority) = self.start_authority(lab, upstream, false)?;
+        let (mut tester, authority) = self.start_authority(lab, upstream, false)?;
         let server = SocketAddr::from(setup.dut());
         let (lab_prefix, lab_len) = topology::PREF64;
         let chosen = Pref64::new(lab_prefix, lab_len).unwrap_or(Pref64::WELL_KNOWN);
         let pref64 = self.spec.measure.pref64.unwrap_or(chosen);
         let dut = match &lab.dut {
-            Some(choice) => Some(self.start_dut(setup, choice, upstream, server, pref64)?),
+            Some(choice) => {
+                let spec = self.dut_spec(setup, choice, upstream, pref64);
+                let prober = self.dut_prober(server);
+                let ready = || self.probe_and_burst(&prober, pref64, &mut tester);
+                Some(Dut::start(spec, ready)?)
+            }
             None => None,
         };
         Ok(Running {
@@ -374,15 +383,14 @@ impl Rig {
         }
     }
 
-    fn start_dut(
-        &mut self,
+    fn dut_spec(
+        &self,
         setup: Setup,
         choice: &DutChoice,
         upstream: SocketAddr,
-        server: SocketAddr,
         pref64: Pref64,
-    ) -> Result<Dut, RigError> {
-        let spec = DutSpec {
+    ) -> DutSpec {
+        DutSpec {
             profile: choice.profile.clone(),
             program: choice.program.clone(),
             host: setup.host(Role::Dut),
@@ -396,10 +404,7 @@ impl Rig {
                 cpus: self.spec.placement.dut.clone(),
             },
             zone: None,
-        };
-        let prober = self.dut_prober(server);
-        let dut = Dut::start(spec, || self.probe(&prober, pref64))?;
-        Ok(dut)
+        }
     }
 
     fn suffix(&self) -> String {
@@ -435,7 +440,7 @@ impl Rig {
     /// One question, whose answer must be the right one.
     fn probe(&mut self, prober: &Prober, pref64: Pref64) -> Probe {
         if self.interrupted.load(Ordering::Relaxed) {
-            return Probe::NotYet("interrupted".into());
+            return Probe::Abandoned;
         }
         let name = self.names.probe();
         let expected: Ipv6Addr = if self.names.zone().has_aaaa(name) {
@@ -446,6 +451,32 @@ impl Rig {
         match prober.aaaa(name, PROBE_NS) {
             Ok(addresses) if addresses.contains(&expected) => Probe::Answered,
             Ok(addresses) => Probe::NotYet(format!("{addresses:?} instead of {expected}")),
+            Err(error) => Probe::NotYet(error.to_string()),
+        }
+    }
+    /// One question, then a burst of them: some servers answer the first and fall silent at the
+    /// second, and before a trial is the time to find out.
+    fn probe_and_burst(&mut self, prober: &Prober, pref64: Pref64, tester: &mut Tester) -> Probe {
+        match self.probe(prober, pref64) {
+            Probe::Answered => {}
+            other => return other,
+        }
+        let burst = TrialSpec {
+            server: prober.server,
+            rate_qps: BURST_QPS,
+            duration_ns: self.names.burst_len() * SECOND / BURST_QPS,
+            timeout_ns: PROBE_NS,
+            names: self.names.burst(pref64),
+            ports: None,
+            stop_early: false,
+        };
+        match tester.trial(&burst) {
+            Ok(result) if result.queries_sent == 0 => Probe::NotYet("nothing was sent".into()),
+            Ok(result) if result.answers.missing == result.queries_sent => {
+                let sent = result.queries_sent;
+                Probe::FellSilent(format!("none of {sent} queries at once was answered"))
+            }
+            Ok(_) => Probe::Answered,
             Err(error) => Probe::NotYet(error.to_string()),
         }
     }

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_transport::clock::{Nanos, SECOND};
 
 use super::{PROBE_NS, Place, Rig, RigError, Running};
-use crate::lab::dut::Probe;
+use crate::lab::dut::{Dut, Probe};
+use crate::lab::process;
 use crate::load::generator::Names;
 use crate::load::pace::Schedule;
 use crate::procedure::Trials;
@@ -104,7 +105,7 @@ impl Rig {
             return Ok(());
         };
         let prober = self.dut_prober(running.server);
-        dut.restart(|| self.probe(&prober, running.pref64))?;
+        dut.restart(|| self.probe_and_burst(&prober, running.pref64, &mut running.tester))?;
         self.names.start_over();
         Ok(())
     }
@@ -113,17 +114,26 @@ impl Rig {
     /// DUT that has died or stays silent is started anew; a server that somebody else runs is
     /// measured as it is. The cached name is asked for, so that it is in the cache.
     fn ready(&mut self, running: &mut Running, notes: &mut Vec<String>) -> Result<(), RigError> {
-        if running.dut.is_some() {
-            let prober = self.dut_prober(running.server);
-            let until = MonotonicClock.now() + SETTLE_NS;
-            let mut answered = false;
-            while !answered && MonotonicClock.now() < until {
-                answered = self.probe(&prober, running.pref64) == Probe::Answered;
+        let prober = self.dut_prober(running.server);
+        if let Some(dut) = &mut running.dut {
+            let mut last = Probe::Abandoned;
+            process::wait_until(SETTLE_NS, || {
+                last = self.probe(&prober, running.pref64);
+                !matches!(last, Probe::NotYet(_)) || !dut.is_alive()
+            });
+            match last {
+                Probe::Answered => {}
+                Probe::Abandoned => return Err(RigError::Interrupted),
+                Probe::NotYet(why) | Probe::FellSilent(why) => {
+                    self.restart(running)?;
+                    notes.push(format!("the DUT was restarted: it did not answer ({why})"));
+                }
             }
-            if !answered {
-                self.restart(running)?;
-                notes.push("the DUT had stopped answering: it was restarted".into());
-            }
+        }
+        if let Some(starts @ 1..) = running.dut.as_mut().map(Dut::take_silent_starts) {
+            notes.push(format!(
+                "the DUT was silent after {starts} of its starts and was started anew"
+            ));
         }
         if self.names.has_cached() {
             let prober = match &self.spec.place {

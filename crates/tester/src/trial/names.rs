@@ -116,6 +116,23 @@ impl NameSource {
         candidates.get(turn).copied().unwrap_or(cached)
     }
 
+    /// The reserved names, [`Self::burst_len`] of them, for a burst before the first trial.
+    pub fn burst(&self, pref64: Pref64) -> Names {
+        Names {
+            cidr: self.cidr,
+            first: self.cidr.names() - self.burst_len(),
+            cached: self.cached(),
+            cached_share: Share::NONE,
+            zone: self.zone.clone(),
+            pref64: Some(pref64),
+        }
+    }
+
+    /// How many names are reserved.
+    pub fn burst_len(&self) -> u64 {
+        RESERVED.min(self.cidr.names())
+    }
+
     /// The zone of the names.
     pub fn zone(&self) -> &Zone {
         &self.zone
@@ -127,7 +144,7 @@ impl NameSource {
 
     fn reserved(&self) -> impl Iterator<Item = Ipv4Addr> {
         let names = self.cidr.names();
-        (1..=RESERVED.min(names)).map(move |back| self.cidr.address(names - back))
+        (1..=self.burst_len()).map(move |back| self.cidr.address(names - back))
     }
 }
 
@@ -177,5 +194,15 @@ mod tests {
             assert!(!source.zone().has_aaaa(probe) && probe != cached);
             assert!(probe >= Ipv4Addr::new(10, 0, 0, 192));
         }
+    }
+
+    #[test]
+    fn a_burst_asks_for_the_reserved_names_alone() {
+        let mut source = source("10.0.0.0/24", "0", "0.2");
+        let burst = source.burst(Pref64::WELL_KNOWN);
+        assert_eq!((burst.first, source.burst_len()), (192, 64));
+        assert_eq!(burst.cached_share, Share::NONE);
+        let names = source.take(240, None).unwrap();
+        assert_eq!(names.first + Names::fresh(names.cached_share, 240), 192);
     }
 }
