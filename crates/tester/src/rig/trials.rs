@@ -40,8 +40,9 @@ impl Rig {
         let measure = self.spec.measure.clone();
         let queries = Schedule::new(rate_qps, measure.duration_ns).queries();
         let mut notes = Vec::new();
-        let names = self.fresh_names(running, queries, &mut notes)?;
         self.ready(running, &mut notes)?;
+        let names = self.fresh_names(running, queries, &mut notes)?;
+        self.preload(running)?;
         let drops_before = running.dut.as_ref().map_or(0, |dut| dut.udp_drops());
         let spec = TrialSpec {
             server: running.server,
@@ -78,7 +79,8 @@ impl Rig {
         Ok(result)
     }
 
-    /// Names that the DUT has not seen, or has forgotten because it was restarted.
+    /// Names that the DUT has not seen, or has forgotten because it was restarted. Whatever restarts
+    /// it comes before: a restart deals the names out anew.
     fn fresh_names(
         &mut self,
         running: &mut Running,
@@ -86,12 +88,8 @@ impl Rig {
         notes: &mut Vec<String>,
     ) -> Result<Names, RigError> {
         let pref64 = Some(running.pref64);
-        let restart = matches!(&self.spec.place, Place::Lab(lab) if lab.restart);
-        if restart {
-            self.restart(running)?;
-        }
         match self.names.take(queries, pref64) {
-            Err(NamespaceTooSmall { .. }) if running.dut.is_some() && !restart => {
+            Err(NamespaceTooSmall { .. }) if running.dut.is_some() => {
                 self.restart(running)?;
                 notes.push("the namespace was used up: the DUT was restarted".into());
                 Ok(self.names.take(queries, pref64)?)
@@ -112,8 +110,11 @@ impl Rig {
 
     /// Waits until the server answers, so that no trial begins on the ruins of the last one. A
     /// DUT that has died or stays silent is started anew; a server that somebody else runs is
-    /// measured as it is. The cached name is asked for, so that it is in the cache.
+    /// measured as it is.
     fn ready(&mut self, running: &mut Running, notes: &mut Vec<String>) -> Result<(), RigError> {
+        if matches!(&self.spec.place, Place::Lab(lab) if lab.restart) {
+            self.restart(running)?;
+        }
         let prober = self.dut_prober(running.server);
         if let Some(dut) = &mut running.dut {
             let mut last = Probe::Abandoned;
@@ -135,6 +136,11 @@ impl Rig {
                 "the DUT was silent after {starts} of its starts and was started anew"
             ));
         }
+        Ok(())
+    }
+
+    /// Asks for the cached name, so that it is in the DUT's cache (paper 000, section 7.1).
+    fn preload(&self, running: &Running) -> Result<(), RigError> {
         if self.names.has_cached() {
             let prober = match &self.spec.place {
                 Place::Lab(_) => self.dut_prober(running.server),
