@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dns64_transport::clock::SECOND;
+use dns64bench::authority::answer::ZoneConfig;
 use dns64bench::lab::dut::{Dut, DutSpec, Probe};
 use dns64bench::lab::host::{CpuSet, Host};
 use dns64bench::lab::process;
@@ -230,13 +231,15 @@ fn start_authority(setup: Setup) -> Dut {
         settings: settings(setup),
         zone: Some(ZoneFile {
             cidr: "10.0.0.0/24".parse().unwrap(),
-            zone: Zone {
-                suffix: DEFAULT_SUFFIX.parse().unwrap(),
-                aaaa_share: Share::NONE,
+            config: ZoneConfig {
+                zone: Zone {
+                    suffix: DEFAULT_SUFFIX.parse().unwrap(),
+                    aaaa_share: Share::NONE,
+                },
+                self_test: false,
+                ttl_s: 3600,
+                negative_ttl_s: 3600,
             },
-            self_test: false,
-            ttl_s: 3600,
-            negative_ttl_s: 3600,
         }),
     };
     let (address, port) = setup.self_test();

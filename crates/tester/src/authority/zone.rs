@@ -79,7 +79,7 @@ impl ZoneConfig {
     }
 
     /// Whether the name of `address` has an AAAA record.
-    pub(super) fn has_aaaa(&self, address: Ipv4Addr) -> bool {
+    pub fn has_aaaa(&self, address: Ipv4Addr) -> bool {
         self.self_test || self.zone.has_aaaa(address)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::authority::answer::ZoneConfig;
 use crate::namespace::{self, Cidr, own_aaaa};
 
 /// What a zone file holds: each name of a range with its A record, and with an AAAA of its own
@@ -10,14 +11,8 @@ use crate::namespace::{self, Cidr, own_aaaa};
 pub struct ZoneFile {
     /// The range, of at most [`NAMES_MAX`] names.
     pub cidr: Cidr,
-    /// Suffix and share of the names with an AAAA of their own.
-    pub zone: namespace::Zone,
-    /// Every name has an AAAA of its own.
-    pub self_test: bool,
-    /// TTL of the records.
-    pub ttl_s: u32,
-    /// TTL and MINIMUM of the SOA record (RFC 2308 section 5).
-    pub negative_ttl_s: u32,
+    /// What the built-in authority would serve.
+    pub config: ZoneConfig,
 }
 
 impl ZoneFile {
@@ -27,28 +22,24 @@ impl ZoneFile {
     ///
     /// The range is too large; writing failed.
     pub fn write(&self, to: &mut impl Write) -> Result<(), ZoneError> {
-        let Self {
-            cidr,
-            ttl_s,
-            negative_ttl_s,
-            ..
-        } = *self;
+        let (cidr, config) = (self.cidr, &self.config);
         if cidr.names() > NAMES_MAX {
             return Err(ZoneError::Size { cidr });
         }
+        let (ttl_s, negative_ttl_s) = (config.ttl_s, config.negative_ttl_s);
         writeln!(
             to,
             "$ORIGIN {}\n$TTL {ttl_s}\n\
              @ {negative_ttl_s} SOA ns hostmaster 1 3600 900 604800 {negative_ttl_s}\n\
              @ NS ns\nns A 198.18.0.2\nns AAAA 2001:2:0:2::2",
-            self.zone.suffix
+            config.zone.suffix
         )?;
         for index in 0..cidr.names() {
             let address = cidr.address(index);
             let label = namespace::label(address);
             to.write_all(&label)?;
             writeln!(to, " A {address}")?;
-            if self.self_test || self.zone.has_aaaa(address) {
+            if config.has_aaaa(address) {
                 writeln!(to, " AAAA {}", own_aaaa(address))?;
             }
         }
@@ -87,18 +78,15 @@ mod tests {
 
     fn zone_file(cidr: &str, aaaa_share: &str, self_test: bool) -> ZoneFile {
         let suffix = DEFAULT_SUFFIX.parse().unwrap();
-        let zone = namespace::Zone {
-            suffix,
-            aaaa_share: aaaa_share.parse().unwrap(),
-        };
-        let cidr = cidr.parse().unwrap();
-        ZoneFile {
-            cidr,
-            zone,
+        let aaaa_share = aaaa_share.parse().unwrap();
+        let config = ZoneConfig {
+            zone: namespace::Zone { suffix, aaaa_share },
             self_test,
             ttl_s: 3600,
             negative_ttl_s: 60,
-        }
+        };
+        let cidr = cidr.parse().unwrap();
+        ZoneFile { cidr, config }
     }
 
     fn written(file: &ZoneFile) -> String {

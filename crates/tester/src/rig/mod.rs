@@ -313,12 +313,7 @@ impl Rig {
         let measurer = self.measurer(setup.host(Role::Measurer), None);
         match &lab.authority {
             AuthorityChoice::BuiltIn { workers } => {
-                let zone = ZoneConfig {
-                    zone: measure.zone.clone(),
-                    self_test,
-                    ttl_s: measure.ttl_s,
-                    negative_ttl_s: measure.negative_ttl_s,
-                };
+                let zone = self.zone_config(self_test);
                 let cores = self.spec.placement.authority.cpus().to_vec();
                 let authority = AuthDns {
                     host,
@@ -338,7 +333,10 @@ impl Rig {
                     program: None,
                     host,
                     settings: self.authority_settings(setup, listen),
-                    zone: Some(self.zone_file(self_test)),
+                    zone: Some(ZoneFile {
+                        cidr: measure.cidr,
+                        config: self.zone_config(self_test),
+                    }),
                 };
                 let name = measure.cidr.first();
                 let prober = self.prober(setup.host(Role::Authority), None, listen);
@@ -372,10 +370,10 @@ impl Rig {
         }
     }
 
-    fn zone_file(&self, self_test: bool) -> ZoneFile {
+    /// What the authority serves, whoever it is.
+    fn zone_config(&self, self_test: bool) -> ZoneConfig {
         let measure = &self.spec.measure;
-        ZoneFile {
-            cidr: measure.cidr,
+        ZoneConfig {
             zone: measure.zone.clone(),
             self_test,
             ttl_s: measure.ttl_s,
