@@ -452,8 +452,8 @@ impl Rig {
             Err(error) => Probe::NotYet(error.to_string()),
         }
     }
-    /// One question, then a burst of them: some servers answer the first and fall silent at the
-    /// second, and before a trial is the time to find out.
+    /// One question, a burst of them, and one more: some servers answer the first and fall silent
+    /// in the midst of the burst, and before a trial is the time to find out.
     fn probe_and_burst(&mut self, prober: &Prober, pref64: Pref64, tester: &mut Tester) -> Probe {
         match self.probe(prober, pref64) {
             Probe::Answered => {}
@@ -474,7 +474,10 @@ impl Rig {
                 let sent = result.queries_sent;
                 Probe::FellSilent(format!("none of {sent} queries at once was answered"))
             }
-            Ok(_) => Probe::Answered,
+            Ok(_) => match self.probe(prober, pref64) {
+                Probe::NotYet(why) => Probe::FellSilent(format!("after a burst: {why}")),
+                answered => answered,
+            },
             Err(error) => Probe::NotYet(error.to_string()),
         }
     }
