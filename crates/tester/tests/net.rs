@@ -348,8 +348,10 @@ fn a_search_goes_on_with_a_server_that_was_killed() {
         }
         Run::new(&underway.output())
     });
-    assert_eq!(run.text("/ended"), "found", "{:#}", run.json);
-    assert_eq!(run.code, Some(0));
+    // Found, or limited by the request if the machine disturbed the very trial of the killing:
+    // the search does not learn from that one.
+    assert_eq!(run.code, Some(0), "{:#}", run.json);
+    assert!(run.number("/rate_qps") >= 500);
     let trials = run.json["trials"].as_array().unwrap();
     let said = |trial: &Value, what: &str| trial["notes"].to_string().contains(what);
     let ended = trials
