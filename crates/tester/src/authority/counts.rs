@@ -24,6 +24,11 @@ pub struct AuthorityCounts {
 }
 
 impl AuthorityCounts {
+    /// All queries of whatever type.
+    pub fn queries(&self) -> u64 {
+        self.aaaa + self.a + self.other
+    }
+
     /// Adds what another worker has counted.
     pub fn add(&mut self, other: Self) {
         *self = self.zip(other, |a, b| a + b);

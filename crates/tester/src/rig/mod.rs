@@ -173,6 +173,8 @@ struct Running {
     authority: Option<Dut>,
     server: SocketAddr,
     pref64: Pref64,
+    /// The last trial did not pass, so the server may still be busy with it.
+    unsettled: bool,
 }
 
 /// How long one probe is waited for.
@@ -268,6 +270,7 @@ impl Rig {
             authority: None,
             server,
             pref64,
+            unsettled: false,
         })
     }
 
@@ -297,6 +300,7 @@ impl Rig {
             authority,
             server,
             pref64,
+            unsettled: false,
         })
     }
 
@@ -436,7 +440,7 @@ impl Rig {
     }
 
     /// One question, whose answer must be the right one.
-    fn probe(&mut self, prober: &Prober, pref64: Pref64) -> Probe {
+    fn probe(&mut self, prober: &Prober, pref64: Pref64, wait_ns: Nanos) -> Probe {
         if self.interrupted.load(Ordering::Relaxed) {
             return Probe::Abandoned;
         }
@@ -446,16 +450,17 @@ impl Rig {
         } else {
             pref64.embed(name)
         };
-        match prober.aaaa(name, PROBE_NS) {
+        match prober.aaaa(name, wait_ns) {
             Ok(addresses) if addresses.contains(&expected) => Probe::Answered,
             Ok(addresses) => Probe::NotYet(format!("{addresses:?} instead of {expected}")),
             Err(error) => Probe::NotYet(error.to_string()),
         }
     }
+
     /// One question, a burst of them, and one more: some servers answer the first and fall silent
     /// in the midst of the burst, and before a trial is the time to find out.
     fn probe_and_burst(&mut self, prober: &Prober, pref64: Pref64, tester: &mut Tester) -> Probe {
-        match self.probe(prober, pref64) {
+        match self.probe(prober, pref64, PROBE_NS) {
             Probe::Answered => {}
             other => return other,
         }
@@ -474,7 +479,7 @@ impl Rig {
                 let sent = result.queries_sent;
                 Probe::FellSilent(format!("none of {sent} queries at once was answered"))
             }
-            Ok(_) => match self.probe(prober, pref64) {
+            Ok(_) => match self.probe(prober, pref64, PROBE_NS) {
                 Probe::NotYet(why) => Probe::FellSilent(format!("after a burst: {why}")),
                 answered => answered,
             },

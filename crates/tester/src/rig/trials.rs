@@ -14,9 +14,22 @@ use crate::trial::TrialSpec;
 use crate::trial::names::NamespaceTooSmall;
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 
-/// How long a server may take to answer a probe before a trial. A server that has been overloaded
-/// works off its queue first; resolvers give a client up after a few seconds.
-const SETTLE_NS: Nanos = 5 * SECOND;
+/// How long a DUT may take to answer a probe before it is started anew.
+const ANSWER_NS: Nanos = 5 * SECOND;
+
+/// How long a server may take to work off the queues that a trial has left. Paper 002, section
+/// 4.2.4, lets every server rest for 10 s.
+const SETTLE_NS: Nanos = 10 * SECOND;
+
+/// An idle server answers within this time: a tenth of the shortest timeout of the papers is 50 ms,
+/// and a name that is not cached takes two more round trips.
+const PROMPT_NS: Nanos = SECOND / 10;
+
+/// A probe for a name that is not cached makes the server ask for AAAA and for A.
+const PROBE_QUERIES: u64 = 2;
+
+/// Rounds without a late answer or a query of its own, some 10 ms each, that show an idle server.
+const QUIET_ROUNDS: u32 = 5;
 
 impl Trials for Rig {
     type Error = RigError;
@@ -69,6 +82,7 @@ impl Rig {
                 ));
             }
         }
+        running.unsettled = result.outcome != Outcome::Passed;
         if let Some(status) = running.authority.as_mut().and_then(|a| a.exit_status()) {
             let fault = TesterFault::AuthorityDied {
                 status: status.to_string(),
@@ -108,18 +122,21 @@ impl Rig {
         Ok(())
     }
 
-    /// Waits until the server answers, so that no trial begins on the ruins of the last one. A
-    /// DUT that has died or stays silent is started anew; a server that somebody else runs is
-    /// measured as it is.
+    /// Waits until the server is through with the last trial, so that none begins on the ruins of
+    /// another. A DUT that has died or stays silent is started anew; a server that somebody else
+    /// runs is measured as it is.
     fn ready(&mut self, running: &mut Running, notes: &mut Vec<String>) -> Result<(), RigError> {
         if matches!(&self.spec.place, Place::Lab(lab) if lab.restart) {
             self.restart(running)?;
         }
+        if running.unsettled {
+            self.settle(running)?;
+        }
         let prober = self.dut_prober(running.server);
         if let Some(dut) = &mut running.dut {
             let mut last = Probe::Abandoned;
-            process::wait_until(SETTLE_NS, || {
-                last = self.probe(&prober, running.pref64);
+            process::wait_until(ANSWER_NS, || {
+                last = self.probe(&prober, running.pref64, PROBE_NS);
                 !matches!(last, Probe::NotYet(_)) || !dut.is_alive()
             });
             match last {
@@ -137,6 +154,36 @@ impl Rig {
             ));
         }
         Ok(())
+    }
+
+    /// Waits until the server answers at once and asks the authority nothing of its own accord,
+    /// several times in a row: then what the last trial left in its queues is worked off. Gives up
+    /// on a server that does not answer at all.
+    fn settle(&mut self, running: &mut Running) -> Result<(), RigError> {
+        let prober = match &self.spec.place {
+            Place::Lab(_) => self.dut_prober(running.server),
+            Place::Running { local, .. } => self.running_prober(*local, running.server),
+        };
+        if prober.answers(self.names.probe(), PROBE_NS).is_err() {
+            return Ok(());
+        }
+        let mut asked = running.tester.authority_counts()?.queries();
+        let mut quiet = 0;
+        let mut failed = None;
+        process::wait_until(SETTLE_NS, || {
+            let prompt = prober.answers(self.names.probe(), PROMPT_NS).is_ok();
+            match running.tester.authority_counts() {
+                Ok(counts) if prompt && counts.queries() <= asked + PROBE_QUERIES => quiet += 1,
+                Ok(_) => quiet = 0,
+                Err(error) => failed = Some(error),
+            }
+            asked = running
+                .tester
+                .authority_counts()
+                .map_or(asked, |c| c.queries());
+            quiet == QUIET_ROUNDS || failed.is_some() || self.interrupted.load(Ordering::Relaxed)
+        });
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Asks for the cached name, so that it is in the DUT's cache (paper 000, section 7.1).

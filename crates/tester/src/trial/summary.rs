@@ -78,13 +78,10 @@ pub fn result(
     sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
     let timing = sums.timing(schedule);
     let fault = fault(shards, authority, &timing);
-    let ended_early = shards.iter().any(|s| s.finished.tally.ended_early);
+    let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
+    let ended_early = stopped || sums.undecided > 0;
     let queries_due = schedule.queries();
-    let shortfall = if ended_early {
-        sums.sent - sums.answers.valid - sums.undecided
-    } else {
-        queries_due - sums.answers.valid
-    };
+    let shortfall = sums.sent - sums.answers.valid - sums.undecided;
     let outcome = match fault {
         Some(fault) => Outcome::Invalid(fault),
         None if shortfall == 0 && !ended_early => Outcome::Passed,
