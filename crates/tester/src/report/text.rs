@@ -84,8 +84,8 @@ pub fn self_test(
         [only] => evidence(out, only)?,
         several => trial_table(out, several)?,
     }
-    let remarks = result.trials.iter().flat_map(|trial| &trial.notes);
-    notes(out, conditions.notes.iter().chain(remarks))
+    let remarks = remarks(&result.trials);
+    notes(out, conditions.notes.iter().chain(&remarks))
 }
 
 /// Writes the table of a search.
@@ -114,8 +114,8 @@ pub fn search(
         "Tester certified to",
         rate(conditions.certified_rate_qps),
     )?;
-    let remarks = result.trials.iter().flat_map(|trial| &trial.notes);
-    notes(out, conditions.notes.iter().chain(remarks))
+    let remarks = remarks(&result.trials);
+    notes(out, conditions.notes.iter().chain(&remarks))
 }
 
 fn trial_verdict(result: &TrialResult) -> String {
@@ -425,6 +425,19 @@ fn classes(answers: &Answers) -> [(&'static str, u64, &'static str); 7] {
         ("truncated", answers.truncated, "TC set"),
         ("missing", answers.missing, "no answer at all"),
     ]
+}
+
+/// The remarks on several trials, each with the number of its trial.
+fn remarks(trials: &[TrialResult]) -> Vec<String> {
+    let numbered = (1..).zip(trials);
+    let of_trial = |(number, trial): (u32, &TrialResult)| {
+        trial
+            .notes
+            .iter()
+            .map(|note| format!("trial {number}: {note}"))
+            .collect::<Vec<_>>()
+    };
+    numbered.flat_map(of_trial).collect()
 }
 
 fn notes<'a>(out: &mut impl Write, notes: impl Iterator<Item = &'a String>) -> io::Result<()> {
