@@ -42,6 +42,14 @@ pub const UDP_SIZE: u16 = 1232;
 /// truncated for the client's sake.
 pub const REPLY_LEN_MAX: usize = 12 + 259 + 50 + 11;
 
+/// TTL of records unless asked otherwise: longer than any trial, so that the cached name of a
+/// trial stays cached.
+pub const TTL_DEFAULT_S: u32 = 3600;
+
+/// TTL of negative answers unless asked otherwise. RFC 6147 section 5.1.7 bounds the TTL of a
+/// synthesised answer by it, so it is as long.
+pub const NEGATIVE_TTL_DEFAULT_S: u32 = TTL_DEFAULT_S;
+
 /// An authoritative server of one zone whose answers follow from the names.
 #[derive(Clone, Debug)]
 pub struct Authority {

@@ -9,6 +9,7 @@ use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
 use super::values::{self, JsonOut};
+use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::lab::host::CpuSet;
 use crate::namespace::{Cidr, DEFAULT_SUFFIX, Share, parse_suffix};
 use crate::procedure::search::Resolution;
@@ -248,11 +249,11 @@ pub struct AuthorityArgs {
     pub cpus: Option<CpuSet>,
 
     /// TTL of the records, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
+    #[arg(long, value_name = "SECONDS", default_value_t = TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
     pub ttl: u32,
 
     /// TTL and MINIMUM of the SOA in negative answers, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
+    #[arg(long, value_name = "SECONDS", default_value_t = NEGATIVE_TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
     pub negative_ttl: u32,
 
     /// What stands after the first label of a name: the zone

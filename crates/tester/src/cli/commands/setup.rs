@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use dns64_transport::cpu;
 
 use super::{Failure, exit};
+use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::cli::args::{AuthorityKind, LabKind};
 use crate::cli::resolve::{LabPlan, Load, Measure, Subject};
 use crate::doctor::{self, Tier};
@@ -16,14 +17,6 @@ use crate::namespace::{Share, Zone};
 use crate::report::Conditions;
 use crate::rig::placement::{Placement, Wishes, place};
 use crate::rig::{self, AuthorityChoice, DutChoice, LabSpec, Place, Rig, RigSpec};
-
-/// TTL of the built-in authority's records: longer than any trial, so that the cached name of a
-/// trial stays cached.
-pub(super) const TTL_S: u32 = 3600;
-
-/// TTL of its negative answers. RFC 6147 section 5.1.7 bounds the TTL of a synthesised answer by
-/// it, so it is as long.
-pub(super) const NEGATIVE_TTL_S: u32 = 3600;
 
 /// Hands the command line over to a user namespace, if the lab is to be in one. Returns the exit
 /// code of what ran there.
@@ -107,8 +100,8 @@ fn trials(load: &Load, stop_early: bool) -> rig::Measure {
         threads: load.threads,
         ports: load.sockets,
         stop_early,
-        ttl_s: TTL_S,
-        negative_ttl_s: NEGATIVE_TTL_S,
+        ttl_s: TTL_DEFAULT_S,
+        negative_ttl_s: NEGATIVE_TTL_DEFAULT_S,
     }
 }
 
