@@ -1,0 +1,15 @@
+//! From the bytes of a query to the bytes of its answer: pure functions on messages and settings.
+//!
+//! - [`guard`]: one rung per rule, from a datagram to an [`Asker`] or to why it is not answered;
+//! - [`asker`]: what an answer has to know of its query;
+//! - [`stored`]: a response in the form that it is kept in and answered from;
+//! - [`reply`]: answers as they came, errors, EDNS and truncation;
+//! - [`cookie`]: DNS cookies;
+//! - [`copy`]: records from one message to another, their names compressed anew;
+//! - [`synthesis`]: AAAA records from A records (RFC 6147 section 5.1);
+//! - [`reverse`]: names of synthesised addresses (RFC 6147 section 5.3.1);
+//! - [`special`]: `ipv4only.arpa` (RFC 8880);
+//! - [`service`]: SVCB and HTTPS (RFC 9460 section 4.2.1).
+
+pub mod asker;
+pub mod stored;

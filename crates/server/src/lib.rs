@@ -1,0 +1,22 @@
+//! dns64d: a DNS64 server (RFC 6147).
+//!
+//! It forwards queries to recursive resolvers, makes AAAA records from A records where there are
+//! none, and remembers what it learnt. It does not validate DNSSEC and never claims to.
+//!
+//! Each module uses only those before it in this list:
+//!
+//! - [`settings`]: what the server does, as plain data; [`config`] reads it from files;
+//! - [`answer`]: from the bytes of a query to the bytes of its answer, pure functions;
+//! - [`counts`]: what is counted;
+//! - [`engine`]: queries in, questions to upstreams and answers out, without sockets or clocks;
+//! - [`mailbox`], [`worker`]: one thread that turns one engine over its sockets;
+//! - [`gateway`]: the connections of clients and upstreams, on tokio;
+//! - [`control`], [`daemon`]: the operator's side: control socket, metrics, signals, log;
+//! - [`cli`]: the command line.
+
+#![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod counts;
+pub mod mailbox;
+pub mod settings;
