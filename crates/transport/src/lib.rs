@@ -5,11 +5,15 @@
 //! - [`socket::UdpLink`]: kernel sockets, `recvmmsg`, `sendmmsg`, `UDP_SEGMENT`, `UDP_GRO`;
 //! - [`memory::MemoryLink`]: a simulated network on a [`clock::ManualClock`].
 //!
+//! A [`Relay`] moves both sides of a forwarder, clients and upstream servers:
+//! [`relay::udp::UdpRelay`] over kernel sockets, [`memory::MemoryRelay`] on the simulated network.
+//!
 //! The module `sys` holds all the unsafe code of the project.
 
 pub mod clock;
 pub mod cpu;
 pub mod memory;
+pub mod relay;
 pub mod socket;
 #[expect(
     unsafe_code,
@@ -20,6 +24,8 @@ mod sys;
 use std::net::SocketAddr;
 
 use clock::Nanos;
+
+pub use relay::{Arrival, Origin, PORTS_PER_SERVER, Relay};
 
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -108,73 +114,3 @@ pub struct Counters {
     /// Sender of the first of those.
     pub foreign_from: Option<SocketAddr>,
 }
-
-/// Where a query came from and by which way its answer goes back, however much later.
-///
-/// Made by a [`Relay`], or by [`Origin::new`] for simulations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    // helper A: socket index, peer (and RawAddr / LocalAddr as needed)
-    socket: u16,
-    peer: SocketAddr,
-}
-
-/// What a [`Relay`] hands over.
-#[derive(Clone, Copy, Debug)]
-pub enum Arrival<'a> {
-    /// A datagram of a client.
-    Query {
-        /// Where it came from.
-        origin: &'a Origin,
-        /// UDP payload.
-        payload: &'a [u8],
-    },
-    /// A datagram of an upstream server, from the address that was asked.
-    Reply {
-        /// Number of the server, as in [`Relay::set_servers`].
-        server: usize,
-        /// Number of the local port that it came to, below [`PORTS_PER_SERVER`].
-        port: usize,
-        /// UDP payload.
-        payload: &'a [u8],
-    },
-}
-
-/// Both sides of a forwarder for one worker: sockets at which clients ask, and for each upstream
-/// server a pool of connected sockets at random ports. Never blocks, but for [`Relay::wait`].
-pub trait Relay {
-    /// Asks these servers from now on. Pools of servers that stay, stay; their numbers are those
-    /// of the new list.
-    fn set_servers(&mut self, servers: &[SocketAddr]) -> Result<(), LinkError>;
-
-    /// Hands what waits to `each`, replies of upstreams first; about `max` queries at most.
-    /// Returns how many datagrams it handed over.
-    fn receive(&mut self, max: usize, each: impl FnMut(Arrival<'_>)) -> Result<usize, LinkError>;
-
-    /// Takes a reply to a client; it leaves with the next [`Relay::flush`] or before.
-    fn reply(&mut self, to: &Origin, payload: &[u8]) -> Result<(), LinkError>;
-
-    /// Takes a question to a server; it leaves with the next [`Relay::flush`] or before. Questions to
-    /// the same server and port that follow each other leave together.
-    fn ask(&mut self, server: usize, port: usize, payload: &[u8]) -> Result<(), LinkError>;
-
-    /// Sends everything that was taken.
-    fn flush(&mut self) -> Result<(), LinkError>;
-
-    /// Closes a port of a server's pool and opens another at a new random port in its place. What
-    /// was on its way to the old one is lost.
-    fn renew(&mut self, server: usize, port: usize) -> Result<(), LinkError>;
-
-    /// Stops or starts to hand over queries; what comes meanwhile waits in the kernel.
-    fn accept_queries(&mut self, yes: bool);
-
-    /// Sleeps until something waits, the [`Relay`]'s waker is used or `timeout` has passed.
-    fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError>;
-
-    /// What the relay has counted since it was opened.
-    fn counters(&mut self) -> Result<Counters, LinkError>;
-}
-
-/// Local ports of the pool of one server. A blind attacker has to find one of them among the
-/// 64,512 that are not reserved, and the ID (RFC 5452 section 9.2); the engine changes them one by one.
-pub const PORTS_PER_SERVER: usize = 64;

@@ -3,6 +3,8 @@
 //!
 //! A whole system on such links takes no real time and runs the same way every time.
 
+mod relay;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -10,6 +12,8 @@ use std::rc::Rc;
 
 use crate::clock::{Clock, ManualClock, Nanos};
 use crate::{Counters, Datagram, Link, LinkError};
+
+pub use relay::MemoryRelay;
 
 /// What happens to the datagrams that a link sends.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,20 +78,7 @@ impl Network {
         conditions: Conditions,
     ) -> MemoryLink {
         let mut wire = self.0.borrow_mut();
-        let addresses: Vec<SocketAddr> = (0..ports)
-            .map(|_| {
-                let address = SocketAddr::new(local, wire.next_port);
-                wire.next_port += 1;
-                wire.queues.insert(
-                    address,
-                    Queue {
-                        peer: Some(server),
-                        ..Queue::default()
-                    },
-                );
-                address
-            })
-            .collect();
+        let addresses = (0..ports).map(|_| wire.connected(local, server)).collect();
         drop(wire);
         MemoryLink::new(self.clone(), addresses, Some(server), conditions)
     }
@@ -110,6 +101,23 @@ impl Network {
 }
 
 impl Wire {
+    /// Opens a port at `local` that hears only `server`.
+    fn connected(&mut self, local: IpAddr, server: SocketAddr) -> SocketAddr {
+        let address = loop {
+            let address = SocketAddr::new(local, self.next_port);
+            self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
+            if !self.queues.contains_key(&address) {
+                break address;
+            }
+        };
+        let queue = Queue {
+            peer: Some(server),
+            ..Queue::default()
+        };
+        self.queues.insert(address, queue);
+        address
+    }
+
     fn send(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8], c: Conditions) {
         if self.random.happens(c.loss_ppm) {
             return;

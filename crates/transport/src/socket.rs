@@ -75,14 +75,14 @@ fn bind_remedy(error: &io::Error) -> &'static str {
 
 /// Datagrams of one `recvmmsg`: a batch of 16 does as well as 64 or 256 (measured) and keeps the
 /// loop quick to return to its schedule.
-const RECEIVE_BATCH: usize = 16;
+pub(crate) const RECEIVE_BATCH: usize = 16;
 
 /// Messages of one `sendmmsg`; each can hold a run of segments.
-const SEND_BATCH: usize = 64;
+pub(crate) const SEND_BATCH: usize = 64;
 
 /// Receive buffer asked for per socket. The kernel charges about 1 KiB for a small datagram, so
 /// this is some 8,000 of them: 25 ms at 300 k/s. The default of 208 KiB holds a twentieth.
-const BUFFER_BYTES: usize = 8 << 20;
+pub(crate) const BUFFER_BYTES: usize = 8 << 20;
 
 /// A socket that is only counted at the end of a trial needs no more.
 const CATCHER_BUFFER_BYTES: usize = 64 << 10;
@@ -127,16 +127,7 @@ impl UdpLink {
         let socket = open(listen, share)?;
         enlarge(&socket, BUFFER_BYTES)?;
         stamp_and_gather(&socket)?;
-        if listen.ip().is_unspecified() {
-            let (level, name) = match listen {
-                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
-                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
-            };
-            option(
-                "IP_PKTINFO",
-                sys::set_option(socket.as_fd(), level, name, 1),
-            )?;
-        }
+        note_asked_address(&socket, listen)?;
         Ok(Self::over(vec![socket], Vec::new(), None))
     }
 
@@ -195,23 +186,8 @@ impl UdpLink {
     fn take(&mut self, max: usize) -> Result<usize, LinkError> {
         let asked = max.clamp(1, self.receive.capacity());
         let socket = self.sockets[self.cursor].as_fd();
-        let mut errors = 0;
-        let got = loop {
-            match self.receive.receive(socket, asked) {
-                Ok(got) => break got,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break 0,
-                Err(e) if is_unreachable(&e) && errors < ERRORS_MAX => {
-                    self.counted.unreachable += 1;
-                    errors += 1;
-                }
-                Err(reason) => {
-                    return Err(LinkError {
-                        call: "recvmmsg",
-                        reason,
-                    });
-                }
-            }
-        };
+        let unreachable = &mut self.counted.unreachable;
+        let got = take(&mut self.receive, socket, asked, unreachable)?;
         if got < asked {
             self.cursor += 1;
             if self.cursor == self.sockets.len() {
@@ -220,6 +196,33 @@ impl UdpLink {
             }
         }
         Ok(got)
+    }
+}
+
+/// Takes up to `max` waiting datagrams from the socket; 0 when it is empty. ICMP errors that are
+/// reported in place of datagrams are counted in `unreachable`.
+pub(crate) fn take(
+    batch: &mut ReceiveBatch,
+    socket: BorrowedFd<'_>,
+    max: usize,
+    unreachable: &mut u64,
+) -> Result<usize, LinkError> {
+    let mut errors = 0;
+    loop {
+        match batch.receive(socket, max) {
+            Ok(got) => return Ok(got),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            Err(e) if is_unreachable(&e) && errors < ERRORS_MAX => {
+                *unreachable += 1;
+                errors += 1;
+            }
+            Err(reason) => {
+                return Err(LinkError {
+                    call: "recvmmsg",
+                    reason,
+                });
+            }
+        }
     }
 }
 
@@ -348,23 +351,11 @@ impl Link for UdpLink {
     }
 
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
-        let timeout = std::time::Duration::from_nanos(timeout);
-        let timeout = rustix::time::Timespec::try_from(timeout).unwrap_or_default();
         let watch = |socket| PollFd::new(socket, PollFlags::IN);
-        let waited = match self.sockets.as_slice() {
+        match self.sockets.as_slice() {
             // An authority waits here during trials, where nothing may be allocated.
-            [socket] => poll(&mut [watch(socket)], Some(&timeout)),
-            sockets => poll(
-                &mut sockets.iter().map(watch).collect::<Vec<_>>(),
-                Some(&timeout),
-            ),
-        };
-        match waited {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(LinkError {
-                call: "poll",
-                reason: e.into(),
-            }),
+            [socket] => sleep(&mut [watch(socket)], timeout),
+            sockets => sleep(&mut sockets.iter().map(watch).collect::<Vec<_>>(), timeout),
         }
     }
 
@@ -418,6 +409,19 @@ impl UdpLink {
     }
 }
 
+/// Sleeps until one of the descriptors is ready or `timeout` has passed.
+pub(crate) fn sleep(watched: &mut [PollFd<'_>], timeout: Nanos) -> Result<(), LinkError> {
+    let timeout = std::time::Duration::from_nanos(timeout);
+    let timeout = rustix::time::Timespec::try_from(timeout).unwrap_or_default();
+    match poll(watched, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(e) => Err(LinkError {
+            call: "poll",
+            reason: e.into(),
+        }),
+    }
+}
+
 /// Arrival on the monotonic clock.
 fn arrival(stamp_ns: Option<u64>, realtime_offset: i64) -> Nanos {
     match stamp_ns {
@@ -427,7 +431,7 @@ fn arrival(stamp_ns: Option<u64>, realtime_offset: i64) -> Nanos {
 }
 
 /// Raises this process's limit on open files, which is 1024 by custom, as far as it may.
-fn allow_descriptors(more: usize) -> Result<(), OpenError> {
+pub(crate) fn allow_descriptors(more: usize) -> Result<(), OpenError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     let limit = getrlimit(Resource::Nofile);
@@ -449,23 +453,45 @@ fn allow_descriptors(more: usize) -> Result<(), OpenError> {
 const DESCRIPTORS_BESIDE: u64 = 4096;
 
 fn open(address: SocketAddr, share: bool) -> Result<OwnedFd, OpenError> {
+    let socket = unbound(address)?;
+    if share {
+        option("SO_REUSEPORT", sockopt::set_socket_reuseport(&socket, true))?;
+    }
+    bind_to(&socket, address)?;
+    Ok(socket)
+}
+
+/// A socket of the address's family.
+pub(crate) fn unbound(address: SocketAddr) -> Result<OwnedFd, OpenError> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = option(
-        "socket",
-        socket_with(family, SocketType::DGRAM, flags, None),
-    )?;
-    if share {
-        option("SO_REUSEPORT", sockopt::set_socket_reuseport(&socket, true))?;
-    }
-    bind(&socket, &address).map_err(|e| OpenError::Bind {
+    let socket = socket_with(family, SocketType::DGRAM, flags, None);
+    option("socket", socket)
+}
+
+pub(crate) fn bind_to(socket: &OwnedFd, address: SocketAddr) -> Result<(), OpenError> {
+    bind(socket, &address).map_err(|e| OpenError::Bind {
         address,
         reason: e.into(),
-    })?;
-    Ok(socket)
+    })
+}
+
+/// At an unspecified address: has the kernel tell which address each datagram was sent to.
+pub(crate) fn note_asked_address(socket: &OwnedFd, listen: SocketAddr) -> Result<(), OpenError> {
+    if !listen.ip().is_unspecified() {
+        return Ok(());
+    }
+    let (level, name) = match listen {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    option(
+        "IP_PKTINFO",
+        sys::set_option(socket.as_fd(), level, name, 1),
+    )
 }
 
 /// A second socket at the port of `socket` that gets what the first, being connected, does not.
@@ -473,24 +499,12 @@ fn catcher(socket: &OwnedFd, local: IpAddr) -> Result<OwnedFd, OpenError> {
     let name = option("getsockname", getsockname(socket))?;
     let port = SocketAddr::try_from(name).map_or(0, |a| a.port());
     let address = SocketAddr::new(local, port);
-    let family = if local.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let catcher = option(
-        "socket",
-        socket_with(family, SocketType::DGRAM, flags, None),
-    )?;
+    let catcher = unbound(address)?;
     option(
         "SO_REUSEADDR",
         sockopt::set_socket_reuseaddr(&catcher, true),
     )?;
-    bind(&catcher, &address).map_err(|e| OpenError::Bind {
-        address,
-        reason: e.into(),
-    })?;
+    bind_to(&catcher, address)?;
     let small = sockopt::set_socket_recv_buffer_size(&catcher, CATCHER_BUFFER_BYTES);
     option("SO_RCVBUF", small)?;
     Ok(catcher)
@@ -498,7 +512,7 @@ fn catcher(socket: &OwnedFd, local: IpAddr) -> Result<OwnedFd, OpenError> {
 
 /// Asks for large buffers: beyond the system's limit if the process may (`CAP_NET_ADMIN`), up to
 /// the limit otherwise.
-fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<(), OpenError> {
+pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<(), OpenError> {
     if sockopt::set_socket_recv_buffer_size_force(socket, bytes).is_err() {
         option(
             "SO_RCVBUF",
@@ -512,16 +526,21 @@ fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<(), OpenError> {
 }
 
 fn stamp_and_gather(socket: &OwnedFd) -> Result<(), OpenError> {
-    let fd: BorrowedFd<'_> = socket.as_fd();
-    let stamps = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
+    let stamps = sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
     option("SO_TIMESTAMPNS", stamps)?;
-    option(
-        "UDP_GRO",
-        sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1),
-    )
+    gather(socket)
 }
 
-fn option<T, E: Into<io::Error>>(call: &'static str, result: Result<T, E>) -> Result<T, OpenError> {
+/// Takes in runs of datagrams of one sender as one.
+pub(crate) fn gather(socket: &OwnedFd) -> Result<(), OpenError> {
+    let gathers = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+    option("UDP_GRO", gathers)
+}
+
+pub(crate) fn option<T, E: Into<io::Error>>(
+    call: &'static str,
+    result: Result<T, E>,
+) -> Result<T, OpenError> {
     result.map_err(|e| OpenError::System {
         call,
         reason: e.into(),
@@ -529,7 +548,7 @@ fn option<T, E: Into<io::Error>>(call: &'static str, result: Result<T, E>) -> Re
 }
 
 /// Whether an ICMP message or the lack of a neighbour came back for an earlier datagram.
-fn is_unreachable(error: &io::Error) -> bool {
+pub(crate) fn is_unreachable(error: &io::Error) -> bool {
     let known = [
         libc::ECONNREFUSED,
         libc::EHOSTUNREACH,
@@ -540,7 +559,7 @@ fn is_unreachable(error: &io::Error) -> bool {
 }
 
 /// Whether the network takes nothing more for now.
-fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     let known = [libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM];
     error.raw_os_error().is_some_and(|e| known.contains(&e))
 }

@@ -54,13 +54,47 @@ impl RawAddr {
     }
 }
 
+impl From<SocketAddr> for RawAddr {
+    fn from(addr: SocketAddr) -> Self {
+        let mut raw = Self::EMPTY;
+        let b = &mut raw.bytes;
+        b[2..4].copy_from_slice(&addr.port().to_be_bytes());
+        let family = match addr {
+            SocketAddr::V4(v4) => {
+                b[4..8].copy_from_slice(&v4.ip().octets());
+                raw.len = length(size_of::<libc::sockaddr_in>());
+                libc::AF_INET
+            }
+            SocketAddr::V6(v6) => {
+                b[4..8].copy_from_slice(&v6.flowinfo().to_be_bytes());
+                b[8..24].copy_from_slice(&v6.ip().octets());
+                b[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+                raw.len = length(size_of::<libc::sockaddr_in6>());
+                libc::AF_INET6
+            }
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "both families are small positive numbers"
+        )]
+        raw.bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+        raw
+    }
+}
+
 /// Local address that a datagram was sent to, to answer from it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LocalAddr {
     bytes: [u8; size_of::<libc::in6_pktinfo>()],
-    len: u8,
-    level: c_int,
-    kind: c_int,
+    family: Family,
+}
+
+/// Which packet info a [`LocalAddr`] holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
 }
 
 /// One received datagram, or several segments of equal length (the last may be shorter).
@@ -189,18 +223,14 @@ fn read_control(header: &msghdr, received: &mut Received<'_>) {
                 if !link_local {
                     info.ipi6_ifindex = 0;
                 }
-                received.to = Some(LocalAddr::new(
-                    &info,
-                    libc::IPPROTO_IPV6,
-                    libc::IPV6_PKTINFO,
-                ));
+                received.to = Some(LocalAddr::new(&info, Family::V6));
             }
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 // SAFETY: the kernel wrote an in_pktinfo, as this type of message says.
                 let mut info: libc::in_pktinfo = unsafe { ptr::read_unaligned(data.cast()) };
                 info.ipi_ifindex = 0;
                 info.ipi_spec_dst = info.ipi_addr;
-                received.to = Some(LocalAddr::new(&info, libc::IPPROTO_IP, libc::IP_PKTINFO));
+                received.to = Some(LocalAddr::new(&info, Family::V4));
             }
             _ => {}
         }
@@ -210,20 +240,23 @@ fn read_control(header: &msghdr, received: &mut Received<'_>) {
 }
 
 impl LocalAddr {
-    fn new<T: Copy>(info: &T, level: c_int, kind: c_int) -> Self {
+    fn new<T: Copy>(info: &T, family: Family) -> Self {
         let mut bytes = [0; size_of::<libc::in6_pktinfo>()];
         let len = size_of::<T>().min(bytes.len());
         // SAFETY: len is at most the size of both, and T (a pktinfo) has no padding.
         unsafe { ptr::copy_nonoverlapping(ptr::from_ref(info).cast(), bytes.as_mut_ptr(), len) };
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "at most 20, the size of in6_pktinfo"
-        )]
-        Self {
-            bytes,
-            len: len as u8,
-            level,
-            kind,
+        Self { bytes, family }
+    }
+
+    /// Level, type and data of the control message that sets this source address.
+    fn control(&self) -> (c_int, c_int, &[u8]) {
+        match self.family {
+            Family::V4 => (
+                libc::IPPROTO_IP,
+                libc::IP_PKTINFO,
+                &self.bytes[..size_of::<libc::in_pktinfo>()],
+            ),
+            Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &self.bytes),
         }
     }
 }
@@ -326,7 +359,29 @@ impl SendBatch {
     /// Sends from message `first` on; returns how many messages the kernel took. What a message
     /// holds is told by [`SendBatch::segments`].
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, first: usize) -> io::Result<usize> {
-        let n = self.outgoing.len();
+        self.send_range(socket, first, self.outgoing.len())
+    }
+
+    /// Sends frame `segment` of message `i` as a datagram of its own.
+    pub(crate) fn send_one(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        i: usize,
+        segment: usize,
+    ) -> io::Result<()> {
+        let run = self.outgoing[i];
+        self.outgoing[i] = Outgoing {
+            start: run.start + segment * run.segment,
+            len: run.segment,
+            segments: 1,
+            ..run
+        };
+        let sent = self.send_range(socket, i, i + 1);
+        self.outgoing[i] = run;
+        sent.map(|_| ())
+    }
+
+    fn send_range(&mut self, socket: BorrowedFd<'_>, first: usize, n: usize) -> io::Result<usize> {
         for i in first..n {
             self.prepare(i);
         }
@@ -368,8 +423,8 @@ impl SendBatch {
         }
         if let Some(local) = out.local {
             let at = &mut self.controls[i].0[control_len..];
-            let data = &local.bytes[..usize::from(local.len)];
-            control_len += write_control(at, local.level, local.kind, data);
+            let (level, kind, data) = local.control();
+            control_len += write_control(at, level, kind, data);
         }
         let header = &mut self.headers[i].msg_hdr;
         let name = &mut self.names[i];
