@@ -2,7 +2,7 @@
 
 use crate::Truncated;
 use crate::codes::{Class, Rtype};
-use crate::message::{Flags, HEADER_LEN, Opt, Section};
+use crate::message::{Flags, HEADER_LEN, Message, Opt, Section};
 use crate::name::{Name, NameBuf};
 
 /// Octets of an OPT record without options (RFC 6891 section 6.1.2).
@@ -157,6 +157,31 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    /// Adds all the records of another message as they stand there, compressed names and all. That
+    /// message ends with its last record and has no OPT record.
+    /// The caller sees to it that the names in both questions are equal but for their case, or
+    /// names that are compressed to them change.
+    ///
+    /// # Panics
+    ///
+    /// If there is a record already, or if the question section is not as long as that of
+    /// `other`: compression pointers would point at something else.
+    pub fn records_raw(&mut self, other: &Message<'_>) -> Result<(), Truncated> {
+        assert!(
+            self.len == self.records_at,
+            "whole sections must come before records"
+        );
+        let question_end = other.question().map_or(HEADER_LEN, |q| q.range().end);
+        assert!(
+            self.records_at == question_end,
+            "the records must keep their place"
+        );
+        self.append(&[&other.bytes()[question_end..]])?;
+        self.counts[1..].copy_from_slice(&[other.ancount(), other.nscount(), other.arcount()]);
+        self.section = Section::Additional;
+        Ok(())
+    }
+
     /// Sets room aside for an OPT record, which [`Builder::finish`] writes. A second call
     /// replaces the first.
     pub fn opt(&mut self, opt: Opt<'a>) -> Result<(), Truncated> {
@@ -251,7 +276,6 @@ fn pointer_to(offset: u16) -> [u8; 2] {
 mod tests {
     use super::*;
     use crate::codes::Rcode;
-    use crate::message::Message;
 
     fn name(text: &str) -> NameBuf {
         text.parse().unwrap()
@@ -414,6 +438,41 @@ mod tests {
         );
         assert_eq!(reply.finish(), 40);
         assert_eq!(Message::parse(&buf).unwrap().arcount(), 1);
+    }
+
+    #[test]
+    fn raw_records_keep_their_octets_and_counts() {
+        let other = b"\0\0\0\0\0\x01\0\x01\0\0\0\x01\x01a\0\0\x01\0\x01\
+            \xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\xc0\x0c\
+            \xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04abcd";
+        let other = Message::parse(other).unwrap();
+        let mut buf = [0; 100];
+        for (limit, fits) in [(12 + 7 + 11 + 30, true), (12 + 7 + 11 + 29, false)] {
+            let mut reply = Builder::new(&mut buf, limit).unwrap();
+            reply.question(&name("A"), Rtype::A, Class::IN).unwrap();
+            reply.opt(OPT).unwrap();
+            assert_eq!(reply.records_raw(&other).is_ok(), fits);
+            let len = reply.finish();
+            let message = Message::parse(&buf[..len]).unwrap();
+            let records: Vec<_> = message.records().map(Result::unwrap).collect();
+            let owners: Vec<_> = records.iter().map(|r| r.name.to_string()).collect();
+            if fits {
+                assert_eq!(owners, ["A.", "A.", "."]);
+                assert_eq!((message.ancount(), message.arcount()), (1, 2));
+            } else {
+                assert_eq!(owners, ["."]);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the records must keep their place")]
+    fn raw_records_behind_a_question_of_another_length_are_a_bug() {
+        let other = Message::parse(&[0; 12]).unwrap();
+        let mut buf = [0; 40];
+        let mut reply = Builder::new(&mut buf, 40).unwrap();
+        reply.question(&name("a"), Rtype::A, Class::IN).unwrap();
+        let _panics = reply.records_raw(&other);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Asker {
 /// The OPT record of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskerEdns {
+    /// Largest UDP payload that it is told to send us, in octets.
+    pub udp_size: u16,
     /// DNSSEC OK.
     pub do_bit: bool,
     /// The cookie option to send back, if the query had one: client cookie and server cookie.

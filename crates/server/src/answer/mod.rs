@@ -12,4 +12,5 @@
 //! - [`service`]: SVCB and HTTPS (RFC 9460 section 4.2.1).
 
 pub mod asker;
+pub mod reply;
 pub mod stored;

@@ -1,0 +1,190 @@
+//! Writes answers: records as they came or new ones, errors, EDNS and truncation.
+
+use dns64_wire::Truncated;
+use dns64_wire::build::{Builder, Owner};
+use dns64_wire::codes::{Class, Opcode, Rcode, Rtype};
+use dns64_wire::message::{Flags, Opt, Section};
+
+use super::asker::{Asker, AskerEdns};
+use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, TTL_BEFORE_DATA};
+
+/// Code of the EDNS option with a cookie (RFC 7873 section 4).
+pub(super) const OPTION_COOKIE: u16 = 10;
+
+/// Octets of the options that an answer can have: a cookie of 24 octets and an extended error
+/// without text, 4 octets of code and length before each (RFC 6891 section 6.1.2).
+const OPTIONS_LEN_MAX: usize = 4 + 24 + 4 + 2;
+
+/// The data of the HINFO record that stands for all records: CPU "RFC8482" and an empty OS
+/// (RFC 8482 section 4.2).
+const ANY_HINFO: &[u8] = b"\x07RFC8482\0";
+
+/// TTL of that record, in seconds: the example of RFC 8482 section 7 has an hour.
+const ANY_TTL_S: u32 = 3600;
+
+/// What an answer says besides its records. The default is NOERROR without more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Response code.
+    pub rcode: Rcode,
+    /// Authoritative answer.
+    pub aa: bool,
+    /// Authentic data.
+    pub ad: bool,
+    /// Code of an extended error (RFC 8914), sent if the query had an OPT record.
+    pub extended_error: Option<u16>,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self {
+            rcode: Rcode::NOERROR,
+            aa: false,
+            ad: false,
+            extended_error: None,
+        }
+    }
+}
+
+/// Writes an answer into `frame` and returns its length in octets: the header, the question as
+/// it was asked, the records, and an OPT record if the query had one. Records that do not fit
+/// into what the asker can take, or into `frame`, give an answer with TC set and no records.
+///
+/// A frame of 512 octets holds every answer without records. In one that is too short for the
+/// question nothing is written, and the length is 0.
+pub fn write(
+    asker: &Asker,
+    head: &Head,
+    frame: &mut [u8],
+    records: impl FnOnce(&mut Builder<'_>) -> Result<(), Truncated>,
+) -> usize {
+    write_extended(asker, head, 0, frame, records)
+}
+
+/// Writes a stored response as the answer to the same question, its TTLs aged and all else as it
+/// came (RFC 6147 section 5.3.3). AD goes only to who understands it (RFC 6840 section 5.8).
+///
+/// # Panics
+///
+/// If the stored response is to a question of another length.
+pub fn forward(asker: &Asker, aged: Aged<'_>, frame: &mut [u8]) -> usize {
+    let message = aged.stored.message();
+    let head = Head {
+        rcode: aged.stored.rcode(),
+        aa: false,
+        ad: message.ad() && (asker.flags.ad() || asker.do_bit()),
+        extended_error: aged.extended_error(),
+    };
+    let mut whole = false;
+    let len = write(asker, &head, frame, |reply| {
+        reply.records_raw(&message)?;
+        whole = true;
+        Ok(())
+    });
+    if whole && aged.age != Age::Seconds(0) {
+        // The records stand where they stand in the stored message.
+        for record in message.records().map_while(Result::ok) {
+            let at = record.rdata_offset - TTL_BEFORE_DATA;
+            frame[at..at + 4].copy_from_slice(&aged.ttl(record.ttl).to_be_bytes());
+        }
+    }
+    len
+}
+
+/// Writes an answer without records.
+pub fn error(asker: &Asker, rcode: Rcode, extended_error: Option<u16>, frame: &mut [u8]) -> usize {
+    let head = Head {
+        rcode,
+        extended_error,
+        ..Head::default()
+    };
+    write(asker, &head, frame, |_| Ok(()))
+}
+
+/// Writes the answer to a query of an EDNS version that we do not speak: BADVERS, with the
+/// version that we do (RFC 6891 section 6.1.3).
+pub fn bad_version(asker: &Asker, frame: &mut [u8]) -> usize {
+    // BADVERS is 16: 1 in the OPT record and 0 in the header.
+    write_extended(asker, &Head::default(), 1, frame, |_| Ok(()))
+}
+
+/// Writes the minimal answer to a question for ANY (RFC 8482 section 4.2).
+pub fn any_minimal(asker: &Asker, frame: &mut [u8]) -> usize {
+    write(asker, &Head::default(), frame, |reply| {
+        reply.record(
+            Section::Answer,
+            Owner::Question,
+            Rtype::HINFO,
+            Class::IN,
+            ANY_TTL_S,
+            ANY_HINFO,
+        )
+    })
+}
+
+fn write_extended(
+    asker: &Asker,
+    head: &Head,
+    ext_rcode: u8,
+    frame: &mut [u8],
+    records: impl FnOnce(&mut Builder<'_>) -> Result<(), Truncated>,
+) -> usize {
+    let mut options = [0; OPTIONS_LEN_MAX];
+    let limit = asker.limit.min(frame.len());
+    let Ok(mut reply) = Builder::new(frame, limit) else {
+        return 0;
+    };
+    let flags = Flags::default()
+        .with_qr(true)
+        .with_opcode(Opcode::QUERY)
+        .with_aa(head.aa)
+        .with_rd(asker.flags.rd())
+        .with_ra(true)
+        .with_ad(head.ad)
+        .with_cd(asker.flags.cd())
+        .with_rcode(head.rcode);
+    reply.header(asker.id, flags);
+    let mut begun = reply.question(&asker.name, asker.rtype, asker.class);
+    if let Some(edns) = asker.edns {
+        let options_len = write_options(&edns, head.extended_error, &mut options);
+        let opt = Opt {
+            udp_size: edns.udp_size,
+            ext_rcode,
+            version: 0,
+            do_bit: edns.do_bit,
+            options: &options[..options_len],
+        };
+        begun = begun.and_then(|()| reply.opt(opt));
+    }
+    if begun.is_err() {
+        return 0;
+    }
+    if records(&mut reply).is_err() {
+        reply.truncate();
+    }
+    reply.finish()
+}
+
+/// Writes the options of an answer and returns their length in octets.
+fn write_options(
+    edns: &AskerEdns,
+    extended_error: Option<u16>,
+    options: &mut [u8; OPTIONS_LEN_MAX],
+) -> usize {
+    let mut len = 0;
+    let mut push = |octets: &[u8]| {
+        options[len..len + octets.len()].copy_from_slice(octets);
+        len += octets.len();
+    };
+    if let Some(cookie) = &edns.cookie {
+        push(&OPTION_COOKIE.to_be_bytes());
+        push(&[0, 24]);
+        push(cookie);
+    }
+    if let Some(code) = extended_error {
+        push(&OPTION_EXTENDED_ERROR.to_be_bytes());
+        push(&[0, 2]);
+        push(&code.to_be_bytes());
+    }
+    len
+}
