@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod config;
 pub mod counts;
 pub mod mailbox;
 pub mod settings;

@@ -10,7 +10,7 @@ use ipnet::Ipv4Net;
 use super::nets::NetSet;
 
 /// How AAAA records are made for one group of clients.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns64 {
     /// The prefix for IPv4 addresses that no range of `ranges` holds; `None`: nothing is made.
     pub prefix: Option<Pref64>,
@@ -103,7 +103,7 @@ pub enum DomainAction {
 }
 
 /// Rules by domain; the longest name that matches is taken.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainRules {
     /// By lower-case name, uncompressed.
     rules: HashMap<Vec<u8>, DomainRule>,
@@ -121,17 +121,27 @@ impl DomainRules {
     /// Rules for these domains. Where one of them includes a domain, all other names are
     /// excluded.
     pub fn new(rules: impl IntoIterator<Item = (NameBuf, DomainRule)>) -> Self {
-        let rules: HashMap<Vec<u8>, DomainRule> = rules
+        let rules: Vec<_> = rules.into_iter().collect();
+        let includes = |(_, rule): &(NameBuf, DomainRule)| rule.action == DomainAction::Include;
+        let others = if rules.iter().any(includes) {
+            DomainAction::Exclude
+        } else {
+            DomainAction::Include
+        };
+        Self::with_others(rules, others)
+    }
+
+    /// Rules for these domains, and what is done for all other names.
+    pub fn with_others(
+        rules: impl IntoIterator<Item = (NameBuf, DomainRule)>,
+        others: DomainAction,
+    ) -> Self {
+        let rules = rules
             .into_iter()
             .map(|(name, rule)| (name.as_wire().to_ascii_lowercase(), rule))
             .collect();
-        let includes = rules.values().any(|r| r.action == DomainAction::Include);
         let default = DomainRule {
-            action: if includes {
-                DomainAction::Exclude
-            } else {
-                DomainAction::Include
-            },
+            action: others,
             prefix: None,
         };
         Self { rules, default }
@@ -183,4 +193,211 @@ pub fn is_global(ipv4: Ipv4Addr) -> bool {
     !NOT_GLOBAL
         .iter()
         .any(|&(net, len)| (bits ^ net) >> (32 - len) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pref64(text: &str) -> Pref64 {
+        text.parse().unwrap()
+    }
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().unwrap()
+    }
+
+    fn rule(action: DomainAction) -> DomainRule {
+        DomainRule {
+            action,
+            prefix: None,
+        }
+    }
+
+    fn with_prefix(prefix: &str) -> Dns64 {
+        Dns64 {
+            prefix: Some(pref64(prefix)),
+            ranges: Vec::new(),
+            exclude_aaaa: NetSet::new(vec!["::ffff:0:0/96".parse().unwrap()]),
+            well_known_private: false,
+            domains: DomainRules::default(),
+            break_dnssec: false,
+            ptr: Ptr::Cname,
+            ipv4only: true,
+            svcb: true,
+            mark_synthesised: false,
+        }
+    }
+
+    /// The text of what stands for an IPv4 address under the rule for all names.
+    fn embedded(dns64: &Dns64, ipv4: &str) -> String {
+        let made = dns64.embed(ipv4.parse().unwrap(), rule(DomainAction::Include));
+        made.map_or("none".to_owned(), |ipv6| ipv6.to_string())
+    }
+
+    #[test]
+    fn a_range_has_its_own_prefix_or_none() {
+        let mut dns64 = with_prefix("2001:db8::/96");
+        dns64.ranges = vec![
+            ("10.0.0.0/8".parse().unwrap(), None),
+            (
+                "192.0.2.0/24".parse().unwrap(),
+                Some(pref64("2001:db8:1::/96")),
+            ),
+        ];
+        assert_eq!(embedded(&dns64, "10.1.2.3"), "none");
+        assert_eq!(embedded(&dns64, "192.0.2.1"), "2001:db8:1::c000:201");
+        assert_eq!(embedded(&dns64, "198.51.100.1"), "2001:db8::c633:6401");
+    }
+
+    #[test]
+    fn a_domain_s_prefix_yields_to_that_of_a_range() {
+        let mut dns64 = with_prefix("2001:db8::/96");
+        dns64.ranges = vec![("10.0.0.0/8".parse().unwrap(), None)];
+        let corp = DomainRule {
+            action: DomainAction::Include,
+            prefix: Some(pref64("2001:db8:2::/96")),
+        };
+        assert_eq!(dns64.embed(Ipv4Addr::new(10, 0, 0, 1), corp), None);
+        let made = dns64.embed(Ipv4Addr::new(192, 0, 2, 1), corp).unwrap();
+        assert_eq!(made.to_string(), "2001:db8:2::c000:201");
+    }
+
+    #[test]
+    fn the_well_known_prefix_stands_for_global_addresses_only() {
+        let mut dns64 = with_prefix("64:ff9b::/96");
+        assert_eq!(embedded(&dns64, "192.168.1.1"), "none");
+        assert_eq!(embedded(&dns64, "8.8.8.8"), "64:ff9b::808:808");
+        dns64.well_known_private = true;
+        assert_eq!(embedded(&dns64, "192.168.1.1"), "64:ff9b::c0a8:101");
+        // RFC 8215: the local-use prefix is not bound by RFC 6052 section 3.1.
+        let local = with_prefix("64:ff9b:1::/96");
+        assert_eq!(embedded(&local, "192.168.1.1"), "64:ff9b:1::c0a8:101");
+    }
+
+    #[test]
+    fn no_prefix_makes_nothing() {
+        let mut dns64 = with_prefix("64:ff9b::/96");
+        dns64.prefix = None;
+        assert_eq!(embedded(&dns64, "8.8.8.8"), "none");
+        assert_eq!(dns64.prefixes().count(), 0);
+    }
+
+    #[test]
+    fn extraction_knows_every_prefix_in_use_and_the_well_known_one() {
+        let mut dns64 = with_prefix("2001:db8::/96");
+        dns64.ranges = vec![(
+            "10.0.0.0/8".parse().unwrap(),
+            Some(pref64("2001:db8:1::/48")),
+        )];
+        let corp = DomainRule {
+            action: DomainAction::Force,
+            prefix: Some(pref64("2001:db8:2::/96")),
+        };
+        dns64.domains = DomainRules::new([(name("corp.example"), corp)]);
+        let ipv4 = Ipv4Addr::new(192, 0, 2, 33);
+        for prefix in [
+            "2001:db8::/96",
+            "2001:db8:1::/48",
+            "2001:db8:2::/96",
+            "64:ff9b::/96",
+        ] {
+            assert_eq!(
+                dns64.extract(pref64(prefix).embed(ipv4)),
+                Some(ipv4),
+                "{prefix}"
+            );
+        }
+        assert_eq!(dns64.extract(pref64("2001:db8:3::/96").embed(ipv4)), None);
+    }
+
+    #[test]
+    fn mapped_addresses_are_excluded_and_their_neighbours_are_not() {
+        let dns64 = with_prefix("64:ff9b::/96");
+        let excludes = |text: &str| dns64.excludes(text.parse().unwrap());
+        assert!(excludes("::ffff:192.0.2.1"));
+        // What ::ffff/96 as RFC 6147 section 5.1.4 writes it would hold.
+        assert!(!excludes("::192.0.2.1"));
+        assert!(!excludes("2001:db8::1"));
+    }
+
+    #[test]
+    fn the_longest_domain_decides() {
+        let rules = DomainRules::new([
+            (name("example"), rule(DomainAction::Exclude)),
+            (name("Forced.example"), rule(DomainAction::Force)),
+        ]);
+        let action = |text| rules.rule(&name(text).as_name()).action;
+        assert_eq!(action("example"), DomainAction::Exclude);
+        assert_eq!(action("www.EXAMPLE"), DomainAction::Exclude);
+        assert_eq!(action("forced.example"), DomainAction::Force);
+        assert_eq!(action("a.b.FORCED.example"), DomainAction::Force);
+        assert_eq!(action("unforced.example"), DomainAction::Exclude);
+        assert_eq!(action("notexample"), DomainAction::Include);
+        assert_eq!(action("."), DomainAction::Include);
+    }
+
+    #[test]
+    fn including_some_names_excludes_the_others() {
+        let some = DomainRules::new([(name("example"), rule(DomainAction::Include))]);
+        assert_eq!(
+            some.rule(&name("a.example").as_name()).action,
+            DomainAction::Include
+        );
+        assert_eq!(
+            some.rule(&name("a.test").as_name()).action,
+            DomainAction::Exclude
+        );
+        let with_prefix = [(name("example"), rule(DomainAction::Include))];
+        let rules = DomainRules::with_others(with_prefix, DomainAction::Include);
+        assert_eq!(
+            rules.rule(&name("a.test").as_name()).action,
+            DomainAction::Include
+        );
+        let root = DomainRules::new([(name("."), rule(DomainAction::Force))]);
+        assert_eq!(
+            root.rule(&name("a.test").as_name()).action,
+            DomainAction::Force
+        );
+    }
+
+    #[test]
+    fn special_addresses_are_not_global_up_to_their_edges() {
+        let global = |text: &str| is_global(text.parse().unwrap());
+        for special in [
+            "0.255.255.255",
+            "10.0.0.0",
+            "100.64.0.0",
+            "100.127.255.255",
+            "127.0.0.1",
+            "169.254.1.1",
+            "172.16.0.0",
+            "172.31.255.255",
+            "192.0.0.170",
+            "192.0.2.1",
+            "192.168.255.255",
+            "198.19.255.255",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "255.255.255.255",
+        ] {
+            assert!(!global(special), "{special}");
+        }
+        for ordinary in [
+            "1.0.0.0",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.0",
+            "198.17.255.255",
+            "198.20.0.0",
+            "223.255.255.255",
+        ] {
+            assert!(global(ordinary), "{ordinary}");
+        }
+    }
 }

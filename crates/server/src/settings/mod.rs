@@ -17,7 +17,7 @@ use dns64::Dns64;
 use nets::NetSet;
 
 /// All the settings of one server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Addresses to listen at, over UDP and TCP; at least one.
     pub listen: Vec<SocketAddr>,
@@ -35,7 +35,8 @@ pub struct Settings {
     pub order: LookupOrder,
     /// Random case in questions to upstreams (draft-vixie-dnsext-dns0x20-00).
     pub randomise_case: bool,
-    /// Groups of clients; the first that holds a client's address is taken. The last holds all.
+    /// Groups of clients; the first that holds a client's address is taken. The last holds all;
+    /// before it there are at most [`VIEWS_MAX`].
     pub views: Vec<View>,
     /// What is remembered.
     pub cache: CacheSettings,
@@ -68,6 +69,9 @@ impl Settings {
 /// Most upstreams that a server can have.
 pub const UPSTREAMS_MAX: usize = 16;
 
+/// Most views beside that of all other clients, so that the number of a view fits an octet.
+pub const VIEWS_MAX: usize = 255;
+
 /// A resolver that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upstream {
@@ -80,8 +84,7 @@ pub struct Upstream {
 }
 
 /// Which upstream a question goes to first. A question that it fails goes to the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// One after the other.
     RoundRobin,
@@ -105,7 +108,7 @@ pub enum LookupOrder {
 }
 
 /// A group of clients and what they get.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// Their addresses.
     pub clients: NetSet,
@@ -132,8 +135,7 @@ pub struct CacheSettings {
 }
 
 /// How questions for ANY are answered (RFC 8482).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyPolicy {
     /// With a HINFO record of this server's own (RFC 8482 section 4.2).
     Minimal,
@@ -179,8 +181,7 @@ pub struct LogSettings {
 }
 
 /// Where the log goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// Standard error.
     Stderr,
@@ -191,8 +192,7 @@ pub enum LogTarget {
 }
 
 /// Importance of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// The server cannot do its work.
     Error,

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// A set of addresses, as networks. IPv4-mapped IPv6 addresses count as IPv4.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetSet {
     nets: Vec<IpNet>,
 }
@@ -14,6 +14,17 @@ impl NetSet {
     /// The addresses of all these networks.
     pub fn new(nets: Vec<IpNet>) -> Self {
         Self { nets }
+    }
+
+    /// All addresses.
+    pub fn all() -> Self {
+        let nets = vec![Ipv6Net::default().into(), Ipv4Net::default().into()];
+        Self { nets }
+    }
+
+    /// The networks that make up the set.
+    pub fn nets(&self) -> &[IpNet] {
+        &self.nets
     }
 
     /// Whether the address is in the set.
@@ -27,5 +38,58 @@ impl NetSet {
     pub fn contains_bits(&self, address: Ipv6Addr) -> bool {
         let address = IpAddr::V6(address);
         self.nets.iter().any(|net| net.contains(&address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(nets: &[&str]) -> NetSet {
+        NetSet::new(nets.iter().map(|net| net.parse().unwrap()).collect())
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_set_holds_the_addresses_of_its_networks_and_no_others() {
+        let clients = set(&["10.0.0.0/8", "2001:db8::/32"]);
+        for inside in ["10.0.0.0", "10.255.255.255", "2001:db8:ffff::1"] {
+            assert!(clients.contains(ip(inside)), "{inside}");
+        }
+        for outside in ["9.255.255.255", "11.0.0.0", "2001:db9::", "::"] {
+            assert!(!clients.contains(ip(outside)), "{outside}");
+        }
+        assert!(!NetSet::default().contains(ip("::1")));
+    }
+
+    #[test]
+    fn a_client_with_a_mapped_address_counts_as_ipv4() {
+        assert!(set(&["10.0.0.0/8"]).contains(ip("::ffff:10.1.2.3")));
+        // A dual-stack socket's IPv4 clients are no IPv6 clients.
+        assert!(!set(&["::/0"]).contains(ip("::ffff:10.1.2.3")));
+    }
+
+    #[test]
+    fn by_bits_a_mapped_address_is_ipv6() {
+        let mapped: Ipv6Addr = "::ffff:10.1.2.3".parse().unwrap();
+        assert!(set(&["::ffff:0:0/96"]).contains_bits(mapped));
+        assert!(!set(&["10.0.0.0/8"]).contains_bits(mapped));
+        assert!(!set(&["::ffff:0:0/96"]).contains_bits("::fffe:a01:203".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_set_of_all_holds_both_families() {
+        for address in [
+            "0.0.0.0",
+            "255.255.255.255",
+            "::",
+            "::ffff:10.0.0.1",
+            "ff02::1",
+        ] {
+            assert!(NetSet::all().contains(ip(address)), "{address}");
+        }
     }
 }

@@ -1,0 +1,119 @@
+//! What values may not be together.
+
+use std::net::SocketAddr;
+
+use ipnet::{IpNet, Ipv4Net};
+use toml::Spanned;
+
+use super::error::Faults;
+use crate::settings::{UPSTREAMS_MAX, Upstream};
+
+/// Each address is given once.
+pub(super) fn once(addresses: &[Spanned<SocketAddr>], key: &str, faults: &mut Faults) {
+    for (index, address) in addresses.iter().enumerate() {
+        if addresses[..index].contains(address) {
+            let text = format!("{key} has {} twice; leave one out", address.get_ref());
+            faults.add(address.span(), text);
+        }
+    }
+}
+
+/// Each server is given once, and they are not too many.
+pub(super) fn upstreams(servers: &[Spanned<Upstream>], faults: &mut Faults) {
+    let addresses: Vec<_> = servers
+        .iter()
+        .map(|server| Spanned::new(server.span(), server.get_ref().address))
+        .collect();
+    once(&addresses, "servers", faults);
+    if let Some(first_over) = servers.get(UPSTREAMS_MAX) {
+        let given = servers.len();
+        let text = format!(
+            "servers has {given}, and at most {UPSTREAMS_MAX} are asked; leave this and the following out"
+        );
+        faults.add(first_over.span(), text);
+    }
+}
+
+/// No upstream is this server itself.
+pub(super) fn loops(
+    listen: &[Spanned<SocketAddr>],
+    servers: &[Spanned<Upstream>],
+    faults: &mut Faults,
+) {
+    for server in servers {
+        let asked = server.get_ref().address;
+        let own = listen.iter().find(|own| reaches(asked, *own.get_ref()));
+        if let Some(own) = own {
+            let text = format!(
+                "upstream {asked} is this server itself, which listens at {}; name another \
+                 server, or listen at other addresses or another port",
+                own.get_ref()
+            );
+            faults.add(server.span(), text);
+        }
+    }
+}
+
+/// Whether a query to one address comes to a socket at the other, as far as the addresses tell:
+/// which addresses this machine has besides loopback is not known here.
+fn reaches(asked: SocketAddr, own: SocketAddr) -> bool {
+    let same_family = asked.is_ipv4() == own.is_ipv4();
+    let everywhere = own.ip().is_unspecified() && same_family && asked.ip().is_loopback();
+    asked.port() == own.port() && (asked.ip() == own.ip() || everywhere)
+}
+
+/// Networks of a map do not overlap.
+pub(super) fn map_overlaps<T>(map: &[Spanned<(Ipv4Net, T)>], faults: &mut Faults) {
+    for (index, entry) in map.iter().enumerate() {
+        let net = entry.get_ref().0;
+        let overlapped = map[..index]
+            .iter()
+            .map(|other| other.get_ref().0)
+            .find(|other| other.contains(&net) || net.contains(other));
+        let text = match overlapped {
+            Some(same) if same == net => format!("map has {net} twice; leave one out"),
+            Some(other) => format!(
+                "{net} of map overlaps {other}; leave one out, or split the larger one around the \
+                 smaller"
+            ),
+            None => continue,
+        };
+        faults.add(entry.span(), text);
+    }
+}
+
+/// No network of a view lies within one of an earlier view, for the first view is taken.
+pub(super) fn shadowed(views: &[Vec<Spanned<IpNet>>], faults: &mut Faults) {
+    for (index, view) in views.iter().enumerate() {
+        let earlier = || views[..index].iter().flatten();
+        for net in view {
+            let Some(shadow) = earlier().find(|e| e.get_ref().contains(net.get_ref())) else {
+                continue;
+            };
+            let (net_text, shadow) = (net.get_ref(), shadow.get_ref());
+            let text = format!(
+                "clients {net_text} are within {shadow} of an earlier view, which takes them; put \
+                 this view before that one, or leave the network out"
+            );
+            faults.add(net.span(), text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_is_seen_through_addresses_that_stand_for_all() {
+        let sees = |asked: &str, own: &str| reaches(asked.parse().unwrap(), own.parse().unwrap());
+        assert!(sees("192.0.2.1:53", "192.0.2.1:53"));
+        assert!(sees("127.0.0.1:53", "0.0.0.0:53"));
+        assert!(sees("127.0.0.53:53", "0.0.0.0:53"));
+        assert!(sees("[::1]:53", "[::]:53"));
+        assert!(!sees("127.0.0.1:53", "[::]:53"));
+        assert!(!sees("127.0.0.1:5353", "0.0.0.0:53"));
+        assert!(!sees("192.0.2.1:53", "0.0.0.0:53"));
+        assert!(!sees("127.0.0.1:53", "127.0.0.2:53"));
+    }
+}

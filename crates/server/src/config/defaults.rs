@@ -1,0 +1,203 @@
+//! What holds where a file says nothing, and within which bounds it may say something else.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::cpu;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use super::values::{DNS_PORT, GIB, MIB, MILLISECOND, MINUTE};
+use crate::settings::dns64::{Dns64, DomainRules, Ptr};
+use crate::settings::nets::NetSet;
+use crate::settings::{
+    AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, Selection, TcpSettings,
+};
+use dns64_wire::pref64::Pref64;
+
+/// All addresses of this machine, IPv6 and IPv4 apart.
+pub(super) fn listen(port: u16) -> Vec<SocketAddr> {
+    vec![
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port),
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port),
+    ]
+}
+
+pub(super) const LISTEN_PORT: u16 = DNS_PORT;
+
+/// One worker for each core: workers never wait, so more of them only take turns.
+pub(super) fn workers() -> usize {
+    cpu::available().len().max(1)
+}
+
+/// No machine that serves DNS has more cores; each worker costs sockets and a table.
+pub(super) const WORKERS: RangeInclusive<usize> = 1..=1_024;
+
+/// Loopback, link-local and private addresses. An open resolver is an amplifier for attacks on
+/// others (RFC 5358 section 4), so whoever serves more has to say so.
+pub(super) fn allow() -> NetSet {
+    const IPV6: [(u16, u8); 2] = [
+        (0xfe80, 10), // link-local: RFC 4291 section 2.5.6
+        (0xfc00, 7),  // unique local: RFC 4193
+    ];
+    const IPV4: [([u8; 4], u8); 5] = [
+        ([127, 0, 0, 0], 8),    // loopback: RFC 1122 section 3.2.1.3
+        ([10, 0, 0, 0], 8),     // private: RFC 1918
+        ([172, 16, 0, 0], 12),  // private: RFC 1918
+        ([192, 168, 0, 0], 16), // private: RFC 1918
+        ([169, 254, 0, 0], 16), // link-local: RFC 3927
+    ];
+    let loopback = IpNet::from(IpAddr::V6(Ipv6Addr::LOCALHOST));
+    let ipv6 = IPV6.iter().map(|&(first, len)| {
+        Ipv6Net::new_assert(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0), len).into()
+    });
+    let ipv4 = IPV4
+        .iter()
+        .map(|&(octets, len)| Ipv4Net::new_assert(octets.into(), len).into());
+    NetSet::new([loopback].into_iter().chain(ipv6).chain(ipv4).collect())
+}
+
+/// RFC 8482: nobody needs all records, and attackers like them.
+pub(super) const ANY: AnyPolicy = AnyPolicy::Minimal;
+
+/// The size that crosses nearly every path unfragmented (DNS flag day 2020).
+pub(super) const UDP_SIZE: u16 = 1_232;
+
+/// From what every client takes (RFC 1035 section 4.2.1) to what RFC 6891 section 6.2.5 suggests
+/// as a start; more is fragmented everywhere.
+pub(super) const UDP_SIZES: RangeInclusive<u16> = 512..=4_096;
+
+/// 110,000 queries a second, each waiting for an upstream for 150 ms.
+pub(super) const QUERIES_MAX: usize = 16_384;
+
+/// At most as many as there are IDs of DNS messages (RFC 1035 section 4.1.1).
+pub(super) const QUERIES: RangeInclusive<usize> = 1..=65_536;
+
+/// By round-trip time, as Unbound and BIND choose among forwarders.
+pub(super) const SELECTION: Selection = Selection::Fastest;
+
+/// As BIND waits before it asks again (`resolver-retry-interval`).
+pub(super) const TIMEOUT_NS: Nanos = 800 * MILLISECOND;
+
+/// From the round trip of one country to the longest that a stub resolver can be set to wait
+/// (resolv.conf(5)).
+pub(super) const TIMEOUTS_NS: RangeInclusive<Nanos> = 10 * MILLISECOND..=30 * SECOND;
+
+/// Two upstreams are given up after 4.8 s: just before a stub resolver asks again after 5 s
+/// (resolv.conf(5)).
+pub(super) const ATTEMPTS: u8 = 3;
+
+/// More would outlast the patience of any client.
+pub(super) const ATTEMPTS_BOUNDS: RangeInclusive<u8> = 1..=10;
+
+/// One question where one is enough, and RFC 6147 section 5.1.8 allows more but asks for none.
+pub(super) const ORDER: LookupOrder = LookupOrder::AaaaThenA;
+
+/// The Resolution Delay of Happy Eyeballs (RFC 8305 section 3).
+pub(super) const DELAY_NS: Nanos = 50 * MILLISECOND;
+
+/// Below a millisecond it is "both"; above a second it is "aaaa-then-a".
+pub(super) const DELAYS_NS: RangeInclusive<Nanos> = MILLISECOND..=SECOND;
+
+/// The DNS64 function with the Well-Known Prefix (RFC 6147 section 5.2).
+pub(super) fn dns64() -> Dns64 {
+    Dns64 {
+        prefix: Some(Pref64::WELL_KNOWN),
+        ranges: Vec::new(),
+        exclude_aaaa: NetSet::new(vec![ipv4_mapped().into()]),
+        // RFC 6052 section 3.1: MUST NOT.
+        well_known_private: false,
+        domains: DomainRules::default(),
+        // RFC 6147 section 5.5 and BIND's `break-dnssec no`.
+        break_dnssec: false,
+        // RFC 6147 section 5.3.1, second way; what BIND does.
+        ptr: Ptr::Cname,
+        // RFC 8880 section 7.1: MUST.
+        ipv4only: true,
+        // RFC 9460 section 4.2.1: SHOULD.
+        svcb: true,
+        // Few clients read extended errors, and all pay for the octets.
+        mark_synthesised: false,
+    }
+}
+
+/// ::ffff:0:0/96 (RFC 4291 section 2.5.5.2), which RFC 6147 section 5.1.4 wants by default, though
+/// it writes ::ffff/96.
+fn ipv4_mapped() -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96)
+}
+
+/// The cache. The TTLs are those of Unbound (`cache-min-ttl`, `cache-max-ttl`,
+/// `cache-max-negative-ttl`); 256 MiB hold a million names with AAAA and A at 128 octets each.
+pub(super) const CACHE: CacheSettings = CacheSettings {
+    bytes: 256 * MIB,
+    min_ttl_s: 0,
+    max_ttl_s: 86_400,
+    // RFC 2308 section 5: one to three hours have been found to work well.
+    max_negative_ttl_s: 3_600,
+    // RFC 8767 is for those who want it: some answers are wrong then.
+    stale_s: 0,
+    prefetch: false,
+};
+
+/// Less would hold next to nothing, more is in no machine.
+pub(super) const CACHE_BYTES: RangeInclusive<u64> = MIB..=1_024 * GIB;
+
+/// More than an hour serves answers that their owners have replaced (unbound.conf(5)).
+pub(super) const MIN_TTLS_S: RangeInclusive<u32> = 0..=3_600;
+
+/// RFC 8767 section 4: a cap of seven days is recommended.
+pub(super) const MAX_TTLS_S: RangeInclusive<u32> = 1..=7 * 86_400;
+
+/// RFC 2308 section 5: more than a day has been found to be problematic.
+pub(super) const NEGATIVE_TTLS_S: RangeInclusive<u32> = 0..=86_400;
+
+/// RFC 8767 section 5 suggests one to three days at most; a week is the cap of TTLs there.
+pub(super) const STALE_S: RangeInclusive<u32> = 1..=7 * 86_400;
+
+/// Connections of clients.
+pub(super) const TCP: TcpSettings = TcpSettings {
+    // Fits the 1,024 descriptors that a process has by default, beside the sockets for upstreams.
+    connections_max: 256,
+    // RFC 7766 section 6.2.3: of the order of a few seconds.
+    idle_ns: 10 * SECOND,
+    // As Knot Resolver's `tcp-pipeline`.
+    pipeline_max: 100,
+};
+
+/// All the ports of one client; 0: no TCP.
+pub(super) const CONNECTIONS: RangeInclusive<usize> = 0..=65_536;
+
+/// Below a second slow clients never finish; above ten minutes the descriptors are better used.
+pub(super) const IDLE_NS: RangeInclusive<Nanos> = SECOND..=10 * MINUTE;
+
+/// At least one query at a time; a single connection is not to fill a worker's table.
+pub(super) const PIPELINE: RangeInclusive<usize> = 1..=4_096;
+
+/// From one response to more than one machine sends.
+pub(super) const RESPONSES_PER_SECOND: RangeInclusive<u32> = 1..=10_000_000;
+
+/// Every second response over the bound is truncated, as in BIND and NSD.
+pub(super) const SLIP: u32 = 2;
+
+/// As BIND bounds `slip`.
+pub(super) const SLIPS: RangeInclusive<u32> = 0..=10;
+
+/// systemd takes standard error to the journal anyway.
+pub(super) const LOG: LogSettings = LogSettings {
+    target: LogTarget::Stderr,
+    level: LogLevel::Info,
+    queries: false,
+};
+
+/// A port of the range that Prometheus exporters use, not taken by another name server.
+pub(super) const METRICS_PORT: u16 = 9_164;
+
+/// Where `dns64d ctl` looks.
+pub(super) const CONTROL: &str = "/run/dns64d/control.sock";
+
+/// Octets of a socket's path without the closing NUL (unix(7)).
+pub(super) const SOCKET_PATH_MAX: usize = 107;
+
+/// The largest file that is read: a hundred thousand ranges and domains.
+pub(super) const FILE_MAX: u64 = 16 * MIB;

@@ -1,0 +1,360 @@
+//! The tables `[dns64]` and `[[view]]`.
+
+use std::collections::HashMap;
+
+use dns64_wire::name::NameBuf;
+use dns64_wire::pref64::Pref64;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use toml::Spanned;
+
+use super::error::{Fault, Faults};
+use super::keys::{self, Keys};
+use super::section::{Section, Value};
+use super::{check, defaults, server, values};
+use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr};
+use crate::settings::nets::NetSet;
+use crate::settings::{VIEWS_MAX, View};
+
+/// All the groups of clients, that of all others last.
+pub(super) fn views(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<View> {
+    let default = match top.section("dns64", &keys::DNS64, faults) {
+        Some(section) => Given::read(&section, faults),
+        None => Given::default(),
+    };
+    let example = "[[view]] with clients = [\"2001:db8::/32\"] below";
+    let given = top.list("view", example, faults, |v, faults| {
+        view(v, &default, faults)
+    });
+    let given = given.unwrap_or_default();
+    if let Some(first_over) = given.get(VIEWS_MAX) {
+        let text = format!("more than {VIEWS_MAX} views are given; merge some of them");
+        faults.add(first_over.span(), text);
+    }
+    let (clients, functions): (Vec<_>, Vec<_>) = given.into_iter().map(Spanned::into_inner).unzip();
+    check::shadowed(&clients, faults);
+    let views = clients
+        .into_iter()
+        .zip(functions)
+        .map(|(nets, dns64)| View {
+            clients: NetSet::new(nets.into_iter().map(Spanned::into_inner).collect()),
+            dns64,
+        });
+    let mut views: Vec<View> = views.collect();
+    views.push(View {
+        clients: NetSet::all(),
+        dns64: default.build(faults),
+    });
+    views
+}
+
+/// The clients of one view and the function that they get.
+fn view(
+    value: Value<'_, '_>,
+    default: &Given,
+    faults: &mut Faults,
+) -> Option<(Vec<Spanned<IpNet>>, Option<Dns64>)> {
+    let section = value.section(&keys::VIEW, faults)?;
+    if section.value("clients").is_none() {
+        let text = "this view has no clients; add clients = [\"2001:db8::/32\"]";
+        faults.add(section.span(), text);
+    }
+    let clients = server::clients(&section, "clients", faults);
+    let given = match section.section("dns64", &keys::VIEW_DNS64, faults) {
+        Some(section) => Given::read(&section, faults).or(default),
+        None => default.clone(),
+    };
+    Some((clients.unwrap_or_default(), given.build(faults)))
+}
+
+/// What a table says of the DNS64 function; `None` where it says nothing.
+#[derive(Clone, Debug, Default)]
+struct Given {
+    enabled: Option<bool>,
+    prefix: Option<Option<Pref64>>,
+    map: Option<Vec<Spanned<(Ipv4Net, Option<Pref64>)>>>,
+    exclude_aaaa: Option<Vec<Spanned<Ipv6Net>>>,
+    private_addresses: Option<bool>,
+    include_domains: Option<Vec<Spanned<NameBuf>>>,
+    exclude_domains: Option<Vec<Spanned<NameBuf>>>,
+    force_domains: Option<Vec<Spanned<NameBuf>>>,
+    domain_prefixes: Option<Vec<Spanned<(NameBuf, Pref64)>>>,
+    break_dnssec: Option<bool>,
+    ptr: Option<Spanned<PtrWord>>,
+    ptr_name: Option<Spanned<NameBuf>>,
+    ipv4only: Option<bool>,
+    svcb: Option<bool>,
+    mark_synthesised: Option<bool>,
+}
+
+/// What `ptr` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PtrWord {
+    Cname,
+    Local,
+}
+
+const PTR: [(&str, PtrWord); 2] = [("cname", PtrWord::Cname), ("local", PtrWord::Local)];
+
+const PREFIX_EXAMPLE: &str = "\"64:ff9b::/96\" or \"none\"";
+
+impl Given {
+    fn read(section: &Section<'_, '_>, faults: &mut Faults) -> Self {
+        let mut flag = |key| section.read(key, faults, |v| v.boolean());
+        let (enabled, private_addresses) = (flag("enabled"), flag("private-addresses"));
+        let (break_dnssec, ipv4only) = (flag("break-dnssec"), flag("ipv4only"));
+        let (svcb, mark_synthesised) = (flag("svcb"), flag("mark-synthesised"));
+        let mut domains = |key| {
+            section.list(key, "[\"example.com\"]", faults, |v, faults| {
+                faults.keep(v.text("\"example.com\"", values::domain))
+            })
+        };
+        Self {
+            enabled,
+            include_domains: domains("include-domains"),
+            exclude_domains: domains("exclude-domains"),
+            force_domains: domains("force-domains"),
+            prefix: section.read("prefix", faults, prefix_or_none),
+            map: map(section, faults),
+            exclude_aaaa: section.list("exclude-aaaa", "[\"::ffff:0:0/96\"]", faults, |v, f| {
+                f.keep(v.text("\"::ffff:0:0/96\"", values::ipv6_network))
+            }),
+            private_addresses,
+            domain_prefixes: domain_prefixes(section, faults),
+            break_dnssec,
+            ptr: section.read("ptr", faults, |v| {
+                let word = v.text("\"cname\"", |t| values::choice(t, &PTR))?;
+                Ok(v.spanned(word))
+            }),
+            ptr_name: section.read("ptr-name", faults, |v| {
+                let name = v.text("\"nat64.example\"", values::domain)?;
+                Ok(v.spanned(name))
+            }),
+            ipv4only,
+            svcb,
+            mark_synthesised,
+        }
+    }
+
+    /// This, and what it does not say from the other. A view's own `ptr = "cname"` leaves the
+    /// other's `ptr-name` without use.
+    fn or(self, other: &Self) -> Self {
+        let other = other.clone();
+        let cname = self
+            .ptr
+            .as_ref()
+            .is_some_and(|p| *p.get_ref() == PtrWord::Cname);
+        Self {
+            enabled: self.enabled.or(other.enabled),
+            prefix: self.prefix.or(other.prefix),
+            map: self.map.or(other.map),
+            exclude_aaaa: self.exclude_aaaa.or(other.exclude_aaaa),
+            private_addresses: self.private_addresses.or(other.private_addresses),
+            include_domains: self.include_domains.or(other.include_domains),
+            exclude_domains: self.exclude_domains.or(other.exclude_domains),
+            force_domains: self.force_domains.or(other.force_domains),
+            domain_prefixes: self.domain_prefixes.or(other.domain_prefixes),
+            break_dnssec: self.break_dnssec.or(other.break_dnssec),
+            ptr_name: self.ptr_name.or(other.ptr_name.filter(|_| !cname)),
+            ptr: self.ptr.or(other.ptr),
+            ipv4only: self.ipv4only.or(other.ipv4only),
+            svcb: self.svcb.or(other.svcb),
+            mark_synthesised: self.mark_synthesised.or(other.mark_synthesised),
+        }
+    }
+
+    /// The function, with defaults for what is not said; `None` if it is switched off.
+    fn build(&self, faults: &mut Faults) -> Option<Dns64> {
+        let default = defaults::dns64();
+        let map = self.map.clone().unwrap_or_default();
+        check::map_overlaps(&map, faults);
+        let excluded = self.exclude_aaaa.clone().map(|nets| {
+            NetSet::new(
+                nets.into_iter()
+                    .map(|net| net.into_inner().into())
+                    .collect(),
+            )
+        });
+        let built = Dns64 {
+            prefix: self.prefix.unwrap_or(default.prefix),
+            ranges: map.into_iter().map(Spanned::into_inner).collect(),
+            exclude_aaaa: excluded.unwrap_or(default.exclude_aaaa),
+            well_known_private: self.private_addresses.unwrap_or(default.well_known_private),
+            domains: self.domains(faults),
+            break_dnssec: self.break_dnssec.unwrap_or(default.break_dnssec),
+            ptr: self.ptr(faults),
+            ipv4only: self.ipv4only.unwrap_or(default.ipv4only),
+            svcb: self.svcb.unwrap_or(default.svcb),
+            mark_synthesised: self.mark_synthesised.unwrap_or(default.mark_synthesised),
+        };
+        self.enabled.unwrap_or(true).then_some(built)
+    }
+
+    fn ptr(&self, faults: &mut Faults) -> Ptr {
+        let word = self.ptr.as_ref().map(|ptr| *ptr.get_ref());
+        match (word, &self.ptr, &self.ptr_name) {
+            (Some(PtrWord::Local), _, Some(name)) => return Ptr::Local(name.get_ref().clone()),
+            (Some(PtrWord::Local), Some(ptr), None) => faults.add(
+                ptr.span(),
+                "ptr \"local\" has no name to answer with; add ptr-name = \"nat64.example\"",
+            ),
+            (_, _, Some(name)) => faults.add(
+                name.span(),
+                "ptr-name has no effect unless ptr = \"local\"; add that, or leave it out",
+            ),
+            _ => {}
+        }
+        Ptr::Cname
+    }
+
+    fn domains(&self, faults: &mut Faults) -> DomainRules {
+        let lists = [
+            (
+                "include-domains",
+                &self.include_domains,
+                DomainAction::Include,
+            ),
+            (
+                "exclude-domains",
+                &self.exclude_domains,
+                DomainAction::Exclude,
+            ),
+            ("force-domains", &self.force_domains, DomainAction::Force),
+        ];
+        let mut actions: Domains<(&str, DomainAction)> = HashMap::new();
+        for (key, names, action) in lists {
+            for name in names.iter().flatten() {
+                let said = actions.insert(folded(name.get_ref()), (key, action));
+                let Some((before, _)) = said else { continue };
+                let place = if before == key {
+                    "twice".to_owned()
+                } else {
+                    format!("as well as {before}")
+                };
+                let text = format!("{key} has {} {place}; leave one out", name.get_ref());
+                faults.add(name.span(), text);
+            }
+        }
+        let mut prefixes: Domains<Pref64> = HashMap::new();
+        for entry in self.domain_prefixes.iter().flatten() {
+            let (name, prefix) = entry.get_ref();
+            let wire = folded(name);
+            if let Some(("exclude-domains", _)) = actions.get(&wire) {
+                let text = format!(
+                    "{name} has a prefix here, but exclude-domains makes none for it; leave one out"
+                );
+                faults.add(entry.span(), text);
+            }
+            if prefixes.insert(wire, *prefix).is_some() {
+                let text = format!("domain-prefixes has {name} twice; leave one out");
+                faults.add(entry.span(), text);
+            }
+        }
+        let actions = actions
+            .into_iter()
+            .map(|(wire, (_, action))| (wire, action));
+        rules(&actions.collect(), &prefixes)
+    }
+}
+
+/// By lower-case name, uncompressed.
+type Domains<T> = HashMap<Vec<u8>, T>;
+
+fn folded(name: &NameBuf) -> Vec<u8> {
+    name.as_wire().to_ascii_lowercase()
+}
+
+/// One rule for each domain that is named, complete: what one list leaves open comes from the
+/// nearest domain above in the same list. A domain with a prefix is included unless it is forced.
+fn rules(actions: &Domains<DomainAction>, prefixes: &Domains<Pref64>) -> DomainRules {
+    let includes = actions.values().any(|a| *a == DomainAction::Include);
+    let others = if includes {
+        DomainAction::Exclude
+    } else {
+        DomainAction::Include
+    };
+    let rule = |wire: &[u8]| {
+        let named = actions.get(wire).copied();
+        let prefix = nearest(prefixes, wire);
+        let inherited = || match nearest(actions, wire) {
+            Some(DomainAction::Force) => DomainAction::Force,
+            _ => DomainAction::Include,
+        };
+        DomainRule {
+            action: named.unwrap_or_else(inherited),
+            prefix,
+        }
+    };
+    let named = actions.keys().chain(prefixes.keys());
+    let complete = named.filter_map(|wire| Some((NameBuf::from_wire(wire).ok()?, rule(wire))));
+    DomainRules::with_others(complete, others)
+}
+
+/// What is said of a domain, or of the nearest one above.
+fn nearest<T: Copy>(domains: &Domains<T>, wire: &[u8]) -> Option<T> {
+    let mut rest = wire;
+    loop {
+        if let Some(found) = domains.get(rest) {
+            return Some(*found);
+        }
+        let label = usize::from(*rest.first()?);
+        rest = rest.get(label + 1..)?;
+    }
+}
+
+fn prefix_or_none(value: Value<'_, '_>) -> Result<Option<Pref64>, Fault> {
+    if value.says("none") {
+        return Ok(None);
+    }
+    value.text(PREFIX_EXAMPLE, values::prefix).map(Some)
+}
+
+type Map = Vec<Spanned<(Ipv4Net, Option<Pref64>)>>;
+
+fn map(section: &Section<'_, '_>, faults: &mut Faults) -> Option<Map> {
+    let example = "[{ ipv4 = \"10.0.0.0/8\", prefix = \"none\" }]";
+    section.list("map", example, faults, |value, faults| {
+        let entry = complete(value, &keys::MAP, example, faults)?;
+        let net = entry.read("ipv4", faults, |v| {
+            v.text("\"10.0.0.0/8\"", values::ipv4_network)
+        });
+        let prefix = entry.read("prefix", faults, prefix_or_none);
+        Some((net?, prefix?))
+    })
+}
+
+fn domain_prefixes(
+    section: &Section<'_, '_>,
+    faults: &mut Faults,
+) -> Option<Vec<Spanned<(NameBuf, Pref64)>>> {
+    let example = "[{ domain = \"example.com\", prefix = \"2001:db8:64::/96\" }]";
+    section.list("domain-prefixes", example, faults, |value, faults| {
+        let entry = complete(value, &keys::DOMAIN_PREFIX, example, faults)?;
+        let name = entry.read("domain", faults, |v| {
+            v.text("\"example.com\"", values::domain)
+        });
+        let prefix = entry.read("prefix", faults, |v| {
+            if v.says("none") {
+                let text = "\"none\" is said of a domain by exclude-domains; name it there";
+                return Err(v.fault(text));
+            }
+            v.text("\"2001:db8:64::/96\"", values::prefix)
+        });
+        Some((name?, prefix?))
+    })
+}
+
+/// An entry of a list that has all its keys.
+fn complete<'a, 't>(
+    value: Value<'a, 't>,
+    keys: &'static Keys,
+    example: &str,
+    faults: &mut Faults,
+) -> Option<Section<'a, 't>> {
+    let entry = value.section(keys, faults)?;
+    let missing = keys.keys.iter().find(|key| entry.value(key).is_none());
+    if let Some(missing) = missing {
+        let text = format!("{} has no {missing}; write it like {example}", keys.table);
+        faults.add(entry.span(), text);
+    }
+    Some(entry)
+}

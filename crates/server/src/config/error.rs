@@ -1,0 +1,165 @@
+//! Why a configuration was refused, and where.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+
+/// Why a configuration was refused. Its text is complete: for each problem the name of the file,
+/// line, column, what is wrong, the remedy, and the line itself with a mark below the place.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{name}: cannot be read: {reason}; {remedy}")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// What the system says.
+        reason: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The file says something that cannot be done: at least one problem, in their order in the
+    /// file.
+    #[error("{}", all(.problems))]
+    Invalid {
+        /// What is wrong.
+        problems: Vec<Problem>,
+    },
+}
+
+impl ConfigError {
+    /// For a file that could not be opened or read.
+    pub(super) fn unreadable(name: &str, reason: io::Error) -> Self {
+        let remedy = match reason.kind() {
+            io::ErrorKind::NotFound => "`dns64d template` writes one to begin with",
+            io::ErrorKind::PermissionDenied => "let the user that starts dns64d read it",
+            _ => "give a regular file",
+        };
+        let name = name.to_owned();
+        Self::Unreadable {
+            name,
+            reason,
+            remedy,
+        }
+    }
+}
+
+fn all(problems: &[Problem]) -> String {
+    let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    texts.join("\n\n")
+}
+
+/// One thing that is wrong in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub name: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The character in the line, counted from 1.
+    pub column: usize,
+    /// What is wrong, and the remedy.
+    pub text: String,
+    /// The line itself, without characters that a terminal would obey.
+    shown: String,
+    /// Characters to mark, at least 1.
+    width: usize,
+}
+
+impl Problem {
+    fn new(name: &str, file: &str, fault: Fault) -> Self {
+        let start = floor(file, fault.span.start);
+        let line_start = file[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = file[start..].find('\n').map_or(file.len(), |at| start + at);
+        let end = floor(file, fault.span.end).clamp(start, line_end);
+        Self {
+            name: name.to_owned(),
+            line: file[..line_start].matches('\n').count() + 1,
+            column: file[line_start..start].chars().count() + 1,
+            text: fault.text,
+            shown: printable(file[line_start..line_end].trim_end()),
+            width: file[start..end].chars().count().max(1),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            line,
+            column,
+            text,
+            shown,
+            width,
+        } = self;
+        let gutter = line.to_string().len();
+        writeln!(f, "{name}:{line}:{column}: {text}")?;
+        writeln!(f, "{:gutter$} |", "")?;
+        writeln!(f, "{line} | {shown}")?;
+        let before = column - 1;
+        write!(f, "{:gutter$} | {:before$}{:^<width$}", "", "", "")
+    }
+}
+
+/// The nearest character boundary at or before an offset; the file's end if it is beyond.
+fn floor(file: &str, offset: usize) -> usize {
+    (0..=offset.min(file.len()))
+        .rev()
+        .find(|&at| file.is_char_boundary(at))
+        .unwrap_or(0)
+}
+
+/// A line as it may be printed: tabs as single blanks, so that the mark stands below its place.
+fn printable(line: &str) -> String {
+    line.chars()
+        .map(|c| match c {
+            '\t' => ' ',
+            c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            c => c,
+        })
+        .collect()
+}
+
+/// What is wrong at some octets of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// Where in the file, in octets.
+    pub(super) span: Range<usize>,
+    /// What is wrong, and the remedy.
+    pub(super) text: String,
+}
+
+/// What has been found wrong in a file so far.
+#[derive(Debug, Default)]
+pub(super) struct Faults(Vec<Fault>);
+
+impl Faults {
+    /// Remembers one; the same thing at the same place counts once.
+    pub(super) fn add(&mut self, span: Range<usize>, text: impl Into<String>) {
+        let text = text.into();
+        let fault = Fault { span, text };
+        if !self.0.contains(&fault) {
+            self.0.push(fault);
+        }
+    }
+
+    /// The value, or `None` and its fault is remembered.
+    pub(super) fn keep<T>(&mut self, result: Result<T, Fault>) -> Option<T> {
+        result
+            .map_err(|fault| self.add(fault.span, fault.text))
+            .ok()
+    }
+
+    /// An error if anything is wrong, in the order of the file.
+    pub(super) fn check(&mut self, name: &str, file: &str) -> Result<(), ConfigError> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let mut faults = std::mem::take(&mut self.0);
+        faults.sort_by_key(|fault| fault.span.start);
+        let problem = |fault| Problem::new(name, file, fault);
+        let problems = faults.into_iter().map(problem).collect();
+        Err(ConfigError::Invalid { problems })
+    }
+}

@@ -1,0 +1,221 @@
+//! The keys that a configuration knows, by table.
+
+/// One table and its keys.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// The table as it is written, or what it is.
+    pub(super) table: &'static str,
+    /// Its keys.
+    pub(super) keys: &'static [&'static str],
+}
+
+pub(super) const TOP: Keys = Keys {
+    table: "the top of the file",
+    keys: &[
+        "listen",
+        "workers",
+        "user",
+        "allow",
+        "any",
+        "udp-size",
+        "queries-max",
+        "upstream",
+        "dns64",
+        "view",
+        "cache",
+        "tcp",
+        "rate-limit",
+        "log",
+        "metrics",
+        "control",
+    ],
+};
+
+pub(super) const UPSTREAM: Keys = Keys {
+    table: "[upstream]",
+    keys: &[
+        "servers",
+        "selection",
+        "timeout",
+        "attempts",
+        "randomise-case",
+        "order",
+        "delay",
+    ],
+};
+
+pub(super) const SERVER: Keys = Keys {
+    table: "a server of [upstream]",
+    keys: &["address", "timeout", "attempts"],
+};
+
+pub(super) const DNS64: Keys = Keys {
+    table: "[dns64]",
+    keys: &[
+        "enabled",
+        "prefix",
+        "map",
+        "exclude-aaaa",
+        "private-addresses",
+        "include-domains",
+        "exclude-domains",
+        "force-domains",
+        "domain-prefixes",
+        "break-dnssec",
+        "ptr",
+        "ptr-name",
+        "ipv4only",
+        "svcb",
+        "mark-synthesised",
+    ],
+};
+
+pub(super) const MAP: Keys = Keys {
+    table: "an entry of map",
+    keys: &["ipv4", "prefix"],
+};
+
+pub(super) const DOMAIN_PREFIX: Keys = Keys {
+    table: "an entry of domain-prefixes",
+    keys: &["domain", "prefix"],
+};
+
+pub(super) const VIEW: Keys = Keys {
+    table: "[[view]]",
+    keys: &["clients", "dns64"],
+};
+
+pub(super) const VIEW_DNS64: Keys = Keys {
+    table: "[view.dns64]",
+    keys: DNS64.keys,
+};
+
+pub(super) const CACHE: Keys = Keys {
+    table: "[cache]",
+    keys: &[
+        "size",
+        "min-ttl",
+        "max-ttl",
+        "max-negative-ttl",
+        "serve-stale",
+        "prefetch",
+    ],
+};
+
+pub(super) const TCP: Keys = Keys {
+    table: "[tcp]",
+    keys: &["connections", "idle", "pipeline"],
+};
+
+pub(super) const RATE_LIMIT: Keys = Keys {
+    table: "[rate-limit]",
+    keys: &["responses-per-second", "burst", "slip"],
+};
+
+pub(super) const LOG: Keys = Keys {
+    table: "[log]",
+    keys: &["target", "level", "queries"],
+};
+
+pub(super) const METRICS: Keys = Keys {
+    table: "[metrics]",
+    keys: &["listen"],
+};
+
+pub(super) const CONTROL: Keys = Keys {
+    table: "[control]",
+    keys: &["socket"],
+};
+
+/// The tables that a misplaced key can be meant for.
+const TABLES: [&Keys; 9] = [
+    &UPSTREAM,
+    &DNS64,
+    &VIEW,
+    &CACHE,
+    &TCP,
+    &RATE_LIMIT,
+    &LOG,
+    &METRICS,
+    &CONTROL,
+];
+
+/// All the tables, those of entries too.
+#[cfg(test)]
+pub(super) fn tables() -> impl Iterator<Item = &'static Keys> {
+    let entries: [&Keys; 4] = [&TOP, &SERVER, &MAP, &DOMAIN_PREFIX];
+    TABLES.into_iter().chain(entries)
+}
+
+impl Keys {
+    /// What is wrong with a key that this table does not know.
+    pub(super) fn unknown(&self, key: &str) -> String {
+        let Self { table, keys } = self;
+        format!("{key:?} is no key of {table}; {}", remedy(key, table, keys))
+    }
+}
+
+fn remedy(key: &str, table: &str, keys: &[&str]) -> String {
+    if let Some(near) = nearest(key, keys.iter().copied()) {
+        return format!("did you mean {near}?");
+    }
+    if table == VIEW.table && DNS64.keys.contains(&key) {
+        return format!("write it under {}", VIEW_DNS64.table);
+    }
+    let home = TABLES.iter().find(|home| home.keys.contains(&key));
+    if let Some(home) = home {
+        return format!("write it under {}", home.table);
+    }
+    if TOP.keys.contains(&key) {
+        return "write it at the top of the file, before the first table".to_owned();
+    }
+    format!("its keys are {}", listed(keys))
+}
+
+/// The nearest of some words, if one is near enough to be meant.
+pub(super) fn nearest<'w>(word: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    // A third of the letters: "prefx" is near, "ttl" is not near "tcp".
+    let limit = word.chars().count().min(LONG_WORD) / 3;
+    words
+        .into_iter()
+        .map(|known| (distance(word, known), known))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+/// Letters of a word from which on more of them do not make more mistakes likely.
+const LONG_WORD: usize = 12;
+
+/// The number of letters to insert, delete or replace (Levenshtein 1966). Underlines and capitals
+/// are the commonest way to miss a kebab-case word, so they count as nothing.
+fn distance(word: &str, known: &str) -> usize {
+    let fold = |c: char| {
+        if c == '_' {
+            '-'
+        } else {
+            c.to_ascii_lowercase()
+        }
+    };
+    let known: Vec<char> = known.chars().collect();
+    let mut row: Vec<usize> = (0..=known.len()).collect();
+    for (i, c) in word.chars().map(fold).enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, k) in known.iter().enumerate() {
+            let replaced = diagonal + usize::from(c != *k);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[known.len()]
+}
+
+/// Words as they stand in a sentence: "a, b and c".
+pub(super) fn listed(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}

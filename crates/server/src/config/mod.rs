@@ -1,0 +1,156 @@
+//! From the text of a configuration to [`Settings`].
+//!
+//! - [`load`], [`parse`]: a TOML file; [`template`] is one with every key;
+//! - [`mtd64ng`]: the nine keys of an mtd64-ng.conf;
+//! - `keys`, `defaults`: which keys there are, what holds without them and why;
+//! - `section`, `values`: tables and values with their places;
+//! - `server`, `dns64`: what the tables mean; `check`: what may not be together;
+//! - [`ConfigError`]: everything that is wrong, each with its line, column and remedy.
+
+mod check;
+mod defaults;
+mod dns64;
+mod error;
+mod keys;
+pub mod mtd64ng;
+mod section;
+mod server;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use toml::de::DeTable;
+
+pub use error::{ConfigError, Problem};
+
+use crate::settings::Settings;
+use error::Faults;
+
+/// A configuration that can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// What it says.
+    pub settings: Settings,
+    /// What whoever wrote it may not expect, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Reads a TOML file.
+///
+/// # Errors
+///
+/// A file that cannot be read, that is larger than 16 MiB, and everything that [`parse`] refuses.
+pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
+    let name = path.display().to_string();
+    let text = read_text(path, &name)?;
+    let settings = parse(&text, &name)?;
+    let notes = notes(&settings);
+    Ok(Loaded { settings, notes })
+}
+
+/// Reads the text of a TOML file of that name.
+///
+/// # Errors
+///
+/// What is no TOML; keys that are not known; values of another type, out of bounds or without
+/// their unit; values that contradict each other. All that is wrong is reported, unless the text
+/// is no TOML.
+pub fn parse(text: &str, name: &str) -> Result<Settings, ConfigError> {
+    let mut faults = Faults::default();
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let span = error.span().unwrap_or(text.len()..text.len());
+        faults.add(span, syntax(error.message()));
+    }
+    faults.check(name, text)?;
+    let settings = server::read(&document, text.len(), &mut faults);
+    faults.check(name, text)?;
+    Ok(settings)
+}
+
+/// A complete file: every key with its default, and what it means.
+pub fn template() -> &'static str {
+    include_str!("template.toml")
+}
+
+/// The keys that differ in what a running server cannot change: sockets, threads, the user and
+/// the log are made once, at the start.
+pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let differs = [
+        ("listen", old.listen != new.listen),
+        ("workers", old.workers != new.workers),
+        ("user", old.user != new.user),
+        ("control", old.control != new.control),
+        ("metrics", old.metrics != new.metrics),
+        ("log", old.log != new.log),
+    ];
+    let names = differs.into_iter().filter(|(_, differs)| *differs);
+    names.map(|(name, _)| name).collect()
+}
+
+/// What is allowed, but seldom meant.
+fn notes(settings: &Settings) -> Vec<String> {
+    let mut notes = Vec::new();
+    if settings.allow == defaults::allow() {
+        notes.push(
+            "allow: only loopback, link-local and private addresses may ask; add the networks of \
+             your clients if they have others"
+                .to_owned(),
+        );
+    }
+    let everybody = settings
+        .allow
+        .nets()
+        .iter()
+        .any(|net| net.prefix_len() == 0);
+    if everybody && settings.rate_limit.is_none() {
+        notes.push(
+            "allow: everybody may ask, without a limit, so that others can be flooded with the \
+             answers; narrow it, or set responses-per-second of [rate-limit]"
+                .to_owned(),
+        );
+    }
+    let (workers, cores) = (settings.workers, defaults::workers());
+    if workers > cores {
+        notes.push(format!(
+            "workers: {workers} share {cores} cores and take turns; \"auto\" is faster"
+        ));
+    }
+    notes
+}
+
+/// What the parser of TOML says, and what is mostly behind it.
+fn syntax(message: &str) -> String {
+    let message = message.lines().collect::<Vec<_>>().join(", ");
+    format!(
+        "no TOML: {message}; texts stand in quotes, lists in brackets, and each key once on its line"
+    )
+}
+
+/// The text of a file. What is not UTF-8 is reported where it begins.
+fn read_text(path: &Path, name: &str) -> Result<String, ConfigError> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut octets = Vec::new();
+        let mut file = File::open(path)?.take(defaults::FILE_MAX + 1);
+        file.read_to_end(&mut octets)?;
+        if octets.len() as u64 > defaults::FILE_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(octets)
+    };
+    let octets = read().map_err(|reason| ConfigError::unreadable(name, reason))?;
+    let wrong = match String::from_utf8(octets) {
+        Ok(text) => return Ok(text),
+        Err(wrong) => wrong,
+    };
+    let at = wrong.utf8_error().valid_up_to();
+    let text = String::from_utf8_lossy(wrong.as_bytes());
+    let mut faults = Faults::default();
+    faults.add(at..at + 1, "this octet is no UTF-8; save the file as UTF-8");
+    faults.check(name, &text)?;
+    Ok(text.into_owned())
+}

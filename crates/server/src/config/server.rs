@@ -1,0 +1,399 @@
+//! All tables but `[dns64]` and `[[view]]`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use dns64_transport::clock::Nanos;
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::defaults;
+use super::error::{Fault, Faults};
+use super::section::{Section, Value};
+use super::{check, dns64, keys, values};
+use crate::settings::nets::NetSet;
+use crate::settings::{
+    AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, RateLimit, Selection,
+    Settings, TcpSettings, Upstream,
+};
+
+/// Reads a whole document. What is wrong is added to the faults and replaced by the default.
+pub(super) fn read(
+    document: &Spanned<DeTable<'_>>,
+    file_len: usize,
+    faults: &mut Faults,
+) -> Settings {
+    let top = Section::open(document.get_ref(), file_len..file_len, &keys::TOP, faults);
+    let listen = top.some("listen", "[\"[::]:53\"]", faults, |v, faults| {
+        faults.keep(v.text("\"[::]:53\"", |t| values::address(t, defaults::LISTEN_PORT)))
+    });
+    let listen = listen.unwrap_or_else(|| {
+        let addresses = defaults::listen(defaults::LISTEN_PORT);
+        addresses
+            .into_iter()
+            .map(|a| Spanned::new(0..0, a))
+            .collect()
+    });
+    check::once(&listen, "listen", faults);
+    let upstream = upstream(&top, faults);
+    check::loops(&listen, &upstream.servers, faults);
+    let plain =
+        |spanned: Vec<Spanned<SocketAddr>>| spanned.into_iter().map(Spanned::into_inner).collect();
+    Settings {
+        listen: plain(listen),
+        workers: workers(&top, faults),
+        user: top.read("user", faults, |v| v.text("\"dns64d\"", user)),
+        allow: clients(&top, "allow", faults).map_or_else(defaults::allow, |nets| {
+            NetSet::new(nets.into_iter().map(Spanned::into_inner).collect())
+        }),
+        upstreams: upstream
+            .servers
+            .into_iter()
+            .map(Spanned::into_inner)
+            .collect(),
+        selection: upstream.selection,
+        order: upstream.order,
+        randomise_case: upstream.randomise_case,
+        views: dns64::views(&top, faults),
+        cache: cache(&top, faults),
+        udp_size: top
+            .read("udp-size", faults, |v| v.number(defaults::UDP_SIZES))
+            .unwrap_or(defaults::UDP_SIZE),
+        any: top
+            .read("any", faults, |v| {
+                v.text("\"minimal\"", |t| values::choice(t, &ANY))
+            })
+            .unwrap_or(defaults::ANY),
+        rate_limit: rate_limit(&top, faults),
+        tcp: tcp(&top, faults),
+        queries_max: top
+            .read("queries-max", faults, |v| v.count(defaults::QUERIES))
+            .unwrap_or(defaults::QUERIES_MAX),
+        control: control(&top, faults),
+        metrics: metrics(&top, faults),
+        log: log(&top, faults),
+    }
+}
+
+const ANY: [(&str, AnyPolicy); 3] = [
+    ("minimal", AnyPolicy::Minimal),
+    ("forward", AnyPolicy::Forward),
+    ("refuse", AnyPolicy::Refuse),
+];
+
+const SELECTION: [(&str, Selection); 4] = [
+    ("fastest", Selection::Fastest),
+    ("round-robin", Selection::RoundRobin),
+    ("random", Selection::Random),
+    ("failover", Selection::Failover),
+];
+
+const TARGETS: [(&str, LogTarget); 3] = [
+    ("stderr", LogTarget::Stderr),
+    ("journald", LogTarget::Journald),
+    ("syslog", LogTarget::Syslog),
+];
+
+const LEVELS: [(&str, LogLevel); 4] = [
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+];
+
+/// Networks of clients; at least one.
+pub(super) fn clients(
+    section: &Section<'_, '_>,
+    key: &'static str,
+    faults: &mut Faults,
+) -> Option<Vec<Spanned<ipnet::IpNet>>> {
+    let example = "[\"2001:db8::/32\", \"10.0.0.0/8\"]";
+    section.some(key, example, faults, |v, faults| {
+        faults.keep(v.text("\"2001:db8::/32\"", values::network))
+    })
+}
+
+fn workers(top: &Section<'_, '_>, faults: &mut Faults) -> usize {
+    let given = top.read("workers", faults, |v| {
+        if v.says("auto") {
+            return Ok(defaults::workers());
+        }
+        if v.is_text() {
+            return v.text("", |text| {
+                Err(format!(
+                    "{text:?} is no number; write \"auto\", or a number without quotes"
+                ))
+            });
+        }
+        v.count(defaults::WORKERS)
+    });
+    given.unwrap_or_else(defaults::workers)
+}
+
+fn user(name: &str) -> Result<String, String> {
+    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(format!(
+            "{name:?} is no name of a user; write one of /etc/passwd"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+/// What `[upstream]` says.
+struct UpstreamTable {
+    servers: Vec<Spanned<Upstream>>,
+    selection: Selection,
+    order: LookupOrder,
+    randomise_case: bool,
+}
+
+fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
+    let mut table = UpstreamTable {
+        servers: Vec::new(),
+        selection: defaults::SELECTION,
+        order: defaults::ORDER,
+        randomise_case: false,
+    };
+    let Some(section) = top.section("upstream", &keys::UPSTREAM, faults) else {
+        if top.value("upstream").is_none() {
+            let text =
+                "no upstream is given; add [upstream] and below it servers = [\"192.0.2.53\"]";
+            faults.add(top.span(), text);
+        }
+        return table;
+    };
+    if section.value("servers").is_none() {
+        let text = "[upstream] names no servers; add servers = [\"192.0.2.53\"]";
+        faults.add(section.span(), text);
+    }
+    let timeout_ns = timeout(&section, faults).unwrap_or(defaults::TIMEOUT_NS);
+    let attempts = attempts(&section, faults).unwrap_or(defaults::ATTEMPTS);
+    let example = "[\"192.0.2.53\"]";
+    let servers = section.some("servers", example, faults, |v, faults| {
+        server(v, timeout_ns, attempts, faults)
+    });
+    table.servers = servers.unwrap_or_default();
+    check::upstreams(&table.servers, faults);
+    if let Some(selection) = section.read("selection", faults, |v| {
+        v.text("\"fastest\"", |t| values::choice(t, &SELECTION))
+    }) {
+        table.selection = selection;
+    }
+    table.order = order(&section, faults);
+    let randomise = section.read("randomise-case", faults, |v| v.boolean());
+    table.randomise_case = randomise.unwrap_or(false);
+    table
+}
+
+/// A server as a text, or as a table with a timeout and attempts of its own.
+fn server(
+    value: Value<'_, '_>,
+    timeout_ns: Nanos,
+    attempts_all: u8,
+    faults: &mut Faults,
+) -> Option<Upstream> {
+    let example = "\"192.0.2.53\" or { address = \"192.0.2.53\", timeout = \"500ms\" }";
+    let read_address = |v: Value<'_, '_>| v.text(example, values::upstream_address);
+    if !value.is_table() {
+        let address = faults.keep(read_address(value))?;
+        return Some(Upstream {
+            address,
+            timeout_ns,
+            attempts: attempts_all,
+        });
+    }
+    let section = value.section(&keys::SERVER, faults)?;
+    let timeout_ns = timeout(&section, faults).unwrap_or(timeout_ns);
+    let attempts = attempts(&section, faults).unwrap_or(attempts_all);
+    if section.value("address").is_none() {
+        faults.add(
+            section.span(),
+            "this server has no address; add address = \"192.0.2.53\"",
+        );
+    }
+    let address = section.read("address", faults, read_address)?;
+    Some(Upstream {
+        address,
+        timeout_ns,
+        attempts,
+    })
+}
+
+fn timeout(section: &Section<'_, '_>, faults: &mut Faults) -> Option<Nanos> {
+    section.read("timeout", faults, |v| v.time(defaults::TIMEOUTS_NS))
+}
+
+fn attempts(section: &Section<'_, '_>, faults: &mut Faults) -> Option<u8> {
+    section.read("attempts", faults, |v| v.number(defaults::ATTEMPTS_BOUNDS))
+}
+
+fn order(section: &Section<'_, '_>, faults: &mut Faults) -> LookupOrder {
+    let delay = section.read("delay", faults, |v| v.time(defaults::DELAYS_NS));
+    let orders = [
+        ("aaaa-then-a", LookupOrder::AaaaThenA),
+        ("both", LookupOrder::Both),
+        (
+            "delayed",
+            LookupOrder::Delayed(delay.unwrap_or(defaults::DELAY_NS)),
+        ),
+    ];
+    let order = section
+        .read("order", faults, |v| {
+            v.text("\"aaaa-then-a\"", |t| values::choice(t, &orders))
+        })
+        .unwrap_or(defaults::ORDER);
+    if let Some(delay) = section.value("delay")
+        && !section.value("order").is_some_and(|v| v.says("delayed"))
+    {
+        let text = "has no effect unless order = \"delayed\"; add that, or leave it out";
+        let fault = delay.fault(text);
+        faults.add(fault.span, fault.text);
+    }
+    order
+}
+
+fn cache(top: &Section<'_, '_>, faults: &mut Faults) -> CacheSettings {
+    let mut cache = defaults::CACHE;
+    let Some(section) = top.section("cache", &keys::CACHE, faults) else {
+        return cache;
+    };
+    let mut ttl = |key, bounds| section.read(key, faults, |v| v.seconds(bounds));
+    cache.min_ttl_s = ttl("min-ttl", defaults::MIN_TTLS_S).unwrap_or(cache.min_ttl_s);
+    cache.max_ttl_s = ttl("max-ttl", defaults::MAX_TTLS_S).unwrap_or(cache.max_ttl_s);
+    cache.max_negative_ttl_s =
+        ttl("max-negative-ttl", defaults::NEGATIVE_TTLS_S).unwrap_or(cache.max_negative_ttl_s);
+    if let Some(v) = section.value("min-ttl")
+        && cache.min_ttl_s > cache.max_ttl_s
+    {
+        let text = format!(
+            "min-ttl of {} s is above max-ttl of {} s; lower it",
+            cache.min_ttl_s, cache.max_ttl_s
+        );
+        faults.add(v.span(), text);
+    }
+    let size = section.read("size", faults, |v| {
+        if v.says("off") || v.is_zero() {
+            return Ok(0);
+        }
+        v.needs_unit("\"256MiB\", or \"off\"")?;
+        v.text("\"256MiB\" or \"off\"", |t| {
+            values::size(t, defaults::CACHE_BYTES)
+        })
+    });
+    cache.bytes = size.unwrap_or(cache.bytes);
+    let stale = section.read("serve-stale", faults, |v| match v.says("off") {
+        true => Ok(0),
+        false => v.seconds(defaults::STALE_S),
+    });
+    cache.stale_s = stale.unwrap_or(cache.stale_s);
+    let prefetch = section.read("prefetch", faults, |v| v.boolean());
+    cache.prefetch = prefetch.unwrap_or(cache.prefetch);
+    cache
+}
+
+fn rate_limit(top: &Section<'_, '_>, faults: &mut Faults) -> Option<RateLimit> {
+    let section = top.section("rate-limit", &keys::RATE_LIMIT, faults)?;
+    let burst = section.read("burst", faults, |v| {
+        v.number(defaults::RESPONSES_PER_SECOND)
+    });
+    let slip = section.read("slip", faults, |v| v.number(defaults::SLIPS));
+    let Some(rate) = section.value("responses-per-second") else {
+        let text = "[rate-limit] has no rate; add responses-per-second = 100, or \"off\"";
+        faults.add(section.span(), text);
+        return None;
+    };
+    if rate.says("off") {
+        return None;
+    }
+    let read = if rate.is_zero() {
+        Err(rate.fault("0 would answer nobody; write \"off\" for no limit"))
+    } else {
+        rate.number(defaults::RESPONSES_PER_SECOND)
+    };
+    let responses_per_second = faults.keep(read)?;
+    Some(RateLimit {
+        responses_per_second,
+        burst: burst.unwrap_or(responses_per_second),
+        slip: slip.unwrap_or(defaults::SLIP),
+    })
+}
+
+fn tcp(top: &Section<'_, '_>, faults: &mut Faults) -> TcpSettings {
+    let tcp = defaults::TCP;
+    let Some(section) = top.section("tcp", &keys::TCP, faults) else {
+        return tcp;
+    };
+    let connections = section.read("connections", faults, |v| v.count(defaults::CONNECTIONS));
+    let idle = section.read("idle", faults, |v| v.time(defaults::IDLE_NS));
+    let pipeline = section.read("pipeline", faults, |v| v.count(defaults::PIPELINE));
+    TcpSettings {
+        connections_max: connections.unwrap_or(tcp.connections_max),
+        idle_ns: idle.unwrap_or(tcp.idle_ns),
+        pipeline_max: pipeline.unwrap_or(tcp.pipeline_max),
+    }
+}
+
+fn log(top: &Section<'_, '_>, faults: &mut Faults) -> LogSettings {
+    let log = defaults::LOG;
+    let Some(section) = top.section("log", &keys::LOG, faults) else {
+        return log;
+    };
+    let target = section.read("target", faults, |v| {
+        v.text("\"stderr\"", |t| values::choice(t, &TARGETS))
+    });
+    let level = section.read("level", faults, |v| {
+        v.text("\"info\"", |t| values::choice(t, &LEVELS))
+    });
+    let queries = section.read("queries", faults, |v| v.boolean());
+    LogSettings {
+        target: target.unwrap_or(log.target),
+        level: level.unwrap_or(log.level),
+        queries: queries.unwrap_or(log.queries),
+    }
+}
+
+fn metrics(top: &Section<'_, '_>, faults: &mut Faults) -> Option<SocketAddr> {
+    let section = top.section("metrics", &keys::METRICS, faults)?;
+    let off_or = |v: Value<'_, '_>| -> Result<Option<SocketAddr>, Fault> {
+        if v.says("off") {
+            return Ok(None);
+        }
+        let example = "\"127.0.0.1:9164\" or \"off\"";
+        v.text(example, |t| values::address(t, defaults::METRICS_PORT))
+            .map(Some)
+    };
+    section.read("listen", faults, off_or).flatten()
+}
+
+fn control(top: &Section<'_, '_>, faults: &mut Faults) -> Option<PathBuf> {
+    let default = || Some(PathBuf::from(defaults::CONTROL));
+    let Some(section) = top.section("control", &keys::CONTROL, faults) else {
+        return default();
+    };
+    let off_or = |v: Value<'_, '_>| -> Result<Option<PathBuf>, Fault> {
+        if v.says("off") {
+            return Ok(None);
+        }
+        v.text("\"/run/dns64d/control.sock\" or \"off\"", socket_path)
+            .map(Some)
+    };
+    section
+        .read("socket", faults, off_or)
+        .unwrap_or_else(default)
+}
+
+fn socket_path(path: &str) -> Result<PathBuf, String> {
+    if !path.starts_with('/') || path.contains('\0') {
+        return Err(format!(
+            "{path:?} is no absolute path; write it like {:?}",
+            defaults::CONTROL
+        ));
+    }
+    if path.len() > defaults::SOCKET_PATH_MAX {
+        let (len, most) = (path.len(), defaults::SOCKET_PATH_MAX);
+        return Err(format!(
+            "{path:?} has {len} octets, and a socket's path at most {most}; use a shorter one"
+        ));
+    }
+    Ok(path.into())
+}

@@ -1,0 +1,395 @@
+//! From the text of one value to what it means. Errors are texts: the value, the bound, the remedy.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::name::NameBuf;
+use dns64_wire::pref64::{Pref64, Pref64Error};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use super::keys::{listed, nearest};
+
+pub(super) const MILLISECOND: Nanos = SECOND / 1_000;
+pub(super) const MINUTE: Nanos = 60 * SECOND;
+pub(super) const HOUR: Nanos = 60 * MINUTE;
+pub(super) const DAY: Nanos = 24 * HOUR;
+
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const GIB: u64 = 1 << 30;
+
+/// Units of time, largest first.
+const TIME_UNITS: [(&str, u64); 5] = [
+    ("d", DAY),
+    ("h", HOUR),
+    ("m", MINUTE),
+    ("s", SECOND),
+    ("ms", MILLISECOND),
+];
+
+/// Units of memory, largest first.
+const SIZE_UNITS: [(&str, u64); 3] = [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)];
+
+/// Reads a time with its unit: "800ms", "1.5s", "1h".
+pub(super) fn time(text: &str, bounds: RangeInclusive<Nanos>) -> Result<Nanos, String> {
+    let example = "\"800ms\", \"2s\" or \"1h\"";
+    let ns = with_unit(text, &TIME_UNITS, "time", example)?;
+    within(ns, &bounds, |ns| in_units(ns, &TIME_UNITS))
+        .map_err(|wrong| format!("{text:?} {wrong}"))?;
+    Ok(ns)
+}
+
+/// Reads a time in whole seconds, with its unit.
+pub(super) fn seconds(text: &str, bounds: RangeInclusive<u32>) -> Result<u32, String> {
+    let (least, most) = (u64::from(*bounds.start()), u64::from(*bounds.end()));
+    let ns = time(text, least * SECOND..=most * SECOND)?;
+    match u32::try_from(ns / SECOND) {
+        Ok(s) if ns.is_multiple_of(SECOND) => Ok(s),
+        _ => Err(format!(
+            "{text:?} is no whole number of seconds; write it like \"30s\" or \"1h\""
+        )),
+    }
+}
+
+/// Reads a size with its unit: "256MiB".
+pub(super) fn size(text: &str, bounds: RangeInclusive<u64>) -> Result<u64, String> {
+    let octets = with_unit(text, &SIZE_UNITS, "size", "\"64MiB\" or \"1GiB\"")?;
+    within(octets, &bounds, |octets| in_units(octets, &SIZE_UNITS))
+        .map_err(|wrong| format!("{text:?} {wrong}"))?;
+    Ok(octets)
+}
+
+/// A number with one of these units, in the smallest unit's base.
+fn with_unit(text: &str, units: &[(&str, u64)], what: &str, example: &str) -> Result<u64, String> {
+    let at = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let unit = unit.trim();
+    let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
+    if number.is_empty() {
+        return Err(format!("{text:?} is no {what}; write it like {example}"));
+    }
+    if unit.is_empty() {
+        return Err(format!(
+            "{text:?} has no unit; add one of {}, like {example}",
+            listed(&names)
+        ));
+    }
+    let Some((_, scale)) = units.iter().find(|(name, _)| *name == unit) else {
+        return Err(format!(
+            "{text:?} has the unit {unit:?}, which is none of {}; write it like {example}",
+            listed(&names)
+        ));
+    };
+    scaled(number, *scale).ok_or_else(|| format!("{text:?} is no {what}; write it like {example}"))
+}
+
+/// A decimal number times a scale; the largest of all if it is larger. `None` for what is no
+/// number or no whole one.
+fn scaled(number: &str, scale: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if whole.is_empty() || fraction.is_empty() || fraction.contains('.') {
+        return None;
+    }
+    let whole = whole.parse::<u64>().unwrap_or(u64::MAX);
+    let fraction = fraction.trim_end_matches('0');
+    let digits = u32::try_from(fraction.len()).ok()?;
+    let parts = 10_u128.checked_pow(digits)?;
+    let fraction = match fraction {
+        "" => 0,
+        digits => digits.parse::<u128>().ok()?,
+    };
+    let product = fraction.checked_mul(u128::from(scale))?;
+    let product = product.is_multiple_of(parts).then_some(product / parts)?;
+    let product = u64::try_from(product).ok()?;
+    Some(whole.saturating_mul(scale).saturating_add(product))
+}
+
+/// A number in the largest unit in which it is whole.
+fn in_units(number: u64, units: &[(&str, u64)]) -> String {
+    units
+        .iter()
+        .find(|(_, scale)| number > 0 && number.is_multiple_of(*scale))
+        .map_or_else(
+            || number.to_string(),
+            |(name, scale)| format!("{}{name}", number / scale),
+        )
+}
+
+/// What is wrong with a number outside its bounds.
+pub(super) fn within(
+    number: u64,
+    bounds: &RangeInclusive<u64>,
+    show: impl Fn(u64) -> String,
+) -> Result<(), String> {
+    let (least, most) = (show(*bounds.start()), show(*bounds.end()));
+    if number < *bounds.start() {
+        Err(format!(
+            "is below {least}; take something from {least} to {most}"
+        ))
+    } else if number > *bounds.end() {
+        Err(format!(
+            "is above {most}; take something from {least} to {most}"
+        ))
+    } else {
+        Ok(())
+    }
+}
+
+/// Reads an address with a port, or without one for the default port. IPv4-mapped addresses
+/// become IPv4.
+pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
+    let with_port = || text.parse::<SocketAddr>().ok();
+    let bare = || {
+        text.parse()
+            .ok()
+            .map(|ip| SocketAddr::new(ip, default_port))
+    };
+    // The rest: an IPv6 address with brackets or a zone, without port.
+    let bracketed = || {
+        let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+        let inner = inner.unwrap_or(text);
+        format!("[{inner}]:{default_port}").parse().ok()
+    };
+    let address: Option<SocketAddr> = with_port().or_else(bare).or_else(bracketed);
+    let Some(mut address) = address else {
+        return Err(format!(
+            "{text:?} is no address; write it like \"192.0.2.53\", \"192.0.2.53:5353\", \
+             \"2001:db8::53\" or \"[2001:db8::53]:5353\""
+        ));
+    };
+    if let ip @ IpAddr::V4(_) = address.ip().to_canonical() {
+        address.set_ip(ip);
+    }
+    Ok(address)
+}
+
+/// Reads a network of clients, or one address. IPv4-mapped networks are refused: clients with
+/// such addresses count as IPv4.
+pub(super) fn network(text: &str) -> Result<IpNet, String> {
+    let net = any_network(text)?;
+    let IpNet::V6(v6) = net else {
+        return Ok(net);
+    };
+    let Some(ipv4) = v6.addr().to_ipv4_mapped() else {
+        return Ok(net);
+    };
+    match v6.prefix_len().checked_sub(MAPPED_LEN) {
+        Some(len) => Err(format!(
+            "{text:?} is a network of IPv4-mapped addresses, which count as IPv4; write \
+             \"{ipv4}/{len}\""
+        )),
+        None => Ok(net),
+    }
+}
+
+/// Bits before the IPv4 address in an IPv4-mapped one (RFC 4291 section 2.5.5.2).
+const MAPPED_LEN: u8 = 96;
+
+/// Reads an IPv4 network.
+pub(super) fn ipv4_network(text: &str) -> Result<Ipv4Net, String> {
+    match any_network(text)? {
+        IpNet::V4(net) => Ok(net),
+        IpNet::V6(_) => Err(format!(
+            "{text:?} is an IPv6 network where IPv4 is expected; write it like \"10.0.0.0/8\""
+        )),
+    }
+}
+
+/// Reads a network of AAAA records.
+pub(super) fn ipv6_network(text: &str) -> Result<Ipv6Net, String> {
+    if text == "::ffff/96" {
+        // RFC 6147 section 5.1.4 writes it so; read by RFC 4291 it would be ::/96.
+        return Err(
+            "\"::ffff/96\" is not the network of the IPv4-mapped addresses, though RFC 6147 \
+             writes it so; write \"::ffff:0:0/96\""
+                .to_owned(),
+        );
+    }
+    match any_network(text)? {
+        IpNet::V6(net) => Ok(net),
+        IpNet::V4(_) => Err(format!(
+            "{text:?} is an IPv4 network where IPv6 is expected; write it like \
+             \"::ffff:0:0/96\""
+        )),
+    }
+}
+
+fn any_network(text: &str) -> Result<IpNet, String> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(address.into());
+    }
+    let net: IpNet = text.parse().map_err(|_| {
+        format!("{text:?} is no network; write it like \"10.0.0.0/8\" or \"2001:db8::/32\"")
+    })?;
+    let trunc = net.trunc();
+    if trunc != net {
+        let len = net.prefix_len();
+        return Err(format!(
+            "{text:?} has bits set after its first {len}; write \"{trunc}\", or \"{}\" for that \
+             address alone",
+            net.addr()
+        ));
+    }
+    Ok(net)
+}
+
+/// Reads a prefix for IPv4 addresses (RFC 6052).
+pub(super) fn prefix(text: &str) -> Result<Pref64, String> {
+    text.parse().map_err(|error| match error {
+        Pref64Error::Length { len } => {
+            format!("prefix length {len} is none of 32, 40, 48, 56, 64 and 96; use one of these")
+        }
+        other => other.to_string(),
+    })
+}
+
+/// Reads a domain, which stands for itself and all names below it.
+pub(super) fn domain(text: &str) -> Result<NameBuf, String> {
+    if text.starts_with("*.") {
+        return Err(format!(
+            "{text:?} has a wildcard, but a domain stands for all names below it anyway; write \
+             {:?}",
+            &text[2..]
+        ));
+    }
+    if !text.is_ascii() {
+        return Err(format!(
+            "{text:?} has letters that are not ASCII; write their labels as xn--..."
+        ));
+    }
+    text.parse().map_err(|error| format!("{text:?}: {error}"))
+}
+
+/// One of some words.
+pub(super) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        return Ok(*value);
+    }
+    let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    let remedy = nearest(text, names.iter().copied()).map_or_else(
+        || "use one of these".to_owned(),
+        |near| format!("did you mean {near:?}?"),
+    );
+    Err(format!("{text:?} is none of {}; {remedy}", listed(&names)))
+}
+
+/// Whether one server can be asked at this address.
+pub(super) fn upstream_address(text: &str) -> Result<SocketAddr, String> {
+    let address = address(text, DNS_PORT)?;
+    let ip = address.ip();
+    if address.port() == 0 {
+        return Err(format!(
+            "{text:?} has port 0, at which nobody can be asked; leave the port out for 53"
+        ));
+    }
+    if ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        return Err(format!(
+            "{text:?} is not the address of one server; write that of a recursive resolver"
+        ));
+    }
+    Ok(address)
+}
+
+/// The port of DNS (RFC 1035 section 4.2).
+pub(super) const DNS_PORT: u16 = 53;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units_and_may_have_decimals() {
+        let read = |text| time(text, 0..=DAY);
+        assert_eq!(read("800ms"), Ok(800 * MILLISECOND));
+        assert_eq!(read("1.5s"), Ok(1_500 * MILLISECOND));
+        assert_eq!(read("1 h"), Ok(HOUR));
+        assert_eq!(read("0s"), Ok(0));
+        assert_eq!(read("1d"), Ok(DAY));
+        assert_eq!(read("0.000001ms"), Ok(1));
+        for bad in [
+            "",
+            "s",
+            "-1s",
+            "1..5s",
+            "1.s",
+            ".5s",
+            "1e3s",
+            "5x",
+            "5",
+            "2d",
+            "0.0000001ms",
+            "99999999999999999999d",
+            "0.00000000000000000000000000000000000000000000000001s",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert_eq!(seconds("2m", 0..=300), Ok(120));
+        assert!(seconds("1500ms", 0..=300).is_err());
+        assert!(seconds("301s", 0..=300).is_err());
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        let read = |text| size(text, MIB..=GIB);
+        assert_eq!(read("256MiB"), Ok(256 * MIB));
+        assert_eq!(read("0.5GiB"), Ok(512 * MIB));
+        assert_eq!(read("1GiB"), Ok(GIB));
+        for bad in [
+            "256MB",
+            "256",
+            "1023KiB",
+            "1025MiB",
+            "MiB",
+            "99999999999999GiB",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_may_leave_the_port_out() {
+        let read = |text| address(text, 53).map(|a| a.to_string());
+        assert_eq!(read("192.0.2.1"), Ok("192.0.2.1:53".to_owned()));
+        assert_eq!(read("192.0.2.1:54"), Ok("192.0.2.1:54".to_owned()));
+        assert_eq!(read("2001:db8::1"), Ok("[2001:db8::1]:53".to_owned()));
+        assert_eq!(read("[2001:db8::1]"), Ok("[2001:db8::1]:53".to_owned()));
+        assert_eq!(read("[2001:db8::1]:54"), Ok("[2001:db8::1]:54".to_owned()));
+        assert_eq!(read("fe80::1%3"), Ok("[fe80::1%3]:53".to_owned()));
+        assert_eq!(read("[::ffff:192.0.2.1]:54"), Ok("192.0.2.1:54".to_owned()));
+        for bad in [
+            "",
+            "dns.example",
+            "192.0.2.1:",
+            "192.0.2.1:65536",
+            "192.0.2.1@53",
+            "[192.0.2.1]",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn networks_have_no_host_bits() {
+        assert_eq!(network("::1").unwrap().to_string(), "::1/128");
+        assert_eq!(network("0.0.0.0/0").unwrap().to_string(), "0.0.0.0/0");
+        assert_eq!(network("::/0").unwrap().to_string(), "::/0");
+        for bad in [
+            "10.0.0.1/8",
+            "2001:db8::1/32",
+            "10.0.0.0/33",
+            "10.0.0",
+            "::ffff:10.0.0.0/104",
+        ] {
+            assert!(network(bad).is_err(), "{bad}");
+        }
+        assert_eq!(
+            ipv6_network("::ffff:0:0/96").unwrap().to_string(),
+            "::ffff:0.0.0.0/96"
+        );
+        assert!(ipv6_network("10.0.0.0/8").is_err());
+        assert!(ipv4_network("2001:db8::/32").is_err());
+    }
+}
