@@ -23,6 +23,9 @@ pub enum Owner<'a> {
     At(u16),
     /// Any name, written out.
     Name(&'a NameBuf),
+    /// The octets of a name as they are to stand in the message: labels, then the root label or
+    /// a compression pointer to a name that stands there already. They are not checked.
+    Wire(&'a [u8]),
 }
 
 /// A message under construction. What it holds is valid after every call, failed ones included.
@@ -37,6 +40,8 @@ pub struct Builder<'a> {
     limit: usize,
     len: usize,
     records_at: usize,
+    /// Where the first additional record stands and how many others there were.
+    additional_at: Option<(usize, u16)>,
     counts: [u16; 4],
     section: Section,
     opt: Option<Opt<'a>>,
@@ -56,6 +61,7 @@ impl<'a> Builder<'a> {
             limit,
             len: HEADER_LEN,
             records_at: HEADER_LEN,
+            additional_at: None,
             counts: [0; 4],
             section: Section::Answer,
             opt: None,
@@ -102,6 +108,11 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Octets written so far, which is where the next record will stand.
+    pub fn position(&self) -> usize {
+        self.len
+    }
+
     /// Adds a record to a section.
     ///
     /// # Panics
@@ -115,6 +126,23 @@ impl<'a> Builder<'a> {
         class: Class,
         ttl: u32,
         rdata: &[u8],
+    ) -> Result<(), Truncated> {
+        self.record_parts(section, owner, rtype, class, ttl, [rdata, &[], &[]])
+    }
+
+    /// As [`Builder::record`], with the data in three parts.
+    ///
+    /// # Panics
+    ///
+    /// As [`Builder::record`].
+    pub fn record_parts(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        rtype: Rtype,
+        class: Class,
+        ttl: u32,
+        rdata: [&[u8]; 3],
     ) -> Result<(), Truncated> {
         assert!(
             section >= self.section,
@@ -139,19 +167,27 @@ impl<'a> Builder<'a> {
                 &pointer[..]
             }
             Owner::Name(name) => name.as_wire(),
+            Owner::Wire(octets) => octets,
         };
-        let rdata_len = u16::try_from(rdata.len()).map_err(|_| Truncated)?;
+        let rdata_len: usize = rdata.iter().map(|part| part.len()).sum();
+        let rdata_len = u16::try_from(rdata_len).map_err(|_| Truncated)?;
         let count = self.counts[1 + section as usize]
             .checked_add(1)
             .ok_or(Truncated)?;
+        let record_at = self.len;
         self.append(&[
             owner,
             &rtype.0.to_be_bytes(),
             &class.0.to_be_bytes(),
             &ttl.to_be_bytes(),
             &rdata_len.to_be_bytes(),
-            rdata,
+            rdata[0],
+            rdata[1],
+            rdata[2],
         ])?;
+        if section == Section::Additional {
+            self.additional_at.get_or_insert((record_at, count - 1));
+        }
         self.section = section;
         self.counts[1 + section as usize] = count;
         Ok(())
@@ -195,9 +231,19 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    /// Drops the additional records that were added one by one, not OPT: what can be left out
+    /// without setting TC (RFC 2181 section 9).
+    pub fn drop_additional(&mut self) {
+        if let Some((at, count)) = self.additional_at.take() {
+            self.len = at;
+            self.counts[3] = count;
+        }
+    }
+
     /// Drops all records, keeps the question and the OPT record, and sets TC.
     pub fn truncate(&mut self) {
         self.len = self.records_at;
+        self.additional_at = None;
         self.counts[1..].fill(0);
         self.section = Section::Answer;
         let flags = Flags(u16::from_be_bytes([self.buf[2], self.buf[3]])).with_tc(true);
@@ -365,6 +411,37 @@ mod tests {
         let message = Message::parse(&buf[..len]).unwrap();
         assert_eq!(message.records().filter(Result::is_ok).count(), 2);
         assert_eq!(message.opt(), Ok(Some(OPT)));
+        assert!(!message.tc());
+    }
+
+    #[test]
+    fn the_additional_section_can_be_dropped_alone() {
+        let mut buf = [0; 200];
+        let mut reply = Builder::new(&mut buf, 200).unwrap();
+        reply.question(&name("a"), Rtype::A, Class::IN).unwrap();
+        reply.opt(OPT).unwrap();
+        reply.drop_additional();
+        let add = |reply: &mut Builder<'_>, section| {
+            let owner = Owner::Wire(b"\x01b\xc0\x0c");
+            let data: [&[u8]; 3] = [b"ab", b"", b"c"];
+            reply.record_parts(section, owner, Rtype::TXT, Class::IN, 1, data)
+        };
+        add(&mut reply, Section::Answer).unwrap();
+        let after_answer = reply.position();
+        assert_eq!(after_answer, 12 + 7 + 4 + 10 + 3);
+        reply.drop_additional();
+        assert_eq!(reply.position(), after_answer);
+        add(&mut reply, Section::Additional).unwrap();
+        add(&mut reply, Section::Additional).unwrap();
+        reply.drop_additional();
+        assert_eq!(reply.position(), after_answer);
+        let len = reply.finish();
+        let message = Message::parse(&buf[..len]).unwrap();
+        assert_eq!((message.ancount(), message.arcount()), (1, 1));
+        assert_eq!(message.opt(), Ok(Some(OPT)));
+        let record = message.records().next().unwrap().unwrap();
+        assert_eq!(record.name.to_string(), "b.a.");
+        assert_eq!(record.rdata, b"abc");
         assert!(!message.tc());
     }
 

@@ -84,6 +84,15 @@ impl<'a> Name<'a> {
         }
     }
 
+    /// As [`Name::labels`], each with the offset of its length octet in the message.
+    pub fn labels_at(&self) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
+        let mut labels = self.labels();
+        std::iter::from_fn(move || {
+            let label = labels.next()?;
+            Some((labels.position - label.len() - 1, label))
+        })
+    }
+
     /// Octets that the name takes without compression, with the root label; 1 to 255.
     pub fn wire_len(&self) -> usize {
         usize::from(self.wire_len)
@@ -411,6 +420,15 @@ mod tests {
         let name = NameBuf::from_wire(b"\x06a.b c\\\x01\0\0").unwrap();
         assert_eq!(name.to_string(), r"a\.b\032c\\.\000.");
         assert_eq!(NameBuf::root().to_string(), ".");
+    }
+
+    #[test]
+    fn labels_stand_where_they_are_said_to() {
+        let message = b"............\x01a\x02bc\0\x03www\xc0\x0e";
+        let (name, _) = Name::parse(message, 18).unwrap();
+        let labels: Vec<_> = name.labels_at().collect();
+        assert_eq!(labels, [(18, &b"www"[..]), (14, &b"bc"[..])]);
+        assert_eq!(NameBuf::root().as_name().labels_at().count(), 0);
     }
 
     #[test]

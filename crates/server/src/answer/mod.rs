@@ -12,5 +12,13 @@
 //! - [`service`]: SVCB and HTTPS (RFC 9460 section 4.2.1).
 
 pub mod asker;
+pub mod copy;
 pub mod reply;
+pub mod reverse;
+pub mod service;
+pub mod special;
 pub mod stored;
+pub mod synthesis;
+
+#[cfg(test)]
+mod texts;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use dns64_wire::name::{Name, NameBuf};
+use dns64_wire::name::{NAME_LEN_MAX, Name, NameBuf};
 use dns64_wire::pref64::Pref64;
 use ipnet::Ipv4Net;
 
@@ -152,7 +152,11 @@ impl DomainRules {
         if self.rules.is_empty() {
             return self.default;
         }
-        let wire = name.to_buf().as_wire().to_ascii_lowercase();
+        let name = name.to_buf();
+        let mut octets = [0; NAME_LEN_MAX];
+        let wire = &mut octets[..name.as_wire().len()];
+        wire.copy_from_slice(name.as_wire());
+        wire.make_ascii_lowercase();
         let mut at = 0;
         loop {
             if let Some(rule) = self.rules.get(&wire[at..]) {

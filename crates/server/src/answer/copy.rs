@@ -1,0 +1,389 @@
+//! Records from one message to another, their names compressed anew.
+//!
+//! Names are looked for where they were compressed in the source, then against the question and
+//! the last two names: the work for one name does not grow with the message, however many
+//! different names there are.
+
+use dns64_wire::Truncated;
+use dns64_wire::build::{Builder, Owner};
+use dns64_wire::codes::Rtype;
+use dns64_wire::message::{HEADER_LEN, Message, Record, Section};
+use dns64_wire::name::{NAME_LEN_MAX, Name};
+
+use super::stored::Aged;
+
+/// Offsets that a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
+const POINTER_MAX: usize = 0x3fff;
+
+/// Octets of a record between its owner and its data (RFC 1035 section 4.1.3).
+pub const FIXED_LEN: usize = 10;
+
+/// Where the name of the question stands in an answer to the same question: right after the
+/// header (RFC 1035 section 4.1).
+pub const QUESTION_AT: Option<u16> = Some(12);
+
+/// Labels that are remembered with their places: more than the sections of common answers have.
+const PLACES: usize = 64;
+
+/// Copies records of one message into another.
+///
+/// After an error no more than [`Builder::drop_additional`] or [`Builder::truncate`] may be done
+/// with what was built: the copier remembers names that are not in it.
+#[derive(Debug)]
+pub struct Copier<'a> {
+    source: &'a [u8],
+    /// The question of the source, from its first octet to its root label.
+    question: &'a [u8],
+    /// Where the same name stands in the target.
+    question_at: Option<u16>,
+    /// Offsets of labels in the source and in the target, placed by the former.
+    places: [(u16, u16); PLACES],
+    /// The last owner and the last name within data that were written out.
+    recent: [Option<(Name<'a>, u16)>; 2],
+}
+
+impl<'a> Copier<'a> {
+    /// A copier for the records of `source`, whose question is the name that stands at
+    /// `question_at` of the target, in any case; `None` if it does not stand there.
+    pub fn new(source: &Message<'a>, question_at: Option<u16>) -> Self {
+        let bytes = source.bytes();
+        let name_len = source.question().map_or(0, |q| q.name.wire_len());
+        Self {
+            source: bytes,
+            question: &bytes[HEADER_LEN..HEADER_LEN + name_len],
+            question_at: question_at.filter(|_| name_len > 1),
+            places: [(0, 0); PLACES],
+            recent: [None; 2],
+        }
+    }
+
+    /// Copies a record into the section that it comes from, with this TTL. A record whose data
+    /// should hold names and does not is left out.
+    pub fn record(
+        &mut self,
+        to: &mut Builder<'_>,
+        record: &Record<'a>,
+        ttl: u32,
+    ) -> Result<(), Truncated> {
+        let Some(layout) = Layout::of(record.rtype) else {
+            return self.with_data(to, record, record.section, record.rtype, ttl, record.rdata);
+        };
+        let Some(parts) = layout.split(self.source, record) else {
+            return Ok(());
+        };
+        let mut octets = [0; NAME_LEN_MAX];
+        let owner = self.owner(record.name, to.position(), &mut octets);
+        let data_at = to.position() + owner_len(&owner) + FIXED_LEN;
+        let mut names = [0; 2 * NAME_LEN_MAX];
+        let len = self.names(&layout, &parts, data_at, &mut names);
+        to.record_parts(
+            record.section,
+            owner,
+            record.rtype,
+            record.class,
+            ttl,
+            [parts.before, &names[..len], parts.after],
+        )
+    }
+
+    /// Writes a record with the owner and the class of `record` and other data, which holds no
+    /// names.
+    pub fn with_data(
+        &mut self,
+        to: &mut Builder<'_>,
+        record: &Record<'a>,
+        section: Section,
+        rtype: Rtype,
+        ttl: u32,
+        rdata: &[u8],
+    ) -> Result<(), Truncated> {
+        let mut octets = [0; NAME_LEN_MAX];
+        let owner = self.owner(record.name, to.position(), &mut octets);
+        to.record(section, owner, rtype, record.class, ttl, rdata)
+    }
+
+    /// Copies a record of the answer section under the name of the target's question.
+    pub fn under_question(
+        &mut self,
+        to: &mut Builder<'_>,
+        record: &Record<'a>,
+        ttl: u32,
+    ) -> Result<(), Truncated> {
+        let (owner, rtype, class) = (Owner::Question, record.rtype, record.class);
+        let data_at = to.position() + owner_len(&owner) + FIXED_LEN;
+        let mut names = [0; 2 * NAME_LEN_MAX];
+        let parts = match Layout::of(rtype) {
+            None => [record.rdata, &[], &[]],
+            Some(layout) => {
+                let Some(parts) = layout.split(self.source, record) else {
+                    return Ok(());
+                };
+                let len = self.names(&layout, &parts, data_at, &mut names);
+                [parts.before, &names[..len], parts.after]
+            }
+        };
+        to.record_parts(Section::Answer, owner, rtype, class, ttl, parts)
+    }
+
+    /// The owner as it is to be written at `at`.
+    fn owner<'o>(&mut self, name: Name<'a>, at: usize, octets: &'o mut [u8]) -> Owner<'o> {
+        if let Some(place) = self.place(&name) {
+            return Owner::At(place);
+        }
+        let (len, place) = self.write_out(name, at, octets);
+        self.recent[0] = u16::try_from(place).ok().map(|place| (name, place));
+        Owner::Wire(&octets[..len])
+    }
+
+    /// Writes the names of a record's data, which begins at `data_at`; returns their octets.
+    fn names(
+        &mut self,
+        layout: &Layout,
+        parts: &Parts<'a>,
+        data_at: usize,
+        octets: &mut [u8],
+    ) -> usize {
+        let mut len = 0;
+        for name in parts.names.into_iter().flatten() {
+            let (at, room) = (data_at + parts.before.len() + len, &mut octets[len..]);
+            len += match self.place(&name).filter(|_| layout.compress) {
+                Some(place) => {
+                    room[..2].copy_from_slice(&(0xc000 | place).to_be_bytes());
+                    2
+                }
+                None if layout.compress => {
+                    let (written, place) = self.write_out(name, at, room);
+                    self.recent[1] = u16::try_from(place).ok().map(|place| (name, place));
+                    written
+                }
+                None => write_plain(name, room),
+            };
+        }
+        len
+    }
+
+    /// Where the whole name stands in the target already.
+    fn place(&self, name: &Name<'a>) -> Option<u16> {
+        let (offset, _) = name.labels_at().next()?;
+        let recent = || {
+            let known = self.recent.iter().flatten();
+            let mut same = known.filter(|(known, _)| known.eq_ignore_case(name));
+            same.next().map(|(_, at)| *at)
+        };
+        self.known(offset)
+            .or_else(recent)
+            .filter(|at| usize::from(*at) <= POINTER_MAX)
+    }
+
+    /// Where the name at this offset of the source stands in the target.
+    fn known(&self, offset: usize) -> Option<u16> {
+        let in_question = offset.wrapping_sub(HEADER_LEN);
+        if in_question < self.question.len() {
+            let in_question = u16::try_from(in_question).ok()?;
+            return self.question_at.map(|at| at + in_question);
+        }
+        let (from, to) = self.places[offset % PLACES];
+        (usize::from(from) == offset).then_some(to)
+    }
+
+    /// Writes a name that is to stand at `at`, up to a part that stands in the target already,
+    /// and remembers its labels; returns its octets and where the name then stands.
+    fn write_out(&mut self, name: Name<'a>, at: usize, octets: &mut [u8]) -> (usize, usize) {
+        let mut len = 0;
+        let mut end = None;
+        for (offset, label) in name.labels_at() {
+            end = self.known(offset).filter(|_| len > 0).map(|to| (len, to));
+            if end.is_some() {
+                break;
+            }
+            len += write_label(label, &mut octets[len..]);
+        }
+        octets[len] = 0;
+        let end = end.or_else(|| self.shared_with_question(&octets[..=len]));
+        self.remember(name, at, end.map_or(len, |(cut, _)| cut));
+        match end {
+            Some((cut, to)) => {
+                octets[cut..cut + 2].copy_from_slice(&(0xc000 | to).to_be_bytes());
+                (cut + 2, if cut == 0 { usize::from(to) } else { at })
+            }
+            None => (len + 1, at),
+        }
+    }
+
+    /// Where a name, written out, goes over into the end of the question, and where that stands
+    /// in the target.
+    fn shared_with_question(&self, name: &[u8]) -> Option<(usize, u16)> {
+        let question_at = self.question_at?;
+        let same = name.iter().rev().zip(self.question.iter().rev());
+        let shared = same.take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
+        let question = self.question;
+        let mut theirs = label_starts(question)
+            .map(|at| question.len() - at)
+            .filter(|left| *left <= shared);
+        let mut their_left = theirs.next()?;
+        for at in label_starts(name) {
+            let left = name.len() - at;
+            while their_left > left {
+                their_left = theirs.next()?;
+            }
+            if their_left == left {
+                let in_question = u16::try_from(self.question.len() - left).ok()?;
+                return Some((at, question_at + in_question));
+            }
+        }
+        None
+    }
+
+    /// Remembers the first `len` octets of a name that stands at `at` of the target.
+    fn remember(&mut self, name: Name<'a>, at: usize, len: usize) {
+        let mut written = 0;
+        for (offset, label) in name.labels_at() {
+            let to = at + written;
+            if written >= len || to > POINTER_MAX {
+                return;
+            }
+            if let (Ok(from), Ok(to)) = (u16::try_from(offset), u16::try_from(to)) {
+                self.places[offset % PLACES] = (from, to);
+            }
+            written += 1 + label.len();
+        }
+    }
+}
+
+/// Hands every record of a response to `write`, with a copier made by [`Copier::new`]. Where an additional record
+/// has no room, the additional section is left out and the message is complete without it
+/// (RFC 2181 section 9).
+pub fn each<'a>(
+    to: &mut Builder<'_>,
+    from: Aged<'a>,
+    question_at: Option<u16>,
+    mut write: impl FnMut(&mut Builder<'_>, &mut Copier<'a>, &Record<'a>) -> Result<(), Truncated>,
+) -> Result<(), Truncated> {
+    let message = from.stored.message();
+    let mut copier = Copier::new(&message, question_at);
+    for record in message.records().map_while(Result::ok) {
+        match write(to, &mut copier, &record) {
+            Err(Truncated) if record.section == Section::Additional => {
+                to.drop_additional();
+                return Ok(());
+            }
+            written => written?,
+        }
+    }
+    Ok(())
+}
+
+/// Offsets of the labels of a name that is written out, without the root.
+fn label_starts(name: &[u8]) -> impl Iterator<Item = usize> {
+    let next = |at: &usize| Some(at + 1 + usize::from(*name.get(*at)?));
+    std::iter::successors(Some(0), next).take_while(|at| name.get(*at).is_some_and(|len| *len > 0))
+}
+
+fn write_label(label: &[u8], octets: &mut [u8]) -> usize {
+    octets[0] = u8::try_from(label.len()).unwrap_or_default();
+    octets[1..=label.len()].copy_from_slice(label);
+    1 + label.len()
+}
+
+fn write_plain(name: Name<'_>, octets: &mut [u8]) -> usize {
+    let mut len = 0;
+    for label in name.labels() {
+        len += write_label(label, &mut octets[len..]);
+    }
+    octets[len] = 0;
+    len + 1
+}
+
+fn owner_len(owner: &Owner<'_>) -> usize {
+    match owner {
+        Owner::Question | Owner::At(_) => 2,
+        Owner::Name(name) => name.as_wire().len(),
+        Owner::Wire(octets) => octets.len(),
+    }
+}
+
+/// Where the names are in the data of a type that may have come compressed. Data of all other
+/// types is copied as it is (RFC 3597 section 4).
+struct Layout {
+    before: Before,
+    names: usize,
+    /// Whether the names may be compressed when they are sent.
+    compress: bool,
+}
+
+/// What stands before the first name.
+enum Before {
+    /// So many octets.
+    Octets(usize),
+    /// So many octets and three character strings (NAPTR, RFC 3403 section 4.1).
+    Strings(usize),
+}
+
+impl Layout {
+    fn of(rtype: Rtype) -> Option<Self> {
+        let layout = |octets, names, compress| {
+            Some(Self {
+                before: Before::Octets(octets),
+                names,
+                compress,
+            })
+        };
+        match rtype.0 {
+            // The types of RFC 1035: NS, MD, MF, CNAME, MB, MG, MR, PTR; SOA, MINFO; MX.
+            2 | 3 | 4 | 5 | 7 | 8 | 9 | 12 => layout(0, 1, true),
+            6 | 14 => layout(0, 2, true),
+            15 => layout(2, 1, true),
+            // Types that are read compressed and sent plain (RFC 3597 section 4): RP; AFSDB, RT;
+            // SIG; PX; NXT; SRV; DNAME (RFC 6672 section 2.5); NAPTR.
+            17 => layout(0, 2, false),
+            18 | 21 => layout(2, 1, false),
+            24 => layout(18, 1, false),
+            26 => layout(2, 2, false),
+            30 => layout(0, 1, false),
+            33 => layout(6, 1, false),
+            39 => layout(0, 1, false),
+            35 => Some(Self {
+                before: Before::Strings(4),
+                names: 1,
+                compress: false,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The parts of a record's data; `None` if it is not of this layout.
+    fn split<'a>(&self, message: &'a [u8], record: &Record<'a>) -> Option<Parts<'a>> {
+        let data = record.rdata;
+        let before_len = match self.before {
+            Before::Octets(len) => len,
+            Before::Strings(len) => {
+                let string_end = |at: usize| Some(at + 1 + usize::from(*data.get(at)?));
+                string_end(string_end(string_end(len)?)?)?
+            }
+        };
+        let before = data.get(..before_len)?;
+        let mut at = record.rdata_offset + before_len;
+        let mut names = [None; 2];
+        for place in names.iter_mut().take(self.names) {
+            let (name, end) = Name::parse(message, at).ok()?;
+            *place = Some(name);
+            at = end;
+        }
+        let after = data.get(at - record.rdata_offset..)?;
+        Some(Parts {
+            before,
+            names,
+            after,
+        })
+    }
+}
+
+/// The data of a record, taken apart.
+struct Parts<'a> {
+    before: &'a [u8],
+    names: [Option<Name<'a>>; 2],
+    after: &'a [u8],
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! Names of synthesised addresses (RFC 6147 section 5.3.1).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use dns64_wire::Truncated;
+use dns64_wire::build::{Builder, Owner};
+use dns64_wire::codes::{Class, Rcode, Rtype};
+use dns64_wire::message::{Record, Section};
+use dns64_wire::name::NameBuf;
+
+use super::asker::Asker;
+use super::copy::{self, FIXED_LEN};
+use super::reply::{self, Head};
+use super::stored::{Aged, Kind};
+use crate::settings::dns64::{Dns64, Ptr};
+
+/// TTL in seconds of a local name, which no zone gives one: the limit that RFC 6147 section 5.1.7
+/// sets for records that are made.
+const LOCAL_TTL: u32 = 600;
+
+/// Nibbles of an IPv6 address, each a label (RFC 3596 section 2.5).
+const NIBBLES: usize = 32;
+
+/// Where the name of a synthesised address leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a name on the stack costs less than one on the heap"
+)]
+pub enum Reverse<'a> {
+    /// To a name that is the same for all: see [`local`].
+    Local(&'a NameBuf),
+    /// To the name of the IPv4 address: see [`alias`].
+    Alias(NameBuf),
+}
+
+/// Where a question for PTR leads if its name is that of an address under one of the prefixes;
+/// `None` if it is an ordinary question.
+pub fn target<'a>(asker: &Asker, dns64: &'a Dns64) -> Option<Reverse<'a>> {
+    if asker.rtype != Rtype::PTR || asker.class != Class::IN {
+        return None;
+    }
+    let ipv4 = dns64.extract(address(&asker.name)?)?;
+    Some(match &dns64.ptr {
+        Ptr::Local(name) => Reverse::Local(name),
+        Ptr::Cname => Reverse::Alias(in_addr_arpa(ipv4)?),
+    })
+}
+
+/// The IPv6 address that a name below `ip6.arpa` stands for; `None` if it is no whole address
+/// (RFC 3596 section 2.5).
+pub fn address(name: &NameBuf) -> Option<Ipv6Addr> {
+    let (nibbles, suffix) = name.as_wire().split_at_checked(2 * NIBBLES)?;
+    if !suffix.eq_ignore_ascii_case(b"\x03ip6\x04arpa\0") {
+        return None;
+    }
+    let mut bits = 0;
+    for (place, label) in nibbles.chunks_exact(2).enumerate() {
+        let digit = char::from(label[1])
+            .to_digit(16)
+            .filter(|_| label[0] == 1)?;
+        bits |= u128::from(digit) << (4 * place);
+    }
+    Some(bits.into())
+}
+
+/// The name of an IPv4 address (RFC 1035 section 3.5). Always one: the error of a name that is
+/// too long cannot come up.
+fn in_addr_arpa(ipv4: Ipv4Addr) -> Option<NameBuf> {
+    let mut wire = [0; 4 * 4 + 14];
+    let mut len = 0;
+    for octet in ipv4.octets().into_iter().rev() {
+        let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
+        let skip = match octet {
+            0..10 => 2,
+            10..100 => 1,
+            100.. => 0,
+        };
+        wire[len] = 3 - skip;
+        let digits = &digits[usize::from(skip)..];
+        wire[len + 1..=len + digits.len()].copy_from_slice(digits);
+        len += 1 + digits.len();
+    }
+    let suffix = b"\x07in-addr\x04arpa\0";
+    wire[len..len + suffix.len()].copy_from_slice(suffix);
+    NameBuf::from_wire(&wire[..len + suffix.len()]).ok()
+}
+
+/// Answers with the name that is the same for all, authoritatively. Returns the octets written.
+pub fn local(asker: &Asker, name: &NameBuf, frame: &mut [u8]) -> usize {
+    let head = Head {
+        rcode: Rcode::NOERROR,
+        aa: true,
+        ad: false,
+        extended_error: None,
+    };
+    reply::write(asker, &head, frame, |builder| {
+        builder.record(
+            Section::Answer,
+            Owner::Question,
+            Rtype::PTR,
+            Class::IN,
+            LOCAL_TTL,
+            name.as_wire(),
+        )
+    })
+}
+
+/// Answers from the response for PTR of `target`, the name of the IPv4 address.
+///
+/// With a CNAME to `target` and its PTR records; under the name that was asked for, without a
+/// CNAME, if `target` is an alias itself, as in RFC 2317, which RFC 6147 wants no longer chain
+/// for; without records and with the same response code if there is no PTR record. Returns the
+/// octets written.
+pub fn alias(asker: &Asker, target: &NameBuf, ptr: Aged<'_>, frame: &mut [u8]) -> usize {
+    let head = Head {
+        rcode: ptr.stored.rcode(),
+        aa: false,
+        ad: false,
+        extended_error: None,
+    };
+    let end = ptr.stored.chain_end();
+    let is_ptr = |record: &Record<'_>| {
+        record.section == Section::Answer
+            && record.rtype == Rtype::PTR
+            && record.name.eq_ignore_case(&end)
+    };
+    let message = ptr.stored.message();
+    let mut records = message.records().map_while(Result::ok);
+    if ptr.stored.kind() != Kind::Positive || !records.any(|record| is_ptr(&record)) {
+        return reply::write(asker, &head, frame, |_| Ok(()));
+    }
+    let ttl = answer_ttl(ptr);
+    let is_direct = end.eq_ignore_case(&target.as_name());
+    reply::write(asker, &head, frame, |builder| {
+        if !is_direct {
+            return copy::each(builder, ptr, None, |builder, copier, record| {
+                match is_ptr(record) {
+                    true => copier.under_question(builder, record, ttl),
+                    false => Ok(()),
+                }
+            });
+        }
+        let target_at = cname(builder, target, ttl)?;
+        copy::each(
+            builder,
+            ptr,
+            Some(target_at),
+            |builder, copier, record| match record.section {
+                Section::Answer => copier.record(builder, record, ptr.ttl(record.ttl)),
+                _ => Ok(()),
+            },
+        )
+    })
+}
+
+/// Shortest TTL of the answer section, in seconds.
+fn answer_ttl(response: Aged<'_>) -> u32 {
+    let message = response.stored.message();
+    let records = message.records().map_while(Result::ok);
+    let answer = records.take_while(|record| record.section == Section::Answer);
+    let shortest = answer.map(|record| response.ttl(record.ttl)).min();
+    shortest.unwrap_or_default()
+}
+
+/// Writes the CNAME record; returns where its target stands.
+fn cname(builder: &mut Builder<'_>, target: &NameBuf, ttl: u32) -> Result<u16, Truncated> {
+    let target_at = builder.position() + 2 + FIXED_LEN;
+    builder.record(
+        Section::Answer,
+        Owner::Question,
+        Rtype::CNAME,
+        Class::IN,
+        ttl,
+        target.as_wire(),
+    )?;
+    u16::try_from(target_at).map_err(|_| Truncated)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! SVCB and HTTPS records (RFC 9460 section 4.2.1).
+
+use std::net::Ipv6Addr;
+
+use dns64_wire::codes::{Class, Rtype};
+use dns64_wire::message::{Message, Record, Section};
+use dns64_wire::name::Name;
+
+use super::asker::Asker;
+use super::copy::{self, Copier, QUESTION_AT};
+use super::reply::{self, Head};
+use super::stored::{Aged, Kind};
+use super::synthesis::TTL_WITHOUT_SOA;
+use crate::settings::dns64::{Dns64, DomainAction, DomainRule};
+
+/// Names that are followed from one answer: targets and their aliases. Resolvers follow at most
+/// 8 alias records (RFC 9460 section 4.1 leaves the limit open); the rest is not looked at, which
+/// keeps a hostile answer from costing the square of its length.
+const NAMES: usize = 16;
+
+/// Octets of SvcPriority (RFC 9460 section 2.2).
+const PRIORITY_LEN: usize = 2;
+
+/// The answer to a question for SVCB or HTTPS with AAAA records for the A records of its targets
+/// in the additional section; `None` if there are none to add. Returns the octets written.
+///
+/// The hints within the SVCB records stay as they are, and so do the A records. The rule of a
+/// target's own domain decides about its addresses, as it would for a question for them.
+pub fn with_addresses(
+    asker: &Asker,
+    dns64: &Dns64,
+    answer: Aged<'_>,
+    frame: &mut [u8],
+) -> Option<usize> {
+    let stored = answer.stored;
+    let is_service = matches!(asker.rtype, Rtype::SVCB | Rtype::HTTPS);
+    let is_dnssec = asker.do_bit() && stored.is_signed() && !dns64.break_dnssec;
+    let rule = dns64.domains.rule(&asker.name.as_name());
+    if !dns64.svcb
+        || !is_service
+        || asker.class != Class::IN
+        || asker.cd()
+        || is_dnssec
+        || stored.kind() != Kind::Positive
+        || rule.action == DomainAction::Exclude
+    {
+        return None;
+    }
+    let message = stored.message();
+    let targets = Targets::of(&message, dns64);
+    let mut records = message.records().map_while(Result::ok);
+    if !records.any(|record| targets.made_from(dns64, &record).is_some()) {
+        return None;
+    }
+    let head = Head {
+        rcode: stored.rcode(),
+        extended_error: answer.extended_error(),
+        ..Head::default()
+    };
+    Some(reply::write(asker, &head, frame, |builder| {
+        let mut copier = Copier::new(&message, QUESTION_AT);
+        copy::each(builder, answer, QUESTION_AT, |builder, copier, record| {
+            copier.record(builder, record, answer.ttl(record.ttl))
+        })?;
+        for record in message.records().map_while(Result::ok) {
+            let Some(ipv6) = targets.made_from(dns64, &record) else {
+                continue;
+            };
+            let ttl = answer.ttl(record.ttl).min(TTL_WITHOUT_SOA);
+            let section = Section::Additional;
+            let data = ipv6.octets();
+            let added = copier.with_data(builder, &record, section, Rtype::AAAA, ttl, &data);
+            if added.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// The names whose addresses belong to the services of an answer.
+struct Targets<'a> {
+    /// Each name, the rule for its addresses, and whether there are AAAA records for it.
+    names: [Option<Target<'a>>; NAMES],
+}
+
+struct Target<'a> {
+    name: Name<'a>,
+    rule: DomainRule,
+    has_aaaa: bool,
+}
+
+impl<'a> Targets<'a> {
+    /// Walks a message once: an alias is followed if it stands behind what leads to it, as
+    /// resolvers write them.
+    fn of(message: &Message<'a>, dns64: &Dns64) -> Self {
+        let mut targets = Self {
+            names: [const { None }; NAMES],
+        };
+        for record in message.records().map_while(Result::ok) {
+            let is_answer = record.section == Section::Answer;
+            match record.rtype {
+                Rtype::SVCB | Rtype::HTTPS if is_answer || targets.find(&record.name).is_some() => {
+                    let name = target_name(message, &record);
+                    if let Some(name) = name {
+                        targets.add(name, dns64.domains.rule(&name));
+                    }
+                }
+                Rtype::CNAME => {
+                    let rule = targets.find(&record.name).map(|target| target.rule);
+                    if let (Some(rule), Ok(name)) = (rule, record.rdata_name()) {
+                        targets.add(name, rule);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for record in message.records().map_while(Result::ok) {
+            if record.aaaa().is_some()
+                && let Some(target) = targets.find_mut(&record.name)
+            {
+                target.has_aaaa = true;
+            }
+        }
+        targets
+    }
+
+    fn add(&mut self, name: Name<'a>, rule: DomainRule) {
+        if self.find(&name).is_some() {
+            return;
+        }
+        if let Some(place) = self.names.iter_mut().find(|place| place.is_none()) {
+            *place = Some(Target {
+                name,
+                rule,
+                has_aaaa: false,
+            });
+        }
+    }
+
+    fn find(&self, name: &Name<'_>) -> Option<&Target<'a>> {
+        let mut known = self.names.iter().flatten();
+        known.find(|target| target.name.eq_ignore_case(name))
+    }
+
+    fn find_mut(&mut self, name: &Name<'_>) -> Option<&mut Target<'a>> {
+        let mut known = self.names.iter_mut().flatten();
+        known.find(|target| target.name.eq_ignore_case(name))
+    }
+
+    /// The address to be added for a record, if it is an A record to add one for.
+    fn made_from(&self, dns64: &Dns64, record: &Record<'_>) -> Option<Ipv6Addr> {
+        let ipv4 = record
+            .a()
+            .filter(|_| record.section == Section::Additional)?;
+        let target = self.find(&record.name).filter(|target| !target.has_aaaa)?;
+        match target.rule.action {
+            DomainAction::Exclude => None,
+            DomainAction::Include | DomainAction::Force => dns64.embed(ipv4, target.rule),
+        }
+    }
+}
+
+/// TargetName of a record; its owner if that is "." in ServiceMode (RFC 9460 section 2.5.2). In
+/// AliasMode "." means that there is no service (section 2.5.1).
+fn target_name<'a>(message: &Message<'a>, record: &Record<'a>) -> Option<Name<'a>> {
+    let priority = record.rdata.first_chunk::<PRIORITY_LEN>()?;
+    let at = record.rdata_offset + PRIORITY_LEN;
+    let (name, end) = Name::parse(message.bytes(), at).ok()?;
+    if end > record.rdata_offset + record.rdata.len() {
+        return None;
+    }
+    match (name.is_root(), priority) {
+        (false, _) => Some(name),
+        (true, [0, 0]) => None,
+        (true, _) => Some(record.name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

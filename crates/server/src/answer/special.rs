@@ -1,0 +1,158 @@
+//! `ipv4only.arpa`, by which clients learn the prefix of their NAT64 (RFC 7050, RFC 8880).
+
+use std::net::Ipv4Addr;
+
+use dns64_wire::Truncated;
+use dns64_wire::build::{Builder, Owner};
+use dns64_wire::codes::{Class, Rcode, Rtype};
+use dns64_wire::message::Section;
+use dns64_wire::pref64::Pref64;
+
+use super::asker::Asker;
+use super::reply::{self, Head};
+use super::reverse;
+use crate::settings::dns64::Dns64;
+
+/// `ipv4only.arpa` (RFC 7050 section 8.2).
+const ZONE: &[u8] = b"\x08ipv4only\x04arpa\0";
+
+/// Its addresses (RFC 7050 section 8.2).
+const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
+
+/// Their names (RFC 8880 section 7.2).
+const ADDRESS_NAMES: [&[u8]; 2] = [
+    b"\x03170\x010\x010\x03192\x07in-addr\x04arpa\0",
+    b"\x03171\x010\x010\x03192\x07in-addr\x04arpa\0",
+];
+
+/// TTL of the records in seconds (RFC 8880 appendix A).
+const TTL: u32 = 86_400;
+
+/// Serial, refresh, retry, expire and minimum of the zone (RFC 8880 appendix A).
+const SOA_NUMBERS: [u32; 5] = [2_016_052_400, 7200, 3600, 15_724_800, SOA_MINIMUM];
+
+/// How long negative answers may be kept, in seconds; by RFC 2308 section 3 also the TTL of the
+/// SOA record in them.
+const SOA_MINIMUM: u32 = 60;
+
+/// Who is responsible for the zone: nobody, as in zones that every server serves for itself
+/// (RFC 6303 section 3).
+const SOA_RNAME: &[u8] = b"\x06nobody\x07invalid\0";
+
+/// Most prefixes that AAAA records are made with. A client tries them one by one (RFC 7050
+/// section 3), so a group of clients has a few at most.
+const PREFIXES: usize = 32;
+
+/// Answers for `ipv4only.arpa`, the names below it and the names of its addresses, if this is a
+/// question for one of them and these clients have it answered here. Returns the octets written.
+///
+/// AAAA records are made whatever CD and DO are: here the server is the authority (RFC 8880
+/// section 7.1). Questions for DS of the zone itself are left to the upstream, as there.
+pub fn answer(asker: &Asker, dns64: Option<&Dns64>, frame: &mut [u8]) -> Option<usize> {
+    let dns64 = dns64.filter(|dns64| dns64.ipv4only && asker.class == Class::IN)?;
+    let name = asker.name.as_wire();
+    if name.eq_ignore_ascii_case(ZONE) {
+        return match asker.rtype {
+            Rtype::DS => None,
+            Rtype::A => Some(addresses(asker, frame)),
+            Rtype::AAAA => Some(synthesised(asker, dns64, frame)),
+            _ => Some(negative(asker, Rcode::NOERROR, name.len(), frame)),
+        };
+    }
+    if is_below_zone(name) {
+        return Some(negative(asker, Rcode::NXDOMAIN, name.len(), frame));
+    }
+    let asks_for_name = asker.rtype == Rtype::PTR && is_address_name(asker, dns64);
+    asks_for_name.then(|| pointer(asker, frame))
+}
+
+/// Whether a name ends in that of the zone. What precedes it must end at a label's end.
+fn is_below_zone(name: &[u8]) -> bool {
+    let mut at = 0;
+    while name.len() - at > ZONE.len() {
+        at += 1 + usize::from(name[at]);
+    }
+    name[at..].eq_ignore_ascii_case(ZONE)
+}
+
+/// Whether the name is that of one of the addresses, or of an address made from one.
+fn is_address_name(asker: &Asker, dns64: &Dns64) -> bool {
+    let name = asker.name.as_wire();
+    if ADDRESS_NAMES.iter().any(|n| n.eq_ignore_ascii_case(name)) {
+        return true;
+    }
+    let ipv4 = reverse::address(&asker.name).and_then(|ipv6| dns64.extract(ipv6));
+    ipv4.is_some_and(|ipv4| ADDRESSES.contains(&ipv4))
+}
+
+fn head(rcode: Rcode) -> Head {
+    Head {
+        rcode,
+        aa: true,
+        ..Head::default()
+    }
+}
+
+fn record(builder: &mut Builder<'_>, rtype: Rtype, data: &[u8]) -> Result<(), Truncated> {
+    let (section, owner) = (Section::Answer, Owner::Question);
+    builder.record(section, owner, rtype, Class::IN, TTL, data)
+}
+
+fn addresses(asker: &Asker, frame: &mut [u8]) -> usize {
+    reply::write(asker, &head(Rcode::NOERROR), frame, |builder| {
+        let mut octets = ADDRESSES.iter().map(Ipv4Addr::octets);
+        octets.try_for_each(|octets| record(builder, Rtype::A, &octets))
+    })
+}
+
+/// Both addresses under every prefix in use (RFC 8880 section 7.1). That they are not global does
+/// not matter here: they are what the prefix is to be learnt from.
+fn synthesised(asker: &Asker, dns64: &Dns64, frame: &mut [u8]) -> usize {
+    let mut prefixes = [Pref64::WELL_KNOWN; PREFIXES];
+    let mut count = 0;
+    for prefix in dns64.prefixes() {
+        if count < PREFIXES && !prefixes[..count].contains(&prefix) {
+            prefixes[count] = prefix;
+            count += 1;
+        }
+    }
+    if count == 0 {
+        return negative(asker, Rcode::NOERROR, ZONE.len(), frame);
+    }
+    reply::write(asker, &head(Rcode::NOERROR), frame, |builder| {
+        let mut made = prefixes[..count]
+            .iter()
+            .flat_map(|prefix| ADDRESSES.map(|ipv4| prefix.embed(ipv4).octets()));
+        made.try_for_each(|octets| record(builder, Rtype::AAAA, &octets))
+    })
+}
+
+fn pointer(asker: &Asker, frame: &mut [u8]) -> usize {
+    reply::write(asker, &head(Rcode::NOERROR), frame, |builder| {
+        record(builder, Rtype::PTR, ZONE)
+    })
+}
+
+/// An answer without records but the SOA record of the zone, whose name ends that of the
+/// question, which is of `name_len` octets.
+fn negative(asker: &Asker, rcode: Rcode, name_len: usize, frame: &mut [u8]) -> usize {
+    reply::write(asker, &head(rcode), frame, |builder| {
+        let zone_at = u16::try_from(12 + name_len - ZONE.len()).map_err(|_| Truncated)?;
+        let mname = (0xc000 | zone_at).to_be_bytes();
+        let mut numbers = [0; 20];
+        for (place, number) in numbers.chunks_exact_mut(4).zip(SOA_NUMBERS) {
+            place.copy_from_slice(&number.to_be_bytes());
+        }
+        builder.record_parts(
+            Section::Authority,
+            Owner::At(zone_at),
+            Rtype::SOA,
+            Class::IN,
+            TTL.min(SOA_MINIMUM),
+            [&mname, SOA_RNAME, &numbers],
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,600 @@
+//! RFC 6147 section 5.1, rule by rule. Names of tests begin with what they prove.
+
+use dns64_wire::message::Message;
+use dns64_wire::pref64::LENGTHS;
+
+use super::super::texts::*;
+use super::*;
+use crate::settings::nets::NetSet;
+
+/// One name, asked for AAAA.
+pub(super) const H2: &str = "h2.example.com";
+
+/// An SOA record of the domain of [`H2`] with this TTL and minimum.
+macro_rules! soa {
+    ($ttl:literal, $minimum:literal) => {
+        concat!("ns example.com ", $ttl, " SOA ", $minimum)
+    };
+}
+
+fn aaaa(lines: &[&str]) -> Stored {
+    stored(H2, Rtype::AAAA, Rcode::NOERROR, lines)
+}
+
+fn a(lines: &[&str]) -> Stored {
+    stored(H2, Rtype::A, Rcode::NOERROR, lines)
+}
+
+fn verdict(dns64: &Dns64, aaaa: &Stored) -> Verdict {
+    judge(&asker(H2, Rtype::AAAA), dns64, aaaa)
+}
+
+/// The answer that is made, with its length checked.
+pub(super) fn answer_to(
+    asker: &Asker,
+    dns64: &Dns64,
+    aaaa: Aged<'_>,
+    a: Aged<'_>,
+) -> (Vec<u8>, usize) {
+    let mut frame = vec![0; 65_535];
+    let synthesised = synthesise(asker, dns64, aaaa, a, &mut frame);
+    frame.truncate(synthesised.len);
+    (frame, synthesised.made)
+}
+
+/// Lines of what is made of fresh responses.
+fn made(dns64: &Dns64, aaaa: &Stored, a: &Stored) -> Vec<String> {
+    let asker = asker(H2, Rtype::AAAA);
+    lines(&answer_to(&asker, dns64, Aged::fresh(aaaa, 0), Aged::fresh(a, 0)).0)
+}
+
+#[test]
+fn rfc_6147_section_7_1_h2_gets_the_address_of_the_example() {
+    // Section 7.2 has the same records.
+    let (empty, address) = (
+        aaaa(&[soa!(3600, 3600)]),
+        a(&["an h2.example.com 300 A 192.0.2.1"]),
+    );
+    assert_eq!(verdict(&dns64(), &empty), Verdict::NeedsA);
+    assert_eq!(
+        made(&dns64(), &empty, &address),
+        [
+            "NOERROR; h2.example.com. AAAA",
+            "an h2.example.com 300 AAAA 64:ff9b::c000:201",
+        ]
+    );
+}
+
+#[test]
+fn rfc_6147_section_7_3_a_site_prefix_represents_private_addresses() {
+    let site = Dns64 {
+        prefix: Some("2001:db8::/96".parse().expect("a prefix")),
+        well_known_private: false,
+        ..dns64()
+    };
+    let private = a(&[
+        "an h2.example.com 300 A 192.0.2.1",
+        "an h2.example.com 300 A 10.0.0.1",
+    ]);
+    let answer = made(&site, &aaaa(&[]), &private);
+    assert_eq!(answer[1], "an h2.example.com 300 AAAA 2001:db8::c000:201");
+    assert_eq!(answer[2], "an h2.example.com 300 AAAA 2001:db8::a00:1");
+}
+
+#[test]
+fn d1_other_classes_and_types_are_left_alone() {
+    let empty = aaaa(&[soa!(60, 60)]);
+    let mut chaos = asker(H2, Rtype::AAAA);
+    chaos.class = Class::CH;
+    assert_eq!(judge(&chaos, &dns64(), &empty), Verdict::Native);
+    assert_eq!(
+        judge(&asker(H2, Rtype::A), &dns64(), &empty),
+        Verdict::Native
+    );
+    assert_eq!(
+        judge(&asker(H2, Rtype::ANY), &dns64(), &empty),
+        Verdict::Native
+    );
+}
+
+#[test]
+fn d2_native_records_are_the_answer() {
+    let native = aaaa(&["an h2.example.com 300 AAAA 2001:db8::1"]);
+    assert_eq!(verdict(&dns64(), &native), Verdict::Native);
+    let chain = aaaa(&[
+        "an h2.example.com 300 CNAME h3.example.com",
+        "an h3.example.com 300 AAAA 2001:db8::1",
+    ]);
+    assert_eq!(verdict(&dns64(), &chain), Verdict::Native);
+}
+
+#[test]
+fn d3_names_that_do_not_exist_do_not_exist() {
+    // Fault of Unbound, blocky, dnscrypt-proxy, smartdns-rs: A is asked for after NXDOMAIN.
+    let none = stored(H2, Rtype::AAAA, Rcode::NXDOMAIN, &[soa!(60, 60)]);
+    assert_eq!(verdict(&dns64(), &none), Verdict::Native);
+    let forced = with_rule("example.com", DomainAction::Force, None);
+    assert_eq!(verdict(&forced, &none), Verdict::Native);
+}
+
+#[test]
+fn d3_d4_other_errors_and_timeouts_are_no_reason_to_give_up() {
+    // Fault of BIND 9, Knot Resolver, routedns: only an empty answer leads to A.
+    for rcode in [
+        Rcode::FORMERR,
+        Rcode::SERVFAIL,
+        Rcode::NOTIMP,
+        Rcode::REFUSED,
+        Rcode(9),
+    ] {
+        let error = stored(H2, Rtype::AAAA, rcode, &[]);
+        assert_eq!(verdict(&dns64(), &error), Verdict::NeedsA, "{rcode}");
+    }
+    let silence = failed(H2, Rtype::AAAA);
+    assert_eq!(verdict(&dns64(), &silence), Verdict::NeedsA);
+    let answer = made(
+        &dns64(),
+        &silence,
+        &a(&["an h2.example.com 900 A 192.0.2.1"]),
+    );
+    assert_eq!(
+        answer,
+        [
+            "NOERROR; h2.example.com. AAAA",
+            "an h2.example.com 600 AAAA 64:ff9b::c000:201",
+        ]
+    );
+}
+
+#[test]
+fn d6_ipv4_mapped_addresses_are_excluded() {
+    // Fault of Knot Resolver (the range read as ::/96) and of dnsproxy (returned as valid).
+    let mapped = aaaa(&["an h2.example.com 300 AAAA ::ffff:192.0.2.7"]);
+    assert_eq!(verdict(&dns64(), &mapped), Verdict::NeedsA);
+    let answer = made(
+        &dns64(),
+        &mapped,
+        &a(&["an h2.example.com 300 A 192.0.2.1"]),
+    );
+    assert_eq!(
+        answer[1..],
+        ["an h2.example.com 300 AAAA 64:ff9b::c000:201"]
+    );
+    let compatible = aaaa(&["an h2.example.com 300 AAAA ::1.2.3.4"]);
+    assert_eq!(verdict(&dns64(), &compatible), Verdict::Native);
+}
+
+#[test]
+fn d5_d7_some_excluded_some_not_leaves_only_the_others() {
+    // Fault of blocky (returned unfiltered) and of Technitium (with two ranges nothing is
+    // excluded, and what is kept is repeated).
+    let two_ranges = ["::ffff:0:0/96", "2001:db8:bad::/48"];
+    let dns64 = Dns64 {
+        exclude_aaaa: NetSet::new(
+            two_ranges
+                .map(|net| net.parse().expect("a network"))
+                .to_vec(),
+        ),
+        ..dns64()
+    };
+    let mixed = aaaa(&[
+        "an h2.example.com 300 AAAA ::ffff:192.0.2.7",
+        "an h2.example.com 300 AAAA 2001:db8::1",
+        "an h2.example.com 300 AAAA 2001:db8:bad::1",
+        "an h2.example.com 300 RRSIG AAAA",
+        "ns example.com 300 NS ns.example.com",
+        "ar ns.example.com 300 AAAA 2001:db8:bad::53",
+    ]);
+    assert_eq!(verdict(&dns64, &mixed), Verdict::Filtered);
+    let mut frame = [0; 1232];
+    let len = filtered(
+        &asker(H2, Rtype::AAAA),
+        &dns64,
+        Aged::fresh(&mixed, 100),
+        &mut frame,
+    );
+    assert_eq!(
+        lines(&frame[..len]),
+        [
+            "NOERROR; h2.example.com. AAAA",
+            "an h2.example.com 200 AAAA 2001:db8::1",
+            "ns example.com 200 NS ns.example.com",
+            // D-17: the additional section is passed on unchanged.
+            "ar ns.example.com 200 AAAA 2001:db8:bad::53",
+        ]
+    );
+}
+
+#[test]
+fn d7_excluded_records_are_not_returned_even_if_nothing_is_made() {
+    let mapped = aaaa(&[
+        "an h2.example.com 300 CNAME h3.example.com",
+        "an h3.example.com 300 AAAA ::ffff:192.0.2.7",
+    ]);
+    let answer = made(&dns64(), &mapped, &a(&[soa!(60, 60)]));
+    assert_eq!(
+        answer,
+        [
+            "NOERROR; h2.example.com. AAAA",
+            "an h2.example.com 300 CNAME h3.example.com"
+        ]
+    );
+    let signed = aaaa(&[
+        "an h2.example.com 300 AAAA ::ffff:192.0.2.7",
+        "an h2.example.com 300 RRSIG AAAA",
+    ]);
+    let asker = with_do(asker(H2, Rtype::AAAA));
+    assert_eq!(judge(&asker, &dns64(), &signed), Verdict::Filtered);
+}
+
+#[test]
+fn d8_d10_the_chain_is_kept_and_its_end_is_the_owner() {
+    // Fault of routedns: the AAAA stands beside the CNAME, under the name of the question.
+    let empty = aaaa(&[
+        "an h2.example.com 300 CNAME a.example.net",
+        "ns example.net 60 SOA 60",
+    ]);
+    assert_eq!(verdict(&dns64(), &empty), Verdict::NeedsA);
+    let chain = a(&[
+        "an example.com 500 DNAME example.net",
+        "an h2.example.com 500 CNAME h2.example.net",
+        "an h2.example.net 400 CNAME b.example.org",
+        "an b.example.org 300 A 192.0.2.1",
+        "an b.example.org 50 A 192.0.2.2",
+    ]);
+    assert_eq!(
+        made(&dns64(), &empty, &chain)[1..],
+        [
+            "an example.com 500 DNAME example.net",
+            "an h2.example.com 500 CNAME h2.example.net",
+            "an h2.example.net 400 CNAME b.example.org",
+            "an b.example.org 60 AAAA 64:ff9b::c000:201",
+            "an b.example.org 50 AAAA 64:ff9b::c000:202",
+        ]
+    );
+}
+
+#[test]
+fn d8_only_addresses_at_the_end_of_the_chain_count() {
+    let stray = aaaa(&["an other.example.com 300 AAAA 2001:db8::1", soa!(60, 60)]);
+    assert_eq!(verdict(&dns64(), &stray), Verdict::NeedsA);
+    let stray = a(&[
+        "an h2.example.com 300 A 192.0.2.1",
+        "an h3.example.com 300 A 192.0.2.2",
+    ]);
+    let answer = made(&dns64(), &aaaa(&[]), &stray);
+    assert_eq!(
+        answer[1..],
+        ["an h2.example.com 300 AAAA 64:ff9b::c000:201"]
+    );
+}
+
+#[test]
+fn d9_the_answer_without_addresses_is_that_to_the_original_question() {
+    let empty = aaaa(&["an h2.example.com 300 CNAME h3.example.com", soa!(77, 60)]);
+    let answer = made(&dns64(), &empty, &a(&[soa!(88, 88)]));
+    assert_eq!(
+        answer,
+        [
+            "NOERROR; h2.example.com. AAAA",
+            "an h2.example.com 300 CNAME h3.example.com",
+            "ns example.com 77 SOA 60",
+        ]
+    );
+}
+
+#[test]
+fn d9_an_error_on_a_is_the_answer() {
+    let empty = aaaa(&[soa!(60, 60)]);
+    assert_eq!(
+        made(&dns64(), &empty, &stored(H2, Rtype::A, Rcode::REFUSED, &[])),
+        ["REFUSED; h2.example.com. AAAA"]
+    );
+    // Fault of mtd64-ng: silence when the upstream fails.
+    let (silence, no_a) = (failed(H2, Rtype::AAAA), failed(H2, Rtype::A));
+    assert_eq!(
+        made(&dns64(), &silence, &no_a),
+        ["SERVFAIL; h2.example.com. AAAA"]
+    );
+    let none = stored(H2, Rtype::A, Rcode::NXDOMAIN, &[soa!(50, 40)]);
+    assert_eq!(
+        made(&dns64(), &empty, &none),
+        ["NXDOMAIN; h2.example.com. AAAA", "ns example.com 50 SOA 40"]
+    );
+}
+
+#[test]
+fn d9_an_empty_a_answer_is_the_basis_where_aaaa_failed() {
+    let silence = failed(H2, Rtype::AAAA);
+    assert_eq!(
+        made(&dns64(), &silence, &a(&[soa!(50, 40)])),
+        ["NOERROR; h2.example.com. AAAA", "ns example.com 50 SOA 40"]
+    );
+    let none = Dns64 {
+        prefix: None,
+        ..dns64()
+    };
+    let unusable = a(&[
+        "an h2.example.com 300 CNAME h3.example.com",
+        "an h3.example.com 300 A 192.0.2.1",
+    ]);
+    assert_eq!(
+        made(&none, &silence, &unusable)[1..],
+        ["an h2.example.com 300 CNAME h3.example.com"]
+    );
+}
+
+#[test]
+fn d11_the_ttl_is_capped_by_what_is_left_of_the_negative_ttl() {
+    // Fault of Unbound, PowerDNS, routedns, blocky (no cap), dnscrypt-proxy (SOA of the A answer).
+    let asker = asker(H2, Rtype::AAAA);
+    let ttl = |aaaa: &Stored, aaaa_age_s, a: &Stored, a_age_s| {
+        let (aaaa, a) = (Aged::fresh(aaaa, aaaa_age_s), Aged::fresh(a, a_age_s));
+        let (bytes, made) = answer_to(&asker, &dns64(), aaaa, a);
+        assert_eq!(made, 1);
+        let message = Message::parse(&bytes).expect("sound");
+        message
+            .records()
+            .next()
+            .expect("a record")
+            .expect("sound")
+            .ttl
+    };
+    let hour = a(&[
+        "an h2.example.com 3600 A 192.0.2.1",
+        "ns example.com 5 SOA 5",
+    ]);
+    assert_eq!(ttl(&aaaa(&[soa!(100, 3600)]), 0, &hour, 0), 100);
+    assert_eq!(ttl(&aaaa(&[soa!(3600, 200)]), 0, &hour, 0), 200);
+    assert_eq!(ttl(&aaaa(&[soa!(3600, 200)]), 50, &hour, 0), 150);
+    assert_eq!(ttl(&aaaa(&[soa!(3600, 3600)]), 0, &hour, 600), 3000);
+    assert_eq!(ttl(&aaaa(&[]), 0, &hour, 0), 600);
+    assert_eq!(ttl(&aaaa(&[]), 0, &hour, 3100), 500);
+    let mapped = aaaa(&["an h2.example.com 60 AAAA ::ffff:192.0.2.7"]);
+    assert_eq!(ttl(&mapped, 0, &hour, 0), 600);
+}
+
+#[test]
+fn d12_ranges_choose_the_prefix_or_none() {
+    let ranges = [
+        ("192.0.2.0/25", Some("2001:db8:1::/96")),
+        ("192.0.2.128/25", Some("2001:db8:2::/64")),
+        ("198.51.100.0/24", None),
+    ];
+    let ranges = ranges.map(|(net, prefix)| {
+        let prefix = prefix.map(|text| text.parse().expect("a prefix"));
+        (net.parse().expect("a network"), prefix)
+    });
+    let dns64 = Dns64 {
+        ranges: ranges.to_vec(),
+        ..dns64()
+    };
+    let addresses = a(&[
+        "an h2.example.com 300 A 192.0.2.1",
+        "an h2.example.com 300 A 198.51.100.1",
+        "an h2.example.com 300 A 192.0.2.129",
+        "an h2.example.com 300 A 203.0.113.1",
+    ]);
+    assert_eq!(
+        made(&dns64, &aaaa(&[]), &addresses)[1..],
+        [
+            "an h2.example.com 300 AAAA 2001:db8:1::c000:201",
+            "an h2.example.com 300 AAAA 2001:db8:2:0:c0:2:8100:0",
+            "an h2.example.com 300 AAAA 64:ff9b::cb00:7101",
+        ]
+    );
+    // None of these: the answer to the AAAA question.
+    let unusable = a(&["an h2.example.com 300 A 198.51.100.1"]);
+    let answer = made(&dns64, &aaaa(&[soa!(60, 60)]), &unusable);
+    assert_eq!(
+        answer,
+        ["NOERROR; h2.example.com. AAAA", "ns example.com 60 SOA 60"]
+    );
+}
+
+#[test]
+fn d14_all_six_lengths_of_rfc_6052_section_2_4() {
+    // Fault of dnsproxy (12 octets and the address) and of smartdns-rs (no octet "u").
+    let vectors = [
+        ("2001:db8::/32", "2001:db8:c000:221::"),
+        ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
+        ("2001:db8:122::/48", "2001:db8:122:c000:2:2100::"),
+        ("2001:db8:122:300::/56", "2001:db8:122:3c0:0:221::"),
+        ("2001:db8:122:344::/64", "2001:db8:122:344:c0:2:2100:0"),
+        ("2001:db8:122:344::/96", "2001:db8:122:344::c000:221"),
+    ];
+    for (prefix, expected) in vectors {
+        let prefix = Some(prefix.parse().expect("a prefix"));
+        let dns64 = Dns64 { prefix, ..dns64() };
+        let answer = made(
+            &dns64,
+            &aaaa(&[]),
+            &a(&["an h2.example.com 9 A 192.0.2.33"]),
+        );
+        assert_eq!(answer[1], format!("an h2.example.com 9 AAAA {expected}"));
+    }
+    assert_eq!(vectors.len(), LENGTHS.len());
+}
+
+#[test]
+fn rfc_6052_section_3_1_the_well_known_prefix_stands_for_global_addresses() {
+    let strict = Dns64 {
+        well_known_private: false,
+        ..dns64()
+    };
+    let addresses = a(&[
+        "an h2.example.com 9 A 10.0.0.1",
+        "an h2.example.com 9 A 8.8.8.8",
+    ]);
+    assert_eq!(
+        made(&strict, &aaaa(&[]), &addresses)[1..],
+        ["an h2.example.com 9 AAAA 64:ff9b::808:808"]
+    );
+}
+
+#[test]
+fn d17_d19_authority_and_additional_are_those_of_the_a_answer() {
+    let empty = aaaa(&[soa!(3600, 3600)]);
+    let full = a(&[
+        "an h2.example.com 300 A 192.0.2.1",
+        "an h2.example.com 300 RRSIG A",
+        "ns example.com 300 NS ns.example.com",
+        "ar ns.example.com 300 A 192.0.2.53",
+    ]);
+    // D-20: the response for A was authenticated, what is made of it is not.
+    assert!(full.message().ad());
+    assert_eq!(
+        made(&dns64(), &empty, &full),
+        [
+            "NOERROR; h2.example.com. AAAA",
+            "an h2.example.com 300 AAAA 64:ff9b::c000:201",
+            "ns example.com 300 NS ns.example.com",
+            "ar ns.example.com 300 A 192.0.2.53",
+        ]
+    );
+}
+
+#[test]
+fn d19_the_question_is_copied_in_its_case_and_truncation_applies() {
+    let asker = Asker {
+        limit: 512,
+        ..asker("H2.exAMPLE.com", Rtype::AAAA)
+    };
+    let addresses: Vec<String> = (0..60)
+        .map(|i| format!("an {H2} 300 A 192.0.2.{i}"))
+        .collect();
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let (empty, many) = (aaaa(&[]), a(&addresses));
+    let (bytes, made) = answer_to(
+        &asker,
+        &dns64(),
+        Aged::fresh(&empty, 0),
+        Aged::fresh(&many, 0),
+    );
+    assert_eq!(lines(&bytes), ["NOERROR tc; H2.exAMPLE.com. AAAA"]);
+    assert_eq!(made, 0);
+    // What is additional can stay away without truncation.
+    let mut few = addresses[..14].to_vec();
+    few.push("ar ns.example.com 300 A 192.0.2.53");
+    few.push("ar ns2.example.com 300 A 192.0.2.53");
+    let few = a(&few);
+    let (bytes, made) = answer_to(
+        &asker,
+        &dns64(),
+        Aged::fresh(&empty, 0),
+        Aged::fresh(&few, 0),
+    );
+    assert_eq!(lines(&bytes)[0], "NOERROR; H2.exAMPLE.com. AAAA");
+    assert_eq!(made, 14);
+    assert_eq!(records(&bytes).len(), 16);
+    let asker = Asker {
+        limit: bytes.len() - 1,
+        ..asker
+    };
+    let (bytes, _) = answer_to(
+        &asker,
+        &dns64(),
+        Aged::fresh(&empty, 0),
+        Aged::fresh(&few, 0),
+    );
+    assert_eq!(lines(&bytes)[0], "NOERROR; H2.exAMPLE.com. AAAA");
+    assert_eq!(records(&bytes).len(), 14);
+}
+
+#[test]
+fn d21_d22_d23_dnssec_by_policy() {
+    let signed = aaaa(&[soa!(60, 60), "ns example.com 60 RRSIG SOA"]);
+    let plain = asker(H2, Rtype::AAAA);
+    let dnssec = with_do(plain.clone());
+    assert_eq!(judge(&plain, &dns64(), &signed), Verdict::NeedsA);
+    assert_eq!(
+        judge(&dnssec, &dns64(), &signed),
+        Verdict::No(Reason::Dnssec)
+    );
+    assert_eq!(judge(&dnssec, &dns64(), &aaaa(&[])), Verdict::NeedsA);
+    let breaking = Dns64 {
+        break_dnssec: true,
+        ..dns64()
+    };
+    assert_eq!(judge(&dnssec, &breaking, &signed), Verdict::NeedsA);
+    for asker in [plain, dnssec] {
+        let disabled = Asker {
+            flags: asker.flags.with_cd(true),
+            ..asker
+        };
+        assert_eq!(judge(&disabled, &breaking, &signed), Verdict::Native);
+        let forced = with_rule(".", DomainAction::Force, None);
+        assert_eq!(judge(&disabled, &forced, &signed), Verdict::Native);
+    }
+}
+
+#[test]
+fn rules_of_domains_go_before() {
+    let (empty, native) = (aaaa(&[]), aaaa(&["an h2.example.com 9 AAAA 2001:db8::1"]));
+    let excluded = with_rule("example.com", DomainAction::Exclude, None);
+    assert_eq!(verdict(&excluded, &empty), Verdict::No(Reason::Domain));
+    assert_eq!(
+        verdict(&excluded, &failed(H2, Rtype::AAAA)),
+        Verdict::No(Reason::Domain)
+    );
+    assert_eq!(verdict(&excluded, &native), Verdict::Native);
+    let forced = with_rule("EXAMPLE.com", DomainAction::Force, Some("2001:db8:f::/96"));
+    assert_eq!(verdict(&forced, &native), Verdict::NeedsA);
+    let address = a(&["an h2.example.com 9 A 192.0.2.1"]);
+    assert_eq!(
+        made(&forced, &native, &address)[1..],
+        ["an h2.example.com 9 AAAA 2001:db8:f::c000:201"]
+    );
+    // Nothing to make it from: the native records stay away all the same.
+    assert_eq!(made(&forced, &native, &a(&[]))[1..], [""; 0]);
+}
+
+#[test]
+fn duplicates_are_made_once() {
+    let twice = a(&[
+        "an h2.example.com 9 A 192.0.2.1",
+        "an h2.example.com 9 A 192.0.2.1",
+    ]);
+    assert_eq!(made(&dns64(), &aaaa(&[]), &twice).len(), 2);
+}
+
+#[test]
+fn what_was_made_is_marked_where_that_is_wanted() {
+    // RFC 8914 section 4.5.
+    let (empty, address) = (aaaa(&[]), a(&["an h2.example.com 9 A 192.0.2.1"]));
+    let marking = Dns64 {
+        mark_synthesised: true,
+        ..dns64()
+    };
+    let mark = |dns64: &Dns64, a: &Stored, edns: bool| {
+        let mut asker = asker(H2, Rtype::AAAA);
+        asker.edns = asker.edns.filter(|_| edns);
+        let (bytes, _) = answer_to(&asker, dns64, Aged::fresh(&empty, 0), Aged::fresh(a, 0));
+        extended_error(&bytes)
+    };
+    assert_eq!(mark(&marking, &address, true), Some(4));
+    assert_eq!(mark(&marking, &address, false), None);
+    assert_eq!(mark(&dns64(), &address, true), None);
+    assert_eq!(mark(&marking, &a(&[]), true), None);
+}
+
+#[test]
+fn a_message_of_thousands_of_addresses_is_answered() {
+    let lines: Vec<String> = (0..2000_u32)
+        .map(|i| format!("an {H2} 9 A {}", Ipv4Addr::from(0x0102_0000 + i)))
+        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let (empty, many) = (aaaa(&[]), a(&lines));
+    let tcp = Asker {
+        limit: 65_535,
+        ..asker(H2, Rtype::AAAA)
+    };
+    let (bytes, made) = answer_to(
+        &tcp,
+        &dns64(),
+        Aged::fresh(&empty, 0),
+        Aged::fresh(&many, 0),
+    );
+    assert_eq!(made, 2000);
+    assert_eq!(records(&bytes).len(), 2000);
+}
