@@ -19,16 +19,16 @@ pub(super) fn once(addresses: &[Spanned<SocketAddr>], key: &str, faults: &mut Fa
 }
 
 /// Each server is given once, and they are not too many.
-pub(super) fn upstreams(servers: &[Spanned<Upstream>], faults: &mut Faults) {
+pub(super) fn upstreams(servers: &[Spanned<Upstream>], key: &str, faults: &mut Faults) {
     let addresses: Vec<_> = servers
         .iter()
         .map(|server| Spanned::new(server.span(), server.get_ref().address))
         .collect();
-    once(&addresses, "servers", faults);
+    once(&addresses, key, faults);
     if let Some(first_over) = servers.get(UPSTREAMS_MAX) {
         let given = servers.len();
         let text = format!(
-            "servers has {given}, and at most {UPSTREAMS_MAX} are asked; leave this and the following out"
+            "{key} has {given}, and at most {UPSTREAMS_MAX} are asked; leave this and the following out"
         );
         faults.add(first_over.span(), text);
     }

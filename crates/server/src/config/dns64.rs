@@ -71,7 +71,7 @@ fn view(
 struct Given {
     enabled: Option<bool>,
     prefix: Option<Option<Pref64>>,
-    map: Option<Vec<Spanned<(Ipv4Net, Option<Pref64>)>>>,
+    map: Option<Map>,
     exclude_aaaa: Option<Vec<Spanned<Ipv6Net>>>,
     private_addresses: Option<bool>,
     include_domains: Option<Vec<Spanned<NameBuf>>>,
@@ -308,6 +308,7 @@ fn prefix_or_none(value: Value<'_, '_>) -> Result<Option<Pref64>, Fault> {
     value.text(PREFIX_EXAMPLE, values::prefix).map(Some)
 }
 
+/// IPv4 ranges with their prefixes.
 type Map = Vec<Spanned<(Ipv4Net, Option<Pref64>)>>;
 
 fn map(section: &Section<'_, '_>, faults: &mut Faults) -> Option<Map> {

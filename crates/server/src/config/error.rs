@@ -96,7 +96,8 @@ impl fmt::Display for Problem {
         let gutter = line.to_string().len();
         writeln!(f, "{name}:{line}:{column}: {text}")?;
         writeln!(f, "{:gutter$} |", "")?;
-        writeln!(f, "{line} | {shown}")?;
+        let line_text = format!("{line} | {shown}");
+        writeln!(f, "{}", line_text.trim_end())?;
         let before = column - 1;
         write!(f, "{:gutter$} | {:before$}{:^<width$}", "", "", "")
     }

@@ -10,7 +10,7 @@ pub(super) struct Keys {
 }
 
 pub(super) const TOP: Keys = Keys {
-    table: "the top of the file",
+    table: "the top level",
     keys: &[
         "listen",
         "workers",
@@ -151,7 +151,11 @@ impl Keys {
     /// What is wrong with a key that this table does not know.
     pub(super) fn unknown(&self, key: &str) -> String {
         let Self { table, keys } = self;
-        format!("{key:?} is no key of {table}; {}", remedy(key, table, keys))
+        let at = if *table == TOP.table { "at" } else { "in" };
+        format!(
+            "unknown key {key:?} {at} {table}; {}",
+            remedy(key, table, keys)
+        )
     }
 }
 
@@ -176,9 +180,13 @@ fn remedy(key: &str, table: &str, keys: &[&str]) -> String {
 pub(super) fn nearest<'w>(word: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     // A third of the letters: "prefx" is near, "ttl" is not near "tcp".
     let limit = word.chars().count().min(LONG_WORD) / 3;
+    let abridged = |known: &str| word.len() >= 3 && known.starts_with(word);
     words
         .into_iter()
-        .map(|known| (distance(word, known), known))
+        .map(|known| match abridged(known) {
+            true => (0, known),
+            false => (distance(word, known), known),
+        })
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)

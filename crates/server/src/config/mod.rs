@@ -126,9 +126,12 @@ fn notes(settings: &Settings) -> Vec<String> {
 /// What the parser of TOML says, and what is mostly behind it.
 fn syntax(message: &str) -> String {
     let message = message.lines().collect::<Vec<_>>().join(", ");
-    format!(
-        "no TOML: {message}; texts stand in quotes, lists in brackets, and each key once on its line"
-    )
+    let remedy = if message.starts_with("duplicate key") {
+        "leave one of them out"
+    } else {
+        "put texts into quotes, and close each quote and bracket"
+    };
+    format!("no TOML: {message}; {remedy}")
 }
 
 /// The text of a file. What is not UTF-8 is reported where it begins.

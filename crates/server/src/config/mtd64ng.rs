@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::Path;
 
-use dns64_transport::clock::Nanos;
+use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 use toml::Spanned;
 
@@ -44,14 +44,14 @@ pub fn parse(text: &str, name: &str, resolv_conf: &str) -> Result<Loaded, Config
     }
     let listen = defaults::listen(given.port.unwrap_or(defaults::LISTEN_PORT));
     let upstreams = given.upstreams();
-    if upstreams.is_empty() && !given.nameserver_seen {
+    if upstreams.is_empty() && !given.seen.contains(&"nameserver") {
         let end = text.len()..text.len();
         faults.add(
             end,
             "no upstream is given; add a line like nameserver 192.0.2.53",
         );
     }
-    check::upstreams(&upstreams, &mut faults);
+    check::upstreams(&upstreams, "nameserver", &mut faults);
     let spanned: Vec<_> = listen.iter().map(|a| Spanned::new(0..0, *a)).collect();
     check::loops(&spanned, &upstreams, &mut faults);
     faults.check(name, text)?;
@@ -113,7 +113,6 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
 #[derive(Debug, Default)]
 struct Given {
     seen: Vec<&'static str>,
-    nameserver_seen: bool,
     nameservers: Vec<Spanned<SocketAddr>>,
     selection: Option<Selection>,
     prefix: Option<Pref64>,
@@ -174,11 +173,7 @@ impl Given {
     }
 
     fn nameserver(&mut self, line: &Line<'_>, resolv_conf: &str) -> Result<(), String> {
-        self.nameserver_seen = true;
-        let mut add = |address| {
-            self.nameservers
-                .push(Spanned::new(line.span.clone(), address))
-        };
+        let spanned = |address| Spanned::new(line.span.clone(), address);
         if line.value != "defaults" {
             let ip: IpAddr = line.value.parse().map_err(|_| {
                 format!(
@@ -186,16 +181,22 @@ impl Given {
                     line.value
                 )
             })?;
-            add(values::upstream_address(&ip.to_string())?);
+            let address = values::upstream_address(&ip.to_string())?;
+            self.nameservers.push(spanned(address));
             return Ok(());
         }
-        let mut found = resolvers(resolv_conf).peekable();
-        if found.peek().is_none() {
+        let mut found: Vec<SocketAddr> = Vec::new();
+        for address in resolvers(resolv_conf) {
+            if !found.contains(&address) {
+                found.push(address);
+            }
+        }
+        if found.is_empty() {
             return Err(format!(
                 "defaults finds no address in {RESOLV_CONF}; write an address instead"
             ));
         }
-        found.for_each(add);
+        self.nameservers.extend(found.into_iter().map(spanned));
         Ok(())
     }
 
@@ -320,7 +321,7 @@ fn unknown(key: &str) -> String {
         || format!("its keys are {}", listed(&KEYS)),
         |near| format!("did you mean {near}?"),
     );
-    format!("{key:?} is no key of mtd64-ng; {remedy}")
+    format!("unknown key {key:?}; {remedy}")
 }
 
 fn example(key: &str) -> &'static str {
@@ -339,12 +340,13 @@ fn example(key: &str) -> &'static str {
 
 /// A time in seconds without a unit.
 fn timeout(value: &str) -> Result<Nanos, String> {
-    if !value.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return Err(format!(
-            "{value:?} is no number of seconds; write it like 2.5"
-        ));
-    }
-    values::time(&format!("{value}s"), defaults::TIMEOUTS_NS)
+    let ns = values::time(&format!("{value}s"), 0..=Nanos::MAX)
+        .map_err(|_| format!("{value:?} is no number of seconds; write it like 2.5"))?;
+    values::within(ns, &defaults::TIMEOUTS_NS, |ns| {
+        (ns as f64 / SECOND as f64).to_string()
+    })
+    .map_err(|wrong| format!("{value} {wrong}"))?;
+    Ok(ns)
 }
 
 fn whole(value: &str, least: u64, most: u64) -> Result<u64, String> {
@@ -371,3 +373,6 @@ fn resolvers(resolv_conf: &str) -> impl Iterator<Item = SocketAddr> {
         values::upstream_address(address).ok()
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -173,7 +173,7 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
         server(v, timeout_ns, attempts, faults)
     });
     table.servers = servers.unwrap_or_default();
-    check::upstreams(&table.servers, faults);
+    check::upstreams(&table.servers, "servers", faults);
     if let Some(selection) = section.read("selection", faults, |v| {
         v.text("\"fastest\"", |t| values::choice(t, &SELECTION))
     }) {

@@ -1,34 +1,22 @@
-//! Every refusal with its text, and what a configuration comes to.
+//! What a configuration comes to.
 
+mod refusals;
+
+use std::io::Write;
 use std::net::IpAddr;
 
 use dns64_transport::clock::SECOND;
-use expect_test::{Expect, expect};
+use dns64_wire::name::NameBuf;
 use proptest::prelude::*;
 
+use super::values::{MIB, MILLISECOND};
 use super::*;
-use crate::settings::dns64::{DomainAction, Ptr};
-use crate::settings::{LookupOrder, RateLimit, Selection, UPSTREAMS_MAX};
+use crate::settings::dns64::{Dns64, DomainAction, Ptr};
+use crate::settings::{
+    AnyPolicy, LogLevel, LogTarget, LookupOrder, RateLimit, Selection, UPSTREAMS_MAX,
+};
 
-/// What is said to a text.
-fn refusal(text: &str) -> String {
-    parse(text, "dns64d.toml").map_or_else(|e| e.to_string(), |_| "accepted".to_owned())
-}
-
-/// What is said to each text in turn.
-fn refused(texts: &[&str], expected: Expect) {
-    let refusals: Vec<String> = texts.iter().map(|text| refusal(text)).collect();
-    expected.assert_eq(&(refusals.join("\n---\n") + "\n"));
-}
-
-/// As [`refused`], with an upstream before each text that has none.
-fn refused_beside_upstream(texts: &[&str], expected: Expect) {
-    let whole: Vec<String> = texts.iter().map(|text| beside_upstream(text)).collect();
-    let whole: Vec<&str> = whole.iter().map(String::as_str).collect();
-    refused(&whole, expected);
-}
-
-/// A text with an upstream before its first line, which a dotted key allows anywhere.
+/// A text with an upstream before its first line, as a dotted key, so that top-level keys can follow.
 fn beside_upstream(text: &str) -> String {
     format!("upstream.servers = [\"192.0.2.53\"]\n{text}")
 }
@@ -40,755 +28,470 @@ fn accepted(text: &str) -> Settings {
     }
 }
 
+/// The settings of a text beside an upstream.
+fn read(text: &str) -> Settings {
+    accepted(&beside_upstream(text))
+}
+
+/// The function of a view.
+fn function(settings: &Settings, view: usize) -> &Dns64 {
+    settings.views[view].dns64.as_ref().unwrap()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// What is done for a name, and its prefix.
+fn rule(dns64: &Dns64, name: &str) -> (DomainAction, Option<String>) {
+    let rule = dns64
+        .domains
+        .rule(&name.parse::<NameBuf>().unwrap().as_name());
+    (rule.action, rule.prefix.map(|prefix| prefix.to_string()))
+}
+
 #[test]
-fn a_prefix_is_one_of_six_lengths_without_stray_bits() {
-    refused_beside_upstream(
-        &[
-            r#"[dns64]
-prefix = "2001:db8::/80""#,
-            r#"[dns64]
-prefix = "2001:db8:0:0:ff00::/96""#,
-            r#"[dns64]
-prefix = "2001:db8:1::/32""#,
-            r#"[dns64]
-prefix = "64:ff9b::""#,
-            r#"[dns64]
-prefix = 96"#,
-        ],
-        expect![[r#"
-            dns64d.toml:3:10: prefix prefix length 80 is none of 32, 40, 48, 56, 64 and 96; use one of these
-              |
-            3 | prefix = "2001:db8::/80"
-              |          ^^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:3:10: prefix 2001:db8:0:0:ff00::/96 has bits set among bits 64 to 71, which RFC 6052 reserves; 2001:db8::/96 would do
-              |
-            3 | prefix = "2001:db8:0:0:ff00::/96"
-              |          ^^^^^^^^^^^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:3:10: prefix 2001:db8:1::/32 has bits set after its first 32; write 2001:db8::/32
-              |
-            3 | prefix = "2001:db8:1::/32"
-              |          ^^^^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:3:10: prefix "64:ff9b::" is not an IPv6 prefix; write it like 64:ff9b::/96
-              |
-            3 | prefix = "64:ff9b::"
-              |          ^^^^^^^^^^^
-            ---
-            dns64d.toml:3:10: prefix is a whole number where a text is expected; write it like "64:ff9b::/96" or "none"
-              |
-            3 | prefix = 96
-              |          ^^
-        "#]],
+fn two_lines_are_enough_and_the_rest_are_the_documented_defaults() {
+    let settings = accepted("[upstream]\nservers = [\"192.0.2.53\"]\n");
+    let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
+    assert_eq!(listen, ["[::]:53", "0.0.0.0:53"]);
+    assert_eq!(settings.upstreams[0].address.to_string(), "192.0.2.53:53");
+    assert_eq!(settings.upstreams[0].timeout_ns, 800 * MILLISECOND);
+    assert_eq!(settings.order, LookupOrder::AaaaThenA);
+    assert_eq!(settings.udp_size, 1_232);
+    assert_eq!(settings.cache.bytes, 256 * MIB);
+    assert_eq!(settings.rate_limit, None);
+    assert_eq!(settings.metrics, None);
+    assert_eq!(settings.views.len(), 1);
+    let made = function(&settings, 0);
+    assert_eq!(made.prefix.unwrap().to_string(), "64:ff9b::/96");
+    assert!(made.excludes("::ffff:192.0.2.1".parse().unwrap()));
+    assert!(!made.excludes("::192.0.2.1".parse().unwrap()));
+    for inside in [
+        "127.0.0.1",
+        "::1",
+        "fe80::1",
+        "fd00::1",
+        "10.1.2.3",
+        "172.31.0.1",
+        "192.168.1.1",
+    ] {
+        assert!(settings.allow.contains(ip(inside)), "{inside}");
+    }
+    for stranger in ["192.0.2.1", "2001:db8::1", "172.32.0.1", "100.64.0.1"] {
+        assert!(!settings.allow.contains(ip(stranger)), "{stranger}");
+    }
+}
+
+#[test]
+fn the_template_says_the_defaults() {
+    let least = accepted("[upstream]\nservers = [\"192.0.2.53\"]\n");
+    assert_eq!(accepted(template()), least);
+}
+
+#[test]
+fn the_template_has_every_key() {
+    for table in keys::tables() {
+        for key in table.keys {
+            let said = [format!("{key} = "), format!("[{key}]")];
+            assert!(
+                said.iter().any(|s| template().contains(s)),
+                "{key} of {}",
+                table.table
+            );
+        }
+    }
+}
+
+#[test]
+fn the_template_s_commented_keys_can_be_used() {
+    let used: Vec<String> = template()
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(key) if !key.is_empty() && !key.starts_with(' ') => key.to_owned(),
+            _ => line.to_owned(),
+        })
+        .collect();
+    let used = used.join("\n");
+    let used = used
+        .replace("\"cname\"", "\"local\"")
+        .replace("\"aaaa-then-a\"\n", "\"delayed\"\n");
+    let used = used.replace("second = \"off\"", "second = 50");
+    let settings = accepted(&used);
+    assert_eq!(settings.user.as_deref(), Some("dns64d"));
+    assert_eq!(settings.order, LookupOrder::Delayed(50 * MILLISECOND));
+    assert_eq!(settings.rate_limit.unwrap().burst, 100);
+    assert_eq!(settings.views.len(), 2);
+    assert!(settings.views[0].dns64.is_none());
+    assert!(matches!(function(&settings, 1).ptr, Ptr::Local(_)));
+}
+
+#[test]
+fn keys_of_the_top_level_and_of_the_operator_arrive() {
+    let settings = read(
+        r#"
+        listen = ["192.0.2.1", "[2001:db8::1]:5353"]
+        workers = 3
+        user = "nobody"
+        allow = ["2001:db8::/32"]
+        any = "refuse"
+        udp-size = 4096
+        queries-max = 65536
+        [log]
+        target = "syslog"
+        level = "debug"
+        queries = true
+        [metrics]
+        listen = "127.0.0.1"
+        [control]
+        socket = "off"
+        "#,
+    );
+    let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
+    assert_eq!(listen, ["192.0.2.1:53", "[2001:db8::1]:5353"]);
+    assert_eq!(
+        (settings.workers, settings.user.as_deref()),
+        (3, Some("nobody"))
+    );
+    assert!(!settings.allow.contains(ip("::1")));
+    assert_eq!(settings.any, AnyPolicy::Refuse);
+    assert_eq!((settings.udp_size, settings.queries_max), (4_096, 65_536));
+    assert_eq!(
+        (settings.log.target, settings.log.level),
+        (LogTarget::Syslog, LogLevel::Debug)
+    );
+    assert!(settings.log.queries);
+    assert_eq!(settings.metrics.unwrap().to_string(), "127.0.0.1:9164");
+    assert_eq!(settings.control, None);
+}
+
+#[test]
+fn bounds_of_cache_tcp_and_rates_arrive() {
+    let settings = read(
+        r#"
+        [cache]
+        size = "1GiB"
+        min-ttl = "5s"
+        max-ttl = "7d"
+        max-negative-ttl = "0s"
+        serve-stale = "1d"
+        prefetch = true
+        [tcp]
+        connections = 0
+        idle = "1.5s"
+        pipeline = 1
+        [rate-limit]
+        responses-per-second = 20
+        slip = 0
+        "#,
+    );
+    let cache = settings.cache;
+    assert_eq!(
+        (cache.bytes, cache.min_ttl_s, cache.max_ttl_s),
+        (1_024 * MIB, 5, 604_800)
+    );
+    assert_eq!(
+        (cache.max_negative_ttl_s, cache.stale_s, cache.prefetch),
+        (0, 86_400, true)
+    );
+    let tcp = settings.tcp;
+    assert_eq!(
+        (tcp.connections_max, tcp.idle_ns, tcp.pipeline_max),
+        (0, 3 * SECOND / 2, 1)
+    );
+    let limit = RateLimit {
+        responses_per_second: 20,
+        burst: 20,
+        slip: 0,
+    };
+    assert_eq!(settings.rate_limit, Some(limit));
+}
+
+#[test]
+fn a_cache_is_switched_off_by_a_word_or_by_zero() {
+    assert_eq!(read("[cache]\nsize = \"off\"").cache.bytes, 0);
+    assert_eq!(read("[cache]\nsize = 0").cache.bytes, 0);
+}
+
+#[test]
+fn a_server_s_own_time_and_attempts_go_before_those_of_all() {
+    let settings = accepted(
+        r#"
+        [upstream]
+        servers = ["192.0.2.1", { address = "[2001:db8::1]:54", timeout = "2s" }, { address = "192.0.2.2", attempts = 7 }]
+        timeout = "50ms"
+        attempts = 1
+        selection = "failover"
+        randomise-case = true
+        order = "both"
+        "#,
+    );
+    let asked: Vec<_> = settings
+        .upstreams
+        .iter()
+        .map(|u| {
+            (
+                u.address.to_string(),
+                u.timeout_ns / MILLISECOND,
+                u.attempts,
+            )
+        })
+        .collect();
+    let expected = [
+        ("192.0.2.1:53".to_owned(), 50, 1),
+        ("[2001:db8::1]:54".to_owned(), 2_000, 1),
+        ("192.0.2.2:53".to_owned(), 50, 7),
+    ];
+    assert_eq!(asked, expected);
+    assert_eq!(
+        (settings.selection, settings.order),
+        (Selection::Failover, LookupOrder::Both)
+    );
+    assert!(settings.randomise_case);
+    let delayed = read("upstream.order = \"delayed\"");
+    assert_eq!(delayed.order, LookupOrder::Delayed(50 * MILLISECOND));
+}
+
+#[test]
+fn upstreams_are_bounded() {
+    let with = |count: usize| {
+        let servers: Vec<String> = (1..=count).map(|n| format!("\"192.0.2.{n}\"")).collect();
+        parse(
+            &format!("upstream.servers = [{}]", servers.join(", ")),
+            "dns64d.toml",
+        )
+    };
+    assert_eq!(with(UPSTREAMS_MAX).unwrap().upstreams.len(), UPSTREAMS_MAX);
+    let refusal = with(UPSTREAMS_MAX + 1).unwrap_err().to_string();
+    assert!(
+        refusal.contains("servers has 17, and at most 16 are asked"),
+        "{refusal}"
     );
 }
 
 #[test]
-fn networks_have_no_host_bits_and_the_right_family() {
-    refused_beside_upstream(
-        &[
-            r#"allow = ["10.0.0.1/8", "2001:db8::/129"]"#,
-            r#"allow = []"#,
-            r#"[dns64]
-exclude-aaaa = ["::ffff/96", "10.0.0.0/8"]"#,
-            r#"[dns64]
-map = [{ ipv4 = "2001:db8::/32", prefix = "none" }]"#,
-            r#"allow = ["::ffff:10.0.0.0/104"]"#,
-        ],
-        expect![[r#"
-            dns64d.toml:2:10: allow "10.0.0.1/8" has bits set after its first 8; write "10.0.0.0/8", or "10.0.0.1" for that address alone
-              |
-            2 | allow = ["10.0.0.1/8", "2001:db8::/129"]
-              |          ^^^^^^^^^^^^
+fn a_view_changes_what_it_names_and_keeps_the_rest() {
+    let settings = read(
+        r#"
+        [dns64]
+        prefix = "2001:db8:1::/96"
+        map = [{ ipv4 = "10.0.0.0/8", prefix = "none" }]
+        exclude-domains = ["a.test"]
+        ptr = "local"
+        ptr-name = "nat64.test"
+        svcb = false
+        [[view]]
+        clients = ["2001:db8:aaaa::/48"]
+        [view.dns64]
+        prefix = "2001:db8:2::/48"
+        exclude-domains = []
+        ptr = "cname"
+        [[view]]
+        clients = ["192.0.2.0/24"]
+        dns64 = { enabled = false }
+        [[view]]
+        clients = ["198.51.100.0/24"]
+        "#,
+    );
+    let view = |client| settings.view_of(ip(client));
+    assert_eq!(view("2001:db8:aaaa::1"), 0);
+    assert_eq!(view("::ffff:192.0.2.7"), 1);
+    assert_eq!(view("198.51.100.1"), 2);
+    assert_eq!(view("2001:db8::1"), 3);
+    let (own, rest) = (function(&settings, 0), function(&settings, 3));
+    assert_eq!(own.prefix.unwrap().to_string(), "2001:db8:2::/48");
+    assert_eq!(own.ranges, rest.ranges);
+    assert_eq!(rule(own, "a.test").0, DomainAction::Include);
+    assert_eq!((&own.ptr, own.svcb), (&Ptr::Cname, false));
+    assert_eq!(settings.views[1].dns64, None);
+    assert_eq!(function(&settings, 2), rest);
+    assert_eq!(rule(rest, "www.a.test").0, DomainAction::Exclude);
+    assert_eq!(rest.ptr, Ptr::Local("nat64.test".parse().unwrap()));
+}
 
-            dns64d.toml:2:24: allow "2001:db8::/129" is no network; write it like "10.0.0.0/8" or "2001:db8::/32"
-              |
-            2 | allow = ["10.0.0.1/8", "2001:db8::/129"]
-              |                        ^^^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:2:9: allow is empty; write at least one, like ["2001:db8::/32", "10.0.0.0/8"]
-              |
-            2 | allow = []
-              |         ^^
-            ---
-            dns64d.toml:3:17: exclude-aaaa "::ffff/96" is not the network of the IPv4-mapped addresses, though RFC 6147 writes it so; write "::ffff:0:0/96"
-              |
-            3 | exclude-aaaa = ["::ffff/96", "10.0.0.0/8"]
-              |                 ^^^^^^^^^^^
+#[test]
+fn forwarding_alone_can_be_the_rule_and_dns64_the_exception() {
+    let settings = read(
+        "[dns64]\nenabled = false\n[[view]]\nclients = [\"2001:db8::/32\"]\n\
+         dns64 = { enabled = true, prefix = \"none\" }",
+    );
+    assert_eq!(settings.views[1].dns64, None);
+    assert_eq!(function(&settings, 0).prefix, None);
+}
 
-            dns64d.toml:3:30: exclude-aaaa "10.0.0.0/8" is an IPv4 network where IPv6 is expected; write it like "::ffff:0:0/96"
-              |
-            3 | exclude-aaaa = ["::ffff/96", "10.0.0.0/8"]
-              |                              ^^^^^^^^^^^^
-            ---
-            dns64d.toml:3:17: ipv4 "2001:db8::/32" is an IPv6 network where IPv4 is expected; write it like "10.0.0.0/8"
-              |
-            3 | map = [{ ipv4 = "2001:db8::/32", prefix = "none" }]
-              |                 ^^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:2:10: allow "::ffff:10.0.0.0/104" is a network of IPv4-mapped addresses, which count as IPv4; write "10.0.0.0/8"
-              |
-            2 | allow = ["::ffff:10.0.0.0/104"]
-              |          ^^^^^^^^^^^^^^^^^^^^^
-        "#]],
+#[test]
+fn a_domain_s_prefix_does_not_exclude_the_others() {
+    let settings =
+        read("dns64.domain-prefixes = [{ domain = \"a.test\", prefix = \"2001:db8::/96\" }]");
+    let dns64 = function(&settings, 0);
+    let prefix = Some("2001:db8::/96".to_owned());
+    assert_eq!(rule(dns64, "www.A.test"), (DomainAction::Include, prefix));
+    assert_eq!(rule(dns64, "b.test"), (DomainAction::Include, None));
+}
+
+#[test]
+fn actions_and_prefixes_of_domains_come_from_the_nearest_above() {
+    let settings = read(
+        r#"
+        [dns64]
+        include-domains = ["in.test"]
+        force-domains = ["a.test", "deep.b.test"]
+        exclude-domains = ["not.b.test"]
+        domain-prefixes = [
+            { domain = "b.test", prefix = "2001:db8:b::/96" },
+            { domain = "sub.a.test", prefix = "2001:db8:a::/96" },
+        ]
+        "#,
+    );
+    let dns64 = function(&settings, 0);
+    let (a, b) = (
+        Some("2001:db8:a::/96".to_owned()),
+        Some("2001:db8:b::/96".to_owned()),
+    );
+    assert_eq!(rule(dns64, "a.test"), (DomainAction::Force, None));
+    assert_eq!(rule(dns64, "x.sub.a.test"), (DomainAction::Force, a));
+    assert_eq!(rule(dns64, "b.test"), (DomainAction::Include, b.clone()));
+    assert_eq!(rule(dns64, "deep.b.test"), (DomainAction::Force, b));
+    assert_eq!(rule(dns64, "not.b.test").0, DomainAction::Exclude);
+    assert_eq!(rule(dns64, "in.test"), (DomainAction::Include, None));
+    assert_eq!(rule(dns64, "other.test"), (DomainAction::Exclude, None));
+}
+
+#[test]
+fn a_change_of_what_is_made_at_the_start_is_named() {
+    let old = read("");
+    assert!(diff_needing_restart(&old, &old).is_empty());
+    let kept = read(
+        "any = \"refuse\"\nupstream.attempts = 1\ncache.size = \"off\"\ndns64.enabled = false",
+    );
+    assert!(diff_needing_restart(&old, &kept).is_empty());
+    let changed = read(
+        "listen = [\"[::1]:53\"]\nworkers = 1000\nuser = \"x\"\ncontrol.socket = \"off\"\n\
+         metrics.listen = \"127.0.0.1\"\nlog.queries = true",
+    );
+    let names = ["listen", "workers", "user", "control", "metrics", "log"];
+    assert_eq!(diff_needing_restart(&old, &changed), names);
+}
+
+#[test]
+fn what_is_seldom_meant_is_noted() {
+    let count = |text: &str| notes(&read(text)).len();
+    let own = "allow = [\"2001:db8::/32\"]\n";
+    assert_eq!(count(own), 0);
+    assert_eq!(count(&format!("{own}workers = 1024")), 1);
+    assert!(notes(&read(""))[0].starts_with("allow: only loopback"));
+    assert!(notes(&read("allow = [\"::/0\"]"))[0].starts_with("allow: everybody"));
+    assert_eq!(
+        count("allow = [\"::/0\"]\nrate-limit.responses-per-second = 5"),
+        0
     );
 }
 
 #[test]
-fn ranges_of_the_map_do_not_overlap() {
-    refused_beside_upstream(
-        &[
-            r#"[dns64]
-map = [
-  { ipv4 = "10.0.0.0/8", prefix = "none" },
-  { ipv4 = "10.1.0.0/16", prefix = "2001:db8::/96" },
-  { ipv4 = "10.1.0.0/16", prefix = "none" },
-]"#,
-            r#"[dns64]
-map = [{ ipv4 = "10.0.0.0/8" }]"#,
-        ],
-        expect![[r#"
-            dns64d.toml:5:3: 10.1.0.0/16 of map overlaps 10.0.0.0/8; leave one out, or split the larger one around the smaller
-              |
-            5 |   { ipv4 = "10.1.0.0/16", prefix = "2001:db8::/96" },
-              |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-
-            dns64d.toml:6:3: 10.1.0.0/16 of map overlaps 10.0.0.0/8; leave one out, or split the larger one around the smaller
-              |
-            6 |   { ipv4 = "10.1.0.0/16", prefix = "none" },
-              |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:3:8: an entry of map has no prefix; write it like [{ ipv4 = "10.0.0.0/8", prefix = "none" }]
-              |
-            3 | map = [{ ipv4 = "10.0.0.0/8" }]
-              |        ^^^^^^^^^^^^^^^^^^^^^^^
-        "#]],
+fn a_file_is_read_or_its_fault_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dns64d.toml");
+    let missing = load(&path).unwrap_err().to_string();
+    assert!(
+        missing.contains("dns64d.toml: cannot be read: "),
+        "{missing}"
+    );
+    assert!(
+        missing.ends_with("; `dns64d template` writes one to begin with"),
+        "{missing}"
+    );
+    std::fs::write(&path, template()).unwrap();
+    assert_eq!(load(&path).unwrap().settings, read(""));
+    let mut file = File::create(&path).unwrap();
+    file.write_all(b"workers = 1\nuser = \"\xff\"\n").unwrap();
+    let refusal = load(&path).unwrap_err().to_string();
+    assert!(
+        refusal.contains("dns64d.toml:2:9: this octet is no UTF-8"),
+        "{refusal}"
+    );
+    assert!(
+        load(folder.path())
+            .unwrap_err()
+            .to_string()
+            .ends_with("; give a regular file")
     );
 }
 
-#[test]
-fn a_domain_has_one_rule() {
-    refused_beside_upstream(
-        &[
-            r#"[dns64]
-exclude-domains = ["a.test", "A.test."]
-force-domains = ["b.test", "a.test"]"#,
-            r#"[dns64]
-exclude-domains = ["a.test"]
-domain-prefixes = [{ domain = "a.test", prefix = "2001:db8::/96" }]"#,
-            r#"[dns64]
-domain-prefixes = [{ domain = "a.test", prefix = "none" }]"#,
-            r#"[dns64]
-include-domains = ["*.a.test", "a..test", "münchen.de"]"#,
-        ],
-        expect![[r#"
-            dns64d.toml:3:30: exclude-domains has A.test. twice; leave one out
-              |
-            3 | exclude-domains = ["a.test", "A.test."]
-              |                              ^^^^^^^^^
-
-            dns64d.toml:4:28: force-domains has a.test. as well as exclude-domains; leave one out
-              |
-            4 | force-domains = ["b.test", "a.test"]
-              |                            ^^^^^^^^
-            ---
-            dns64d.toml:4:20: a.test. has a prefix here, but exclude-domains makes none for it; leave one out
-              |
-            4 | domain-prefixes = [{ domain = "a.test", prefix = "2001:db8::/96" }]
-              |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:3:50: prefix "none" is said of a domain by exclude-domains; name it there
-              |
-            3 | domain-prefixes = [{ domain = "a.test", prefix = "none" }]
-              |                                                  ^^^^^^
-            ---
-            dns64d.toml:3:20: include-domains "*.a.test" has a wildcard, but a domain stands for all names below it anyway; write "a.test"
-              |
-            3 | include-domains = ["*.a.test", "a..test", "münchen.de"]
-              |                    ^^^^^^^^^^
-
-            dns64d.toml:3:32: include-domains "a..test": name has an empty label; write it as labels with one dot between them, the root as "."
-              |
-            3 | include-domains = ["*.a.test", "a..test", "münchen.de"]
-              |                                ^^^^^^^^^
-
-            dns64d.toml:3:43: include-domains "münchen.de" has letters that are not ASCII; write their labels as xn--...
-              |
-            3 | include-domains = ["*.a.test", "a..test", "münchen.de"]
-              |                                           ^^^^^^^^^^^^
-        "#]],
-    );
+/// The template with some octets replaced, removed or put in.
+fn mutated(changes: &[(usize, usize, String)]) -> String {
+    let mut text: Vec<char> = template().chars().filter(|c| *c != '#').collect();
+    for (at, removed, inserted) in changes {
+        let at = at % text.len().max(1);
+        let end = (at + removed).min(text.len());
+        text.splice(at..end, inserted.chars());
+    }
+    text.into_iter().collect()
 }
 
-#[test]
-fn unknown_keys_lead_to_known_ones() {
-    refused_beside_upstream(
-        &[
-            r#"[dns64]
-prefx = "64:ff9b::/96""#,
-            r#"[dns64]
-exclude_aaaa = []"#,
-            r#"[tcp]
-frobnicate = 1"#,
-            r#"[[view]]
-clients = ["10.0.0.0/8"]
-prefix = "64:ff9b::/96""#,
-            r#"selection = "random""#,
-            r#"[cache]
-udp-size = 512"#,
-        ],
-        expect![[r#"
-            dns64d.toml:3:1: "prefx" is no key of [dns64]; did you mean prefix?
-              |
-            3 | prefx = "64:ff9b::/96"
-              | ^^^^^
-            ---
-            dns64d.toml:3:1: "exclude_aaaa" is no key of [dns64]; did you mean exclude-aaaa?
-              |
-            3 | exclude_aaaa = []
-              | ^^^^^^^^^^^^
-            ---
-            dns64d.toml:3:1: "frobnicate" is no key of [tcp]; its keys are connections, idle and pipeline
-              |
-            3 | frobnicate = 1
-              | ^^^^^^^^^^
-            ---
-            dns64d.toml:4:1: "prefix" is no key of [[view]]; write it under [view.dns64]
-              |
-            4 | prefix = "64:ff9b::/96"
-              | ^^^^^^
-            ---
-            dns64d.toml:2:1: "selection" is no key of the top of the file; write it under [upstream]
-              |
-            2 | selection = "random"
-              | ^^^^^^^^^
-            ---
-            dns64d.toml:3:1: "udp-size" is no key of [cache]; write it at the top of the file, before the first table
-              |
-            3 | udp-size = 512
-              | ^^^^^^^^
-        "#]],
-    );
+/// A line of the template without its neighbours, with another value.
+fn line_with(line: usize, value: &str) -> String {
+    let lines: Vec<&str> = template().lines().filter(|l| l.contains(" = ")).collect();
+    let key = lines[line % lines.len()]
+        .split(" = ")
+        .next()
+        .unwrap_or_default();
+    let key = key.trim_start_matches('#');
+    let tables = [
+        "",
+        "[upstream]\n",
+        "[dns64]\n",
+        "[cache]\n",
+        "[tcp]\n",
+        "[rate-limit]\n",
+        "[[view]]\n",
+    ];
+    tables
+        .iter()
+        .map(|table| format!("{table}{key} = {value}\n"))
+        .collect::<Vec<_>>()
+        .join("\u{c}")
 }
 
-#[test]
-fn words_are_those_that_are_known() {
-    refused_beside_upstream(
-        &[
-            r#"any = "minimum""#,
-            r#"[log]
-target = "file"
-level = 3"#,
+proptest! {
+    #[test]
+    fn no_change_of_the_template_breaks_the_reader(
+        changes in prop::collection::vec((any::<usize>(), 0..20_usize, "[ -~é\n\t\u{0}]{0,8}"), 0..6)
+    ) {
+        let text = mutated(&changes);
+        if let Err(error) = parse(&text, "dns64d.toml") {
+            prop_assert!(error.to_string().starts_with("dns64d.toml:"));
+        }
+    }
+
+    #[test]
+    fn no_value_breaks_the_reader(
+        line in any::<usize>(),
+        value in prop_oneof![
+            "\"[0-9a-fx:./\\[\\]%msh iGMB-]{0,24}\"",
+            "-?[0-9]{1,40}(\\.[0-9]{1,5})?",
+            "\\[\"[0-9a-f:./]{0,12}\"(, \"[0-9a-f:./*é]{0,12}\")?\\]",
+            "\\{ (ipv4|address|prefix|domain) = \"[0-9a-f:./]{0,12}\" \\}",
         ],
-        expect![[r#"
-            dns64d.toml:2:7: any "minimum" is none of minimal, forward and refuse; did you mean "minimal"?
-              |
-            2 | any = "minimum"
-              |       ^^^^^^^^^
-            ---
-            dns64d.toml:3:10: target "file" is none of stderr, journald and syslog; use one of these
-              |
-            3 | target = "file"
-              |          ^^^^^^
+    ) {
+        for text in line_with(line, &value).split('\u{c}') {
+            if let Err(error) = parse(text, "dns64d.toml") {
+                prop_assert!(error.to_string().starts_with("dns64d.toml:"));
+            }
+        }
+    }
 
-            dns64d.toml:4:9: level is a whole number where a text is expected; write it like "info"
-              |
-            4 | level = 3
-              |         ^
-        "#]],
-    );
-}
-
-#[test]
-fn times_have_units_and_bounds() {
-    refused_beside_upstream(
-        &[
-            r#"[tcp]
-idle = 10"#,
-            r#"[tcp]
-idle = "10""#,
-            r#"[tcp]
-idle = "10 parsecs""#,
-            r#"[tcp]
-idle = "1h""#,
-            r#"[tcp]
-idle = "1ms""#,
-            r#"[cache]
-max-ttl = "8d"
-min-ttl = "1500ms"
-serve-stale = 1.5"#,
-            r#"[cache]
-min-ttl = "1h"
-max-ttl = "1m""#,
-        ],
-        expect![[r#"
-            dns64d.toml:3:8: idle 10 has no unit; write it like "800ms", "2s" or "1h"
-              |
-            3 | idle = 10
-              |        ^^
-            ---
-            dns64d.toml:3:8: idle "10" has no unit; add one of d, h, m, s and ms, like "800ms", "2s" or "1h"
-              |
-            3 | idle = "10"
-              |        ^^^^
-            ---
-            dns64d.toml:3:8: idle "10 parsecs" has the unit "parsecs", which is none of d, h, m, s and ms; write it like "800ms", "2s" or "1h"
-              |
-            3 | idle = "10 parsecs"
-              |        ^^^^^^^^^^^^
-            ---
-            dns64d.toml:3:8: idle "1h" is above 10m; take something from 1s to 10m
-              |
-            3 | idle = "1h"
-              |        ^^^^
-            ---
-            dns64d.toml:3:8: idle "1ms" is below 1s; take something from 1s to 10m
-              |
-            3 | idle = "1ms"
-              |        ^^^^^
-            ---
-            dns64d.toml:3:11: max-ttl "8d" is above 7d; take something from 1s to 7d
-              |
-            3 | max-ttl = "8d"
-              |           ^^^^
-
-            dns64d.toml:4:11: min-ttl "1500ms" is no whole number of seconds; write it like "30s" or "1h"
-              |
-            4 | min-ttl = "1500ms"
-              |           ^^^^^^^^
-
-            dns64d.toml:5:15: serve-stale 1.5 has no unit; write it like "30s" or "1h"
-              |
-            5 | serve-stale = 1.5
-              |               ^^^
-            ---
-            dns64d.toml:3:11: min-ttl of 3600 s is above max-ttl of 60 s; lower it
-              |
-            3 | min-ttl = "1h"
-              |           ^^^^
-        "#]],
-    );
-}
-
-#[test]
-fn sizes_have_units_and_bounds() {
-    refused_beside_upstream(
-        &[
-            r#"[cache]
-size = 256"#,
-            r#"[cache]
-size = "256MB""#,
-            r#"[cache]
-size = "1KiB""#,
-            r#"[cache]
-size = "lots""#,
-        ],
-        expect![[r#"
-            dns64d.toml:3:8: size 256 has no unit; write it like "256MiB", or "off"
-              |
-            3 | size = 256
-              |        ^^^
-            ---
-            dns64d.toml:3:8: size "256MB" has the unit "MB", which is none of GiB, MiB and KiB; write it like "64MiB" or "1GiB"
-              |
-            3 | size = "256MB"
-              |        ^^^^^^^
-            ---
-            dns64d.toml:3:8: size "1KiB" is below 1MiB; take something from 1MiB to 1024GiB
-              |
-            3 | size = "1KiB"
-              |        ^^^^^^
-            ---
-            dns64d.toml:3:8: size "lots" is no size; write it like "64MiB" or "1GiB"
-              |
-            3 | size = "lots"
-              |        ^^^^^^
-        "#]],
-    );
-}
-
-#[test]
-fn numbers_have_bounds() {
-    refused_beside_upstream(
-        &[
-            r#"udp-size = 511"#,
-            r#"udp-size = 4097"#,
-            r#"udp-size = -1"#,
-            r#"udp-size = "1232""#,
-            r#"udp-size = 0xffffffffffffffffffffffffffffffffffff"#,
-            r#"workers = 0"#,
-            r#"workers = "two""#,
-            r#"queries-max = 1.5"#,
-            r#"[rate-limit]
-responses-per-second = 0"#,
-            r#"[rate-limit]
-burst = 10"#,
-        ],
-        expect![[r#"
-            dns64d.toml:2:12: udp-size 511 is below 512; take something from 512 to 4096
-              |
-            2 | udp-size = 511
-              |            ^^^
-            ---
-            dns64d.toml:2:12: udp-size 4097 is above 4096; take something from 512 to 4096
-              |
-            2 | udp-size = 4097
-              |            ^^^^
-            ---
-            dns64d.toml:2:12: udp-size -1 is below 512; take something from 512 to 4096
-              |
-            2 | udp-size = -1
-              |            ^^
-            ---
-            dns64d.toml:2:12: udp-size is a text where a whole number is expected; write it like 512, without quotes
-              |
-            2 | udp-size = "1232"
-              |            ^^^^^^
-            ---
-            dns64d.toml:2:12: udp-size 0xffffffffffffffffffffffffffffffffffff is above 4096; take something from 512 to 4096
-              |
-            2 | udp-size = 0xffffffffffffffffffffffffffffffffffff
-              |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:2:11: workers 0 is below 1; take something from 1 to 1024
-              |
-            2 | workers = 0
-              |           ^
-            ---
-            dns64d.toml:2:11: workers "two" is no number; write "auto", or a number without quotes
-              |
-            2 | workers = "two"
-              |           ^^^^^
-            ---
-            dns64d.toml:2:15: queries-max is a decimal number where a whole number is expected; write it like 1, without quotes
-              |
-            2 | queries-max = 1.5
-              |               ^^^
-            ---
-            dns64d.toml:3:24: responses-per-second 0 would answer nobody; write "off" for no limit
-              |
-            3 | responses-per-second = 0
-              |                        ^
-            ---
-            dns64d.toml:2:1: [rate-limit] has no rate; add responses-per-second = 100, or "off"
-              |
-            2 | [rate-limit]
-              | ^^^^^^^^^^^^
-        "#]],
-    );
-}
-
-#[test]
-fn what_has_no_effect_alone_is_refused() {
-    refused_beside_upstream(
-        &[
-            r#"[dns64]
-ptr = "local""#,
-            r#"[dns64]
-ptr-name = "nat64.test""#,
-        ],
-        expect![[r#"
-            dns64d.toml:3:7: ptr "local" has no name to answer with; add ptr-name = "nat64.example"
-              |
-            3 | ptr = "local"
-              |       ^^^^^^^
-            ---
-            dns64d.toml:3:12: ptr-name has no effect unless ptr = "local"; add that, or leave it out
-              |
-            3 | ptr-name = "nat64.test"
-              |            ^^^^^^^^^^^^
-        "#]],
-    );
-}
-
-#[test]
-fn views_have_clients_and_can_be_reached() {
-    refused_beside_upstream(
-        &[
-            r#"[[view]]
-dns64 = { enabled = false }"#,
-            r#"[[view]]
-clients = []"#,
-            r#"[[view]]
-clients = ["10.0.0.0/8"]
-[[view]]
-clients = ["10.1.0.0/16"]"#,
-            r#"[view]
-clients = ["10.0.0.0/8"]"#,
-        ],
-        expect![[r#"
-            dns64d.toml:2:1: this view has no clients; add clients = ["2001:db8::/32"]
-              |
-            2 | [[view]]
-              | ^^^^^^^^
-            ---
-            dns64d.toml:3:11: clients is empty; write at least one, like ["2001:db8::/32", "10.0.0.0/8"]
-              |
-            3 | clients = []
-              |           ^^
-            ---
-            dns64d.toml:5:12: clients 10.1.0.0/16 are within 10.0.0.0/8 of an earlier view, which takes them; put this view before that one, or leave the network out
-              |
-            5 | clients = ["10.1.0.0/16"]
-              |            ^^^^^^^^^^^^^
-            ---
-            dns64d.toml:2:1: view is a table where a list is expected; write it like [[view]] with clients = ["2001:db8::/32"] below
-              |
-            2 | [view]
-              | ^^^^^^
-        "#]],
-    );
-}
-
-#[test]
-fn paths_and_users_are_usable() {
-    refused_beside_upstream(
-        &[
-            r#"user = """#,
-            r#"[control]
-socket = "control.sock""#,
-            r#"[metrics]
-listen = true"#,
-            r#"[cache]
-prefetch = "yes""#,
-        ],
-        expect![[r#"
-            dns64d.toml:2:8: user "" is no name of a user; write one of /etc/passwd
-              |
-            2 | user = ""
-              |        ^^
-            ---
-            dns64d.toml:3:10: socket "control.sock" is no absolute path; write it like "/run/dns64d/control.sock"
-              |
-            3 | socket = "control.sock"
-              |          ^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:3:10: listen is true or false where a text is expected; write it like "127.0.0.1:9164" or "off"
-              |
-            3 | listen = true
-              |          ^^^^
-            ---
-            dns64d.toml:3:12: prefetch is a text where true or false is expected; write it like true, without quotes
-              |
-            3 | prefetch = "yes"
-              |            ^^^^^
-        "#]],
-    );
-}
-
-#[test]
-fn listen_addresses_are_given_once() {
-    refused_beside_upstream(
-        &[
-            r#"listen = ["[::]:53", "[::]"]"#,
-            r#"listen = "[::]:53""#,
-            r#"listen = ["eth0", 53]"#,
-        ],
-        expect![[r#"
-            dns64d.toml:2:22: listen has [::]:53 twice; leave one out
-              |
-            2 | listen = ["[::]:53", "[::]"]
-              |                      ^^^^^^
-            ---
-            dns64d.toml:2:10: listen is a text where a list is expected; write it like ["[::]:53"]
-              |
-            2 | listen = "[::]:53"
-              |          ^^^^^^^^^
-            ---
-            dns64d.toml:2:11: listen "eth0" is no address; write it like "192.0.2.53", "192.0.2.53:5353", "2001:db8::53" or "[2001:db8::53]:5353"
-              |
-            2 | listen = ["eth0", 53]
-              |           ^^^^^^
-
-            dns64d.toml:2:19: listen is a whole number where a text is expected; write it like "[::]:53"
-              |
-            2 | listen = ["eth0", 53]
-              |                   ^^
-        "#]],
-    );
-}
-
-#[test]
-fn some_upstream_is_given() {
-    refused(
-        &[
-            r#"listen = ["[::]:53"]
-"#,
-            r#"[upstream]
-selection = "random""#,
-            r#"[upstream]
-servers = []"#,
-            r#"upstream = "192.0.2.1""#,
-        ],
-        expect![[r#"
-            dns64d.toml:2:1: no upstream is given; add [upstream] and below it servers = ["192.0.2.53"]
-              |
-            2 | 
-              | ^
-            ---
-            dns64d.toml:1:1: [upstream] names no servers; add servers = ["192.0.2.53"]
-              |
-            1 | [upstream]
-              | ^^^^^^^^^^
-            ---
-            dns64d.toml:2:11: servers is empty; write at least one, like ["192.0.2.53"]
-              |
-            2 | servers = []
-              |           ^^
-            ---
-            dns64d.toml:1:12: upstream is a text where a table is expected; write it like [upstream] with lines like `key = value` below
-              |
-            1 | upstream = "192.0.2.1"
-              |            ^^^^^^^^^^^
-        "#]],
-    );
-}
-
-#[test]
-fn an_upstream_is_one_server_and_not_this_one() {
-    refused(
-        &[
-            r#"[upstream]
-servers = ["192.0.2.1:0", "0.0.0.0", "dns.example"]"#,
-            r#"[upstream]
-servers = ["192.0.2.1", "192.0.2.1:53"]"#,
-            r#"[upstream]
-servers = ["127.0.0.1"]"#,
-            r#"listen = ["192.0.2.1:5353"]
-[upstream]
-servers = ["192.0.2.1:5353"]"#,
-        ],
-        expect![[r#"
-            dns64d.toml:2:12: servers "192.0.2.1:0" has port 0, at which nobody can be asked; leave the port out for 53
-              |
-            2 | servers = ["192.0.2.1:0", "0.0.0.0", "dns.example"]
-              |            ^^^^^^^^^^^^^
-
-            dns64d.toml:2:27: servers "0.0.0.0" is not the address of one server; write that of a recursive resolver
-              |
-            2 | servers = ["192.0.2.1:0", "0.0.0.0", "dns.example"]
-              |                           ^^^^^^^^^
-
-            dns64d.toml:2:38: servers "dns.example" is no address; write it like "192.0.2.53", "192.0.2.53:5353", "2001:db8::53" or "[2001:db8::53]:5353"
-              |
-            2 | servers = ["192.0.2.1:0", "0.0.0.0", "dns.example"]
-              |                                      ^^^^^^^^^^^^^
-            ---
-            dns64d.toml:2:25: servers has 192.0.2.1:53 twice; leave one out
-              |
-            2 | servers = ["192.0.2.1", "192.0.2.1:53"]
-              |                         ^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:2:12: upstream 127.0.0.1:53 is this server itself, which listens at 0.0.0.0:53; name another server, or listen at other addresses or another port
-              |
-            2 | servers = ["127.0.0.1"]
-              |            ^^^^^^^^^^^
-            ---
-            dns64d.toml:3:12: upstream 192.0.2.1:5353 is this server itself, which listens at 192.0.2.1:5353; name another server, or listen at other addresses or another port
-              |
-            3 | servers = ["192.0.2.1:5353"]
-              |            ^^^^^^^^^^^^^^^^
-        "#]],
-    );
-}
-
-#[test]
-fn an_upstream_has_a_time_and_a_number_of_attempts() {
-    refused(
-        &[
-            r#"[upstream]
-servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]"#,
-            r#"[upstream]
-servers = ["192.0.2.1"]
-timeout = "31s"
-attempts = 300
-selection = "fast"
-delay = "50ms""#,
-        ],
-        expect![[r#"
-            dns64d.toml:2:47: timeout "1ms" is below 10ms; take something from 10ms to 30s
-              |
-            2 | servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]
-              |                                               ^^^^^
-
-            dns64d.toml:2:65: attempts 0 is below 1; take something from 1 to 10
-              |
-            2 | servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]
-              |                                                                 ^
-
-            dns64d.toml:2:70: this server has no address; add address = "192.0.2.53"
-              |
-            2 | servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]
-              |                                                                      ^^^^^^^^^^^^^^^^^^
-            ---
-            dns64d.toml:3:11: timeout "31s" is above 30s; take something from 10ms to 30s
-              |
-            3 | timeout = "31s"
-              |           ^^^^^
-
-            dns64d.toml:4:12: attempts 300 is above 10; take something from 1 to 10
-              |
-            4 | attempts = 300
-              |            ^^^
-
-            dns64d.toml:5:13: selection "fast" is none of fastest, round-robin, random and failover; use one of these
-              |
-            5 | selection = "fast"
-              |             ^^^^^^
-
-            dns64d.toml:6:9: delay has no effect unless order = "delayed"; add that, or leave it out
-              |
-            6 | delay = "50ms"
-              |         ^^^^^^
-        "#]],
-    );
-}
-
-#[test]
-fn what_is_no_toml_is_shown() {
-    refused(
-        &[
-            r#"[dns64]
-prefix = 64:ff9b::/96"#,
-            r#"listen = ["[::]:53""#,
-            r#"workers = 1
-workers = 2"#,
-            r#"= 1"#,
-            r#"[upstream
-"#,
-            "a = \"\u{1}\"\n",
-        ],
-        expect![[r#"
-            dns64d.toml:2:10: no TOML: invalid time, expected minute; texts stand in quotes, lists in brackets, and each key once on its line
-              |
-            2 | prefix = 64:ff9b::/96
-              |          ^^^^^^^^^^^^
-            ---
-            dns64d.toml:1:20: no TOML: unclosed array, expected `]`; texts stand in quotes, lists in brackets, and each key once on its line
-              |
-            1 | listen = ["[::]:53"
-              |                    ^
-            ---
-            dns64d.toml:2:1: no TOML: duplicate key; texts stand in quotes, lists in brackets, and each key once on its line
-              |
-            2 | workers = 2
-              | ^^^^^^^
-            ---
-            dns64d.toml:1:1: no TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`; texts stand in quotes, lists in brackets, and each key once on its line
-              |
-            1 | = 1
-              | ^
-            ---
-            dns64d.toml:1:10: no TOML: unclosed table, expected `]`; texts stand in quotes, lists in brackets, and each key once on its line
-              |
-            1 | [upstream
-              |          ^
-            ---
-            dns64d.toml:1:6: no TOML: invalid basic string, expected non-double-quote visible characters, `\`; texts stand in quotes, lists in brackets, and each key once on its line
-              |
-            1 | a = "�"
-              |      ^
-        "#]],
-    );
+    #[test]
+    fn every_mark_stands_below_its_line(
+        changes in prop::collection::vec((any::<usize>(), 0..3_usize, "[ -~é\n]{0,3}"), 1..4)
+    ) {
+        let text = mutated(&changes);
+        if let Err(ConfigError::Invalid { problems }) = parse(&text, "dns64d.toml") {
+            prop_assert!(!problems.is_empty());
+            for problem in problems {
+                let line = text.split('\n').nth(problem.line - 1);
+                let line = line.ok_or_else(|| TestCaseError::fail("no such line"))?;
+                prop_assert!(problem.column <= line.chars().count() + 1);
+            }
+        }
+    }
 }

@@ -240,7 +240,7 @@ fn any_network(text: &str) -> Result<IpNet, String> {
 pub(super) fn prefix(text: &str) -> Result<Pref64, String> {
     text.parse().map_err(|error| match error {
         Pref64Error::Length { len } => {
-            format!("prefix length {len} is none of 32, 40, 48, 56, 64 and 96; use one of these")
+            format!("length {len} is none of 32, 40, 48, 56, 64 and 96; use one of these")
         }
         other => other.to_string(),
     })
@@ -248,11 +248,10 @@ pub(super) fn prefix(text: &str) -> Result<Pref64, String> {
 
 /// Reads a domain, which stands for itself and all names below it.
 pub(super) fn domain(text: &str) -> Result<NameBuf, String> {
-    if text.starts_with("*.") {
+    if let Some(below) = text.strip_prefix("*.") {
         return Err(format!(
             "{text:?} has a wildcard, but a domain stands for all names below it anyway; write \
-             {:?}",
-            &text[2..]
+             {below:?}"
         ));
     }
     if !text.is_ascii() {

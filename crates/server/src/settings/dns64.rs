@@ -75,6 +75,10 @@ impl Dns64 {
 
 /// How names of synthesised addresses are looked up (RFC 6147 section 5.3.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each view, read in place"
+)]
 pub enum Ptr {
     /// By the name of the IPv4 address: a CNAME into `in-addr.arpa`.
     Cname,

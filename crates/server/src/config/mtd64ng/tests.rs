@@ -1,0 +1,252 @@
+//! What mtd64-ng.conf comes to.
+
+use expect_test::expect;
+
+use super::*;
+use crate::settings::dns64::Dns64;
+
+const WHOLE: &str = "\
+// A configuration as it comes with mtd64-ng.
+nameserver 192.0.2.53
+  nameserver 2001:db8::53   # the second one
+selection-mode round-robin
+dns64-prefix 2001:db8:63a9:1::/96
+debugging yes
+timeout-time 2.5
+resend-attempts 2 // three in all
+response-maxlength 512
+num-threads 30
+port 5353
+";
+
+fn loaded(text: &str) -> Loaded {
+    match parse(text, "mtd64-ng.conf", "nameserver 198.51.100.1\n") {
+        Ok(loaded) => loaded,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn refusal(text: &str) -> String {
+    let resolv_conf = "search example\nnameserver fe80::1%eth0\n";
+    parse(text, "mtd64-ng.conf", resolv_conf)
+        .map_or_else(|e| e.to_string() + "\n", |_| "accepted".to_owned())
+}
+
+fn function(settings: &Settings) -> &Dns64 {
+    settings.views[0].dns64.as_ref().unwrap()
+}
+
+#[test]
+fn all_nine_keys_mean_what_they_meant() {
+    let settings = loaded(WHOLE).settings;
+    let upstream = |address: &str| Upstream {
+        address: address.parse().unwrap(),
+        timeout_ns: 2_500_000_000,
+        attempts: 3,
+    };
+    assert_eq!(
+        settings.upstreams,
+        [upstream("192.0.2.53:53"), upstream("[2001:db8::53]:53")]
+    );
+    assert_eq!(settings.selection, Selection::RoundRobin);
+    let prefix = function(&settings).prefix.unwrap();
+    assert_eq!(prefix.to_string(), "2001:db8:63a9:1::/96");
+    assert_eq!(settings.log.level, LogLevel::Debug);
+    assert_eq!(settings.udp_size, 512);
+    assert!(settings.workers <= defaults::workers());
+    let listen: Vec<String> = settings.listen.iter().map(SocketAddr::to_string).collect();
+    assert_eq!(listen, ["[::]:5353", "0.0.0.0:5353"]);
+    assert!(settings.allow.contains("203.0.113.1".parse().unwrap()));
+}
+
+#[test]
+fn one_line_is_enough() {
+    let settings = loaded("nameserver 192.0.2.53").settings;
+    assert_eq!(function(&settings).prefix, Some(Pref64::WELL_KNOWN));
+    assert_eq!(settings.udp_size, 1_232);
+    assert_eq!(settings.log.level, LogLevel::Info);
+    assert_eq!(settings.upstreams[0].attempts, defaults::ATTEMPTS);
+    assert_eq!(settings.cache, defaults::CACHE);
+}
+
+#[test]
+fn defaults_are_the_resolvers_of_the_system_in_their_order() {
+    let resolv_conf = "# nameserver 192.0.2.9\noptions edns0\nnameserver 192.0.2.1\n\
+                           nameserver\t2001:db8::1\nnameserver 192.0.2.1\nnameserver nonsense\n";
+    let text = "nameserver 192.0.2.53\nnameserver defaults\n";
+    let settings = parse(text, "mtd64-ng.conf", resolv_conf).unwrap().settings;
+    let asked: Vec<String> = settings
+        .upstreams
+        .iter()
+        .map(|u| u.address.to_string())
+        .collect();
+    assert_eq!(asked, ["192.0.2.53:53", "192.0.2.1:53", "[2001:db8::1]:53"]);
+}
+
+#[test]
+fn sizes_and_threads_that_cannot_be_are_bounded() {
+    let size = |text| {
+        loaded(&format!("nameserver 192.0.2.53\n{text}"))
+            .settings
+            .udp_size
+    };
+    assert_eq!(size("response-maxlength 1"), 512);
+    assert_eq!(size("response-maxlength 1500"), 1_500);
+    assert_eq!(size("response-maxlength 65535"), 4_096);
+    let loaded = loaded("nameserver 192.0.2.53\nnum-threads 100000\n");
+    assert_eq!(loaded.settings.workers, defaults::workers());
+}
+
+#[test]
+fn what_differs_is_noted() {
+    let text = "nameserver 192.0.2.53\nselection-mode round-robin\nresponse-maxlength 100\n";
+    let notes = loaded(text).notes.join("\n") + "\n";
+    expect![[r#"
+            cache: answers are cached, up to 256 MiB; mtd64-ng has no cache
+            clients: everybody may ask, as with mtd64-ng; a TOML file can narrow it by allow
+            failures: clients get SERVFAIL when no server answers; mtd64-ng is silent
+            answers: PTR of synthesised addresses and ipv4only.arpa are answered, and TTLs are bounded by those of the missing AAAA (RFC 6147 section 5.1.7); keys that are not given have the defaults of dns64d
+            selection-mode: each question goes to the next server; mtd64-ng stays with one until it fails, as selection = "failover" of a TOML file does
+            dns64-prefix: 64:ff9b::/96 must not stand for private IPv4 addresses (RFC 6052 section 3.1), so none are made for them
+            response-maxlength: 512 is used instead of 100
+        "#]].assert_eq(&notes);
+}
+
+#[test]
+fn servers_and_keys_that_are_wrong_are_shown_in_their_lines() {
+    let text = "nameserver ns.example\n\
+                nameserver defaults // none here\n\
+                nameserver 0.0.0.0\n\
+                nameserver\n\
+                nameservers 192.0.2.1\n\
+                frobnicate 1\n\
+                port 53\n\
+                port 53\n";
+    expect![[r#"
+        mtd64-ng.conf:1:12: nameserver "ns.example" is no address; write it like 192.0.2.53, or write defaults
+          |
+        1 | nameserver ns.example
+          |            ^^^^^^^^^^
+
+        mtd64-ng.conf:2:12: nameserver defaults finds no address in /etc/resolv.conf; write an address instead
+          |
+        2 | nameserver defaults // none here
+          |            ^^^^^^^^
+
+        mtd64-ng.conf:3:12: nameserver "0.0.0.0" is not the address of one server; write that of a recursive resolver
+          |
+        3 | nameserver 0.0.0.0
+          |            ^^^^^^^
+
+        mtd64-ng.conf:4:1: nameserver has no value; write it after the key, like 192.0.2.53
+          |
+        4 | nameserver
+          | ^^^^^^^^^^
+
+        mtd64-ng.conf:5:1: unknown key "nameservers"; did you mean nameserver?
+          |
+        5 | nameservers 192.0.2.1
+          | ^^^^^^^^^^^
+
+        mtd64-ng.conf:6:1: unknown key "frobnicate"; its keys are nameserver, selection-mode, dns64-prefix, debugging, timeout-time, resend-attempts, response-maxlength, num-threads and port
+          |
+        6 | frobnicate 1
+          | ^^^^^^^^^^
+
+        mtd64-ng.conf:8:1: port is given twice; leave one out
+          |
+        8 | port 53
+          | ^^^^
+    "#]].assert_eq(&refusal(text));
+}
+
+#[test]
+fn values_that_are_wrong_are_shown_in_their_lines() {
+    let text = "nameserver 192.0.2.1\n\
+                selection-mode fastest\n\
+                dns64-prefix 64:ff9b::/80\n\
+                debugging 1\n\
+                timeout-time 0\n\
+                resend-attempts 10\n\
+                response-maxlength 0\n\
+                num-threads many\n\
+                port 65536\n";
+    expect![[r#"
+        mtd64-ng.conf:2:16: selection-mode "fastest" is none of random and round-robin; use one of these
+          |
+        2 | selection-mode fastest
+          |                ^^^^^^^
+
+        mtd64-ng.conf:3:14: dns64-prefix length 80 is none of 32, 40, 48, 56, 64 and 96; use one of these
+          |
+        3 | dns64-prefix 64:ff9b::/80
+          |              ^^^^^^^^^^^^
+
+        mtd64-ng.conf:4:11: debugging "1" is none of yes and no; use one of these
+          |
+        4 | debugging 1
+          |           ^
+
+        mtd64-ng.conf:5:14: timeout-time 0 is below 0.01; take something from 0.01 to 30
+          |
+        5 | timeout-time 0
+          |              ^
+
+        mtd64-ng.conf:6:17: resend-attempts 10 is above 9; take something from 0 to 9
+          |
+        6 | resend-attempts 10
+          |                 ^^
+
+        mtd64-ng.conf:7:20: response-maxlength 0 is below 1; take something from 1 to 65535
+          |
+        7 | response-maxlength 0
+          |                    ^
+
+        mtd64-ng.conf:8:13: num-threads "many" is no whole number; take one from 1 to 4294967295
+          |
+        8 | num-threads many
+          |             ^^^^
+
+        mtd64-ng.conf:9:6: port 65536 is above 65535; take something from 1 to 65535
+          |
+        9 | port 65536
+          |      ^^^^^
+    "#]].assert_eq(&refusal(text));
+    expect![[r#"
+        mtd64-ng.conf:1:14: timeout-time "2.5s" is no number of seconds; write it like 2.5
+          |
+        1 | timeout-time 2.5s
+          |              ^^^^
+
+        mtd64-ng.conf:2:1: no upstream is given; add a line like nameserver 192.0.2.53
+          |
+        2 |
+          | ^
+    "#]]
+    .assert_eq(&refusal("timeout-time 2.5s\n"));
+}
+
+#[test]
+fn a_server_is_named_once_and_is_another() {
+    expect![[r#"
+        mtd64-ng.conf:1:12: upstream 127.0.0.1:53 is this server itself, which listens at 0.0.0.0:53; name another server, or listen at other addresses or another port
+          |
+        1 | nameserver 127.0.0.1
+          |            ^^^^^^^^^
+    "#]].assert_eq(&refusal("nameserver 127.0.0.1\n"));
+    expect![[r#"
+        mtd64-ng.conf:2:12: nameserver has 192.0.2.1:53 twice; leave one out
+          |
+        2 | nameserver 192.0.2.1
+          |            ^^^^^^^^^
+    "#]]
+    .assert_eq(&refusal("nameserver 192.0.2.1\nnameserver 192.0.2.1\n"));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_breaks_it(text in "((nameserver|port|timeout-time|x|//|#)?[ \t]{0,2}[ -~é\u{0}]{0,12}[\r\n]{0,2}){0,12}") {
+        let said = refusal(&text);
+        proptest::prop_assert!(said == "accepted" || said.starts_with("mtd64-ng.conf:"));
+    }
+}

@@ -1,0 +1,248 @@
+//! `[dns64]`, `[[view]]`, networks and prefixes.
+
+use expect_test::expect;
+
+use super::refused_beside_upstream;
+
+#[test]
+fn a_prefix_is_one_of_six_lengths_without_stray_bits() {
+    refused_beside_upstream(
+        &[
+            r#"[dns64]
+prefix = "2001:db8::/80""#,
+            r#"[dns64]
+prefix = "2001:db8:0:0:ff00::/96""#,
+            r#"[dns64]
+prefix = "2001:db8:1::/32""#,
+            r#"[dns64]
+prefix = "64:ff9b::""#,
+            r#"[dns64]
+prefix = 96"#,
+        ],
+        expect![[r#"
+            dns64d.toml:3:10: prefix length 80 is none of 32, 40, 48, 56, 64 and 96; use one of these
+              |
+            3 | prefix = "2001:db8::/80"
+              |          ^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:10: prefix 2001:db8:0:0:ff00::/96 has bits set among bits 64 to 71, which RFC 6052 reserves; 2001:db8::/96 would do
+              |
+            3 | prefix = "2001:db8:0:0:ff00::/96"
+              |          ^^^^^^^^^^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:10: prefix 2001:db8:1::/32 has bits set after its first 32; write 2001:db8::/32
+              |
+            3 | prefix = "2001:db8:1::/32"
+              |          ^^^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:10: prefix "64:ff9b::" is not an IPv6 prefix; write it like 64:ff9b::/96
+              |
+            3 | prefix = "64:ff9b::"
+              |          ^^^^^^^^^^^
+            ---
+            dns64d.toml:3:10: prefix is a whole number where a text is expected; write it like "64:ff9b::/96" or "none"
+              |
+            3 | prefix = 96
+              |          ^^
+        "#]],
+    );
+}
+
+#[test]
+fn networks_have_no_host_bits_and_the_right_family() {
+    refused_beside_upstream(
+        &[
+            r#"allow = ["10.0.0.1/8", "2001:db8::/129"]"#,
+            r#"allow = []"#,
+            r#"[dns64]
+exclude-aaaa = ["::ffff/96", "10.0.0.0/8"]"#,
+            r#"[dns64]
+map = [{ ipv4 = "2001:db8::/32", prefix = "none" }]"#,
+            r#"allow = ["::ffff:10.0.0.0/104"]"#,
+        ],
+        expect![[r#"
+            dns64d.toml:2:10: allow "10.0.0.1/8" has bits set after its first 8; write "10.0.0.0/8", or "10.0.0.1" for that address alone
+              |
+            2 | allow = ["10.0.0.1/8", "2001:db8::/129"]
+              |          ^^^^^^^^^^^^
+
+            dns64d.toml:2:24: allow "2001:db8::/129" is no network; write it like "10.0.0.0/8" or "2001:db8::/32"
+              |
+            2 | allow = ["10.0.0.1/8", "2001:db8::/129"]
+              |                        ^^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:2:9: allow is empty; write at least one, like ["2001:db8::/32", "10.0.0.0/8"]
+              |
+            2 | allow = []
+              |         ^^
+            ---
+            dns64d.toml:3:17: exclude-aaaa "::ffff/96" is not the network of the IPv4-mapped addresses, though RFC 6147 writes it so; write "::ffff:0:0/96"
+              |
+            3 | exclude-aaaa = ["::ffff/96", "10.0.0.0/8"]
+              |                 ^^^^^^^^^^^
+
+            dns64d.toml:3:30: exclude-aaaa "10.0.0.0/8" is an IPv4 network where IPv6 is expected; write it like "::ffff:0:0/96"
+              |
+            3 | exclude-aaaa = ["::ffff/96", "10.0.0.0/8"]
+              |                              ^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:17: ipv4 "2001:db8::/32" is an IPv6 network where IPv4 is expected; write it like "10.0.0.0/8"
+              |
+            3 | map = [{ ipv4 = "2001:db8::/32", prefix = "none" }]
+              |                 ^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:2:10: allow "::ffff:10.0.0.0/104" is a network of IPv4-mapped addresses, which count as IPv4; write "10.0.0.0/8"
+              |
+            2 | allow = ["::ffff:10.0.0.0/104"]
+              |          ^^^^^^^^^^^^^^^^^^^^^
+        "#]],
+    );
+}
+
+#[test]
+fn ranges_of_the_map_do_not_overlap() {
+    refused_beside_upstream(
+        &[
+            r#"[dns64]
+map = [
+  { ipv4 = "10.0.0.0/8", prefix = "none" },
+  { ipv4 = "10.1.0.0/16", prefix = "2001:db8::/96" },
+  { ipv4 = "10.1.0.0/16", prefix = "none" },
+]"#,
+            r#"[dns64]
+map = [{ ipv4 = "10.0.0.0/8" }]"#,
+        ],
+        expect![[r#"
+            dns64d.toml:5:3: 10.1.0.0/16 of map overlaps 10.0.0.0/8; leave one out, or split the larger one around the smaller
+              |
+            5 |   { ipv4 = "10.1.0.0/16", prefix = "2001:db8::/96" },
+              |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            dns64d.toml:6:3: 10.1.0.0/16 of map overlaps 10.0.0.0/8; leave one out, or split the larger one around the smaller
+              |
+            6 |   { ipv4 = "10.1.0.0/16", prefix = "none" },
+              |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:8: an entry of map has no prefix; write it like [{ ipv4 = "10.0.0.0/8", prefix = "none" }]
+              |
+            3 | map = [{ ipv4 = "10.0.0.0/8" }]
+              |        ^^^^^^^^^^^^^^^^^^^^^^^
+        "#]],
+    );
+}
+
+#[test]
+fn a_domain_has_one_rule() {
+    refused_beside_upstream(
+        &[
+            r#"[dns64]
+exclude-domains = ["a.test", "A.test."]
+force-domains = ["b.test", "a.test"]"#,
+            r#"[dns64]
+exclude-domains = ["a.test"]
+domain-prefixes = [{ domain = "a.test", prefix = "2001:db8::/96" }]"#,
+            r#"[dns64]
+domain-prefixes = [{ domain = "a.test", prefix = "none" }]"#,
+            r#"[dns64]
+include-domains = ["*.a.test", "a..test", "münchen.de"]"#,
+        ],
+        expect![[r#"
+            dns64d.toml:3:30: exclude-domains has A.test. twice; leave one out
+              |
+            3 | exclude-domains = ["a.test", "A.test."]
+              |                              ^^^^^^^^^
+
+            dns64d.toml:4:28: force-domains has a.test. as well as exclude-domains; leave one out
+              |
+            4 | force-domains = ["b.test", "a.test"]
+              |                            ^^^^^^^^
+            ---
+            dns64d.toml:4:20: a.test. has a prefix here, but exclude-domains makes none for it; leave one out
+              |
+            4 | domain-prefixes = [{ domain = "a.test", prefix = "2001:db8::/96" }]
+              |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:50: prefix "none" is said of a domain by exclude-domains; name it there
+              |
+            3 | domain-prefixes = [{ domain = "a.test", prefix = "none" }]
+              |                                                  ^^^^^^
+            ---
+            dns64d.toml:3:20: include-domains "*.a.test" has a wildcard, but a domain stands for all names below it anyway; write "a.test"
+              |
+            3 | include-domains = ["*.a.test", "a..test", "münchen.de"]
+              |                    ^^^^^^^^^^
+
+            dns64d.toml:3:32: include-domains "a..test": name has an empty label; write it as labels with one dot between them, the root as "."
+              |
+            3 | include-domains = ["*.a.test", "a..test", "münchen.de"]
+              |                                ^^^^^^^^^
+
+            dns64d.toml:3:43: include-domains "münchen.de" has letters that are not ASCII; write their labels as xn--...
+              |
+            3 | include-domains = ["*.a.test", "a..test", "münchen.de"]
+              |                                           ^^^^^^^^^^^^
+        "#]],
+    );
+}
+
+#[test]
+fn what_has_no_effect_alone_is_refused() {
+    refused_beside_upstream(
+        &[
+            r#"[dns64]
+ptr = "local""#,
+            r#"[dns64]
+ptr-name = "nat64.test""#,
+        ],
+        expect![[r#"
+            dns64d.toml:3:7: ptr "local" has no name to answer with; add ptr-name = "nat64.example"
+              |
+            3 | ptr = "local"
+              |       ^^^^^^^
+            ---
+            dns64d.toml:3:12: ptr-name has no effect unless ptr = "local"; add that, or leave it out
+              |
+            3 | ptr-name = "nat64.test"
+              |            ^^^^^^^^^^^^
+        "#]],
+    );
+}
+
+#[test]
+fn views_have_clients_and_can_be_reached() {
+    refused_beside_upstream(
+        &[
+            r#"[[view]]
+dns64 = { enabled = false }"#,
+            r#"[[view]]
+clients = []"#,
+            r#"[[view]]
+clients = ["10.0.0.0/8"]
+[[view]]
+clients = ["10.1.0.0/16"]"#,
+            r#"[view]
+clients = ["10.0.0.0/8"]"#,
+        ],
+        expect![[r#"
+            dns64d.toml:2:1: this view has no clients; add clients = ["2001:db8::/32"]
+              |
+            2 | [[view]]
+              | ^^^^^^^^
+            ---
+            dns64d.toml:3:11: clients is empty; write at least one, like ["2001:db8::/32", "10.0.0.0/8"]
+              |
+            3 | clients = []
+              |           ^^
+            ---
+            dns64d.toml:5:12: clients 10.1.0.0/16 are within 10.0.0.0/8 of an earlier view, which takes them; put this view before that one, or leave the network out
+              |
+            5 | clients = ["10.1.0.0/16"]
+              |            ^^^^^^^^^^^^^
+            ---
+            dns64d.toml:2:1: view is a table where a list is expected; write it like [[view]] with clients = ["2001:db8::/32"] below
+              |
+            2 | [view]
+              | ^^^^^^
+        "#]],
+    );
+}
