@@ -19,5 +19,6 @@
 pub mod answer;
 pub mod config;
 pub mod counts;
+pub mod engine;
 pub mod mailbox;
 pub mod settings;

@@ -12,7 +12,9 @@
 //! - [`service`]: SVCB and HTTPS (RFC 9460 section 4.2.1).
 
 pub mod asker;
+pub mod cookie;
 pub mod copy;
+pub mod guard;
 pub mod reply;
 pub mod reverse;
 pub mod service;

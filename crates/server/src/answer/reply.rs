@@ -2,8 +2,8 @@
 
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
-use dns64_wire::codes::{Class, Opcode, Rcode, Rtype};
-use dns64_wire::message::{Flags, Opt, Section};
+use dns64_wire::codes::{Opcode, Rcode, Rtype};
+use dns64_wire::message::{Flags, HEADER_LEN, Header, Opt, Section};
 
 use super::asker::{Asker, AskerEdns};
 use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, TTL_BEFORE_DATA};
@@ -19,7 +19,8 @@ const OPTIONS_LEN_MAX: usize = 4 + 24 + 4 + 2;
 /// (RFC 8482 section 4.2).
 const ANY_HINFO: &[u8] = b"\x07RFC8482\0";
 
-/// TTL of that record, in seconds: the example of RFC 8482 section 7 has an hour.
+/// TTL of that record, in seconds. RFC 8482 section 4.2 wants it long enough to keep the asker
+/// from asking again soon: an hour.
 const ANY_TTL_S: u32 = 3600;
 
 /// What an answer says besides its records. The default is NOERROR without more.
@@ -108,6 +109,23 @@ pub fn bad_version(asker: &Asker, frame: &mut [u8]) -> usize {
     write_extended(asker, &Head::default(), 1, frame, |_| Ok(()))
 }
 
+/// Writes an answer without a question, for what cannot be read so far; its opcode is that of the
+/// query. Its length in octets, 0 if `frame` is shorter than a header.
+pub fn bare(query: &Header, rcode: Rcode, frame: &mut [u8]) -> usize {
+    let Ok(mut reply) = Builder::new(frame, HEADER_LEN) else {
+        return 0;
+    };
+    let flags = Flags::default()
+        .with_qr(true)
+        .with_opcode(query.opcode())
+        .with_rd(query.rd())
+        .with_ra(true)
+        .with_cd(query.cd())
+        .with_rcode(rcode);
+    reply.header(query.id(), flags);
+    reply.finish()
+}
+
 /// Writes the minimal answer to a question for ANY (RFC 8482 section 4.2).
 pub fn any_minimal(asker: &Asker, frame: &mut [u8]) -> usize {
     write(asker, &Head::default(), frame, |reply| {
@@ -115,7 +133,7 @@ pub fn any_minimal(asker: &Asker, frame: &mut [u8]) -> usize {
             Section::Answer,
             Owner::Question,
             Rtype::HINFO,
-            Class::IN,
+            asker.class,
             ANY_TTL_S,
             ANY_HINFO,
         )
@@ -188,3 +206,6 @@ fn write_options(
     }
     len
 }
+
+#[cfg(test)]
+mod tests;

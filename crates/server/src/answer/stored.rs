@@ -27,9 +27,10 @@ const MESSAGE_LEN_MAX: usize = 65_535;
 const SOA_NUMBERS_LEN: usize = 20;
 
 /// Walks over the answer section to follow its aliases. One is enough where they stand in the
-/// order that they are followed in (RFC 1034 section 4.3.2 builds them so); in any order this
-/// follows 11, the number at which BIND 9 gives up (`max-query-restarts`). The bound keeps a
-/// message of thousands of aliases in reverse from costing the square of their number.
+/// order that they are followed in (RFC 1034 section 4.3.2 builds them so). In any other order
+/// this follows at least 11 and sees what they lead to; after 11, BIND 9 gives up
+/// (`max-query-restarts`). The bound keeps a message of thousands of aliases in reverse from
+/// costing the square of their number.
 const ALIAS_WALKS_MAX: usize = 12;
 
 /// Bounds on what a response may say about its age, in seconds.
@@ -528,3 +529,6 @@ fn bound_ttls(
 /// Octets from the TTL of a record to its data: the TTL itself and the length of the data
 /// (RFC 1035 section 4.1.3).
 pub(super) const TTL_BEFORE_DATA: usize = 6;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! DNS cookies (RFC 7873), made as all servers make them (RFC 9018). No state per client.
+
+use std::hash::Hasher;
+use std::net::IpAddr;
+
+use siphasher::sip::SipHasher24;
+
+/// Octets of a client cookie (RFC 7873 section 4).
+const CLIENT_LEN: usize = 8;
+
+/// Octets of a client cookie and a server cookie of RFC 9018 section 4.
+const COOKIE_LEN: usize = 24;
+
+/// Octets of an option with a server cookie of any make: 8 and 8 to 32 (RFC 7873 section 4).
+const WITH_SERVER_LEN: std::ops::RangeInclusive<usize> = 16..=40;
+
+/// Version 1 and three reserved octets, at the start of a server cookie (RFC 9018 section 4).
+const VERSION: u8 = 1;
+const VERSION_AND_RESERVED: [u8; 4] = [VERSION, 0, 0, 0];
+
+/// How old a cookie may be and how far ahead its time, in seconds (RFC 9018 section 4.3).
+const AGE_MAX_S: u32 = 3600;
+const AHEAD_MAX_S: u32 = 300;
+
+/// Age from which a cookie is replaced by a new one, in seconds (RFC 9018 section 4.3).
+const RENEW_AFTER_S: u32 = 1800;
+
+/// The secret that server cookies are made with.
+#[derive(Clone)]
+pub struct Cookies {
+    secret: [u8; 16],
+}
+
+/// What a query's cookie came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Client cookie and server cookie to send back.
+    pub cookie: [u8; COOKIE_LEN],
+    /// Whether the server cookie was one of ours: the client's address is not forged.
+    pub valid: bool,
+}
+
+/// A cookie option of a length that no cookie has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cookie option of {len} octets; a cookie has 8, or 16 to 40")]
+pub struct CookieLength {
+    /// Octets.
+    pub len: usize,
+}
+
+impl Cookies {
+    /// Cookies of this secret. It must be random, and the same for servers that share an address.
+    pub fn new(secret: [u8; 16]) -> Self {
+        Self { secret }
+    }
+
+    /// Checks the value of a cookie option that came from `client` and gives the value to answer
+    /// with, at a time in seconds since 1970. A server cookie that is not ours counts as none.
+    ///
+    /// An error, to be answered with FORMERR, if the length is wrong (RFC 7873 section 5.2.2).
+    pub fn answer(
+        &self,
+        option: &[u8],
+        client: IpAddr,
+        now_s: u32,
+    ) -> Result<Checked, CookieLength> {
+        let len = option.len();
+        let client_cookie: [u8; CLIENT_LEN] = match option.first_chunk() {
+            Some(cookie) if len == CLIENT_LEN || WITH_SERVER_LEN.contains(&len) => *cookie,
+            _ => return Err(CookieLength { len }),
+        };
+        let received = <[u8; COOKIE_LEN]>::try_from(option)
+            .ok()
+            .filter(|cookie| cookie[CLIENT_LEN] == VERSION);
+        if let Some(cookie) = received {
+            let (hashed, hash) = cookie.split_at(16);
+            // Serial number arithmetic: the time has 32 bits (RFC 9018 section 4.3).
+            let made_s = u32::from_be_bytes([cookie[12], cookie[13], cookie[14], cookie[15]]);
+            let age_s = now_s.wrapping_sub(made_s);
+            let in_time = age_s <= AGE_MAX_S || age_s.wrapping_neg() <= AHEAD_MAX_S;
+            if in_time && self.hash(hashed, client) == hash {
+                let fresh = age_s < RENEW_AFTER_S && hashed[CLIENT_LEN..12] == VERSION_AND_RESERVED;
+                let cookie = if fresh {
+                    cookie
+                } else {
+                    self.make(client_cookie, client, now_s)
+                };
+                return Ok(Checked {
+                    cookie,
+                    valid: true,
+                });
+            }
+        }
+        Ok(Checked {
+            cookie: self.make(client_cookie, client, now_s),
+            valid: false,
+        })
+    }
+
+    fn make(
+        &self,
+        client_cookie: [u8; CLIENT_LEN],
+        client: IpAddr,
+        now_s: u32,
+    ) -> [u8; COOKIE_LEN] {
+        let mut cookie = [0; COOKIE_LEN];
+        cookie[..8].copy_from_slice(&client_cookie);
+        cookie[8..12].copy_from_slice(&VERSION_AND_RESERVED);
+        cookie[12..16].copy_from_slice(&now_s.to_be_bytes());
+        let hash = self.hash(&cookie[..16], client);
+        cookie[16..].copy_from_slice(&hash);
+        cookie
+    }
+
+    /// The hash over client cookie, version, reserved octets, time and address (RFC 9018 section
+    /// 4.4), in the order of octets of SipHash's own reference.
+    fn hash(&self, cookie: &[u8], client: IpAddr) -> [u8; 8] {
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        hasher.write(cookie);
+        match client.to_canonical() {
+            IpAddr::V4(address) => hasher.write(&address.octets()),
+            IpAddr::V6(address) => hasher.write(&address.octets()),
+        }
+        hasher.finish().to_le_bytes()
+    }
+}
+
+impl std::fmt::Debug for Cookies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The secret stays out of logs.
+        f.write_str("Cookies")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits: Vec<_> = hex.chars().map(|c| c.to_digit(16).unwrap()).collect();
+        let octet = |pair: &[u32]| u8::try_from(16 * pair[0] + pair[1]).unwrap();
+        digits.chunks(2).map(octet).collect()
+    }
+
+    fn answer(secret: &str, client: &str, option: &str, now_s: u32) -> (Vec<u8>, bool) {
+        let cookies = Cookies::new(bytes(secret).try_into().unwrap());
+        let client = client.parse().unwrap();
+        let checked = cookies.answer(&bytes(option), client, now_s).unwrap();
+        (checked.cookie.to_vec(), checked.valid)
+    }
+
+    const SECRET: &str = "e5e973e5a6b2a43f48e7dc849e37bfcf";
+    const CLIENT: &str = "198.51.100.100";
+    const FIRST: &str = "2464c4abcf10c957010000005cf79f111f8130c3eee29480";
+
+    #[test]
+    fn the_examples_of_rfc_9018_appendix_a_come_out() {
+        let first = answer(SECRET, CLIENT, "2464c4abcf10c957", 1_559_731_985);
+        assert_eq!(first, (bytes(FIRST), false));
+        let mapped = answer(
+            SECRET,
+            "::ffff:198.51.100.100",
+            "2464c4abcf10c957",
+            1_559_731_985,
+        );
+        assert_eq!(mapped, first);
+        let renewed = "2464c4abcf10c957010000005cf7a871d4a564a1442aca77";
+        assert_eq!(
+            answer(SECRET, CLIENT, FIRST, 1_559_734_385),
+            (bytes(renewed), true)
+        );
+        // A.3 leaves out that its cookie is almost two hours old, which section 4.3 forbids.
+        let reserved = "fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5";
+        let another = bytes("fc93fc62807ddb86010000005cf7a9acf73a7810aca2381e");
+        let late = answer(SECRET, "203.0.113.203", reserved, 1_559_734_700);
+        assert_eq!(late, (another, false));
+        assert!(answer(SECRET, "203.0.113.203", reserved, 1_559_727_985).1);
+        // A.4 has two secrets; its query is of the old one, its answer of the new one.
+        let ipv6 = "2001:db8:220:1:59de:d0f4:8769:82b8";
+        let query = "22681ab97d52c298010000005cf7c57926556bd0934c72f8";
+        let old = answer(
+            "dd3bdf9344b678b185a6f5cb60fca715",
+            ipv6,
+            query,
+            1_559_741_961,
+        );
+        assert_eq!(old, (bytes(query), true));
+        assert_eq!(
+            answer(
+                "445536bcd2513298075a5d379663c962",
+                ipv6,
+                query,
+                1_559_741_961
+            ),
+            (
+                bytes("22681ab97d52c298010000005cf7c609a6bb79d16625507a"),
+                false
+            )
+        );
+    }
+
+    #[test]
+    fn a_cookie_is_valid_for_an_hour_and_five_minutes_ahead_for_its_client_alone() {
+        let made_s = 1_559_731_985;
+        let valid = |now_s| answer(SECRET, CLIENT, FIRST, now_s).1;
+        assert!(valid(made_s) && valid(made_s + 3600) && valid(made_s - 300));
+        assert!(!valid(made_s + 3601) && !valid(made_s - 301));
+        assert!(!answer(SECRET, "198.51.100.101", FIRST, made_s).1);
+        let young = answer(SECRET, CLIENT, FIRST, made_s + 1799);
+        assert_eq!(young, (bytes(FIRST), true));
+        assert_ne!(answer(SECRET, CLIENT, FIRST, made_s + 1800).0, bytes(FIRST));
+        let version_2 = FIRST.replace("01000000", "02000000");
+        assert!(!answer(SECRET, CLIENT, &version_2, made_s).1);
+    }
+
+    #[test]
+    fn lengths_that_no_cookie_has_are_errors() {
+        let cookies = Cookies::new([7; 16]);
+        let client = "192.0.2.1".parse().unwrap();
+        for len in 0..50 {
+            let good = len == 8 || (16..=40).contains(&len);
+            let answer = cookies.answer(&vec![1; len], client, 0);
+            assert_eq!(answer.is_ok(), good, "{len}");
+            assert!(answer.is_err() || !answer.unwrap().valid);
+        }
+    }
+}
