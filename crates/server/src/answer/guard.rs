@@ -227,7 +227,7 @@ fn read_edns(opt: &Opt<'_>, context: &Context<'_>) -> (AskerEdns, Option<Fault>)
     if opt.version > 0 {
         return (edns, Some(Fault::Version));
     }
-    // Only the first cookie counts (RFC 7873 section 4).
+    // Only the first cookie counts (RFC 7873 section 5.2).
     let cookie = opt.options().find(|option| option.code == OPTION_COOKIE);
     let checked = cookie.map(|option| {
         let cookies = context.cookies;
