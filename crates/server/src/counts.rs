@@ -98,15 +98,15 @@ counts! {
         dropped_short = "reason": "short",
         dropped_response = "reason": "response",
         dropped_rate_limit = "reason": "rate-limit",
-        dropped_full = "reason": "full",
         dropped_late = "reason": "late",
     }
-    Counter "refused" "Queries refused by the guard, by reason" {
+    Counter "refused" "Queries refused by the guard, or for lack of room, by reason" {
         refused_format = "reason": "format",
         refused_opcode = "reason": "opcode",
         refused_version = "reason": "edns-version",
         refused_access = "reason": "access",
         refused_type = "reason": "type",
+        refused_full = "reason": "full",
     }
     Counter "responses" "Responses to clients, by response code" {
         responses_noerror = "rcode": "NOERROR",

@@ -17,8 +17,10 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod cache;
 pub mod config;
 pub mod counts;
 pub mod engine;
 pub mod mailbox;
 pub mod settings;
+pub mod worker;

@@ -1,9 +1,10 @@
 //! What workers and the rest of the server say to each other: connections, control, reload. Off
 //! the way of a UDP query.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 
 use crate::settings::Settings;
 
@@ -67,4 +68,71 @@ pub enum ToGateway {
         /// The message, without its length.
         message: Vec<u8>,
     },
+}
+
+/// Messages that a worker's mailbox holds. A worker empties it each time it turns, so this is what
+/// may come over all connections meanwhile; queries beyond it wait in their connections.
+const WORKER_MAILBOX_MAX: usize = 1024;
+
+/// Messages that the gateway's mailbox holds; it is emptied as fast as the runtime turns.
+const GATEWAY_MAILBOX_MAX: usize = 4096;
+
+/// The way to a worker. Never blocks.
+#[derive(Clone)]
+pub struct WorkerHandle {
+    sender: SyncSender<ToWorker>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// The mailbox of a worker is full, or the worker has ended: the message comes back.
+#[derive(Debug, thiserror::Error)]
+#[error("the mailbox of a worker is full at {WORKER_MAILBOX_MAX} messages")]
+pub struct Full(pub ToWorker);
+
+impl WorkerHandle {
+    /// A mailbox and the way to it; `wake` ends the sleep of the worker that reads it.
+    pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> (Self, Receiver<ToWorker>) {
+        let (sender, receiver) = sync_channel(WORKER_MAILBOX_MAX);
+        (Self { sender, wake }, receiver)
+    }
+
+    /// Puts a message into the mailbox and wakes the worker.
+    ///
+    /// # Errors
+    ///
+    /// The message, if there is no room for it.
+    pub fn send(&self, message: ToWorker) -> Result<(), Full> {
+        let sent = self.sender.try_send(message);
+        // A worker whose mailbox is full has to wake up as well.
+        (self.wake)();
+        sent.map_err(|error| match error {
+            TrySendError::Full(message) | TrySendError::Disconnected(message) => Full(message),
+        })
+    }
+}
+
+impl fmt::Debug for WorkerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerHandle").finish_non_exhaustive()
+    }
+}
+
+/// The way to the gateway. Never blocks. When all of them are gone the gateway ends.
+#[derive(Clone, Debug)]
+pub struct GatewayHandle(tokio::sync::mpsc::Sender<ToGateway>);
+
+/// Where the gateway reads what [`GatewayHandle`]s send.
+pub type GatewayMailbox = tokio::sync::mpsc::Receiver<ToGateway>;
+
+impl GatewayHandle {
+    /// A mailbox and the way to it.
+    pub fn new() -> (Self, GatewayMailbox) {
+        let (sender, receiver) = tokio::sync::mpsc::channel(GATEWAY_MAILBOX_MAX);
+        (Self(sender), receiver)
+    }
+
+    /// Puts a message into the mailbox; `false`: it is full, and the message is lost.
+    pub fn send(&self, message: ToGateway) -> bool {
+        self.0.try_send(message).is_ok()
+    }
 }

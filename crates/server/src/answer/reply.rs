@@ -102,6 +102,12 @@ pub fn error(asker: &Asker, rcode: Rcode, extended_error: Option<u16>, frame: &m
     write(asker, &head, frame, |_| Ok(()))
 }
 
+/// Writes an answer without records and with TC set: whoever asked is to come back over a
+/// connection.
+pub fn truncated(asker: &Asker, frame: &mut [u8]) -> usize {
+    write(asker, &Head::default(), frame, |_| Err(Truncated))
+}
+
 /// Writes the answer to a query of an EDNS version that we do not speak: BADVERS, with the
 /// version that we do (RFC 6891 section 6.1.3).
 pub fn bad_version(asker: &Asker, frame: &mut [u8]) -> usize {

@@ -19,12 +19,6 @@ const ZONE: &[u8] = b"\x08ipv4only\x04arpa\0";
 /// Its addresses (RFC 7050 section 8.2).
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// Their names (RFC 8880 section 7.2).
-const ADDRESS_NAMES: [&[u8]; 2] = [
-    b"\x03170\x010\x010\x03192\x07in-addr\x04arpa\0",
-    b"\x03171\x010\x010\x03192\x07in-addr\x04arpa\0",
-];
-
 /// TTL of the records in seconds (RFC 8880 appendix A).
 const TTL: u32 = 86_400;
 
@@ -43,7 +37,7 @@ const SOA_RNAME: &[u8] = b"\x06nobody\x07invalid\0";
 /// section 3), so a group of clients has a few at most.
 const PREFIXES: usize = 32;
 
-/// Answers for `ipv4only.arpa`, the names below it and the names of its addresses, if this is a
+/// Answers for `ipv4only.arpa`, the names below it and the names of the addresses made here, if this is a
 /// question for one of them and these clients have it answered here. Returns the octets written.
 ///
 /// AAAA records are made whatever CD and DO are: here the server is the authority (RFC 8880
@@ -75,12 +69,9 @@ fn is_below_zone(name: &[u8]) -> bool {
     name[at..].eq_ignore_ascii_case(ZONE)
 }
 
-/// Whether the name is that of one of the addresses, or of an address made from one.
+/// Whether the name is that of an address made from one of the zone's (RFC 8880 section 7.2.1).
+/// The names of the IPv4 addresses themselves are nothing special here (section 7.2, item 4).
 fn is_address_name(asker: &Asker, dns64: &Dns64) -> bool {
-    let name = asker.name.as_wire();
-    if ADDRESS_NAMES.iter().any(|n| n.eq_ignore_ascii_case(name)) {
-        return true;
-    }
     let ipv4 = reverse::address(&asker.name).and_then(|ipv6| dns64.extract(ipv6));
     ipv4.is_some_and(|ipv4| ADDRESSES.contains(&ipv4))
 }

@@ -79,13 +79,14 @@ fn names_below_it_do_not_exist() {
 }
 
 #[test]
-fn its_addresses_and_those_made_of_them_have_its_name() {
+fn addresses_made_of_its_own_have_its_name_and_its_own_are_asked_for_elsewhere() {
     let made = "b.a.0.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
-    for asked in ["170.0.0.192.in-addr.arpa", "171.0.0.192.IN-ADDR.arpa", made] {
-        let answer = answered(asked, Rtype::PTR, &dns64()).expect("ours");
-        assert_eq!(answer[0], format!("NOERROR aa; {asked}. PTR"));
-        assert_eq!(answer[1..], [format!("an {asked} 86400 PTR ipv4only.arpa")]);
-        assert_eq!(answered(asked, Rtype::TXT, &dns64()), None);
+    let answer = answered(made, Rtype::PTR, &dns64()).expect("ours");
+    assert_eq!(answer[0], format!("NOERROR aa; {made}. PTR"));
+    assert_eq!(answer[1..], [format!("an {made} 86400 PTR ipv4only.arpa")]);
+    assert_eq!(answered(made, Rtype::TXT, &dns64()), None);
+    for asked in ["170.0.0.192.in-addr.arpa", "171.0.0.192.IN-ADDR.arpa"] {
+        assert_eq!(answered(asked, Rtype::PTR, &dns64()), None);
     }
 }
 

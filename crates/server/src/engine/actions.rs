@@ -1,0 +1,126 @@
+//! What the engine wants done: answers and questions to send, in the order that it said them.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use dns64_transport::Origin;
+
+/// Where an answer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// To whoever sent a datagram.
+    Udp(Origin),
+    /// To a connection.
+    Tcp {
+        /// As in [`crate::mailbox::ToWorker::Query`].
+        connection: u64,
+        /// The other end.
+        address: SocketAddr,
+    },
+}
+
+impl Client {
+    /// The client's address.
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Self::Udp(origin) => origin.peer(),
+            Self::Tcp { address, .. } => *address,
+        }
+    }
+}
+
+/// One thing to do. Messages are ranges of [`Actions::message`].
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Send an answer.
+    Reply {
+        /// To whom.
+        to: Client,
+        /// The message.
+        message: Range<usize>,
+    },
+    /// Send a question in a datagram.
+    Ask {
+        /// Number of the upstream.
+        server: usize,
+        /// Local port that it leaves from.
+        port: usize,
+        /// The message.
+        message: Range<usize>,
+    },
+    /// Send a question over a connection.
+    AskConnection {
+        /// Number of the upstream.
+        server: usize,
+        /// Given back with the answer.
+        exchange: u64,
+        /// The message.
+        message: Range<usize>,
+    },
+    /// Open another local port in place of this one.
+    Renew {
+        /// Number of the upstream.
+        server: usize,
+        /// Number of the port.
+        port: usize,
+    },
+}
+
+/// A list of actions and the messages that they speak of; reused, so that nothing is allocated
+/// once it has grown.
+#[derive(Debug, Default)]
+pub struct Actions {
+    list: Vec<Action>,
+    messages: Vec<u8>,
+}
+
+impl Actions {
+    /// Forgets all actions.
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.messages.clear();
+    }
+
+    /// The actions so far.
+    pub fn list(&self) -> &[Action] {
+        &self.list
+    }
+
+    /// A message of one of them.
+    pub fn message(&self, range: &Range<usize>) -> &[u8] {
+        &self.messages[range.clone()]
+    }
+
+    pub(super) fn reply(&mut self, to: Client, message: &[u8]) {
+        let message = self.keep(message);
+        self.list.push(Action::Reply { to, message });
+    }
+
+    pub(super) fn ask(&mut self, server: usize, port: usize, message: &[u8]) {
+        let message = self.keep(message);
+        self.list.push(Action::Ask {
+            server,
+            port,
+            message,
+        });
+    }
+
+    pub(super) fn ask_connection(&mut self, server: usize, exchange: u64, message: &[u8]) {
+        let message = self.keep(message);
+        self.list.push(Action::AskConnection {
+            server,
+            exchange,
+            message,
+        });
+    }
+
+    pub(super) fn renew(&mut self, server: usize, port: usize) {
+        self.list.push(Action::Renew { server, port });
+    }
+
+    fn keep(&mut self, message: &[u8]) -> Range<usize> {
+        let start = self.messages.len();
+        self.messages.extend_from_slice(message);
+        start..self.messages.len()
+    }
+}

@@ -1,0 +1,153 @@
+//! Makes answers from settings and cache.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use dns64_transport::clock::Nanos;
+use dns64_wire::codes::Rtype;
+
+use super::actions::Client;
+use super::queries::{Learnt, Query};
+use super::resolve::{Part, Plan, Step};
+use crate::answer::asker::Asker;
+use crate::answer::stored::Age;
+use crate::answer::{reply, special};
+use crate::cache::{Cache, Found};
+use crate::counts::Counts;
+use crate::settings::dns64::{Dns64, DomainAction};
+use crate::settings::{AnyPolicy, Settings};
+
+/// What answers are made from, and where they are written.
+pub(super) struct Maker {
+    pub(super) settings: Rc<Settings>,
+    pub(super) cache: Cache,
+    /// Answers to ask for anew, found while queries were answered.
+    pub(super) ending: Vec<(Asker, Plan, Part)>,
+    /// The answer that was made last.
+    pub(super) frame: Box<[u8]>,
+    counts: Arc<Counts>,
+}
+
+/// Longest DNS message (RFC 1035 section 4.2.2).
+const MESSAGE_MAX: usize = 65_535;
+
+impl Maker {
+    pub(super) fn new(settings: &Settings, counts: Arc<Counts>) -> Self {
+        Self {
+            settings: Rc::new(settings.clone()),
+            cache: Cache::new(&settings.cache, share(settings)),
+            ending: Vec::new(),
+            frame: vec![0; MESSAGE_MAX].into(),
+            counts,
+        }
+    }
+
+    /// Takes on new settings and returns the old ones.
+    pub(super) fn reload(&mut self, settings: &Settings) -> Rc<Settings> {
+        self.cache.configure(&settings.cache, share(settings));
+        std::mem::replace(&mut self.settings, Rc::new(settings.clone()))
+    }
+
+    /// Answers a query that needs no upstream (then the length of the answer), or makes a plan
+    /// for it.
+    #[expect(
+        clippy::result_large_err,
+        reason = "both are ordinary outcomes; the query lives on the stack while the cache answers it"
+    )]
+    pub(super) fn begin(
+        &mut self,
+        client: Client,
+        asker: Asker,
+        view: usize,
+        now: Nanos,
+    ) -> Result<usize, Query> {
+        let dns64 = self.settings.views[view].dns64.as_ref();
+        if asker.rtype == Rtype::ANY && self.settings.any == AnyPolicy::Minimal {
+            return Ok(reply::any_minimal(&asker, &mut self.frame));
+        }
+        if let Some(len) = special::answer(&asker, dns64, &mut self.frame) {
+            self.counts.synthesised_ipv4only.tick();
+            return Ok(len);
+        }
+        match Plan::new(&asker, dns64, &mut self.frame) {
+            Ok(plan) => Err(Query::new(client, asker, view, plan, now)),
+            Err(len) => {
+                self.counts.synthesised_ptr.tick();
+                Ok(len)
+            }
+        }
+    }
+
+    /// Goes through the procedure as far as results and cache allow. An answer is in the frame.
+    pub(super) fn advance(&mut self, query: &mut Query, now: Nanos, accept_stale: bool) -> Step {
+        loop {
+            let dns64 = self.settings.views[query.view].dns64.as_ref();
+            let known = query.known();
+            let step = query
+                .plan
+                .step(&query.asker, dns64, &known, &mut self.frame);
+            let Step::Need(part) = step else {
+                return step;
+            };
+            match self.recall(query, part, now, accept_stale) {
+                Some(learnt) => query.known[part as usize] = Some(learnt),
+                None => return step,
+            }
+        }
+    }
+
+    /// What the cache knows of a part of a query.
+    fn recall(
+        &mut self,
+        query: &Query,
+        part: Part,
+        now: Nanos,
+        accept_stale: bool,
+    ) -> Option<Learnt> {
+        let key = query.plan.question(&query.asker, part).key();
+        match self.cache.find(key.as_bytes(), now) {
+            Found::Fresh {
+                stored,
+                age_s,
+                ending,
+            } => {
+                self.counts.cache_hits.tick();
+                if ending {
+                    let question = (query.asker.clone(), query.plan.clone(), part);
+                    self.ending.push(question);
+                }
+                let age = Age::Seconds(age_s);
+                Some(Learnt { stored, age })
+            }
+            Found::Stale {
+                stored,
+                failed_lately,
+            } if accept_stale || failed_lately => {
+                self.counts.cache_stale.tick();
+                let age = Age::Stale;
+                Some(Learnt { stored, age })
+            }
+            Found::Stale { .. } | Found::Missing => {
+                self.counts.cache_misses.tick();
+                None
+            }
+        }
+    }
+
+    /// Whether it is likely that A records will be needed for a query.
+    pub(super) fn may_synthesise(&self, query: &Query) -> bool {
+        let dns64 = self.settings.views[query.view].dns64.as_ref();
+        let excluded = |dns64: &Dns64| {
+            let rule = dns64.domains.rule(&query.asker.name.as_name());
+            rule.action == DomainAction::Exclude
+        };
+        matches!(query.plan, Plan::Aaaa)
+            && !query.asker.cd()
+            && dns64.is_some_and(|dns64| !excluded(dns64))
+    }
+}
+
+/// One worker's share of the cache's memory.
+fn share(settings: &Settings) -> u64 {
+    settings.cache.bytes / settings.workers.max(1) as u64
+}
