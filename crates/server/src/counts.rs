@@ -1,4 +1,4 @@
-//! What one worker counts: plain counters that only it writes and others may read at any time.
+//! What a thread counts: plain counters that only it writes and others may read at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,25 +54,26 @@ pub struct Figure {
     pub value: u64,
 }
 
+/// Makes a struct of counters with a method `figures`.
 macro_rules! counts {
-    ($($shape:ident $metric:literal $help:literal {
+    ($(#[$doc:meta])* $name:ident: $($shape:ident $metric:literal $help:literal {
         $($field:ident $(= $label:literal : $value:literal)?,)*
     })*) => {
-        /// All the counters of one worker. Names and meanings: see [`Counts::figures`].
+        $(#[$doc])*
         #[derive(Debug, Default)]
         #[expect(missing_docs, reason = "the texts stand in the table, for `figures`")]
-        pub struct Counts {
-            $($(pub $field: Counter,)*)*
+        pub struct $name {
+            $($(pub $field: $crate::counts::Counter,)*)*
         }
 
-        impl Counts {
+        impl $name {
             /// All figures, in a fixed order.
-            pub fn figures(&self) -> Vec<Figure> {
-                vec![$($(Figure {
+            pub fn figures(&self) -> Vec<$crate::counts::Figure> {
+                vec![$($($crate::counts::Figure {
                     name: $metric,
-                    label: counts!(@label $($label, $value)?),
+                    label: $crate::counts::counts!(@label $($label, $value)?),
                     help: $help,
-                    shape: Shape::$shape,
+                    shape: $crate::counts::Shape::$shape,
                     value: self.$field.get(),
                 },)*)*]
             }
@@ -82,7 +83,11 @@ macro_rules! counts {
     (@label) => { ("", "") };
 }
 
+pub(crate) use counts;
+
 counts! {
+    /// All the counters of one worker. Names and meanings: see [`Counts::figures`].
+    Counts:
     Counter "queries" "Queries taken in, by transport" {
         queries_udp = "transport": "udp",
         queries_tcp = "transport": "tcp",

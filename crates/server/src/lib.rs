@@ -21,6 +21,7 @@ mod cache;
 pub mod config;
 pub mod counts;
 pub mod engine;
+pub mod gateway;
 pub mod mailbox;
 pub mod settings;
 pub mod worker;

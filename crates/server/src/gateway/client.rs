@@ -1,0 +1,132 @@
+//! The connection of one client: turns a [`Dialogue`] over its socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
+
+use super::dialogue::{Closed, Dialogue};
+use super::{IdleSince, Shared};
+use crate::mailbox::{ToWorker, WorkerHandle};
+
+/// How long a query waits before it is tried again on a worker whose mailbox was full.
+const HELD: Duration = Duration::from_millis(10);
+
+/// Octets read at once.
+const CHUNK_LEN: usize = 16 * 1024;
+
+/// One connection.
+pub(super) struct Client {
+    /// Its number, which chooses its worker.
+    pub number: u64,
+    /// Who it is.
+    pub peer: SocketAddr,
+    /// Answers, framed. When the other end is gone the connection is to make room for another.
+    pub answers: mpsc::Receiver<Vec<u8>>,
+    /// For whoever looks for the connection idle longest.
+    pub idle_since: IdleSince,
+    /// What all connections share.
+    pub shared: Rc<Shared>,
+}
+
+impl Client {
+    /// Serves the connection until it is over.
+    pub(super) async fn serve(mut self, mut stream: TcpStream) -> Closed {
+        // Answers leave at once; a socket that refuses this still works.
+        let _ = stream.set_nodelay(true);
+        let mut mode = self.shared.mode.clone();
+        let limits = mode.borrow().settings.tcp;
+        let mut dialogue = Dialogue::new(limits, MonotonicClock.now());
+        let mut sequence = 0;
+        let (reader, writer) = stream.split();
+        loop {
+            if mode.borrow().draining {
+                dialogue.drain();
+            }
+            let held = match self.hand_over(&mut dialogue, &mut sequence) {
+                Ok(held) => held,
+                Err(reason) => return reason,
+            };
+            let now = MonotonicClock.now();
+            if let Some(reason) = dialogue.over(now) {
+                return reason;
+            }
+            self.idle_since.set(dialogue.idle_since());
+            let until = Duration::from_nanos(dialogue.deadline().0 - now);
+            let moved = tokio::select! {
+                answer = self.answers.recv() => match answer {
+                    Some(framed) => {
+                        dialogue.answered(framed, MonotonicClock.now());
+                        Ok(())
+                    }
+                    None => return Closed::Full,
+                },
+                ready = reader.readable(), if !held && dialogue.wants_queries() => {
+                    ready.and_then(|()| read(&reader, &mut dialogue))
+                }
+                ready = writer.writable(), if dialogue.unsent().is_some() => {
+                    ready.and_then(|()| write(&writer, &mut dialogue, MonotonicClock.now()))
+                }
+                // An error says that the gateway ends: then the other branches end this.
+                Ok(()) = mode.changed() => Ok(()),
+                () = tokio::time::sleep(if held { until.min(HELD) } else { until }) => Ok(()),
+            };
+            if moved.is_err() {
+                return Closed::Client;
+            }
+        }
+    }
+
+    /// Hands all queries that may be worked on to the worker. Returns whether one is left because
+    /// the worker has no room.
+    fn hand_over(&self, dialogue: &mut Dialogue, sequence: &mut u16) -> Result<bool, Closed> {
+        while let Some(message) = dialogue.query()? {
+            let query = ToWorker::Query {
+                connection: self.number << u16::BITS | u64::from(*sequence),
+                client: self.peer,
+                message: message.to_vec(),
+            };
+            let len = message.len();
+            if self.worker().send(query).is_err() {
+                self.shared.counts.held.tick();
+                return Ok(true);
+            }
+            *sequence = sequence.wrapping_add(1);
+            dialogue.taken(len, MonotonicClock.now());
+        }
+        Ok(false)
+    }
+
+    fn worker(&self) -> &WorkerHandle {
+        let workers = &self.shared.workers;
+        // The remainder is below the length of a slice.
+        &workers[usize::try_from(self.number).unwrap_or(0) % workers.len()]
+    }
+}
+
+fn read(reader: &ReadHalf<'_>, dialogue: &mut Dialogue) -> io::Result<()> {
+    let mut chunk = [0; CHUNK_LEN];
+    match reader.try_read(&mut chunk) {
+        Ok(0) => dialogue.end(),
+        Ok(len) => dialogue.inbox().extend_from_slice(&chunk[..len]),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn write(writer: &WriteHalf<'_>, dialogue: &mut Dialogue, now: Nanos) -> io::Result<()> {
+    while let Some(unsent) = dialogue.unsent() {
+        match writer.try_write(unsent) {
+            Ok(len) => dialogue.sent(len, now),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! What the gateway counts. Its one thread writes, others may read at any time.
+
+crate::counts::counts! {
+    /// All the counters of the gateway. Names and meanings: see [`GatewayCounts::figures`].
+    GatewayCounts:
+    Gauge "tcp_open" "Connections of clients that are open" { open, }
+    Counter "tcp_accepted" "Connections of clients that were accepted" { accepted, }
+    Counter "tcp_refused" "Connections of clients that came to nothing, by reason" {
+        refused_full = "reason": "full",
+        refused_system = "reason": "system",
+    }
+    Counter "tcp_closed" "Connections of clients that were closed, by reason" {
+        closed_client = "reason": "client",
+        closed_idle = "reason": "idle",
+        closed_unread = "reason": "unread",
+        closed_unanswered = "reason": "unanswered",
+        closed_format = "reason": "format",
+        closed_full = "reason": "full",
+        closed_drain = "reason": "drain",
+    }
+    Counter "tcp_held" "Times that a query waited for room in the mailbox of a worker" { held, }
+    Counter "tcp_answers_unsent" "Answers whose connection was gone" { answers_unsent, }
+    Counter "upstream_connections" "Connections to upstreams, by kind" {
+        upstream_opened = "kind": "opened",
+        upstream_reused = "kind": "reused",
+    }
+    Counter "upstream_exchanges" "Questions asked over connections, by outcome" {
+        upstream_answered = "outcome": "answered",
+        upstream_failed = "outcome": "failed",
+        upstream_wrong_id = "outcome": "wrong-id",
+        upstream_full = "outcome": "full",
+    }
+    Counter "upstream_undelivered" "Answers that no worker had room for" { upstream_undelivered, }
+}

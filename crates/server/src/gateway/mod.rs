@@ -1,0 +1,335 @@
+//! The connections of clients and to upstreams, on one thread with tokio.
+//!
+//! - [`Bound`]: listening sockets, opened while the privileges for them are there;
+//! - [`serve`]: takes queries from clients to workers and answers back, and asks upstreams;
+//! - `dialogue`: one connection without socket and clock; `client` turns it over its socket;
+//! - `upstream`: questions to upstreams;
+//! - [`counts`]: what is counted.
+
+mod client;
+pub mod counts;
+mod dialogue;
+mod upstream;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::counts::Counter;
+use crate::mailbox::{GatewayMailbox, ToGateway, WorkerHandle};
+use crate::settings::Settings;
+use client::Client;
+use counts::GatewayCounts;
+use dialogue::Closed;
+use upstream::{Ask, Upstreams};
+
+/// Octets of the length before each message (RFC 1035 section 4.2.2).
+const LENGTH_LEN: usize = 2;
+
+/// Connections that wait in the kernel to be accepted; the kernel lowers it to `somaxconn`, which
+/// is 4096 since Linux 5.4.
+const BACKLOG: i32 = 4096;
+
+/// How long no connection is accepted after the kernel refused one, mostly for want of
+/// descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A socket that could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen at {address} over TCP: {reason}{}", remedy(reason))]
+pub struct BindError {
+    /// Where.
+    pub address: SocketAddr,
+    /// What the kernel said.
+    pub reason: io::Error,
+}
+
+/// What an operator can do about a socket that could not be opened; empty if nothing is known.
+pub fn remedy(reason: &io::Error) -> &'static str {
+    match reason.kind() {
+        io::ErrorKind::AddrInUse => "; stop the server that has it, or choose another address",
+        io::ErrorKind::PermissionDenied => {
+            "; start as root or with CAP_NET_BIND_SERVICE, or choose a port from 1024 on"
+        }
+        io::ErrorKind::AddrNotAvailable => "; give an address of this machine",
+        _ => "",
+    }
+}
+
+/// Listening sockets.
+#[derive(Debug, Default)]
+pub struct Bound {
+    listeners: Vec<TcpListener>,
+}
+
+impl Bound {
+    /// Listens at all the addresses of the settings, if there is to be TCP at all.
+    ///
+    /// # Errors
+    ///
+    /// The first address that does not work.
+    pub fn open(settings: &Settings) -> Result<Self, BindError> {
+        if settings.tcp.connections_max == 0 {
+            return Ok(Self::default());
+        }
+        let listeners = settings
+            .listen
+            .iter()
+            .map(|&address| listen(address).map_err(|reason| BindError { address, reason }));
+        Ok(Self {
+            listeners: listeners.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Where it listens; tells the ports if 0 was asked for.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+}
+
+/// A listening socket that does not block. For IPv6 it takes no IPv4.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// What the gateway is to do, as others tell it.
+#[derive(Clone, Debug)]
+pub struct Mode {
+    /// The settings in force. Connections that are open keep theirs.
+    pub settings: Arc<Settings>,
+    /// Whether no more connections and queries are taken.
+    pub draining: bool,
+}
+
+/// Since when a connection has been idle; `None`: it is not.
+type IdleSince = Rc<Cell<Option<Nanos>>>;
+
+/// A connection of a client, seen from the others.
+struct Entry {
+    answers: mpsc::Sender<Vec<u8>>,
+    idle_since: IdleSince,
+}
+
+/// What all connections share.
+struct Shared {
+    workers: Vec<WorkerHandle>,
+    mode: watch::Receiver<Mode>,
+    connections: RefCell<HashMap<u64, Entry>>,
+    next: Cell<u64>,
+    open: Cell<usize>,
+    all_closed: Notify,
+    upstreams: Upstreams,
+    counts: Arc<GatewayCounts>,
+}
+
+/// Serves connections until all [`crate::mailbox::GatewayHandle`]s are gone, and then until the
+/// last answers have left. Needs a [`tokio::task::LocalSet`].
+///
+/// # Errors
+///
+/// A socket that tokio does not take.
+pub async fn serve(
+    bound: Bound,
+    workers: Vec<WorkerHandle>,
+    mut mailbox: GatewayMailbox,
+    mode: watch::Receiver<Mode>,
+    counts: Arc<GatewayCounts>,
+) -> io::Result<()> {
+    let shared = Rc::new(Shared {
+        workers,
+        mode,
+        connections: RefCell::default(),
+        next: Cell::new(0),
+        open: Cell::new(0),
+        all_closed: Notify::new(),
+        upstreams: Upstreams::default(),
+        counts,
+    });
+    for listener in bound.listeners {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::task::spawn_local(accept(Rc::clone(&shared), listener));
+    }
+    while let Some(message) = mailbox.recv().await {
+        shared.take(message);
+    }
+    while shared.open.get() > 0 {
+        shared.all_closed.notified().await;
+    }
+    Ok(())
+}
+
+/// Accepts connections until the server drains.
+async fn accept(shared: Rc<Shared>, listener: tokio::net::TcpListener) {
+    let mut mode = shared.mode.clone();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            // An error says that the gateway ends.
+            drained = mode.wait_for(|mode| mode.draining) => {
+                drop(drained);
+                return;
+            }
+        };
+        match accepted {
+            Ok((stream, peer)) => shared.open(stream, peer),
+            Err(_) => {
+                shared.counts.refused_system.tick();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Carries out what a worker wants.
+    fn take(self: &Rc<Self>, message: ToGateway) {
+        match message {
+            ToGateway::Reply {
+                connection,
+                message,
+            } => self.reply(connection >> u16::BITS, &message),
+            ToGateway::Ask {
+                worker,
+                exchange,
+                server,
+                timeout_ns,
+                message,
+            } => upstream::ask(
+                self,
+                Ask {
+                    worker,
+                    exchange,
+                    server,
+                    timeout_ns,
+                    message,
+                },
+            ),
+        }
+    }
+
+    fn reply(&self, number: u64, message: &[u8]) {
+        // What is too long for a length counts as no answer; workers cut theirs.
+        let framed = framed(message).unwrap_or_default();
+        let connections = self.connections.borrow();
+        let entry = connections.get(&number);
+        if entry.is_none_or(|entry| entry.answers.try_send(framed).is_err()) {
+            self.counts.answers_unsent.tick();
+        }
+    }
+
+    /// Takes a new connection in, if there is room or can be made.
+    fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let limits = self.mode.borrow().settings.tcp;
+        let full = self.connections.borrow().len() >= limits.connections_max;
+        if full && !(limits.connections_max > 0 && self.evict()) {
+            self.counts.refused_full.tick();
+            return;
+        }
+        self.counts.accepted.tick();
+        let number = self.next.get();
+        self.next.set(number + 1);
+        // A query under way brings one message at most, so this never fills.
+        let (sender, answers) = mpsc::channel(limits.pipeline_max.max(1));
+        let idle_since = Rc::new(Cell::new(Some(MonotonicClock.now())));
+        let entry = Entry {
+            answers: sender,
+            idle_since: Rc::clone(&idle_since),
+        };
+        self.connections.borrow_mut().insert(number, entry);
+        self.set_open(self.open.get() + 1);
+        let client = Client {
+            number,
+            peer,
+            answers,
+            idle_since,
+            shared: Rc::clone(self),
+        };
+        let shared = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let reason = client.serve(stream).await;
+            shared.close(number, reason);
+        });
+    }
+
+    /// Makes room by closing the connection idle longest; whether there was one.
+    fn evict(&self) -> bool {
+        let mut connections = self.connections.borrow_mut();
+        let idle = connections.iter().filter_map(|(&number, entry)| {
+            let since = entry.idle_since.get()?;
+            Some((since, number))
+        });
+        let Some((_, number)) = idle.min() else {
+            return false;
+        };
+        // Its task sees that nobody can send answers any more, and ends.
+        connections.remove(&number);
+        true
+    }
+
+    fn close(&self, number: u64, reason: Closed) {
+        self.connections.borrow_mut().remove(&number);
+        self.closed(reason).tick();
+        self.set_open(self.open.get() - 1);
+        if self.open.get() == 0 {
+            self.all_closed.notify_one();
+        }
+    }
+
+    fn set_open(&self, open: usize) {
+        self.open.set(open);
+        self.counts.open.set(open as u64);
+    }
+
+    fn closed(&self, reason: Closed) -> &Counter {
+        match reason {
+            Closed::Client => &self.counts.closed_client,
+            Closed::Idle => &self.counts.closed_idle,
+            Closed::Unread => &self.counts.closed_unread,
+            Closed::Unanswered => &self.counts.closed_unanswered,
+            Closed::Format => &self.counts.closed_format,
+            Closed::Full => &self.counts.closed_full,
+            Closed::Drain => &self.counts.closed_drain,
+        }
+    }
+}
+
+/// A message behind its length; empty stays empty. `None`: it is longer than a length can say.
+fn framed(message: &[u8]) -> Option<Vec<u8>> {
+    if message.is_empty() {
+        return Some(Vec::new());
+    }
+    let length = u16::try_from(message.len()).ok()?;
+    Some([&length.to_be_bytes()[..], message].concat())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,506 @@
+//! The gateway on loopback; each test plays the workers itself.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::Receiver;
+use std::thread::{self, JoinHandle};
+
+use dns64_transport::clock::SECOND;
+
+use super::upstream::ASKS_MAX;
+use super::*;
+use crate::mailbox::{ConnectionFailed, GatewayHandle, ToWorker};
+use crate::settings::nets::NetSet;
+use crate::settings::{
+    AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, Selection,
+    TcpSettings, View,
+};
+
+/// Longer than anything here takes: what does not come by then does not come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const TCP: TcpSettings = TcpSettings {
+    connections_max: 20,
+    idle_ns: 15 * SECOND,
+    pipeline_max: 16,
+};
+
+fn settings(tcp: TcpSettings) -> Settings {
+    Settings {
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        workers: 1,
+        user: None,
+        allow: NetSet::default(),
+        upstreams: Vec::new(),
+        selection: Selection::RoundRobin,
+        order: LookupOrder::AaaaThenA,
+        randomise_case: false,
+        views: vec![View {
+            clients: NetSet::default(),
+            dns64: None,
+        }],
+        cache: CacheSettings {
+            bytes: 0,
+            min_ttl_s: 0,
+            max_ttl_s: 0,
+            max_negative_ttl_s: 0,
+            stale_s: 0,
+            prefetch: false,
+        },
+        udp_size: 1232,
+        any: AnyPolicy::Refuse,
+        rate_limit: None,
+        tcp,
+        queries_max: 1,
+        control: None,
+        metrics: None,
+        log: LogSettings {
+            target: LogTarget::Stderr,
+            level: LogLevel::Info,
+            queries: false,
+        },
+    }
+}
+
+struct Rig {
+    address: SocketAddr,
+    counts: Arc<GatewayCounts>,
+    mode: watch::Sender<Mode>,
+    gateway: GatewayHandle,
+    worker: Receiver<ToWorker>,
+    thread: JoinHandle<()>,
+}
+
+impl Rig {
+    fn new(tcp: TcpSettings) -> Self {
+        let settings = Arc::new(settings(tcp));
+        let bound = Bound::open(&settings).unwrap();
+        let address = bound.addresses().unwrap()[0];
+        let (handle, worker) = WorkerHandle::new(Arc::new(|| {}));
+        let (gateway, mailbox) = GatewayHandle::new();
+        let (mode, seen) = watch::channel(Mode {
+            settings,
+            draining: false,
+        });
+        let counts = Arc::new(GatewayCounts::default());
+        let theirs = Arc::clone(&counts);
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            let serving = serve(bound, vec![handle], mailbox, seen, theirs);
+            let local = tokio::task::LocalSet::new();
+            local.block_on(&runtime, serving).unwrap();
+        });
+        Self {
+            address,
+            counts,
+            mode,
+            gateway,
+            worker,
+            thread,
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// The next query that the worker gets.
+    fn query(&self) -> (u64, Vec<u8>) {
+        match self.worker.recv_timeout(PATIENCE).unwrap() {
+            ToWorker::Query {
+                connection,
+                message,
+                ..
+            } => (connection, message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What became of the next question to an upstream.
+    fn answer(&self) -> (u64, Result<Vec<u8>, ConnectionFailed>) {
+        match self.worker.recv_timeout(PATIENCE).unwrap() {
+            ToWorker::Answer { exchange, message } => (exchange, message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn reply(&self, connection: u64, message: Vec<u8>) {
+        assert!(self.gateway.send(ToGateway::Reply {
+            connection,
+            message
+        }));
+    }
+
+    fn ask(&self, exchange: u64, server: SocketAddr, timeout_ns: Nanos) {
+        assert!(self.gateway.send(ToGateway::Ask {
+            worker: 0,
+            exchange,
+            server,
+            timeout_ns,
+            message: message(7, 30),
+        }));
+    }
+
+    /// Asks one query over the connection, plays the worker, and reads the answer.
+    fn round(&self, stream: &mut TcpStream, id: u16) {
+        write(stream, &message(id, 40));
+        let (connection, query) = self.query();
+        assert_eq!(query, message(id, 40));
+        self.reply(connection, message(id, 50));
+        assert_eq!(read(stream), message(id, 50));
+    }
+
+    /// Waits until a figure has a value that only the gateway's thread changes.
+    fn wait_for(&self, counter: impl Fn(&GatewayCounts) -> &Counter, value: u64) {
+        let until = MonotonicClock.now() + 20 * SECOND;
+        while counter(&self.counts).get() != value {
+            assert!(MonotonicClock.now() < until, "{:?}", self.counts);
+            thread::yield_now();
+        }
+    }
+}
+
+fn message(id: u16, len: usize) -> Vec<u8> {
+    let mut message = id.to_be_bytes().to_vec();
+    message.resize(len, 1);
+    message
+}
+
+fn write(stream: &mut TcpStream, message: &[u8]) {
+    stream.write_all(&framed(message).unwrap()).unwrap();
+}
+
+fn read(stream: &mut TcpStream) -> Vec<u8> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).unwrap();
+    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut message).unwrap();
+    message
+}
+
+/// Whether the other side has closed, cleanly or not.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    match stream.read(&mut [0; 1]) {
+        Ok(len) => len == 0,
+        Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn answers_leave_in_the_order_in_which_workers_give_them() {
+    let rig = Rig::new(TCP);
+    let mut stream = rig.connect();
+    let all: Vec<u8> = (0..5)
+        .flat_map(|id| framed(&message(id, 40)).unwrap())
+        .collect();
+    // However the octets are cut.
+    stream.write_all(&all[..43]).unwrap();
+    stream.write_all(&all[43..]).unwrap();
+    let queries: Vec<_> = (0..5).map(|_| rig.query()).collect();
+    for (connection, query) in queries.iter().rev() {
+        rig.reply(*connection, query.clone());
+    }
+    for id in (0..5).rev() {
+        assert_eq!(read(&mut stream), message(id, 40));
+    }
+}
+
+#[test]
+fn a_connection_gets_its_own_answers_only() {
+    let rig = Rig::new(TCP);
+    let (mut one, mut other) = (rig.connect(), rig.connect());
+    write(&mut one, &message(1, 40));
+    let first = rig.query();
+    write(&mut other, &message(2, 40));
+    let second = rig.query();
+    assert_ne!(first.0 >> 16, second.0 >> 16);
+    rig.reply(second.0, message(2, 60));
+    rig.reply(first.0, message(1, 60));
+    assert_eq!(read(&mut one), message(1, 60));
+    assert_eq!(read(&mut other), message(2, 60));
+}
+
+#[test]
+fn the_pipeline_has_a_length() {
+    let rig = Rig::new(TcpSettings {
+        pipeline_max: 1,
+        ..TCP
+    });
+    let mut stream = rig.connect();
+    for id in 0..3 {
+        write(&mut stream, &message(id, 40));
+    }
+    for id in 0..3 {
+        let (connection, query) = rig.query();
+        assert_eq!(query, message(id, 40));
+        let more = rig.worker.recv_timeout(Duration::from_millis(50));
+        assert!(more.is_err(), "two at once: {more:?}");
+        rig.reply(connection, query);
+    }
+    for id in 0..3 {
+        assert_eq!(read(&mut stream), message(id, 40));
+    }
+}
+
+#[test]
+fn a_byte_now_and_then_does_not_keep_a_connection() {
+    let rig = Rig::new(TcpSettings {
+        idle_ns: SECOND / 4,
+        ..TCP
+    });
+    let mut stream = rig.connect();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
+    stream.write_all(&[0xff, 0xff]).unwrap();
+    let until = MonotonicClock.now() + 20 * SECOND;
+    while !is_closed(&mut stream) {
+        assert!(MonotonicClock.now() < until);
+        // It may be closed by now.
+        let _ = stream.write_all(&[1]);
+    }
+    rig.wait_for(|counts| &counts.closed_idle, 1);
+}
+
+#[test]
+fn idle_connections_make_room_and_busy_ones_do_not() {
+    let rig = Rig::new(TCP);
+    let mut streams: Vec<_> = (0..80).map(|_| rig.connect()).collect();
+    rig.wait_for(|counts| &counts.closed_full, 60);
+    assert_eq!(rig.counts.accepted.get(), 80);
+    assert!(streams[..60].iter_mut().all(is_closed));
+    rig.wait_for(|counts| &counts.open, 20);
+    let mut kept = streams.split_off(60);
+    for (stream, id) in kept.iter_mut().zip(0..) {
+        write(stream, &message(id, 40));
+    }
+    let queries: Vec<_> = kept.iter().map(|_| rig.query()).collect();
+    let mut late = rig.connect();
+    assert!(is_closed(&mut late));
+    assert_eq!(rig.counts.refused_full.get(), 1);
+    for (connection, query) in queries {
+        rig.reply(connection, query);
+    }
+    for (stream, id) in kept.iter_mut().zip(0..) {
+        assert_eq!(read(stream), message(id, 40));
+    }
+}
+
+#[test]
+fn resets_leave_nothing_behind() {
+    let rig = Rig::new(TCP);
+    for id in 0..50 {
+        let mut stream = rig.connect();
+        let query = framed(&message(id, 40)).unwrap();
+        let whole = id % 2 == 0;
+        stream
+            .write_all(if whole { &query } else { &query[..9] })
+            .unwrap();
+        let asked = whole.then(|| rig.query().0);
+        sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+        drop(stream);
+        rig.wait_for(|counts| &counts.closed_client, u64::from(id) + 1);
+        if let Some(connection) = asked {
+            rig.reply(connection, message(id, 40));
+        }
+    }
+    rig.wait_for(|counts| &counts.answers_unsent, 25);
+    assert_eq!(rig.counts.open.get(), 0);
+    rig.round(&mut rig.connect(), 99);
+}
+
+#[test]
+fn lengths_that_lie_close_their_connection_and_no_other() {
+    let rig = Rig::new(TCP);
+    let mut bystander = rig.connect();
+    for length in [0_u16, 1, 11] {
+        let mut stream = rig.connect();
+        stream.write_all(&length.to_be_bytes()).unwrap();
+        assert!(is_closed(&mut stream), "{length}");
+    }
+    rig.wait_for(|counts| &counts.closed_format, 3);
+    let mut stream = rig.connect();
+    stream.write_all(&[0x10, 0, 1, 2, 3]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert!(is_closed(&mut stream));
+    rig.wait_for(|counts| &counts.closed_client, 1);
+    assert!(rig.worker.try_recv().is_err(), "that was no query");
+    rig.round(&mut bystander, 5);
+}
+
+#[test]
+fn the_longest_messages_pass_both_ways() {
+    let rig = Rig::new(TCP);
+    let mut stream = rig.connect();
+    write(&mut stream, &message(1, 65_535));
+    let (connection, query) = rig.query();
+    assert_eq!(query, message(1, 65_535));
+    rig.reply(connection, message(1, 65_535));
+    assert_eq!(read(&mut stream), message(1, 65_535));
+    rig.round(&mut stream, 2);
+}
+
+#[test]
+fn whoever_has_no_more_to_say_still_gets_the_answers() {
+    let rig = Rig::new(TCP);
+    let mut stream = rig.connect();
+    write(&mut stream, &message(1, 40));
+    write(&mut stream, &message(2, 40));
+    stream.shutdown(Shutdown::Write).unwrap();
+    let (one, two) = (rig.query(), rig.query());
+    rig.reply(two.0, two.1);
+    // The empty one says that there is none.
+    rig.reply(one.0, Vec::new());
+    assert_eq!(read(&mut stream), message(2, 40));
+    assert!(is_closed(&mut stream));
+}
+
+#[test]
+fn whoever_does_not_read_is_closed() {
+    let rig = Rig::new(TcpSettings {
+        pipeline_max: 1000,
+        ..TCP
+    });
+    let mut stream = rig.connect();
+    for id in 0..400 {
+        write(&mut stream, &message(id, 40));
+    }
+    let queries: Vec<_> = (0..400).map(|_| rig.query().0).collect();
+    // 26 MB, more than two sockets and the gateway hold.
+    for connection in queries {
+        rig.reply(connection, message(0, 65_535));
+    }
+    rig.wait_for(|counts| &counts.closed_unread, 1);
+}
+
+#[test]
+fn queries_wait_for_a_worker_that_has_no_room() {
+    let rig = Rig::new(TcpSettings {
+        pipeline_max: 5000,
+        ..TCP
+    });
+    let mut stream = rig.connect();
+    for id in 0..1500 {
+        write(&mut stream, &message(id, 40));
+    }
+    let until = MonotonicClock.now() + 20 * SECOND;
+    while rig.counts.held.get() == 0 {
+        assert!(MonotonicClock.now() < until);
+        thread::yield_now();
+    }
+    for id in 0..1500 {
+        assert_eq!(rig.query().1, message(id, 40));
+    }
+}
+
+#[test]
+fn draining_finishes_what_is_under_way() {
+    let rig = Rig::new(TCP);
+    let mut busy = rig.connect();
+    let mut idle = rig.connect();
+    write(&mut busy, &message(1, 40));
+    let (connection, query) = rig.query();
+    rig.mode.send_modify(|mode| mode.draining = true);
+    assert!(is_closed(&mut idle));
+    rig.reply(connection, query);
+    assert_eq!(read(&mut busy), message(1, 40));
+    assert!(is_closed(&mut busy));
+    rig.wait_for(|counts| &counts.closed_drain, 2);
+    drop(rig.gateway);
+    rig.thread.join().unwrap();
+    assert!(TcpStream::connect(rig.address).is_err());
+}
+
+#[test]
+fn a_port_in_use_is_named_with_a_remedy() {
+    let rig = Rig::new(TCP);
+    let mut settings = settings(TCP);
+    settings.listen = vec![rig.address];
+    let error = Bound::open(&settings).unwrap_err().to_string();
+    assert!(error.contains(&rig.address.to_string()), "{error}");
+    assert!(error.ends_with("choose another address"), "{error}");
+}
+
+/// An upstream that lets `serve` have each of its connections.
+fn upstream(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            serve(stream.unwrap());
+        }
+    });
+    address
+}
+
+#[test]
+fn upstreams_are_asked_over_connections_that_are_kept() {
+    let rig = Rig::new(TCP);
+    let server = upstream(|mut stream| {
+        for len in [12, 65_535] {
+            assert_eq!(read(&mut stream), message(7, 30));
+            write(&mut stream, &message(7, len));
+        }
+        // Then it closes, which the next question has to find out.
+    });
+    for (exchange, len) in [(1, 12), (2, 65_535), (3, 12)] {
+        rig.ask(exchange, server, 15 * SECOND);
+        assert_eq!(rig.answer(), (exchange, Ok(message(7, len))));
+    }
+    assert_eq!(rig.counts.upstream_opened.get(), 2);
+    assert_eq!(rig.counts.upstream_answered.get(), 3);
+}
+
+#[test]
+fn answers_that_are_none_fail() {
+    let rig = Rig::new(TCP);
+    let wrong_id = upstream(|mut stream| {
+        read(&mut stream);
+        write(&mut stream, &message(8, 30));
+    });
+    let short = upstream(|mut stream| {
+        read(&mut stream);
+        write(&mut stream, &message(7, 11));
+    });
+    let cut = upstream(|mut stream| {
+        read(&mut stream);
+        stream.write_all(&[0, 30, 0, 7, 1]).unwrap();
+    });
+    for (exchange, server) in [(1, wrong_id), (2, short), (3, cut)] {
+        rig.ask(exchange, server, 15 * SECOND);
+        assert_eq!(rig.answer(), (exchange, Err(ConnectionFailed)));
+    }
+    assert_eq!(rig.counts.upstream_wrong_id.get(), 1);
+    assert_eq!(rig.counts.upstream_failed.get(), 2);
+}
+
+#[test]
+fn upstreams_that_refuse_or_hang_fail_in_time() {
+    let rig = Rig::new(TCP);
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refuses = gone.local_addr().unwrap();
+    drop(gone);
+    rig.ask(1, refuses, 15 * SECOND);
+    assert_eq!(rig.answer(), (1, Err(ConnectionFailed)));
+    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
+    rig.ask(2, hangs.local_addr().unwrap(), SECOND / 10);
+    assert_eq!(rig.answer(), (2, Err(ConnectionFailed)));
+}
+
+#[test]
+fn questions_beyond_the_bound_fail_at_once() {
+    let rig = Rig::new(TCP);
+    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = hangs.local_addr().unwrap();
+    let bound = ASKS_MAX as u64;
+    for exchange in 0..=bound {
+        rig.ask(exchange, server, 20 * SECOND);
+    }
+    assert_eq!(rig.answer(), (bound, Err(ConnectionFailed)));
+    assert_eq!(rig.counts.upstream_full.get(), 1);
+}
