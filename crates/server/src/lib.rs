@@ -19,9 +19,13 @@
 pub mod answer;
 mod cache;
 pub mod config;
+pub mod control;
 pub mod counts;
 pub mod engine;
 pub mod gateway;
+pub mod log;
 pub mod mailbox;
+pub mod metrics;
 pub mod settings;
+pub mod stats;
 pub mod worker;

@@ -1,0 +1,530 @@
+//! The control socket: one request and one answer, each a line of JSON, over a Unix socket.
+//!
+//! - [`Request`], [`Answer`]: what is said;
+//! - [`Socket`]: the listening socket, and its file;
+//! - [`serve`]: the server's side, [`ask`]: the other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::Permissions;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Semaphore, oneshot};
+
+/// Where the socket is unless another path is given (FHS 3.0 section 3.15).
+pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";
+
+/// Octets of a request: a name of 255 octets, each of which may be written `\DDD` with the
+/// backslash escaped in JSON, and the words around it.
+const REQUEST_LEN_MAX: u64 = 2048;
+
+/// Octets of an answer: all figures and all notes on a configuration.
+const ANSWER_LEN_MAX: u64 = 1 << 20;
+
+/// Requests that are worked on at once; others wait in the kernel.
+const REQUESTS_MAX: usize = 8;
+
+/// How long the request may take to come.
+const REQUEST_TIME: Duration = Duration::from_secs(5);
+
+/// How long the answer may take, on either side; a reload reads one file.
+const ANSWER_TIME: Duration = Duration::from_secs(15);
+
+/// How long no request is accepted after the kernel refused one.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the server is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Say how it is.
+    Status,
+    /// Say what has been counted.
+    Stats,
+    /// Forget what is cached.
+    Flush {
+        /// Only what stands at this name and below it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    /// Read the configuration again.
+    Reload,
+}
+
+/// What the server says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// How it is.
+    Status(Status),
+    /// What has been counted, by name.
+    Stats {
+        /// The figures.
+        figures: BTreeMap<String, u64>,
+    },
+    /// How many cached answers were forgotten.
+    Flushed {
+        /// Their number.
+        entries: usize,
+    },
+    /// The configuration was read and is in force.
+    Reloaded {
+        /// What there is to say about it.
+        notes: Vec<String>,
+        /// Keys whose new values count only after a restart.
+        needs_restart: Vec<String>,
+    },
+    /// It was not done.
+    Refused {
+        /// Why.
+        message: String,
+    },
+}
+
+/// How a server is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// How long it has been running, in seconds.
+    pub uptime_s: u64,
+    /// The file that it was configured by.
+    pub config: PathBuf,
+    /// Where it listens.
+    pub listen: Vec<SocketAddr>,
+    /// Worker threads.
+    pub workers: usize,
+    /// Whom it asks.
+    pub upstreams: Vec<SocketAddr>,
+    /// Answers in the cache.
+    pub cache_entries: u64,
+    /// Their memory, in octets.
+    pub cache_bytes: u64,
+    /// Bound on that.
+    pub cache_bytes_max: u64,
+}
+
+/// As text for people and scripts: a line `NAME=VALUE` for each value.
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => status.fmt(f),
+            Self::Stats { figures } => figures
+                .iter()
+                .try_for_each(|(name, value)| writeln!(f, "{name}={value}")),
+            Self::Flushed { entries } => writeln!(f, "flushed={entries}"),
+            Self::Reloaded {
+                notes,
+                needs_restart,
+            } => {
+                writeln!(f, "reloaded")?;
+                notes
+                    .iter()
+                    .try_for_each(|note| writeln!(f, "note: {note}"))?;
+                needs_restart
+                    .iter()
+                    .try_for_each(|key| writeln!(f, "note: {key} counts after a restart"))
+            }
+            Self::Refused { message } => writeln!(f, "{message}"),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "version={}", self.version)?;
+        writeln!(f, "pid={}", self.pid)?;
+        writeln!(f, "uptime_s={}", self.uptime_s)?;
+        writeln!(f, "config={}", self.config.display())?;
+        writeln!(f, "listen={}", joined(&self.listen))?;
+        writeln!(f, "workers={}", self.workers)?;
+        writeln!(f, "upstreams={}", joined(&self.upstreams))?;
+        writeln!(f, "cache_entries={}", self.cache_entries)?;
+        writeln!(f, "cache_bytes={}", self.cache_bytes)?;
+        writeln!(f, "cache_bytes_max={}", self.cache_bytes_max)
+    }
+}
+
+fn joined(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    addresses.join(" ")
+}
+
+/// A control socket that could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Somebody answers there.
+    #[error(
+        "another server has the control socket {}; stop it, or set another path",
+        .0.display()
+    )]
+    InUse(PathBuf),
+    /// Something else is there.
+    #[error("{} is no socket; remove it, or set another path for the control socket", .0.display())]
+    NoSocket(PathBuf),
+    /// The system does not allow it.
+    #[error(
+        "cannot open the control socket {}: {reason}; its directory has to exist and be writable",
+        path.display()
+    )]
+    System {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+}
+
+/// The listening socket. Dropping it removes its file.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    file: SocketFile,
+}
+
+/// The file of a socket; dropping it removes the file.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // The directory may not be ours any more; the next start removes the file.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Socket {
+    /// Listens at `path`, for its owner and group only. A file that an earlier server left is
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// Another server has the path, something else is there, or the system refuses.
+    pub fn open(path: &Path) -> Result<Self, SocketError> {
+        let system = |reason| SocketError::System {
+            path: path.to_owned(),
+            reason,
+        };
+        remove_stale(path)?;
+        let listener = UnixListener::bind(path).map_err(system)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(system)?;
+        listener.set_nonblocking(true).map_err(system)?;
+        Ok(Self {
+            listener,
+            file: SocketFile(path.to_owned()),
+        })
+    }
+
+    /// Gives the file to a user and a group.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
+        std::os::unix::fs::chown(&self.file.0, Some(uid), Some(gid))
+    }
+
+    /// The socket and its file apart.
+    pub fn into_parts(self) -> (UnixListener, SocketFile) {
+        (self.listener, self.file)
+    }
+}
+
+/// Removes the socket of a server that is gone.
+fn remove_stale(path: &Path) -> Result<(), SocketError> {
+    let system = |reason| SocketError::System {
+        path: path.to_owned(),
+        reason,
+    };
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(system(error)),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(SocketError::NoSocket(path.to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(system)
+        }
+        Err(error) => Err(system(error)),
+        Ok(_) => Err(SocketError::InUse(path.to_owned())),
+    }
+}
+
+/// Serves requests for as long as the runtime turns; `sink` has each of them answered by whoever
+/// can. Needs a [`tokio::task::LocalSet`].
+///
+/// # Errors
+///
+/// A socket that tokio does not take.
+pub async fn serve(
+    listener: UnixListener,
+    sink: impl Fn(Request, oneshot::Sender<Answer>) + 'static,
+) -> io::Result<()> {
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let sink = Rc::new(sink);
+    let places = Arc::new(Semaphore::new(REQUESTS_MAX));
+    loop {
+        // Fails only once it is closed, which nobody does.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return Ok(());
+        };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Mostly for want of descriptors.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let sink = Rc::clone(&sink);
+        tokio::task::spawn_local(async move {
+            // Whoever is gone does not get the answer.
+            let _ = converse(stream, &*sink).await;
+            drop(place);
+        });
+    }
+}
+
+async fn converse(
+    mut stream: tokio::net::UnixStream,
+    sink: &impl Fn(Request, oneshot::Sender<Answer>),
+) -> io::Result<()> {
+    let (reader, mut writer) = stream.split();
+    let mut line = String::new();
+    let mut reader = tokio::io::BufReader::new(reader.take(REQUEST_LEN_MAX));
+    tokio::time::timeout(REQUEST_TIME, reader.read_line(&mut line)).await??;
+    let answer = match serde_json::from_str(&line) {
+        Ok(request) => {
+            let (sender, receiver) = oneshot::channel();
+            sink(request, sender);
+            match tokio::time::timeout(ANSWER_TIME, receiver).await {
+                Ok(Ok(answer)) => answer,
+                _ => refused("the server is ending or has no time"),
+            }
+        }
+        Err(error) => refused(format!("no such request: {error}")),
+    };
+    let mut line = serde_json::to_vec(&answer)?;
+    line.push(b'\n');
+    tokio::time::timeout(ANSWER_TIME, writer.write_all(&line)).await?
+}
+
+/// A request that is not carried out.
+pub fn refused(message: impl Into<String>) -> Answer {
+    Answer::Refused {
+        message: message.into(),
+    }
+}
+
+/// No answer came from a server.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody is there.
+    #[error(
+        "no server answers at {}: {reason}; start dns64d, or name its socket with --socket",
+        path.display()
+    )]
+    NoServer {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// It said something else.
+    #[error(
+        "the server at {} gave no answer: {reason}; see its log",
+        path.display()
+    )]
+    NoAnswer {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong.
+        reason: io::Error,
+    },
+}
+
+/// Asks the server whose socket is at `path`.
+///
+/// # Errors
+///
+/// Nobody is there, or the answer is none.
+pub fn ask(path: &Path, request: &Request) -> Result<Answer, AskError> {
+    let stream = UnixStream::connect(path).map_err(|reason| AskError::NoServer {
+        path: path.to_owned(),
+        reason,
+    })?;
+    exchange(&stream, request).map_err(|reason| AskError::NoAnswer {
+        path: path.to_owned(),
+        reason,
+    })
+}
+
+fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Answer> {
+    // The server's own limit comes first.
+    stream.set_read_timeout(Some(2 * ANSWER_TIME))?;
+    stream.set_write_timeout(Some(ANSWER_TIME))?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut line = String::new();
+    BufReader::new(stream.take(ANSWER_LEN_MAX)).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use expect_test::expect;
+
+    use super::*;
+
+    /// Serves one socket in a thread of its own, which ends with the process of the tests.
+    fn served(path: &Path) -> SocketFile {
+        let (listener, file) = Socket::open(path).unwrap().into_parts();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            let serving = serve(listener, |request, answer| {
+                let said = match request {
+                    Request::Flush { name: None } => Answer::Flushed { entries: 3 },
+                    Request::Flush { name: Some(name) } => refused(name),
+                    // Nobody answers.
+                    _ => return,
+                };
+                answer.send(said).unwrap();
+            });
+            tokio::task::LocalSet::new().block_on(&runtime, serving)
+        });
+        file
+    }
+
+    #[test]
+    fn requests_are_lines_that_people_can_write() {
+        let parse = |text: &str| serde_json::from_str::<Request>(text).map_err(|e| e.to_string());
+        assert_eq!(parse(r#"{"command":"status"}"#), Ok(Request::Status));
+        let flush = |name: Option<&str>| {
+            Ok(Request::Flush {
+                name: name.map(str::to_owned),
+            })
+        };
+        assert_eq!(parse(r#"{"command":"flush"}"#), flush(None));
+        assert_eq!(
+            parse(r#"{"command":"flush","name":"a.b"}"#),
+            flush(Some("a.b"))
+        );
+        assert!(parse(r#"{"command":"halt"}"#).unwrap_err().contains("halt"));
+        assert!(parse(r#"{"command":"flush","nam":"a.b"}"#).is_err());
+        let line = serde_json::to_string(&Request::Flush { name: None }).unwrap();
+        assert_eq!(line, r#"{"command":"flush"}"#);
+    }
+
+    #[test]
+    fn answers_are_read_by_people_and_programs() {
+        let status = Answer::Status(Status {
+            version: "1.2.3".into(),
+            pid: 7,
+            uptime_s: 60,
+            config: "/etc/dns64d/dns64d.toml".into(),
+            listen: vec!["[::]:53".parse().unwrap(), "127.0.0.1:53".parse().unwrap()],
+            workers: 2,
+            upstreams: vec!["[2001:db8::1]:53".parse().unwrap()],
+            cache_entries: 5,
+            cache_bytes: 4096,
+            cache_bytes_max: 1 << 20,
+        });
+        expect![[r#"
+            version=1.2.3
+            pid=7
+            uptime_s=60
+            config=/etc/dns64d/dns64d.toml
+            listen=[::]:53 127.0.0.1:53
+            workers=2
+            upstreams=[2001:db8::1]:53
+            cache_entries=5
+            cache_bytes=4096
+            cache_bytes_max=1048576
+        "#]]
+        .assert_eq(&status.to_string());
+        let stats = Answer::Stats {
+            figures: [("queries.udp".to_owned(), 3), ("coalesced".to_owned(), 0)].into(),
+        };
+        expect![[r#"
+            coalesced=0
+            queries.udp=3
+        "#]]
+        .assert_eq(&stats.to_string());
+        let reloaded = Answer::Reloaded {
+            notes: vec!["a note".into()],
+            needs_restart: vec!["workers".into()],
+        };
+        expect![[r#"
+            reloaded
+            note: a note
+            note: workers counts after a restart
+        "#]]
+        .assert_eq(&reloaded.to_string());
+        for answer in [status, stats, reloaded, refused("no")] {
+            let line = serde_json::to_string(&answer).unwrap();
+            assert_eq!(serde_json::from_str::<Answer>(&line).unwrap(), answer);
+        }
+    }
+
+    #[test]
+    fn a_socket_is_asked_and_answers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let file = served(&path);
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o660);
+        let flush = |name: Option<&str>| {
+            let name = name.map(str::to_owned);
+            ask(&path, &Request::Flush { name }).unwrap()
+        };
+        assert_eq!(flush(None), Answer::Flushed { entries: 3 });
+        let long = "x".repeat(3000);
+        assert_eq!(flush(Some("a.b")), refused("a.b"));
+        let Answer::Refused { message } = flush(Some(&long)) else {
+            panic!("a request without end was taken");
+        };
+        assert!(message.starts_with("no such request"), "{message}");
+        let dropped = ask(&path, &Request::Status).unwrap();
+        assert_eq!(dropped, refused("the server is ending or has no time"));
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_path_is_taken_over_only_from_the_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let error = ask(&path, &Request::Status).unwrap_err().to_string();
+        assert!(error.contains("start dns64d"), "{error}");
+        // Binds and goes, and leaves its file.
+        drop(UnixListener::bind(&path).unwrap());
+        let first = Socket::open(&path).unwrap();
+        let second = Socket::open(&path);
+        assert!(matches!(second, Err(SocketError::InUse(_))), "{second:?}");
+        drop(first);
+        std::fs::write(&path, "a file").unwrap();
+        let third = Socket::open(&path);
+        assert!(matches!(third, Err(SocketError::NoSocket(_))), "{third:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
+        let nowhere = dir.path().join("none/control.sock");
+        let error = Socket::open(&nowhere).unwrap_err().to_string();
+        assert!(error.ends_with("has to exist and be writable"), "{error}");
+    }
+}

@@ -1,0 +1,246 @@
+//! Where the log goes: standard error, the journal or the system log.
+//!
+//! Lines for standard error are written by a thread of their own, so that a terminal that has
+//! stopped, a full disk or a pipe that nobody reads never holds a worker up. A line that finds its
+//! queue full is lost.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Builder;
+use std::time::Duration;
+
+use syslog_tracing::{Facility, InvalidCharAction, Options, Syslog};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::Registry;
+use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+
+use crate::settings::{LogLevel, LogSettings, LogTarget};
+
+/// Lines that wait to be written; at 200 octets each, half a megabyte.
+const LINES_MAX: usize = 2500;
+
+/// How long the last lines may take to leave when the server ends.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// The log cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// There is no journal.
+    #[error("cannot log to journald: {0}; choose the target stderr or syslog")]
+    Journald(io::Error),
+    /// There is a log already.
+    #[error("the log was started twice: {0}")]
+    Twice(#[from] TryInitError),
+    /// There is a system log already.
+    #[error("the system log is in use already; choose the target stderr or journald")]
+    Syslog,
+    /// There is no thread for it.
+    #[error("cannot start the thread of the log: {0}")]
+    Thread(io::Error),
+}
+
+/// Dropping it waits shortly until the last lines have left.
+#[derive(Debug)]
+#[must_use = "the last lines leave when it is dropped"]
+pub struct LogGuard(Option<SyncSender<Line>>);
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        if let Some(lines) = &self.0 {
+            let (done, last) = sync_channel(1);
+            if lines.try_send(Line::Last(done)).is_ok() {
+                // Too late is lost.
+                let _ = last.recv_timeout(LAST_LINES);
+            }
+        }
+    }
+}
+
+/// Sends everything that is logged from now on to where the settings say.
+///
+/// # Errors
+///
+/// That place does not exist, or the log was started before.
+pub fn start(settings: &LogSettings) -> Result<LogGuard, LogError> {
+    let mut guard = LogGuard(None);
+    let layer: Box<dyn Layer<Registry> + Send + Sync> = match settings.target {
+        LogTarget::Stderr => {
+            let (lines, receiver) = sync_channel(LINES_MAX);
+            let thread = Builder::new().name("log".into());
+            thread
+                .spawn(move || write_lines(&receiver, || io::stderr().lock()))
+                .map_err(LogError::Thread)?;
+            guard.0 = Some(lines.clone());
+            // The journal adds the time itself (systemd.exec(5), JOURNAL_STREAM).
+            let timed = std::env::var_os("JOURNAL_STREAM").is_none();
+            stderr_layer(Lines(lines), timed)
+        }
+        LogTarget::Journald => tracing_journald::layer()
+            .map_err(LogError::Journald)?
+            .boxed(),
+        LogTarget::Syslog => {
+            let syslog = Syslog::new(c"dns64d", Options::LOG_PID, Facility::Daemon);
+            let syslog = syslog.ok_or(LogError::Syslog)?;
+            tracing_subscriber::fmt::layer()
+                .with_writer(syslog.invalid_chars(InvalidCharAction::Remove))
+                .with_ansi(false)
+                .with_level(false)
+                .with_target(false)
+                .without_time()
+                .log_internal_errors(false)
+                .boxed()
+        }
+    };
+    let filtered = layer.with_filter(level(settings.level));
+    tracing_subscriber::registry().with(filtered).try_init()?;
+    Ok(guard)
+}
+
+fn stderr_layer(lines: Lines, timed: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(lines)
+        .with_ansi(false)
+        .with_target(false)
+        // What it says about errors goes to standard error, and ends the process if that is closed.
+        .log_internal_errors(false);
+    if timed {
+        layer.boxed()
+    } else {
+        layer.without_time().boxed()
+    }
+}
+
+fn level(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    }
+}
+
+/// To the thread that writes.
+#[derive(Debug)]
+enum Line {
+    /// To be written.
+    Text(Vec<u8>),
+    /// What came before it has been written.
+    Last(SyncSender<()>),
+}
+
+fn write_lines<W: Write>(lines: &Receiver<Line>, open: impl Fn() -> W) {
+    for line in lines {
+        match line {
+            // A full disk or a closed pipe loses lines, and nothing else.
+            Line::Text(text) => drop(open().write_all(&text)),
+            Line::Last(done) => drop(done.try_send(())),
+        }
+    }
+}
+
+/// Gives each event a buffer, which becomes a line when it is dropped.
+#[derive(Clone, Debug)]
+struct Lines(SyncSender<Line>);
+
+#[derive(Debug)]
+struct Buffer<'a> {
+    lines: &'a SyncSender<Line>,
+    text: Vec<u8>,
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Buffer<'a>;
+
+    fn make_writer(&'a self) -> Buffer<'a> {
+        Buffer {
+            lines: &self.0,
+            text: Vec::new(),
+        }
+    }
+}
+
+impl Write for Buffer<'_> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Buffer<'_> {
+    fn drop(&mut self) {
+        // A queue that is full loses the line.
+        let _ = self
+            .lines
+            .try_send(Line::Text(std::mem::take(&mut self.text)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::TryRecvError;
+
+    use tracing::subscriber::with_default;
+
+    use super::*;
+
+    /// What an event with `layer` leaves in the queue.
+    fn logged(timed: bool, log: impl FnOnce()) -> Vec<String> {
+        let (sender, receiver) = sync_channel(2);
+        let layer = stderr_layer(Lines(sender), timed).with_filter(level(LogLevel::Info));
+        with_default(tracing_subscriber::registry().with(layer), log);
+        let texts = receiver.into_iter().map(|line| match line {
+            Line::Text(text) => String::from_utf8(text).unwrap(),
+            Line::Last(_) => unreachable!("nobody waits"),
+        });
+        texts.collect()
+    }
+
+    #[test]
+    fn lines_have_their_level_and_no_time_for_the_journal() {
+        let lines = logged(false, || {
+            tracing::warn!("disk of {} is full", "x");
+            tracing::debug!("not this");
+        });
+        assert_eq!(lines, [" WARN disk of x is full\n"]);
+        let lines = logged(true, || tracing::info!("hello"));
+        assert!(lines[0].ends_with("Z  INFO hello\n"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_full_queue_loses_lines_and_holds_nobody_up() {
+        let lines = logged(false, || {
+            for number in 0..5 {
+                tracing::info!("{number}");
+            }
+        });
+        assert_eq!(lines, [" INFO 0\n", " INFO 1\n"]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_lost() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (sender, receiver) = sync_channel(2);
+        let (done, last) = sync_channel(1);
+        sender.send(Line::Text(b"lost".to_vec())).unwrap();
+        sender.send(Line::Last(done)).unwrap();
+        drop(sender);
+        write_lines(&receiver, || Full);
+        assert_eq!(last.try_recv(), Ok(()));
+        assert_eq!(last.try_recv(), Err(TryRecvError::Disconnected));
+    }
+}
