@@ -18,9 +18,11 @@
 
 pub mod answer;
 mod cache;
+pub mod cli;
 pub mod config;
 pub mod control;
 pub mod counts;
+pub mod daemon;
 pub mod engine;
 pub mod gateway;
 pub mod log;

@@ -1,0 +1,101 @@
+//! What the commands do, up to the exit code.
+
+use std::io::{self, Write};
+
+use super::{CheckArgs, Cli, Command, CtlArgs, CtlCommand, GenerateArgs, exit, generate};
+use crate::control::{self, Answer, Request};
+use crate::daemon::{self, Source};
+use crate::{config, control::AskError};
+
+/// Why a command came to nothing, and the exit code that says so.
+#[derive(Debug)]
+pub struct Failure {
+    /// Exit code, see [`exit`].
+    pub code: u8,
+    /// What to tell the user.
+    pub error: anyhow::Error,
+}
+
+impl Failure {
+    fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            code,
+            error: error.into(),
+        }
+    }
+}
+
+/// Carries out what was asked for, writing to `out`; returns the exit code.
+///
+/// # Errors
+///
+/// Whatever kept the command from its end.
+pub fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
+    match cli.command {
+        None => {
+            let source = match cli.mtd64_ng {
+                Some(path) => Source::Mtd64Ng(path),
+                None => Source::Toml(cli.config),
+            };
+            daemon::run(source).map_err(|e| Failure::new(exit::of_daemon(&e), e))?;
+            Ok(exit::DONE)
+        }
+        Some(Command::Check(args)) => check(args, out),
+        Some(Command::Template) => print(out, config::template()),
+        Some(Command::Ctl(args)) => ctl(args, out),
+        Some(Command::Generate(GenerateArgs { what })) => {
+            let mut text = Vec::new();
+            generate::run(&what, &mut text).map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
+            print(out, &String::from_utf8_lossy(&text))
+        }
+    }
+}
+
+fn check(args: CheckArgs, out: &mut impl Write) -> Result<u8, Failure> {
+    let name = args.file.display().to_string();
+    let source = if args.mtd64_ng {
+        Source::Mtd64Ng(args.file)
+    } else {
+        Source::Toml(args.file)
+    };
+    let loaded = source
+        .load()
+        .map_err(|e| Failure::new(exit::of_config(&e), e))?;
+    let notes = loaded.notes.iter().map(|note| format!("note: {note}\n"));
+    let text: String = std::iter::once(format!("{name}: valid\n"))
+        .chain(notes)
+        .collect();
+    print(out, &text)
+}
+
+fn ctl(args: CtlArgs, out: &mut impl Write) -> Result<u8, Failure> {
+    let request = match args.command {
+        CtlCommand::Status => Request::Status,
+        CtlCommand::Stats => Request::Stats,
+        CtlCommand::Flush { name } => Request::Flush { name },
+        CtlCommand::Reload => Request::Reload,
+    };
+    let answer = control::ask(&args.socket, &request)
+        .map_err(|e: AskError| Failure::new(exit::ENVIRONMENT, e))?;
+    let code = exit::of_answer(&answer);
+    if args.json {
+        let line = serde_json::to_string(&answer);
+        let line = line.map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
+        print(out, &format!("{line}\n"))?;
+    } else if let Answer::Refused { message } = answer {
+        return Err(Failure::new(code, anyhow::anyhow!(message)));
+    } else {
+        print(out, &answer.to_string())?;
+    }
+    Ok(code)
+}
+
+/// Writes; whoever closed the other end does not want the rest.
+fn print(out: &mut impl Write, text: &str) -> Result<u8, Failure> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(exit::ENVIRONMENT, error))
+        }
+        _ => Ok(exit::DONE),
+    }
+}

@@ -1,0 +1,92 @@
+//! The command line, up to the bytes that it prints.
+
+use clap::CommandFactory as _;
+
+use super::run::{Failure, run};
+use super::*;
+
+fn dns64d(arguments: &[&str]) -> Result<(u8, String), Failure> {
+    let arguments = std::iter::once(&"dns64d").chain(arguments);
+    let mut out = Vec::new();
+    let code = run(Cli::try_parse_from(arguments).unwrap(), &mut out)?;
+    Ok((code, String::from_utf8(out).unwrap()))
+}
+
+fn parse(arguments: &[&str]) -> Result<Cli, clap::error::ErrorKind> {
+    let arguments = std::iter::once(&"dns64d").chain(arguments);
+    Cli::try_parse_from(arguments).map_err(|error| error.kind())
+}
+
+#[test]
+fn the_definitions_agree_with_each_other() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn it_runs_with_one_configuration() {
+    let cli = parse(&[]).unwrap();
+    assert_eq!(cli.config.to_str(), Some("/etc/dns64d/dns64d.toml"));
+    assert!(cli.command.is_none());
+    let cli = parse(&["--mtd64-ng", "x.conf"]).unwrap();
+    assert_eq!(cli.mtd64_ng, Some("x.conf".into()));
+    let both = parse(&["--mtd64-ng", "x.conf", "--config", "y.toml"]);
+    assert_eq!(both.unwrap_err(), clap::error::ErrorKind::ArgumentConflict);
+    let with_command = parse(&["--config", "y.toml", "template"]);
+    assert_eq!(
+        with_command.unwrap_err(),
+        clap::error::ErrorKind::ArgumentConflict
+    );
+}
+
+#[test]
+fn the_template_is_valid() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dns64d.toml");
+    let (code, text) = dns64d(&["template"]).unwrap();
+    assert_eq!(code, exit::DONE);
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    let (code, text) = dns64d(&["check", path]).unwrap();
+    assert_eq!(code, exit::DONE);
+    assert!(text.starts_with(&format!("{path}: valid\n")), "{text}");
+}
+
+#[test]
+fn a_bad_file_is_told_from_one_that_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dns64d.toml");
+    let path = path.to_str().unwrap();
+    let failure = dns64d(&["check", path]).unwrap_err();
+    assert_eq!(failure.code, exit::ENVIRONMENT, "{:#}", failure.error);
+    std::fs::write(path, "listen = []\nno-such-key = 1\n").unwrap();
+    let failure = dns64d(&["check", path]).unwrap_err();
+    assert_eq!(failure.code, exit::REFUSED);
+    let text = format!("{:#}", failure.error);
+    assert!(text.contains(&format!("{path}:2:1: ")), "{text}");
+    std::fs::write(path, "nameserver 192.0.2.53\n").unwrap();
+    assert_eq!(
+        dns64d(&["check", "--mtd64-ng", path]).unwrap().0,
+        exit::DONE
+    );
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_with_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("control.sock");
+    let failure = dns64d(&["ctl", "stats", "--socket", path.to_str().unwrap()]).unwrap_err();
+    assert_eq!(failure.code, exit::ENVIRONMENT);
+    let text = format!("{:#}", failure.error);
+    assert!(text.contains(path.to_str().unwrap()), "{text}");
+    assert!(text.contains("start dns64d"), "{text}");
+}
+
+#[test]
+fn pages_and_completions_name_the_commands() {
+    let (_, page) = dns64d(&["generate", "man"]).unwrap();
+    assert!(page.contains("mtd64\\-ng"), "{page}");
+    for shell in ["bash", "zsh", "fish"] {
+        let (_, text) = dns64d(&["generate", "completions", shell]).unwrap();
+        assert!(text.contains("reload"), "{shell}: {text}");
+    }
+}

@@ -1,0 +1,156 @@
+//! The running server: starts everything, then waits for signals, requests and the end.
+//!
+//! - [`run`]: from the configuration to the end of the process;
+//! - `start`: sockets, privileges and threads, in this order;
+//! - [`privileges`]: from root to a user;
+//! - `server`: what the main thread does meanwhile: reload, flush, stop.
+
+pub mod privileges;
+mod server;
+mod start;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::{fmt, io};
+
+use dns64_transport::clock::{Clock, MonotonicClock};
+use dns64_transport::socket::OpenError;
+use sd_notify::NotifyState;
+
+use crate::config::{self, ConfigError, Loaded};
+use crate::control::SocketError;
+use crate::gateway::BindError;
+use crate::log::{self, LogError};
+use crate::settings::LogTarget;
+use privileges::PrivilegeError;
+use start::Opened;
+
+/// Which file configures the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file of its own form.
+    Toml(PathBuf),
+    /// An mtd64-ng.conf.
+    Mtd64Ng(PathBuf),
+}
+
+impl Source {
+    /// The file.
+    pub fn path(&self) -> &PathBuf {
+        match self {
+            Self::Toml(path) | Self::Mtd64Ng(path) => path,
+        }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or says what cannot be done.
+    pub fn load(&self) -> Result<Loaded, ConfigError> {
+        match self {
+            Self::Toml(path) => config::load(path),
+            Self::Mtd64Ng(path) => config::mtd64ng::load(path),
+        }
+    }
+}
+
+/// Why the server did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A TCP socket.
+    #[error(transparent)]
+    Tcp(#[from] BindError),
+    /// A UDP socket.
+    #[error(transparent)]
+    Udp(#[from] OpenError),
+    /// The control socket.
+    #[error(transparent)]
+    Control(#[from] SocketError),
+    /// The metrics page.
+    #[error(
+        "cannot show metrics at {address}: {reason}{}",
+        crate::gateway::remedy(reason)
+    )]
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// The user to become.
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
+    /// A thread or the handling of signals.
+    #[error("cannot start {what}: {reason}")]
+    Start {
+        /// Which.
+        what: &'static str,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// A thread that was to run on.
+    #[error("{thread} ended: {reason}")]
+    Ended {
+        /// Which.
+        thread: Thread,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A thread of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thread {
+    /// A worker, by its number.
+    Worker(usize),
+    /// The one with the connections.
+    Gateway,
+}
+
+impl fmt::Display for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worker(number) => write!(f, "worker {number}"),
+            Self::Gateway => f.write_str("the gateway"),
+        }
+    }
+}
+
+/// Runs the server until a signal ends it.
+///
+/// # Errors
+///
+/// What kept it from starting, or from running on.
+pub fn run(source: Source) -> Result<(), DaemonError> {
+    let started = MonotonicClock.now();
+    let Loaded { settings, notes } = source.load()?;
+    let _log = log::start(&settings.log)?;
+    for note in &notes {
+        tracing::info!("{}: {note}", source.path().display());
+    }
+    let to_stderr = settings.log.target == LogTarget::Stderr;
+    let ended = Opened::open(&settings)
+        .and_then(|opened| opened.start(source, settings, started))
+        .and_then(server::Server::supervise);
+    if let Err(error) = &ended
+        && !to_stderr
+    {
+        // On standard error it is the last word of the process anyway.
+        tracing::error!("{error}");
+    }
+    ended
+}
+
+/// Tells the service manager, if there is one that wants to know.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!("cannot notify the service manager: {error}");
+    }
+}

@@ -1,0 +1,245 @@
+//! What the main thread does while the server runs.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_wire::name::NameBuf;
+use sd_notify::NotifyState;
+use tokio::sync::{oneshot, watch};
+
+use super::{DaemonError, Source, Thread, notify};
+use crate::config::{self, Loaded};
+use crate::control::{Answer, Request, SocketFile, Status, refused};
+use crate::gateway::Mode;
+use crate::mailbox::{Full, ToWorker, WorkerHandle};
+use crate::settings::Settings;
+use crate::stats::Stats;
+
+/// How long queries under way may take once the server is to end: a client has asked again by
+/// then (RFC 8767 section 5 has 5 s as the usual limit of clients).
+const DRAIN_NS: Nanos = 5 * SECOND;
+
+/// How long a worker may take to make room in its mailbox or to flush its cache. It does either
+/// each time it turns, which is after milliseconds even under full load.
+const WORKER_NS: Nanos = 5 * SECOND;
+
+/// Between two tries to put a message into a full mailbox.
+const RETRY_NS: Nanos = SECOND / 200;
+
+/// What the main thread waits for.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The configuration is to be read again.
+    Hangup,
+    /// The server is to end.
+    Stop,
+    /// Somebody asks over the control socket.
+    Request(Request, oneshot::Sender<Answer>),
+    /// A thread has ended, and why.
+    Ended(Thread, Result<(), String>),
+}
+
+/// A server whose threads run.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub source: Source,
+    pub settings: Arc<Settings>,
+    pub workers: Vec<WorkerHandle>,
+    pub mode: watch::Sender<Mode>,
+    pub events: Receiver<Event>,
+    pub stats: Stats,
+    pub begun: Nanos,
+    /// Removed with the server.
+    pub _control_file: Option<SocketFile>,
+}
+
+impl Server {
+    /// Does what signals and requests want until the server is to end, and ends it.
+    ///
+    /// # Errors
+    ///
+    /// A thread that ended without being told to.
+    pub(super) fn supervise(mut self) -> Result<(), DaemonError> {
+        loop {
+            // The threads hold senders: this fails only when all of them have ended.
+            match self.events.recv() {
+                Ok(Event::Hangup) => drop(self.reload()),
+                Ok(Event::Request(request, asker)) => {
+                    let answer = self.answer(request);
+                    // Whoever is gone does not get it.
+                    let _ = asker.send(answer);
+                }
+                Ok(Event::Stop) | Err(_) => {
+                    self.stop();
+                    return Ok(());
+                }
+                Ok(Event::Ended(thread, result)) => {
+                    let reason = match result {
+                        Ok(()) => "nobody told it to".to_owned(),
+                        Err(reason) => reason,
+                    };
+                    return Err(DaemonError::Ended { thread, reason });
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, request: Request) -> Answer {
+        match request {
+            Request::Status => Answer::Status(self.status()),
+            Request::Stats => Answer::Stats {
+                figures: self.stats.by_name(),
+            },
+            Request::Flush { name } => self.flush(name.as_deref()),
+            Request::Reload => self.reload(),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let sum = |value: fn(&crate::counts::Counts) -> &crate::counts::Counter| {
+            let workers = self.stats.workers.iter();
+            workers.map(|counts| value(counts).get()).sum()
+        };
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: (MonotonicClock.now() - self.begun) / SECOND,
+            config: self.source.path().clone(),
+            listen: self.settings.listen.clone(),
+            workers: self.workers.len(),
+            upstreams: self.settings.upstreams.iter().map(|u| u.address).collect(),
+            cache_entries: sum(|counts| &counts.cache_entries),
+            cache_bytes: sum(|counts| &counts.cache_bytes),
+            cache_bytes_max: self.settings.cache.bytes,
+        }
+    }
+
+    /// Has all workers forget what is cached at this name and below it, or everything.
+    fn flush(&self, name: Option<&str>) -> Answer {
+        let below = match name.map(str::parse::<NameBuf>).transpose() {
+            Ok(name) => name.map(|name| name.as_wire().to_ascii_lowercase()),
+            Err(error) => {
+                let name = name.unwrap_or_default();
+                return refused(format!("{name:?} is no name: {error}"));
+            }
+        };
+        let (done, entries) = channel();
+        for worker in &self.workers {
+            let flush = ToWorker::Flush {
+                below: below.clone(),
+                done: done.clone(),
+            };
+            if !deliver(worker, flush) {
+                return refused("a worker has no room for messages; try again");
+            }
+        }
+        let mut sum = 0;
+        for _ in &self.workers {
+            match entries.recv_timeout(Duration::from_nanos(WORKER_NS)) {
+                Ok(entries) => sum += entries,
+                Err(_) => return refused("a worker does not answer; see the log"),
+            }
+        }
+        Answer::Flushed { entries: sum }
+    }
+
+    /// Reads the configuration again. A bad one changes nothing.
+    fn reload(&mut self) -> Answer {
+        // systemd measures from here (sd_notify(3), MONOTONIC_USEC).
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => notify(&[NotifyState::Reloading, now]),
+            Err(error) => tracing::warn!("no time for the service manager: {error}"),
+        }
+        let answer = match self.source.load() {
+            Ok(loaded) => self.apply(loaded),
+            Err(error) => {
+                tracing::error!("the configuration stays as it was: {error}");
+                refused(format!("the configuration stays as it was: {error}"))
+            }
+        };
+        notify(&[NotifyState::Ready]);
+        answer
+    }
+
+    fn apply(&mut self, loaded: Loaded) -> Answer {
+        let Loaded { settings, notes } = loaded;
+        let needs_restart = config::diff_needing_restart(&self.settings, &settings);
+        let path = self.source.path().display();
+        for note in &notes {
+            tracing::info!("{path}: {note}");
+        }
+        for key in &needs_restart {
+            tracing::warn!("{path}: the new value of {key} counts after a restart");
+        }
+        self.settings = Arc::new(settings);
+        let settings = &self.settings;
+        self.mode
+            .send_modify(|mode| mode.settings = Arc::clone(settings));
+        let reached = |worker| deliver(worker, ToWorker::Reload(Arc::clone(settings)));
+        if !self
+            .workers
+            .iter()
+            .map(reached)
+            .fold(true, |all, one| all & one)
+        {
+            let message = "a worker has no room for messages and keeps its settings; try again";
+            tracing::error!("{message}");
+            return refused(message);
+        }
+        tracing::info!("{path}: read again, and in force");
+        Answer::Reloaded {
+            notes,
+            needs_restart: needs_restart.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    /// Ends all threads, or leaves them to the end of the process.
+    fn stop(&self) {
+        notify(&[NotifyState::Stopping]);
+        tracing::info!("ending; what is under way has {} s", DRAIN_NS / SECOND);
+        self.mode.send_modify(|mode| mode.draining = true);
+        for worker in &self.workers {
+            deliver(worker, ToWorker::Drain);
+        }
+        let until = MonotonicClock.now() + DRAIN_NS;
+        // All workers, and the gateway after them.
+        let mut running = self.workers.len() + 1;
+        while running > 0 {
+            let left = until.saturating_sub(MonotonicClock.now());
+            match self.events.recv_timeout(Duration::from_nanos(left)) {
+                Ok(Event::Ended(thread, result)) => {
+                    running -= 1;
+                    if let Err(reason) = result {
+                        tracing::warn!("{thread} ended: {reason}");
+                    }
+                }
+                Ok(Event::Request(_, asker)) => {
+                    // Whoever is gone does not get it.
+                    let _ = asker.send(refused("the server is ending"));
+                }
+                Ok(Event::Hangup | Event::Stop) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    tracing::warn!("{running} threads have not finished in time");
+                    return;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+/// Puts a message into a mailbox, and waits for room if there is none.
+fn deliver(worker: &WorkerHandle, message: ToWorker) -> bool {
+    let until = MonotonicClock.now() + WORKER_NS;
+    let mut undelivered = worker.send(message);
+    while let Err(Full(message)) = undelivered {
+        if MonotonicClock.now() > until {
+            return false;
+        }
+        MonotonicClock.sleep(RETRY_NS);
+        undelivered = worker.send(message);
+    }
+    true
+}
