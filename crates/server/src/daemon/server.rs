@@ -243,3 +243,97 @@ fn deliver(worker: &WorkerHandle, message: ToWorker) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Sender;
+    use std::thread;
+
+    use super::*;
+
+    /// A server without threads: what they would send, and what the one worker gets.
+    fn server() -> (Server, Sender<Event>, Receiver<ToWorker>) {
+        let settings = Arc::new(config::parse(config::template(), "template").unwrap());
+        let (worker, mailbox) = WorkerHandle::new(Arc::new(|| {}));
+        let (sender, events) = channel();
+        let (mode, _) = watch::channel(Mode {
+            settings: Arc::clone(&settings),
+            draining: false,
+        });
+        let server = Server {
+            source: Source::Toml("/nonexistent/dns64d.toml".into()),
+            settings,
+            workers: vec![worker],
+            mode,
+            events,
+            stats: Stats {
+                workers: vec![Arc::default()],
+                gateway: Arc::default(),
+            },
+            begun: MonotonicClock.now(),
+            _control_file: None,
+        };
+        (server, sender, mailbox)
+    }
+
+    #[test]
+    fn a_worker_that_ends_by_itself_ends_the_server() {
+        for (result, reason) in [
+            (Ok(()), "nobody told it to"),
+            (Err("recvmmsg failed".to_owned()), "recvmmsg failed"),
+        ] {
+            let (server, events, _mailbox) = server();
+            events
+                .send(Event::Ended(Thread::Worker(0), result))
+                .unwrap();
+            let error = server.supervise().unwrap_err().to_string();
+            assert_eq!(error, format!("worker 0 ended: {reason}"));
+        }
+    }
+
+    #[test]
+    fn it_ends_once_all_threads_have_and_refuses_requests_meanwhile() {
+        let (server, events, mailbox) = server();
+        let mode = server.mode.subscribe();
+        let (asker, answer) = oneshot::channel();
+        events.send(Event::Stop).unwrap();
+        events.send(Event::Request(Request::Status, asker)).unwrap();
+        events
+            .send(Event::Ended(Thread::Worker(0), Ok(())))
+            .unwrap();
+        events.send(Event::Ended(Thread::Gateway, Ok(()))).unwrap();
+        server.supervise().unwrap();
+        assert!(matches!(mailbox.recv(), Ok(ToWorker::Drain)));
+        assert_eq!(answer.blocking_recv(), Ok(refused("the server is ending")));
+        assert!(mode.borrow().draining);
+    }
+
+    #[test]
+    fn a_flush_reaches_the_workers_in_lower_case() {
+        let (server, _events, mailbox) = server();
+        let worker = thread::spawn(move || match mailbox.recv() {
+            Ok(ToWorker::Flush { below, done }) => {
+                done.send(5).unwrap();
+                below
+            }
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(
+            server.flush(Some("Example.COM")),
+            Answer::Flushed { entries: 5 }
+        );
+        assert_eq!(worker.join().unwrap().unwrap(), b"\x07example\x03com\0");
+    }
+
+    #[test]
+    fn a_reload_without_a_file_keeps_the_settings() {
+        let (mut server, _events, mailbox) = server();
+        let before = Arc::clone(&server.settings);
+        let Answer::Refused { message } = server.reload() else {
+            panic!("there is no such file");
+        };
+        assert!(message.starts_with("the configuration stays as it was: /nonexistent/"));
+        assert!(Arc::ptr_eq(&before, &server.settings));
+        assert!(mailbox.try_recv().is_err());
+    }
+}
