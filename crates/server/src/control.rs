@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::Permissions;
+use std::fs::{DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -175,7 +175,8 @@ pub enum SocketError {
     NoSocket(PathBuf),
     /// The system does not allow it.
     #[error(
-        "cannot open the control socket {}: {reason}; its directory has to exist and be writable",
+        "cannot open the control socket {}: {reason}; make its directory and let dns64d write \
+         there, or set another path",
         path.display()
     )]
     System {
@@ -191,6 +192,8 @@ pub enum SocketError {
 pub struct Socket {
     listener: UnixListener,
     file: SocketFile,
+    /// Its directory, if that was not there.
+    made: Option<PathBuf>,
 }
 
 /// The file of a socket; dropping it removes the file.
@@ -206,7 +209,7 @@ impl Drop for SocketFile {
 
 impl Socket {
     /// Listens at `path`, for its owner and group only. A file that an earlier server left is
-    /// removed.
+    /// removed, and the directory is made if only that is missing.
     ///
     /// # Errors
     ///
@@ -217,22 +220,29 @@ impl Socket {
             reason,
         };
         remove_stale(path)?;
+        let directory = path.parent().unwrap_or(path);
+        // If it is missing still, the next call says so.
+        let made = DirBuilder::new().mode(0o750).create(directory).is_ok();
         let listener = UnixListener::bind(path).map_err(system)?;
         std::fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(system)?;
         listener.set_nonblocking(true).map_err(system)?;
         Ok(Self {
             listener,
             file: SocketFile(path.to_owned()),
+            made: made.then(|| directory.to_owned()),
         })
     }
 
-    /// Gives the file to a user and a group.
+    /// Gives the file to a user and a group, and the directory too if it was made for it.
     ///
     /// # Errors
     ///
     /// What the system says.
     pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
-        std::os::unix::fs::chown(&self.file.0, Some(uid), Some(gid))
+        if let Some(directory) = &self.made {
+            chown(directory, Some(uid), Some(gid))?;
+        }
+        chown(&self.file.0, Some(uid), Some(gid))
     }
 
     /// The socket and its file apart.
@@ -523,8 +533,12 @@ mod tests {
         let third = Socket::open(&path);
         assert!(matches!(third, Err(SocketError::NoSocket(_))), "{third:?}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
-        let nowhere = dir.path().join("none/control.sock");
+        let new = dir.path().join("new");
+        let fourth = Socket::open(&new.join("control.sock")).unwrap();
+        assert_eq!(new.metadata().unwrap().permissions().mode() & 0o777, 0o750);
+        drop(fourth);
+        let nowhere = dir.path().join("no/where/control.sock");
         let error = Socket::open(&nowhere).unwrap_err().to_string();
-        assert!(error.ends_with("has to exist and be writable"), "{error}");
+        assert!(error.contains("make its directory"), "{error}");
     }
 }

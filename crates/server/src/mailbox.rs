@@ -74,8 +74,9 @@ pub enum ToGateway {
 /// may come over all connections meanwhile; queries beyond it wait in their connections.
 const WORKER_MAILBOX_MAX: usize = 1024;
 
-/// Messages that the gateway's mailbox holds; it is emptied as fast as the runtime turns.
-const GATEWAY_MAILBOX_MAX: usize = 4096;
+/// Messages that the gateway's mailbox holds: more than twice the answers that 256 connections with
+/// 100 queries each, the defaults, can wait for. Room is taken as it is needed.
+const GATEWAY_MAILBOX_MAX: usize = 65_536;
 
 /// The way to a worker. Never blocks.
 #[derive(Clone)]

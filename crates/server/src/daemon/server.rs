@@ -125,19 +125,21 @@ impl Server {
                 return refused(format!("{name:?} is no name: {error}"));
             }
         };
+        let until = MonotonicClock.now() + WORKER_NS;
         let (done, entries) = channel();
         for worker in &self.workers {
             let flush = ToWorker::Flush {
                 below: below.clone(),
                 done: done.clone(),
             };
-            if !deliver(worker, flush) {
+            if !deliver(worker, flush, until) {
                 return refused("a worker has no room for messages; try again");
             }
         }
         let mut sum = 0;
         for _ in &self.workers {
-            match entries.recv_timeout(Duration::from_nanos(WORKER_NS)) {
+            let left = until.saturating_sub(MonotonicClock.now());
+            match entries.recv_timeout(Duration::from_nanos(left)) {
                 Ok(entries) => sum += entries,
                 Err(_) => return refused("a worker does not answer; see the log"),
             }
@@ -177,7 +179,8 @@ impl Server {
         let settings = &self.settings;
         self.mode
             .send_modify(|mode| mode.settings = Arc::clone(settings));
-        let reached = |worker| deliver(worker, ToWorker::Reload(Arc::clone(settings)));
+        let until = MonotonicClock.now() + WORKER_NS;
+        let reached = |worker| deliver(worker, ToWorker::Reload(Arc::clone(settings)), until);
         if !self
             .workers
             .iter()
@@ -200,10 +203,11 @@ impl Server {
         notify(&[NotifyState::Stopping]);
         tracing::info!("ending; what is under way has {} s", DRAIN_NS / SECOND);
         self.mode.send_modify(|mode| mode.draining = true);
-        for worker in &self.workers {
-            deliver(worker, ToWorker::Drain);
-        }
         let until = MonotonicClock.now() + DRAIN_NS;
+        for worker in &self.workers {
+            // One that cannot be reached ends with the process.
+            deliver(worker, ToWorker::Drain, until);
+        }
         // All workers, and the gateway after them.
         let mut running = self.workers.len() + 1;
         while running > 0 {
@@ -230,9 +234,8 @@ impl Server {
     }
 }
 
-/// Puts a message into a mailbox, and waits for room if there is none.
-fn deliver(worker: &WorkerHandle, message: ToWorker) -> bool {
-    let until = MonotonicClock.now() + WORKER_NS;
+/// Puts a message into a mailbox, and waits for room until a moment; whether there was some.
+fn deliver(worker: &WorkerHandle, message: ToWorker, until: Nanos) -> bool {
     let mut undelivered = worker.send(message);
     while let Err(Full(message)) = undelivered {
         if MonotonicClock.now() > until {

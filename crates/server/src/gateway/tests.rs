@@ -9,12 +9,9 @@ use dns64_transport::clock::SECOND;
 
 use super::upstream::ASKS_MAX;
 use super::*;
+use crate::config;
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToWorker};
-use crate::settings::nets::NetSet;
-use crate::settings::{
-    AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, Selection,
-    TcpSettings, View,
-};
+use crate::settings::TcpSettings;
 
 /// Longer than anything here takes: what does not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,37 +25,8 @@ const TCP: TcpSettings = TcpSettings {
 fn settings(tcp: TcpSettings) -> Settings {
     Settings {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
-        workers: 1,
-        user: None,
-        allow: NetSet::default(),
-        upstreams: Vec::new(),
-        selection: Selection::RoundRobin,
-        order: LookupOrder::AaaaThenA,
-        randomise_case: false,
-        views: vec![View {
-            clients: NetSet::default(),
-            dns64: None,
-        }],
-        cache: CacheSettings {
-            bytes: 0,
-            min_ttl_s: 0,
-            max_ttl_s: 0,
-            max_negative_ttl_s: 0,
-            stale_s: 0,
-            prefetch: false,
-        },
-        udp_size: 1232,
-        any: AnyPolicy::Refuse,
-        rate_limit: None,
         tcp,
-        queries_max: 1,
-        control: None,
-        metrics: None,
-        log: LogSettings {
-            target: LogTarget::Stderr,
-            level: LogLevel::Info,
-            queries: false,
-        },
+        ..config::parse(config::template(), "template").unwrap()
     }
 }
 
