@@ -314,8 +314,13 @@ mod tests {
     /// What is found, in short: age, "stale", "stale, failed lately" or "-".
     fn found(cache: &Cache, name: &str, at_s: u64) -> String {
         match cache.find(key(name).as_bytes(), at_s * SECOND) {
-            Found::Fresh { age_s, ending, .. } => format!("{age_s}{}", if ending { "!" } else { "" }),
-            Found::Stale { failed_lately: true, .. } => "stale, failed lately".into(),
+            Found::Fresh { age_s, ending, .. } => {
+                format!("{age_s}{}", if ending { "!" } else { "" })
+            }
+            Found::Stale {
+                failed_lately: true,
+                ..
+            } => "stale, failed lately".into(),
             Found::Stale { .. } => "stale".into(),
             Found::Missing => "-".into(),
         }
@@ -346,7 +351,10 @@ mod tests {
         ];
         let mut cache = cache(SETTINGS);
         for (i, key) in keys.iter().enumerate() {
-            assert!(matches!(cache.find(key.as_bytes(), 0), Found::Missing), "{i}");
+            assert!(
+                matches!(cache.find(key.as_bytes(), 0), Found::Missing),
+                "{i}"
+            );
             cache.keep(key.as_bytes(), &answer("a", 10), 0);
         }
         assert_eq!(cache.len(), keys.len());
@@ -360,14 +368,20 @@ mod tests {
             assert_eq!(found(&cache, "a", 4), "4");
             assert_eq!(found(&cache, "a", 5), "-");
         }
-        let mut off = cache(CacheSettings { bytes: 0, ..SETTINGS });
+        let mut off = cache(CacheSettings {
+            bytes: 0,
+            ..SETTINGS
+        });
         off.keep(key("a").as_bytes(), &answer("a", 10), 0);
         assert_eq!(found(&off, "a", 0), "-");
     }
 
     #[test]
     fn a_failure_does_not_take_the_place_of_an_answer_that_may_be_used_stale() {
-        let mut cache = cache(CacheSettings { stale_s: 100, ..SETTINGS });
+        let mut cache = cache(CacheSettings {
+            stale_s: 100,
+            ..SETTINGS
+        });
         cache.keep(key("a").as_bytes(), &answer("a", 10), 0);
         assert_eq!(found(&cache, "a", 10), "stale");
         cache.keep(key("a").as_bytes(), &failure("a"), 10 * SECOND);
@@ -380,7 +394,10 @@ mod tests {
 
     #[test]
     fn the_last_tenth_of_an_answer_is_worth_asking_anew() {
-        let mut cache = cache(CacheSettings { prefetch: true, ..SETTINGS });
+        let mut cache = cache(CacheSettings {
+            prefetch: true,
+            ..SETTINGS
+        });
         cache.keep(key("a").as_bytes(), &answer("a", 100), 0);
         assert_eq!(found(&cache, "a", 89), "89");
         assert_eq!(found(&cache, "a", 90), "90!");
@@ -391,7 +408,13 @@ mod tests {
     #[test]
     fn a_flush_takes_a_name_and_what_is_below_it() {
         let mut cache = cache(SETTINGS);
-        for name in ["example", "a.example", "b.a.example", "notexample", "example.com"] {
+        for name in [
+            "example",
+            "a.example",
+            "b.a.example",
+            "notexample",
+            "example.com",
+        ] {
             cache.keep(key(name).as_bytes(), &answer(name, 10), 0);
         }
         let name: NameBuf = "a.example".parse().unwrap();

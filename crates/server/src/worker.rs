@@ -13,8 +13,8 @@ use dns64_transport::{Arrival, LinkError, Relay};
 use dns64_wire::message::Message;
 
 use crate::counts::Counts;
-use crate::engine::{Engine, Seeds};
 use crate::engine::actions::{Action, Actions, Client};
+use crate::engine::{Engine, Seeds};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker};
 use crate::settings::Settings;
 

@@ -21,6 +21,7 @@ use tokio::task::{LocalSet, spawn_local};
 use super::server::{Event, Server};
 use super::{DaemonError, Source, Thread, notify, privileges};
 use crate::control::{self, Socket, SocketFile};
+use crate::engine::Seeds;
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
 use crate::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
@@ -91,6 +92,8 @@ impl Opened {
         let (sender, events) = channel();
         spawn_signals(sender.clone())?;
         let (gateway, mailbox) = GatewayHandle::new();
+        // A client's cookie is good at every worker.
+        let cookies = rand::random();
         let mut workers = Vec::new();
         let mut stats = Stats {
             workers: Vec::new(),
@@ -102,7 +105,13 @@ impl Opened {
             let counts = Arc::default();
             stats.workers.push(Arc::clone(&counts));
             let settings = Arc::clone(&settings);
-            let thread = worker::spawn(index, settings, relay, receiver, gateway.clone(), counts);
+            let seeds = Seeds {
+                random: rand::random(),
+                cookies,
+            };
+            let gateway = gateway.clone();
+            let thread = worker::spawn(index, settings, relay, receiver, gateway, counts, seeds);
+            let thread = thread.map_err(started("a worker"))?;
             watch_worker(index, thread, sender.clone())?;
             workers.push(handle);
         }

@@ -218,13 +218,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn on_timeout(
-        &mut self,
-        slot: u32,
-        list: usize,
-        now: Nanos,
-        actions: &mut Actions,
-    ) {
+    pub(super) fn on_timeout(&mut self, slot: u32, list: usize, now: Nanos, actions: &mut Actions) {
         self.counts.upstream_timeout.tick();
         if list != CONNECTION {
             self.upstreams.timed_out(list, now);

@@ -263,10 +263,9 @@ impl Engine {
 
     /// Time has passed: meets the deadlines that are due, and begins a new turn.
     pub fn on_timer(&mut self, now: Nanos, actions: &mut Actions) {
-        self.upstreams
-            .turn(now, &mut self.random, |server, port| {
-                actions.renew(server, port);
-            });
+        self.upstreams.turn(now, &mut self.random, |server, port| {
+            actions.renew(server, port);
+        });
         while let Some((slot, list)) = self.query_timers.expired(now) {
             if list == DELAY {
                 self.want(slot, Part::Second, now, actions);

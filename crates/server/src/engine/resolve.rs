@@ -147,11 +147,7 @@ fn aaaa(
             None => Step::Need(Part::Second),
             Some(a) => {
                 let done = synthesis::synthesise(asker, dns64, first, a, frame);
-                let made = if done.made > 0 {
-                    Made::Aaaa
-                } else {
-                    Made::NoA
-                };
+                let made = if done.made > 0 { Made::Aaaa } else { Made::NoA };
                 Step::Answer(done.len, made)
             }
         },
