@@ -361,7 +361,7 @@ impl Survey {
             Section::Additional => self.additionals += 1,
             Section::Answer | Section::Authority if dnssec => self.signed = true,
             Section::Authority if record.rtype == Rtype::SOA && self.soa_minimum_s.is_none() => {
-                self.soa_minimum_s = record.rdata.last_chunk().map(|m| u32::from_be_bytes(*m));
+                self.soa_minimum_s = soa_minimum_s(record);
             }
             Section::Answer | Section::Authority => {}
         }
@@ -509,7 +509,10 @@ fn bound_ttls(
         }
         let sent_s = if record.ttl >> 31 == 1 { 0 } else { record.ttl };
         let ttl_s = if negative && record.section == Section::Authority {
-            sent_s.min(bounds.max_negative_s)
+            // Counted down from here, so that nobody behind this server keeps it for longer
+            // (RFC 2308 sections 3 and 6).
+            let minimum_s = soa_minimum_s(&record).unwrap_or(u32::MAX);
+            sent_s.min(minimum_s).min(bounds.max_negative_s)
         } else {
             sent_s.max(bounds.min_s).min(bounds.max_s)
         };
@@ -524,6 +527,12 @@ fn bound_ttls(
         copy[ttl_at..ttl_at + 4].copy_from_slice(&ttl_s.to_be_bytes());
     }
     ttls
+}
+
+/// The MINIMUM of an SOA record, in seconds; `None` for other types.
+fn soa_minimum_s(record: &Record<'_>) -> Option<u32> {
+    let minimum = record.rdata.last_chunk()?;
+    (record.rtype == Rtype::SOA).then(|| u32::from_be_bytes(*minimum))
 }
 
 /// Octets from the TTL of a record to its data: the TTL itself and the length of the data
