@@ -80,7 +80,7 @@ struct Entry {
     /// Seconds on the engine's clock.
     stored_s: u32,
     expires_s: u32,
-    /// Until when upstreams are not asked again, if the answer is stale.
+    /// Until when upstreams are not asked again, if the answer is stale or ends soon.
     recheck_s: u32,
 }
 
@@ -113,8 +113,8 @@ const FAILURES_BYTES: u64 = 1 << 20;
 /// An answer is asked for anew in the last tenth of its time, as Unbound's `prefetch` does.
 const PREFETCH_TENTHS: u32 = 10;
 
-/// How long upstreams are left alone after they failed a question that has a stale answer
-/// (RFC 8767 section 5 suggests 30 seconds).
+/// How long upstreams are left alone after they failed a question that has an answer, stale or soon
+/// to be (RFC 8767 section 5 suggests 30 seconds).
 const RECHECK_S: u32 = 30;
 
 /// What an entry is thought to weigh when the cache's index is first laid out.
@@ -166,6 +166,7 @@ impl Cache {
                 age_s: now_s - entry.stored_s,
                 ending: self.prefetch
                     && !is_failure(stored)
+                    && now_s >= entry.recheck_s
                     && (entry.expires_s - now_s).saturating_mul(PREFETCH_TENTHS) <= whole,
             };
         }

@@ -11,7 +11,7 @@ use dns64_wire::name::Name;
 use super::asker::Asker;
 use super::copy::{self, Copier, QUESTION_AT};
 use super::reply::{self, Head};
-use super::stored::{Aged, Kind, Stored};
+use super::stored::{Age, Aged, Kind, Stored};
 use crate::settings::dns64::{Dns64, DomainAction, DomainRule};
 
 /// TTL in seconds of what is made without an SOA to limit it (RFC 6147 section 5.1.7).
@@ -202,7 +202,9 @@ pub fn synthesise(
         return Synthesised { len, made: 0 };
     }
     let mark = dns64.mark_synthesised.then_some(FORGED_ANSWER);
-    let extended_error = mark.or(a.extended_error());
+    // Why an AAAA question failed does not matter any more; that its answer is stale does.
+    let stale = aaaa.extended_error().filter(|_| aaaa.age == Age::Stale);
+    let extended_error = mark.or(a.extended_error()).or(stale);
     let len = reply::write(
         asker,
         &head(Rcode::NOERROR, extended_error),

@@ -268,7 +268,7 @@ impl Engine {
                 rcode @ (Rcode::SERVFAIL | Rcode::REFUSED | Rcode::FORMERR | Rcode::NOTIMP),
             ) => {
                 self.counts.upstream_rcode.tick();
-                self.lookups.get(slot).failed = Some(rcode);
+                self.lookups.get(slot).failed = Some((rcode, stored.extended_error()));
                 self.exhaust(slot, server);
                 self.ask_next(slot, now, actions);
             }
@@ -282,8 +282,8 @@ impl Engine {
         let lookup = self.lookups.get(slot);
         let (rcode, extended_error) = match lookup.failed {
             // What the client asked for is beyond them, and so it should hear.
-            Some(rcode @ (Rcode::FORMERR | Rcode::NOTIMP)) => (rcode, None),
-            Some(_) => (Rcode::SERVFAIL, None),
+            Some((rcode @ (Rcode::FORMERR | Rcode::NOTIMP), why)) => (rcode, why),
+            Some((_, why)) => (Rcode::SERVFAIL, why),
             None => (Rcode::SERVFAIL, Some(NO_REACHABLE_AUTHORITY)),
         };
         let asked = Asked {

@@ -29,8 +29,9 @@ pub(super) struct Lookup {
     pub(super) sent_at: Nanos,
     /// Tells this lookup from earlier ones in the same place.
     pub(super) generation: u32,
-    /// The last response code that an upstream gave for a failure, if any did.
-    pub(super) failed: Option<Rcode>,
+    /// The last response code that an upstream gave for a failure, and its extended error, if any
+    /// did.
+    pub(super) failed: Option<(Rcode, Option<u16>)>,
 }
 
 /// Where a question is in flight.

@@ -134,6 +134,12 @@ impl Maker {
         }
     }
 
+    /// Whether a part of a query is in the cache.
+    pub(super) fn knows(&self, query: &Query, part: Part, now: Nanos) -> bool {
+        let key = query.plan.question(&query.asker, part).key();
+        matches!(self.cache.find(key.as_bytes(), now), Found::Fresh { .. })
+    }
+
     /// Whether it is likely that A records will be needed for a query.
     pub(super) fn may_synthesise(&self, query: &Query) -> bool {
         let dns64 = self.settings.views[query.view].dns64.as_ref();

@@ -130,7 +130,10 @@ impl Engine {
             now_s: seconds(now),
         };
         match guard::admit(message, &context, &mut self.maker.frame) {
-            Admission::Drop(reason) => self.count_dropped(reason),
+            Admission::Drop(reason) => {
+                self.count_dropped(reason);
+                stay_silent(client, actions);
+            }
             Admission::Answer { len, reason } => {
                 self.count_refused(reason);
                 match self.limit(transport, address, false, now) {
@@ -199,14 +202,30 @@ impl Engine {
             return;
         }
         match self.maker.settings.order {
-            LookupOrder::Both if may_synthesise => self.want(slot, Part::Second, now, actions),
             LookupOrder::Delayed(delay_ns) if may_synthesise => {
                 self.query_timers.set(slot, DELAY, now + delay_ns);
             }
-            _ if self.maker.settings.cache.stale_s > 0 => {
-                self.query_timers.set(slot, STALE, now + STALE_NS);
-            }
-            _ => {}
+            LookupOrder::Both if may_synthesise => self.want_ahead(slot, now, actions),
+            _ => self.await_stale(slot, now),
+        }
+    }
+
+    /// Lets a query wait for A records before it is known whether it needs them, unless they are
+    /// in the cache.
+    fn want_ahead(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
+        if !self
+            .maker
+            .knows(&self.queries[slot as usize], Part::Second, now)
+        {
+            self.want(slot, Part::Second, now, actions);
+        }
+        self.await_stale(slot, now);
+    }
+
+    /// Sets the time after which a stale answer will do.
+    fn await_stale(&mut self, slot: u32, now: Nanos) {
+        if self.maker.settings.cache.stale_s > 0 && self.queries.contains(slot as usize) {
+            self.query_timers.set(slot, STALE, now + STALE_NS);
         }
     }
 
@@ -237,9 +256,7 @@ impl Engine {
         self.query_timers.clear(slot);
         if now - arrived > LATE_NS {
             self.counts.dropped_late.tick();
-            if let Client::Tcp { .. } = client {
-                actions.reply(client, &[]);
-            }
+            stay_silent(client, actions);
         } else {
             self.send(client, len, actions);
         }
@@ -268,10 +285,7 @@ impl Engine {
         });
         while let Some((slot, list)) = self.query_timers.expired(now) {
             if list == DELAY {
-                self.want(slot, Part::Second, now, actions);
-                if self.maker.settings.cache.stale_s > 0 && self.queries.contains(slot as usize) {
-                    self.query_timers.set(slot, STALE, now + STALE_NS);
-                }
+                self.want_ahead(slot, now, actions);
             } else {
                 self.progress(slot, now, true, actions);
             }
@@ -366,6 +380,13 @@ impl Engine {
             Made::NoA => &self.counts.not_synthesised_no_a,
         };
         counter.tick();
+    }
+}
+
+/// A client gets no answer. Whoever holds its connection has to know, or it would wait for one.
+fn stay_silent(client: Client, actions: &mut Actions) {
+    if let Client::Tcp { .. } = client {
+        actions.reply(client, &[]);
     }
 }
 

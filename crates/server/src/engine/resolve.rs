@@ -7,7 +7,7 @@ use dns64_wire::name::NameBuf;
 use super::lookups::Question;
 use crate::answer::asker::Asker;
 use crate::answer::reverse::Reverse;
-use crate::answer::stored::Aged;
+use crate::answer::stored::{Aged, Kind};
 use crate::answer::synthesis::{Reason, Verdict};
 use crate::answer::{reply, reverse, service, synthesis};
 use crate::settings::dns64::Dns64;
@@ -114,7 +114,11 @@ impl Plan {
         };
         match (self, dns64) {
             (Self::Reverse(name), _) => {
-                Step::Answer(reverse::alias(asker, name, first, frame), Made::Ptr)
+                let made = match first.stored.kind() {
+                    Kind::Positive => Made::Ptr,
+                    _ => Made::Forwarded,
+                };
+                Step::Answer(reverse::alias(asker, name, first, frame), made)
             }
             (Self::Aaaa, Some(dns64)) => aaaa(asker, dns64, first, known.second, frame),
             (_, dns64) => {
