@@ -1,0 +1,419 @@
+//! An engine among clients and upstreams that a script plays, on a clock that it turns.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dns64_transport::clock::{Clock as _, ManualClock, Nanos, SECOND};
+use dns64_transport::{Origin, PORTS_PER_SERVER};
+use dns64_wire::codes::Rcode;
+use dns64_wire::message::Message;
+use dns64d::config;
+use dns64d::counts::Counts;
+use dns64d::engine::actions::{Action, Actions, Client};
+use dns64d::engine::{Engine, Seeds};
+use dns64d::mailbox::ConnectionFailed;
+use dns64d::settings::Settings;
+
+use super::messages::{self, Question, Words};
+use super::text;
+
+/// What every script begins with; its own settings are laid over these.
+const SETTINGS: &str = r#"
+    listen = ["[::1]:53"]
+    workers = 1
+    allow = ["::/0", "0.0.0.0/0"]
+    [upstream]
+    servers = ["192.0.2.53"]
+    selection = "failover"
+    [dns64]
+    prefix = "2001:db8:64::/96"
+"#;
+
+/// The clock does not begin at 0, where too small an age would not be seen.
+const BEGINNING: Nanos = 1_000 * SECOND;
+
+pub(crate) struct Stage {
+    engine: Engine,
+    counts: Arc<Counts>,
+    clock: ManualClock,
+    actions: Actions,
+    /// The queries by label; those that are answered have no question any more.
+    queries: HashMap<u32, Asked>,
+    in_flight: Vec<InFlight>,
+    last_cookie: Vec<u8>,
+    lines: Vec<String>,
+}
+
+struct Asked {
+    question: Option<Question>,
+    id: u16,
+    /// Longest answer that it can take.
+    limit: usize,
+    answers: usize,
+}
+
+/// A question to an upstream.
+pub(crate) struct InFlight {
+    pub(crate) server: usize,
+    pub(crate) way: Way,
+    pub(crate) id: u16,
+    pub(crate) question: Question,
+}
+
+/// How it went there.
+pub(crate) enum Way {
+    Port(usize),
+    Connection(u64),
+}
+
+/// What a line of a script says of a query.
+pub(crate) struct Query<'w> {
+    pub(crate) labels: std::ops::RangeInclusive<u32>,
+    pub(crate) from: &'w str,
+    pub(crate) words: Vec<&'w str>,
+}
+
+impl Stage {
+    pub(crate) fn new(own: &str) -> Self {
+        let settings = settings(own);
+        let counts = Arc::new(Counts::default());
+        let clock = ManualClock::default();
+        clock.advance(BEGINNING);
+        let seeds = Seeds {
+            random: [7; 32],
+            cookies: [9; 16],
+        };
+        Self {
+            engine: Engine::new(&settings, Arc::clone(&counts), &seeds, BEGINNING),
+            counts,
+            clock,
+            actions: Actions::default(),
+            queries: HashMap::new(),
+            in_flight: Vec::new(),
+            last_cookie: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// What has come out since the last call.
+    pub(crate) fn take_lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
+    }
+
+    pub(crate) fn reload(&mut self, own: &str) {
+        let now = self.clock.now();
+        self.engine.reload(&settings(own), now, &mut self.actions);
+        self.see();
+    }
+
+    /// Clients ask, one for each label; `{}` in name and address is the label.
+    pub(crate) fn query(&mut self, query: &Query<'_>) {
+        self.turn();
+        for label in query.labels.clone() {
+            let in_place = |word: &str| word.replace("{}", &label.to_string());
+            let words: Vec<String> = query.words.iter().map(|word| in_place(word)).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let (question, rest) = Question::read(&words);
+            let words = Words::read(rest, &messages::QUERY_WORDS);
+            let id = words
+                .number("id")
+                .unwrap_or_else(|| u16::try_from(label).unwrap());
+            let message = messages::query(&question, id, &words, &self.last_cookie);
+            let address = in_place(query.from).parse().unwrap();
+            let port = 10_000 + u16::try_from(label).unwrap();
+            let peer = SocketAddr::new(address, port);
+            let tcp = words.has("tcp");
+            let has_opt = Message::parse(&message).is_ok_and(|m| matches!(m.opt(), Ok(Some(_))));
+            let size = usize::from(words.number("edns").unwrap_or(1232)).max(512);
+            let known = Asked {
+                question: (words.number("questions").unwrap_or(1) == 1).then_some(question),
+                id,
+                limit: if tcp {
+                    65_535
+                } else if has_opt {
+                    size
+                } else {
+                    512
+                },
+                answers: 0,
+            };
+            assert!(
+                self.queries.insert(label, known).is_none(),
+                "query {label} comes twice"
+            );
+            let client = if tcp {
+                Client::Tcp {
+                    connection: u64::from(label),
+                    address: peer,
+                }
+            } else {
+                Client::Udp(Origin::new(peer))
+            };
+            let now = self.clock.now();
+            self.engine
+                .on_query(client, &message, now, &mut self.actions);
+        }
+        self.see();
+    }
+
+    /// An upstream replies to the question of this number among those in flight.
+    pub(crate) fn reply(
+        &mut self,
+        index: usize,
+        rcode: Rcode,
+        words: &Words<'_>,
+        records: &[(String, String)],
+    ) {
+        self.turn();
+        let asked = &self.in_flight[index];
+        let message = messages::reply(&asked.question, asked.id, rcode, words, records);
+        let now = self.clock.now();
+        let server = words.number("server").map_or(asked.server, usize::from);
+        let actions = &mut self.actions;
+        match asked.way {
+            Way::Port(port) => {
+                let other = (port + 1) % PORTS_PER_SERVER;
+                let port = if words.has("port") { other } else { port };
+                self.engine.on_reply(server, port, &message, now, actions);
+            }
+            Way::Connection(exchange) => {
+                self.engine
+                    .on_connection(exchange, Ok(&message), now, actions);
+            }
+        }
+        if !words.has("keep") {
+            self.in_flight.remove(index);
+        }
+        self.see();
+    }
+
+    /// A connection comes to nothing.
+    pub(crate) fn close(&mut self, index: usize) {
+        self.turn();
+        let asked = self.in_flight.remove(index);
+        let Way::Connection(exchange) = asked.way else {
+            panic!("{} was not asked over a connection", asked.question);
+        };
+        let now = self.clock.now();
+        self.engine
+            .on_connection(exchange, Err(ConnectionFailed), now, &mut self.actions);
+        self.see();
+    }
+
+    /// The questions in flight, and those whose time is over: no reply has come.
+    pub(crate) fn in_flight(&self) -> &[InFlight] {
+        &self.in_flight
+    }
+
+    /// How many queries have an answer, and how many do not.
+    pub(crate) fn answered(&self) -> (usize, usize) {
+        let answered = self
+            .queries
+            .values()
+            .filter(|asked| asked.answers > 0)
+            .count();
+        (answered, self.queries.len() - answered)
+    }
+
+    /// Whether the engine has nothing to wait for.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.engine.is_idle() && self.engine.next_deadline().is_none()
+    }
+
+    /// Time passes; what it brings comes at its moment.
+    pub(crate) fn wait(&mut self, span: Nanos) {
+        let begin = self.clock.now();
+        loop {
+            let deadline = self.engine.next_deadline().filter(|d| *d <= begin + span);
+            self.clock.advance_to(deadline.unwrap_or(begin + span));
+            let before = self.lines.len();
+            self.turn();
+            self.see();
+            if self.lines.len() > before {
+                let ms = (self.clock.now() - begin) / 1_000_000;
+                self.lines.insert(before, format!("after {ms} ms"));
+            }
+            if deadline.is_none() {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn flush(&mut self, name: Option<&str>) {
+        let below = name.map(|name| text::name(name).as_wire().to_vec());
+        let flushed = self.engine.flush(below.as_deref());
+        self.lines.push(format!("flushed {flushed}"));
+    }
+
+    /// Writes those figures of a metric that are not 0.
+    pub(crate) fn count(&mut self, metric: &str) {
+        self.turn();
+        let figures = self.counts.figures();
+        assert!(
+            figures.iter().any(|f| f.name == metric),
+            "no metric {metric}"
+        );
+        let mut line = metric.to_owned();
+        for figure in figures.iter().filter(|f| f.name == metric && f.value > 0) {
+            write!(line, " {}={}", figure.label.1, figure.value).unwrap();
+        }
+        self.lines.push(line.replace(" =", " "));
+    }
+
+    /// A worker lets time have its say before anything else.
+    fn turn(&mut self) {
+        self.engine.on_timer(self.clock.now(), &mut self.actions);
+    }
+
+    /// The question in flight that was asked last of those that fit `[NAME TYPE] [from N]`.
+    pub(crate) fn find(&self, which: &[&str]) -> usize {
+        let (which, server) = match which {
+            [which @ .., "from", server] => (which, Some(server.parse::<usize>().unwrap())),
+            _ => (which, None),
+        };
+        let wanted = (!which.is_empty()).then(|| Question::read(which).0);
+        let fits = |asked: &&InFlight| {
+            wanted
+                .as_ref()
+                .is_none_or(|wanted| asked.question.is(wanted))
+                && server.is_none_or(|server| server == asked.server)
+        };
+        let last = self.in_flight.iter().rposition(|asked| fits(&asked));
+        let last = last.unwrap_or_else(|| panic!("{which:?} is not in flight"));
+        let question = &self.in_flight[last].question;
+        if let Some(other) = self
+            .in_flight
+            .iter()
+            .filter(fits)
+            .find(|a| !a.question.is(question))
+        {
+            panic!("{which:?} can be {question} or {}", other.question);
+        }
+        last
+    }
+
+    /// Writes down what the engine wants, and plays the world that does it.
+    fn see(&mut self) {
+        let actions = std::mem::take(&mut self.actions);
+        let mut replies: Vec<(u32, Vec<String>)> = Vec::new();
+        for action in actions.list() {
+            if let Action::Reply { to, message } = action {
+                let label = u32::from(to.address().port()) - 10_000;
+                replies.push((label, self.see_answer(label, actions.message(message))));
+                continue;
+            }
+            self.see_answers(&mut replies);
+            match action {
+                Action::Ask {
+                    server,
+                    port,
+                    message,
+                } => self.see_question(*server, Way::Port(*port), actions.message(message)),
+                Action::AskConnection {
+                    server,
+                    exchange,
+                    message,
+                } => {
+                    let way = Way::Connection(*exchange);
+                    self.see_question(*server, way, actions.message(message));
+                }
+                // Which port leaves when is a matter of chance.
+                Action::Renew { .. } | Action::Reply { .. } => {}
+            }
+        }
+        self.see_answers(&mut replies);
+        self.actions = actions;
+        self.actions.clear();
+    }
+
+    fn see_question(&mut self, server: usize, way: Way, message: &[u8]) {
+        let (question, text) = messages::of_question(message);
+        let over = match way {
+            Way::Port(_) => "",
+            Way::Connection(_) => " tcp",
+        };
+        self.lines.push(format!("ask {server}{over}: {text}"));
+        self.in_flight.push(InFlight {
+            server,
+            way,
+            id: u16::from_be_bytes([message[0], message[1]]),
+            question,
+        });
+    }
+
+    fn see_answer(&mut self, label: u32, message: &[u8]) -> Vec<String> {
+        let asked = self.queries.get_mut(&label).unwrap();
+        asked.answers += 1;
+        assert_eq!(asked.answers, 1, "query {label} is answered twice");
+        assert!(
+            message.len() <= asked.limit,
+            "{} octets for query {label}",
+            message.len()
+        );
+        if message.is_empty() {
+            return vec!["nothing".to_owned()];
+        }
+        check_with_another_reader(message);
+        if let Some(cookie) = messages::server_cookie(message) {
+            self.last_cookie = cookie;
+        }
+        messages::of_answer(message, asked.question.as_ref(), asked.id)
+    }
+
+    /// Writes answers down, equal ones to neighbours together.
+    fn see_answers(&mut self, replies: &mut Vec<(u32, Vec<String>)>) {
+        let mut rest = replies.as_slice();
+        while let Some((first, text)) = rest.first() {
+            let same = rest
+                .iter()
+                .zip(*first..)
+                .take_while(|((n, t), m)| n == m && t == text);
+            let count = same.count();
+            let last = rest[count - 1].0;
+            let labels = if last == *first {
+                first.to_string()
+            } else {
+                format!("{first}..{last}")
+            };
+            self.lines.push(format!("answer {labels}: {}", text[0]));
+            self.lines
+                .extend(text[1..].iter().map(|line| format!("  {line}")));
+            rest = &rest[count..];
+        }
+        replies.clear();
+    }
+}
+
+/// An answer that only its writer can read is none.
+fn check_with_another_reader(message: &[u8]) {
+    use domain::base::Message;
+    use domain::rdata::AllRecordData;
+    let message = Message::from_octets(message).unwrap();
+    for section in [message.answer(), message.authority(), message.additional()] {
+        for record in section.unwrap().limit_to::<AllRecordData<_, _>>() {
+            record.unwrap();
+        }
+    }
+}
+
+/// The settings of a script over those of all.
+fn settings(own: &str) -> Settings {
+    let mut table: toml::Table = SETTINGS.parse().unwrap();
+    let own: toml::Table = own.parse().unwrap_or_else(|e| panic!("{e}"));
+    lay_over(&mut table, own);
+    let text = toml::to_string(&table).unwrap();
+    config::parse(&text, "script").unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn lay_over(table: &mut toml::Table, own: toml::Table) {
+    for (key, value) in own {
+        match (table.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(own)) => lay_over(below, own),
+            (_, value) => {
+                table.insert(key, value);
+            }
+        }
+    }
+}
