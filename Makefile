@@ -2,10 +2,11 @@
 
 .PHONY: demo test
 
-# Build, and measure a DNS64 server on this machine: about a minute after the build.
+# Build dns64d and the Tester, and measure the one with the other on this machine: about a minute
+# after the build.
 demo:
-	.ci/install iproute2 util-linux unbound
-	cargo build --release --locked --package dns64bench
+	.ci/install iproute2 util-linux
+	cargo build --release --locked --package dns64bench --package dns64d
 	target/release/dns64bench demo
 
 # Everything that has to pass before a change lands.

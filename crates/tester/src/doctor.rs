@@ -482,7 +482,13 @@ mod tests {
             let wanting = finding.verdict != Verdict::Good;
             assert!(!wanting || finding.remedy.is_some(), "{finding:?}");
         }
-        for what in ["best tier", "kernel", "cores", "DUT bind", "authority nsd"] {
+        for what in [
+            "best tier",
+            "kernel",
+            "cores",
+            "DUT dns64d",
+            "authority nsd",
+        ] {
             assert!(
                 findings.iter().any(|finding| finding.what == what),
                 "{what}"

@@ -116,16 +116,16 @@ fn trial(arguments: &str) -> Run {
 struct Underway(Child);
 
 impl Underway {
-    /// Returns once the DUT is in the midst of a trial: more queries have come than any probe
-    /// sends.
-    fn start(arguments: &str) -> Self {
+    /// Returns once the DUT, which is `server`, is in the midst of a trial: more queries have come
+    /// than any probe sends.
+    fn start(server: &str, arguments: &str) -> Self {
         let mut command = command(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut underway = Self(command.spawn().unwrap());
         let mut early_end = None;
         let asked = process::wait_until(60 * SECOND, || {
             early_end = underway.0.try_wait().unwrap();
-            let dut = pids("dns64bench-dut", "unbound");
+            let dut = pids("dns64bench-dut", server);
             early_end.is_some() || dut.iter().any(|pid| queries_received(*pid) > 300)
         });
         assert!(asked && early_end.is_none(), "no trial of {arguments}");
@@ -235,7 +235,9 @@ fn a_server_in_a_lab_is_asked_twice_for_each_query() {
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn every_installed_server_passes() {
     let servers = installed();
-    assert!(servers.contains(&"unbound"), "{servers:?}");
+    for expected in ["dns64d", "unbound"] {
+        assert!(servers.contains(&expected), "{expected}: {servers:?}");
+    }
     for name in servers {
         let run = trial(&format!("--dut {name}"));
         run.assert_passed();
@@ -274,28 +276,36 @@ fn the_cached_share_does_not_reach_the_authority() {
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn a_trial_over_an_ipv6_upstream_passes() {
-    let run = trial("--dut unbound --upstream-family ipv6");
-    run.assert_passed();
-    assert_eq!(run.text("/conditions/upstream_family"), "IPv6");
-    assert_about(run.number("/authority/a"), 2000, "A over IPv6");
+    for name in ["dns64d", "unbound"] {
+        let run = trial(&format!("--dut {name} --upstream-family ipv6"));
+        run.assert_passed();
+        assert_eq!(run.text("/conditions/upstream_family"), "IPv6");
+        assert_about(run.number("/authority/a"), 2000, "A over IPv6");
+    }
 }
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn a_trial_with_two_devices_passes() {
-    let run = trial("--dut unbound --setup two-device");
-    run.assert_passed();
-    assert_eq!(run.text("/conditions/setup"), "two-device");
+    for name in ["dns64d", "unbound"] {
+        let run = trial(&format!("--dut {name} --setup two-device"));
+        run.assert_passed();
+        assert_eq!(run.text("/conditions/setup"), "two-device");
+    }
 }
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn a_trial_with_nsd_and_a_restart_passes() {
-    let run = trial("--dut unbound --authority nsd --namespace 10.0.0.0/16 --restart");
-    run.assert_passed();
-    assert_eq!(run.text("/conditions/authority"), "nsd");
-    // Only the built-in authority counts.
-    assert_eq!(run.json["authority"], Value::Null);
+    for name in ["dns64d", "unbound"] {
+        let run = trial(&format!(
+            "--dut {name} --authority nsd --namespace 10.0.0.0/16 --restart"
+        ));
+        run.assert_passed();
+        assert_eq!(run.text("/conditions/authority"), "nsd");
+        // Only the built-in authority counts.
+        assert_eq!(run.json["authority"], Value::Null);
+    }
 }
 
 #[test]
@@ -322,18 +332,21 @@ fn a_search_stops_at_the_rate_that_was_asked_for() {
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn a_server_that_is_killed_fails_the_trial() {
-    let run = undisturbed(|| {
-        let underway = Underway::start("trial --lab netns --dut unbound --uncertified -Q 1k -l 4s");
-        for pid in pids("dns64bench-dut", "unbound") {
-            process::signal(pid, Signal::KILL);
-        }
-        Run::new(&underway.output())
-    });
-    assert_eq!(run.text("/outcome"), "failed", "{:#}", run.json);
-    assert_eq!(run.code, Some(1));
-    let notes = run.json["notes"].to_string();
-    assert!(notes.contains("the DUT ended during the trial"), "{notes}");
-    assert_eq!(leftovers(), Vec::<String>::new());
+    for name in ["dns64d", "unbound"] {
+        let run = undisturbed(|| {
+            let arguments = format!("trial --lab netns --dut {name} --uncertified -Q 1k -l 4s");
+            let underway = Underway::start(name, &arguments);
+            for pid in pids("dns64bench-dut", name) {
+                process::signal(pid, Signal::KILL);
+            }
+            Run::new(&underway.output())
+        });
+        assert_eq!(run.text("/outcome"), "failed", "{:#}", run.json);
+        assert_eq!(run.code, Some(1));
+        let notes = run.json["notes"].to_string();
+        assert!(notes.contains("the DUT ended during the trial"), "{notes}");
+        assert_eq!(leftovers(), Vec::<String>::new());
+    }
 }
 
 #[test]
@@ -341,6 +354,7 @@ fn a_server_that_is_killed_fails_the_trial() {
 fn a_search_goes_on_with_a_server_that_was_killed() {
     let run = undisturbed(|| {
         let underway = Underway::start(
+            "unbound",
             "search --lab netns --dut unbound --uncertified -l 2s -Q 1k --max-rate 2k --resolution 20%",
         );
         for pid in pids("dns64bench-dut", "unbound") {
@@ -365,6 +379,7 @@ fn a_search_goes_on_with_a_server_that_was_killed() {
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn an_authority_that_is_killed_makes_the_trial_invalid() {
     let underway = Underway::start(
+        "unbound",
         "trial --lab netns --dut unbound --authority nsd --namespace 10.0.0.0/16 \
          --uncertified -Q 1k -l 4s",
     );
@@ -381,7 +396,10 @@ fn an_authority_that_is_killed_makes_the_trial_invalid() {
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn an_interrupted_trial_leaves_nothing() {
-    let underway = Underway::start("trial --lab netns --dut unbound --uncertified -Q 1k -l 60s");
+    let underway = Underway::start(
+        "unbound",
+        "trial --lab netns --dut unbound --uncertified -Q 1k -l 60s",
+    );
     let tester = underway.pid();
     let servers = pids("dns64bench-dut", "unbound");
     assert_ne!(workdirs(tester), Vec::<String>::new());
@@ -397,8 +415,10 @@ fn an_interrupted_trial_leaves_nothing() {
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn after_a_crash_lab_down_leaves_nothing() {
-    let mut underway =
-        Underway::start("trial --lab netns --dut unbound --uncertified -Q 1k -l 60s");
+    let mut underway = Underway::start(
+        "unbound",
+        "trial --lab netns --dut unbound --uncertified -Q 1k -l 60s",
+    );
     let tester = underway.pid();
     let servers = pids("dns64bench-dut", "unbound");
     process::kill(&mut underway.0);
@@ -467,6 +487,35 @@ fn a_server_that_does_not_start_is_told_with_its_last_words() {
     let error = run.text("/error");
     assert!(error.contains("exit status: 7"), "{error}");
     assert!(error.contains("no such zone"), "{error}");
+    assert_eq!(leftovers(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and dns64d: run by .ci/run net"]
+fn the_demo_measures_dns64d_and_says_whose_limit_it_found() {
+    let mut said = String::new();
+    let mut code = None;
+    // As `undisturbed`, but the demo has no JSON.
+    for _ in 0..ATTEMPTS {
+        let output = Command::new(PROGRAM).arg("demo").output().unwrap();
+        said = String::from_utf8_lossy(&output.stdout).into_owned();
+        code = output.status.code();
+        if code != Some(3) {
+            break;
+        }
+    }
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("device under test  dns64d (dns64d "),
+        "{said}"
+    );
+    let first = said.lines().next().unwrap_or_default();
+    assert!(first.starts_with("DNS64 rate: "), "{said}");
+    assert_eq!(
+        first.contains("at least"),
+        said.contains("THE TESTER IS THE LIMIT"),
+        "{said}"
+    );
     assert_eq!(leftovers(), Vec::<String>::new());
 }
 

@@ -308,7 +308,8 @@ pub struct DoctorArgs {}
 /// `dns64bench demo`
 #[derive(Args, Debug)]
 pub struct DemoArgs {
-    /// DNS64 server to measure: a built-in profile or a file [default: one that is installed]
+    /// DNS64 server to measure: a built-in profile or a file [default: dns64d, else one that is
+    /// installed]
     #[arg(long, value_name = "PROFILE|FILE.toml")]
     pub dut: Option<String>,
 }

@@ -76,7 +76,8 @@ pub enum Command {
     /// Do the whole job on this machine in about a minute
     ///
     /// A self-test, then three searches with trials of 2 s, on the best kind of lab that this
-    /// machine allows, with a DNS64 server that is installed.
+    /// machine allows, with dns64d if it lies beside this program or in PATH, otherwise with a
+    /// DNS64 server that is installed. A server that is faster than the Tester is told as such.
     Demo(DemoArgs),
 
     /// Print man pages or shell completions

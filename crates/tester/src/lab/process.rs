@@ -12,14 +12,19 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Pause between two looks at something that is awaited.
 const POLL_NS: Nanos = SECOND / 100;
 
-/// Looks a program up in `PATH` and, because an ordinary user's `PATH` lacks them on Debian, in
-/// the directories for administrators. A name with a slash is taken as it is.
+/// Looks a program up beside this one, so that the dns64d of the same build is found without being
+/// installed; then in `PATH`; and, because an ordinary user's `PATH` lacks them on Debian, in the
+/// directories for administrators. A name with a slash is taken as it is.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return is_executable(Path::new(name)).then(|| PathBuf::from(name));
     }
+    let own = std::env::current_exe().ok();
+    let beside = own.as_deref().and_then(Path::parent).map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
+    beside
+        .into_iter()
+        .chain(std::env::split_paths(&path))
         .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|candidate| is_executable(candidate))
@@ -275,6 +280,13 @@ mod tests {
         assert_eq!(find_program(shell.to_str().unwrap()), Some(shell));
         assert_eq!(find_program("no-such-program-anywhere"), None);
         assert_eq!(find_program("/etc/passwd"), None);
+    }
+
+    #[test]
+    fn a_program_is_found_beside_this_one_without_a_path() {
+        let this = std::env::current_exe().unwrap();
+        let name = this.file_name().unwrap().to_str().unwrap();
+        assert_eq!(find_program(name), Some(this.clone()));
     }
 
     #[test]

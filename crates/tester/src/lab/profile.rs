@@ -5,7 +5,7 @@
 //! ```toml
 //! name = "example"
 //! role = "dut"                    # or "authority"
-//! programs = ["exampled"]         # names looked up in PATH and /usr/sbin, or absolute paths
+//! programs = ["exampled"]         # names looked up (see `find_program`), or absolute paths
 //! package = "example-dns"         # optional: the Debian package that has the program
 //! caches = true                   # whether it answers repeated questions from a cache
 //! command = ["{program}", "-f", "{workdir}/example.conf"]
@@ -433,7 +433,8 @@ pub fn built_in_names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
 
-const BUILT_IN: [(&str, &str); 7] = [
+const BUILT_IN: [(&str, &str); 8] = [
+    ("dns64d", include_str!("../../profiles/dns64d.toml")),
     ("bind", include_str!("../../profiles/bind.toml")),
     ("unbound", include_str!("../../profiles/unbound.toml")),
     (
