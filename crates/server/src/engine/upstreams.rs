@@ -50,7 +50,8 @@ const EXPLORE_ONE_IN: u32 = 32;
 /// Timeouts in a row after which an upstream is held to be down.
 const TIMEOUTS_MAX: u32 = 3;
 
-/// How long an upstream that is down is left alone: doubled with each timeout up to the maximum.
+/// How long an upstream that is down is left alone: doubled each time that it is tried in vain, up to
+/// the maximum.
 const HOLD_NS: Nanos = SECOND;
 const HOLD_MAX_NS: Nanos = 30 * SECOND;
 
@@ -145,9 +146,14 @@ impl Upstreams {
     /// No answer came in time.
     pub(super) fn timed_out(&mut self, server: usize, now: Nanos) {
         let state = &mut self.list[server];
-        state.timeouts = state.timeouts.saturating_add(1);
         let doubled = state.rtt_ns.saturating_mul(2);
         state.rtt_ns = doubled.clamp(1, state.upstream.timeout_ns.max(1));
+        if state.held_until > now {
+            // It was in flight when the upstream was found to be down, and tells nothing new: a
+            // busy server would hold an upstream that was gone for a moment for the maximum.
+            return;
+        }
+        state.timeouts = state.timeouts.saturating_add(1);
         if let Some(beyond) = state.timeouts.checked_sub(TIMEOUTS_MAX) {
             let hold = HOLD_NS.saturating_mul(1 << beyond.min(16));
             state.held_until = now + hold.min(HOLD_MAX_NS);
@@ -315,6 +321,18 @@ mod tests {
         pair.answered(0, MILLISECOND);
         assert_eq!(first(&mut pair, 5 * SECOND), 0);
         assert_eq!(first(&mut pair, 5 * SECOND), 0, "it is back");
+    }
+
+    #[test]
+    fn what_was_in_flight_when_an_upstream_died_does_not_hold_it_longer() {
+        let mut pair = upstreams(2, Selection::Failover);
+        for late in 0..100 {
+            pair.timed_out(0, SECOND + late);
+        }
+        let mut random = StdRng::from_seed([3; 32]);
+        let mut first = |now| pair.choose(&Asked::default(), now, &mut random);
+        assert_eq!(first(2 * SECOND), Some(1));
+        assert_eq!(first(2 * SECOND + 2), Some(0), "a second after the third");
     }
 
     #[test]
