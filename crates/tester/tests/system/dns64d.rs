@@ -1,0 +1,317 @@
+//! dns64d between the Measurer and simulated authorities: what is answered and what is asked is
+//! known to the last query.
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::memory::Conditions;
+use dns64bench::trial::result::{Answers, Outcome};
+
+use crate::whole::{LOAD, Load, MILLISECOND, PLAIN, SETUP, Setup, Whole};
+
+const ALL_VALID: Answers = Answers {
+    valid: 2000,
+    ..NONE
+};
+
+const NONE: Answers = Answers {
+    valid: 0,
+    late: 0,
+    wrong: 0,
+    empty: 0,
+    error: 0,
+    truncated: 0,
+    duplicate: 0,
+    stray: 0,
+    missing: 0,
+};
+
+#[test]
+fn every_query_is_answered_by_two_questions() {
+    let mut whole = Whole::new(SETUP);
+    let result = whole.trial(LOAD, &[]);
+    assert_eq!(result.outcome, Outcome::Passed);
+    assert_eq!(result.answers, ALL_VALID);
+    let asked = whole.asked();
+    assert_eq!((asked.aaaa, asked.a, asked.other), (2000, 2000, 0));
+    let counts = &whole.counts;
+    assert_eq!(counts.synthesised_aaaa.get(), 2000);
+    assert_eq!(counts.responses_noerror.get(), 2000);
+    assert_eq!(counts.cache_entries.get(), 4000);
+    // There and back, twice over the second link.
+    assert_eq!(result.rtt.p50 / 1000, 600);
+    whole.assert_idle();
+}
+
+#[test]
+fn names_with_an_aaaa_of_their_own_are_asked_for_once() {
+    for (aaaa_share, a) in [("0.5", 1000), ("1", 0)] {
+        let mut whole = Whole::new(Setup {
+            aaaa_share,
+            ..SETUP
+        });
+        assert_eq!(whole.trial(LOAD, &[]).answers, ALL_VALID);
+        let asked = whole.asked();
+        assert_eq!((asked.aaaa, asked.a, asked.other), (2000, a, 0));
+        assert_eq!(whole.counts.synthesised_aaaa.get(), a);
+        whole.assert_idle();
+    }
+}
+
+#[test]
+fn the_cached_name_is_asked_for_once_however_many_wait_for_it() {
+    for (cached_share, fresh) in [("0.5", 1000), ("1", 0)] {
+        let mut whole = Whole::new(Setup {
+            cached_share,
+            ..SETUP
+        });
+        assert_eq!(whole.trial(LOAD, &[]).answers, ALL_VALID);
+        let asked = whole.asked();
+        assert_eq!((asked.aaaa, asked.a), (fresh + 1, fresh + 1));
+        let before = whole.counts.cache_hits.get();
+        assert_eq!(whole.trial(LOAD, &[]).answers, ALL_VALID);
+        let asked = whole.asked();
+        assert_eq!((asked.aaaa, asked.a), (2 * fresh + 1, 2 * fresh + 1));
+        // Both its parts, each time.
+        assert_eq!(
+            whole.counts.cache_hits.get() - before,
+            2 * (2000 - fresh),
+            "{cached_share}"
+        );
+        whole.assert_idle();
+    }
+}
+
+/// 1 % of the questions and of their answers lost, 1 % of both twice, and all in disorder.
+const ROUGH: Setup = Setup {
+    upstream_keys: "timeout = \"100ms\"\nattempts = 5",
+    answers: Conditions {
+        delay_ns: 100_000,
+        jitter_ns: 20 * MILLISECOND,
+        loss_ppm: 10_000,
+        duplicate_ppm: 10_000,
+    },
+    lose_every: 100,
+    ..SETUP
+};
+
+#[test]
+fn losses_disorder_and_duplicates_behind_dns64d_cost_questions_and_no_answers() {
+    let run = |seed| {
+        let mut whole = Whole::new(Setup { seed, ..ROUGH });
+        let result = whole.trial(LOAD, &[]);
+        assert_eq!(result.answers, ALL_VALID);
+        // What comes twice may come after the last answer.
+        whole.rest(SECOND);
+        let (asked, unheard) = (whole.asked(), whole.unheard());
+        let counts = &whole.counts;
+        let timeouts = counts.upstream_timeout.get();
+        assert_eq!(counts.upstream_udp.get(), 4000 + timeouts);
+        assert_eq!(asked.queries() + unheard, 4000 + timeouts);
+        assert_eq!(counts.upstream_answers.get(), 4000);
+        assert_eq!(unheard, (4000 + timeouts) / 100);
+        assert!(timeouts > unheard + 10, "answers were lost as well");
+        // None of them is taken for the answer to anything.
+        assert!(counts.rejected_unknown.get() > 10);
+        assert_eq!(counts.lookups_failed.get(), 0);
+        whole.assert_idle();
+        let figures = whole.counts.figures();
+        let figures = figures.into_iter().map(|figure| figure.value);
+        (figures.collect::<Vec<_>>(), result.rtt.p99)
+    };
+    let [first, again, other] = [1, 1, 2].map(run);
+    assert_eq!(first, again, "the same seed, the same run");
+    assert_ne!(first, other, "another seed, another run");
+}
+
+#[test]
+fn questions_may_come_twice_and_in_disorder() {
+    let relayed = Conditions {
+        jitter_ns: 20 * MILLISECOND,
+        duplicate_ppm: 10_000,
+        ..PLAIN
+    };
+    let mut whole = Whole::new(Setup { relayed, ..SETUP });
+    let result = whole.trial(LOAD, &[]);
+    let duplicate = result.answers.duplicate;
+    assert_eq!(
+        result.answers,
+        Answers {
+            duplicate,
+            ..ALL_VALID
+        }
+    );
+    let asked = whole.asked().queries();
+    assert_eq!(whole.counts.upstream_udp.get(), 4000);
+    whole.rest(SECOND);
+    // Each copy of a question has an answer, the second of which nobody waits for any more.
+    assert!(asked > 4010, "{asked}");
+    assert_eq!(whole.counts.rejected_unknown.get(), asked - 4000);
+    whole.assert_idle();
+}
+
+#[test]
+fn what_is_lost_before_dns64d_is_missing_and_nothing_else() {
+    let queries = Conditions {
+        jitter_ns: 5 * MILLISECOND,
+        loss_ppm: 10_000,
+        duplicate_ppm: 10_000,
+        ..PLAIN
+    };
+    for seed in 0..2 {
+        let mut whole = Whole::new(Setup {
+            seed,
+            queries,
+            ..SETUP
+        });
+        let answers = whole.trial(LOAD, &[]).answers;
+        let taken = whole.counts.queries_udp.get();
+        let Answers {
+            valid,
+            missing,
+            duplicate,
+            ..
+        } = answers;
+        assert_eq!(
+            answers,
+            Answers {
+                valid,
+                missing,
+                duplicate,
+                ..NONE
+            }
+        );
+        assert_eq!(valid + missing, 2000);
+        // Each datagram that came has its answer, the second copy of a query as well.
+        assert_eq!(valid + duplicate, taken);
+        assert!(missing > 5 && duplicate > 5, "{answers:?}");
+        // A copy never costs a question of its own.
+        assert_eq!(whole.asked().queries(), 2 * valid);
+        whole.assert_idle();
+    }
+}
+
+/// 500 queries per second for some time, and time enough for every retry.
+const fn steady(duration_ns: Nanos) -> Load {
+    Load {
+        rate_qps: 500,
+        duration_ns,
+        timeout_ns: 2 * SECOND,
+    }
+}
+
+fn dies(which: usize) -> impl Fn(&mut Whole) {
+    move |whole| whole.upstreams[which].dead = true
+}
+
+fn returns(which: usize) -> impl Fn(&mut Whole) {
+    move |whole| whole.upstreams[which].dead = false
+}
+
+#[test]
+fn when_one_of_two_upstreams_dies_answers_go_on_and_it_is_used_again_when_it_returns() {
+    let mut whole = Whole::new(Setup {
+        upstreams: 2,
+        upstream_keys: "timeout = \"200ms\"\nattempts = 2\nselection = \"failover\"",
+        ..SETUP
+    });
+    let before = whole.trial(steady(2 * SECOND), &[]);
+    assert_eq!(before.answers.valid, 1000);
+    let [first, second] = [0, 1].map(|i| whole.upstreams[i].heard());
+    assert_eq!((first, second), (2000, 0), "the first in order is asked");
+
+    let events: [(Nanos, &dyn Fn(&mut Whole)); 2] = [(0, &dies(0)), (2 * SECOND, &returns(0))];
+    let during = whole.trial(steady(8 * SECOND), &events);
+    assert_eq!(
+        during.answers,
+        Answers {
+            valid: 4000,
+            ..NONE
+        }
+    );
+    // No question waits for more than one timeout.
+    assert!(during.rtt.max < 402 * MILLISECOND, "{during:?}");
+    let lost = whole.upstreams[0].lost;
+    assert_eq!(whole.counts.upstream_timeout.get(), lost);
+    // 102 AAAA of the 204 ms until the third timeout, two A that followed timeouts before it, and
+    // one question after another second, to find out whether it is back.
+    assert_eq!(lost, 105);
+    // It was not, and is left alone for two seconds: until query 1,702.
+    let again = whole.upstreams[0].heard() - first;
+    assert_eq!(again, 2 * (4000 - 1702));
+    assert_eq!(again + whole.upstreams[1].heard(), 8000);
+    whole.assert_idle();
+}
+
+#[test]
+fn when_all_upstreams_die_clients_are_told_and_served_again_when_they_return() {
+    let mut whole = Whole::new(Setup {
+        upstreams: 2,
+        upstream_keys: "timeout = \"100ms\"\nattempts = 1",
+        ..SETUP
+    });
+    let die = |whole: &mut Whole| whole.upstreams.iter_mut().for_each(|u| u.dead = true);
+    let back = |whole: &mut Whole| whole.upstreams.iter_mut().for_each(|u| u.dead = false);
+    let events: [(Nanos, &dyn Fn(&mut Whole)); 2] = [(SECOND, &die), (3 * SECOND, &back)];
+    let result = whole.trial(steady(6 * SECOND), &events);
+    // AAAA at both, then A at both (a failure counts as no AAAA, RFC 6147 section 5.1.3): whoever
+    // asks in the last 300 ms has a question left when they are back.
+    let error = 850;
+    assert_eq!(
+        result.answers,
+        Answers {
+            valid: 3000 - error,
+            error,
+            ..NONE
+        }
+    );
+    let counts = &whole.counts;
+    assert_eq!(counts.responses_servfail.get(), error);
+    // Two of each that failed, and the AAAA of those that began 300 to 100 ms before the end.
+    assert_eq!(counts.lookups_failed.get(), 2 * error + 100);
+    // 4 timeouts of each that failed; 3, 2 and 1 of the 50 in each 100 ms after them.
+    assert_eq!(counts.upstream_timeout.get(), 4 * error + (3 + 2 + 1) * 50);
+    assert_eq!(counts.upstream_timeout.get(), whole.unheard());
+    whole.assert_idle();
+    let after = whole.trial(steady(SECOND), &[]);
+    assert_eq!(after.answers.valid, 500);
+}
+
+#[test]
+fn a_full_table_is_told_and_what_is_cached_is_answered_all_the_same() {
+    let mut whole = Whole::new(Setup {
+        queries_max: 100,
+        cached_share: "0.5",
+        relayed: Conditions {
+            delay_ns: 50 * MILLISECOND,
+            ..PLAIN
+        },
+        answers: Conditions {
+            delay_ns: 50 * MILLISECOND,
+            ..PLAIN
+        },
+        ..SETUP
+    });
+    // Few enough to find room, and one of them is the cached name.
+    let few = Load {
+        rate_qps: 10,
+        ..LOAD
+    };
+    assert_eq!(whole.trial(few, &[]).answers.valid, 10);
+    let hits = whole.counts.cache_hits.get();
+    let result = whole.trial(LOAD, &[]);
+    // 1,000 fresh names in a second find 100 places that each take 200 ms: five rounds of 100.
+    let error = 500;
+    assert_eq!(
+        result.answers,
+        Answers {
+            valid: 2000 - error,
+            error,
+            ..NONE
+        }
+    );
+    let counts = &whole.counts;
+    assert_eq!(counts.refused_full.get(), error);
+    assert_eq!(counts.responses_servfail.get(), error);
+    // The cached name: both its parts, each time.
+    assert_eq!(counts.cache_hits.get() - hits, 2 * 1000);
+    whole.assert_idle();
+}

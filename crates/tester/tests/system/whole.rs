@@ -1,0 +1,318 @@
+//! Measurer, dns64d and authorities on one simulated network.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
+use dns64_transport::memory::{Conditions, MemoryLink, MemoryRelay, Network};
+use dns64_transport::{Link, Relay};
+use dns64_wire::pref64::Pref64;
+use dns64bench::authority::answer::{Authority, Transport, ZoneConfig};
+use dns64bench::authority::counts::AuthorityCounts;
+use dns64bench::load::generator::{Generator, Phase, Plan};
+use dns64bench::load::ledger::Ledger;
+use dns64bench::load::pace::Schedule;
+use dns64bench::namespace::{DEFAULT_SUFFIX, Zone};
+use dns64bench::trial::TrialSpec;
+use dns64bench::trial::names::NameSource;
+use dns64bench::trial::result::TrialResult;
+use dns64bench::trial::summary::{ShardReport, result};
+use dns64d::counts::Counts;
+use dns64d::engine::actions::Actions;
+use dns64d::engine::{Engine, Seeds};
+use dns64d::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
+use dns64d::worker::{Stage, Worker, addresses};
+
+pub(crate) const MILLISECOND: Nanos = 1_000_000;
+
+/// Time passes in steps of this, so that jitter does not make a step for each datagram. Everything
+/// else happens at whole steps anyway.
+const TICK_NS: Nanos = 100_000;
+
+/// A link of 0.1 ms that does nothing else.
+pub(crate) const PLAIN: Conditions = Conditions {
+    delay_ns: TICK_NS,
+    jitter_ns: 0,
+    loss_ppm: 0,
+    duplicate_ppm: 0,
+};
+
+/// What a simulation is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    pub(crate) upstreams: u8,
+    /// What `[upstream]` of the configuration has beside the servers.
+    pub(crate) upstream_keys: &'static str,
+    pub(crate) queries_max: u32,
+    pub(crate) aaaa_share: &'static str,
+    pub(crate) cached_share: &'static str,
+    /// From the Measurer to dns64d.
+    pub(crate) queries: Conditions,
+    /// From dns64d to both sides.
+    pub(crate) relayed: Conditions,
+    /// From the authorities to dns64d.
+    pub(crate) answers: Conditions,
+    /// The authorities lose every n-th question; 0: none.
+    pub(crate) lose_every: u64,
+}
+
+pub(crate) const SETUP: Setup = Setup {
+    seed: 1,
+    upstreams: 1,
+    upstream_keys: "",
+    queries_max: 16_384,
+    aaaa_share: "0",
+    cached_share: "0",
+    queries: PLAIN,
+    relayed: PLAIN,
+    answers: PLAIN,
+    lose_every: 0,
+};
+
+/// How many queries a trial sends, and how long their answers are waited for.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) rate_qps: u64,
+    pub(crate) duration_ns: Nanos,
+    pub(crate) timeout_ns: Nanos,
+}
+
+/// 2,000 queries in one second, timeout 1 s.
+pub(crate) const LOAD: Load = Load {
+    rate_qps: 2000,
+    duration_ns: SECOND,
+    timeout_ns: SECOND,
+};
+
+/// An authority that dns64d asks.
+pub(crate) struct Upstream {
+    authority: Authority,
+    link: MemoryLink,
+    lose_every: u64,
+    questions: u64,
+    pub(crate) dead: bool,
+    /// Questions that it did not hear.
+    pub(crate) lost: u64,
+}
+
+impl Upstream {
+    /// Questions that it answered.
+    pub(crate) fn heard(&self) -> u64 {
+        self.authority.counts().queries()
+    }
+
+    fn turn(&mut self) {
+        let Self {
+            authority,
+            link,
+            lose_every,
+            questions,
+            dead,
+            lost,
+        } = self;
+        link.answer(usize::MAX, |datagram, frame| {
+            *questions += 1;
+            if *dead || (*lose_every > 0 && questions.is_multiple_of(*lose_every)) {
+                *lost += 1;
+                return 0;
+            }
+            authority.answer(datagram.payload, frame, Transport::Udp)
+        })
+        .unwrap();
+    }
+}
+
+/// The system.
+pub(crate) struct Whole {
+    clock: ManualClock,
+    network: Network,
+    setup: Setup,
+    names: NameSource,
+    worker: Worker<MemoryRelay>,
+    stage: Stage,
+    actions: Actions,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) upstreams: Vec<Upstream>,
+    /// Nobody writes to the worker and it opens no connection, but it wants to be able to.
+    _mail: (WorkerHandle, GatewayMailbox),
+}
+
+const SERVER: &str = "[2001:2::53]:53";
+
+/// One thing that happens at a moment of a trial.
+pub(crate) type Event<'a> = (Nanos, &'a dyn Fn(&mut Whole));
+
+impl Whole {
+    pub(crate) fn new(setup: Setup) -> Self {
+        let clock = ManualClock::default();
+        let network = Network::new(&clock, setup.seed);
+        let zone = Zone {
+            suffix: DEFAULT_SUFFIX.parse().unwrap(),
+            aaaa_share: setup.aaaa_share.parse().unwrap(),
+        };
+        let settings = dns64d::config::parse(&config(&setup), "simulated").unwrap();
+        let upstreams = settings.upstreams.iter().map(|upstream| Upstream {
+            authority: Authority::new(ZoneConfig {
+                zone: zone.clone(),
+                self_test: false,
+                ttl_s: 3600,
+                negative_ttl_s: 3600,
+            }),
+            link: network.server(upstream.address, setup.answers),
+            lose_every: setup.lose_every,
+            questions: 0,
+            dead: false,
+            lost: 0,
+        });
+        let upstreams = upstreams.collect();
+        let server: SocketAddr = SERVER.parse().unwrap();
+        let mut relay = network.relay(server, server.ip(), setup.relayed);
+        relay.set_servers(&addresses(&settings)).unwrap();
+        let counts = Arc::new(Counts::default());
+        let seeds = Seeds {
+            random: [setup.seed.to_le_bytes(); 4].concat().try_into().unwrap(),
+            cookies: [7; 16],
+        };
+        let engine = Engine::new(&settings, Arc::clone(&counts), &seeds, clock.now());
+        let (handle, mailbox) = WorkerHandle::new(Arc::new(|| ()));
+        let (gateway, gateway_mailbox) = GatewayHandle::new();
+        let share = setup.cached_share.parse().unwrap();
+        Self {
+            clock,
+            network,
+            setup,
+            names: NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share),
+            worker: Worker::new(0, engine, relay, mailbox, gateway),
+            stage: Stage::Serving,
+            actions: Actions::default(),
+            counts,
+            upstreams,
+            _mail: (handle, gateway_mailbox),
+        }
+    }
+
+    /// One trial, and what happens meanwhile: moments count from its first query.
+    pub(crate) fn trial(&mut self, load: Load, events: &[Event<'_>]) -> TrialResult {
+        let spec = self.spec(load);
+        let schedule = Schedule::new(load.rate_qps, load.duration_ns);
+        let plan = Plan {
+            schedule: schedule.shard(0, 1),
+            names: spec.names.clone(),
+            timeout_ns: spec.timeout_ns,
+            stop_early: false,
+        };
+        let local = "2001:2::1".parse().unwrap();
+        let mut link = self
+            .network
+            .client(local, 4, spec.server, self.setup.queries);
+        let mut generator = Generator::new(plan, link.ports(), Ledger::default());
+        let start = self.clock.now() + MILLISECOND;
+        generator.begin(start);
+        let mut events = events.iter();
+        let mut event = events.next();
+        while generator.turn(&mut link, &self.clock).unwrap() == Phase::Running {
+            while let Some((at, happens)) = event
+                && start + at <= self.clock.now()
+            {
+                happens(self);
+                event = events.next();
+            }
+            self.turn();
+            let now = self.clock.now();
+            let next = [
+                now.saturating_add(generator.slack_ns(now)),
+                event.map_or(Nanos::MAX, |(at, _)| start + at),
+            ];
+            self.step(next.into_iter().fold(now + MILLISECOND, Nanos::min));
+        }
+        let shard = ShardReport {
+            finished: generator.finish(),
+            counters: link.counters().unwrap(),
+            clock_step_ns: 0,
+            backend: link.backend(),
+            error: None,
+        };
+        result(&spec, schedule, &[shard], None)
+    }
+
+    fn spec(&mut self, load: Load) -> TrialSpec {
+        let queries = Schedule::new(load.rate_qps, load.duration_ns).queries();
+        let names = self.names.take(queries, Some(Pref64::WELL_KNOWN));
+        TrialSpec {
+            server: SERVER.parse().unwrap(),
+            rate_qps: load.rate_qps,
+            duration_ns: load.duration_ns,
+            timeout_ns: load.timeout_ns,
+            names: names.unwrap(),
+            ports: Some(4),
+            stop_early: false,
+        }
+    }
+
+    fn turn(&mut self) {
+        let now = self.clock.now();
+        self.worker
+            .turn(now, &mut self.stage, &mut self.actions)
+            .unwrap();
+        self.upstreams.iter_mut().for_each(Upstream::turn);
+    }
+
+    /// Lets time pass until something happens, but not beyond `limit`.
+    fn step(&mut self, limit: Nanos) {
+        let events = [
+            self.network.next_arrival(),
+            self.worker.engine.next_deadline(),
+        ];
+        let next = events.into_iter().flatten().fold(limit, Nanos::min);
+        let next = next.max(self.clock.now() + 1).next_multiple_of(TICK_NS);
+        self.clock.advance_to(next);
+    }
+
+    /// Lets so much time pass.
+    pub(crate) fn rest(&mut self, span_ns: Nanos) {
+        let until = self.clock.now() + span_ns;
+        while self.clock.now() < until {
+            self.turn();
+            self.step(until);
+        }
+        self.turn();
+    }
+
+    /// What all authorities have been asked together.
+    pub(crate) fn asked(&self) -> AuthorityCounts {
+        let mut sum = AuthorityCounts::default();
+        for upstream in &self.upstreams {
+            sum.add(upstream.authority.counts());
+        }
+        sum
+    }
+
+    /// Questions that the authorities did not hear.
+    pub(crate) fn unheard(&self) -> u64 {
+        self.upstreams.iter().map(|upstream| upstream.lost).sum()
+    }
+
+    /// Nothing waits any more, in dns64d's own eyes as well.
+    pub(crate) fn assert_idle(&mut self) {
+        self.turn();
+        assert!(self.worker.engine.is_idle());
+        assert_eq!(self.worker.engine.next_deadline(), None);
+        assert_eq!(self.counts.queries_waiting.get(), 0);
+        assert_eq!(self.counts.lookups_in_flight.get(), 0);
+    }
+}
+
+fn config(setup: &Setup) -> String {
+    let servers: Vec<_> = (0..setup.upstreams)
+        .map(|i| format!("\"198.18.0.{}\"", i + 2))
+        .collect();
+    format!(
+        "listen = [\"{SERVER}\"]\nworkers = 1\nallow = [\"::/0\"]\nqueries-max = {}\n\
+         [upstream]\nservers = [{}]\n{}\n\
+         [dns64]\nprivate-addresses = true\n",
+        setup.queries_max,
+        servers.join(", "),
+        setup.upstream_keys
+    )
+}
