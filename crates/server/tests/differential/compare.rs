@@ -1,0 +1,94 @@
+//! What differs between two answers.
+
+use std::fmt;
+
+use crate::ask::Answer;
+
+/// Seconds by which TTLs may differ: the servers are asked one after the other, and each rounds.
+const TTL_TOLERANCE_S: u32 = 2;
+
+/// What can differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Aspect {
+    /// One of the two does not answer.
+    Silence,
+    /// Response code.
+    Rcode,
+    /// Authoritative answer.
+    Aa,
+    /// Authentic data.
+    Ad,
+    /// Recursion available.
+    Ra,
+    /// Whether the answer over UDP is truncated.
+    Tc,
+    /// Records of the answer section: owner, type, data.
+    Records,
+    /// TTL of a record that both have.
+    Ttl,
+    /// Whether there is an SOA record in the authority section.
+    Soa,
+    /// Its TTL, if both have one.
+    SoaTtl,
+    /// Made AAAA records in the additional section.
+    Additional,
+}
+
+impl fmt::Display for Aspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Silence => "no answer",
+            Self::Rcode => "response code",
+            Self::Aa => "AA",
+            Self::Ad => "AD",
+            Self::Ra => "RA",
+            Self::Tc => "TC",
+            Self::Records => "records",
+            Self::Ttl => "TTL",
+            Self::Soa => "SOA",
+            Self::SoaTtl => "TTL of the SOA",
+            Self::Additional => "additional records",
+        })
+    }
+}
+
+/// What differs, in the order of [`Aspect`].
+pub(crate) fn differences(one: Option<&Answer>, other: Option<&Answer>) -> Vec<Aspect> {
+    let (Some(one), Some(other)) = (one, other) else {
+        return if one.is_some() == other.is_some() {
+            Vec::new()
+        } else {
+            vec![Aspect::Silence]
+        };
+    };
+    let made = |answer: &Answer| {
+        let made = |data: &&crate::ask::Data| data.rdata.starts_with("64:ff9b:");
+        answer.additional.iter().filter(made).count()
+    };
+    let keys = |answer: &Answer| answer.records.keys().cloned().collect::<Vec<_>>();
+    let ttls = one.records.iter().any(|(data, ttl)| {
+        let other = other.records.get(data);
+        other.is_some_and(|other| ttl.abs_diff(*other) > TTL_TOLERANCE_S)
+    });
+    let soa_ttls = one.soa.zip(other.soa);
+    let all = [
+        (Aspect::Rcode, one.rcode != other.rcode),
+        (Aspect::Aa, one.aa != other.aa),
+        (Aspect::Ad, one.ad != other.ad),
+        (Aspect::Ra, one.ra != other.ra),
+        (Aspect::Tc, one.tc != other.tc),
+        (
+            Aspect::Records,
+            keys(one) != keys(other) || one.repeated != other.repeated,
+        ),
+        (Aspect::Ttl, ttls),
+        (Aspect::Soa, one.soa.is_some() != other.soa.is_some()),
+        (
+            Aspect::SoaTtl,
+            soa_ttls.is_some_and(|(a, b)| a.abs_diff(b) > TTL_TOLERANCE_S),
+        ),
+        (Aspect::Additional, made(one) != made(other)),
+    ];
+    let differs = all.into_iter().filter(|(_, differs)| *differs);
+    differs.map(|(aspect, _)| aspect).collect()
+}

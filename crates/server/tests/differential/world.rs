@@ -1,0 +1,180 @@
+//! The zones that the authority serves and the questions about them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use dns64_wire::codes::{Class, Rtype};
+use dns64_wire::name::NameBuf;
+
+use crate::ask::Question;
+
+/// TTL in seconds of what is not about TTLs. Longer than the test takes, as all TTLs here but 0
+/// are, so that no cache on the way loses anything while the servers are asked in turn.
+pub(crate) const TTL: u32 = 300;
+
+/// A zone.
+pub(crate) struct Zone {
+    pub(crate) origin: &'static str,
+    /// Lines of a master file (RFC 1035 section 5.1), all names absolute.
+    pub(crate) text: String,
+}
+
+/// A question and the kind that the list of differences knows it by.
+pub(crate) struct Case {
+    pub(crate) kind: &'static str,
+    pub(crate) question: Question,
+}
+
+/// Everything there is to ask about.
+pub(crate) struct World {
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) cases: Vec<Case>,
+    /// Last octets of the addresses that were given out.
+    addresses: u32,
+}
+
+/// Origin, TTL of the SOA record and its MINIMUM, in seconds. A negative answer lives as long as
+/// the smaller of the two (RFC 2308 section 5).
+const ZONES: [(&str, u32, u32); 13] = [
+    (".", 300, 300),
+    ("lab.example.", 300, 300),
+    ("other.example.", 300, 300),
+    ("long.example.", 7200, 7200),
+    ("short.example.", 3600, 150),
+    ("soattl.example.", 150, 3600),
+    ("zero.example.", 3600, 0),
+    ("signed.example.", 300, 300),
+    ("bogus.example.", 300, 300),
+    ("ipv4only.arpa.", 300, 300),
+    ("20.in-addr.arpa.", 300, 300),
+    ("168.192.in-addr.arpa.", 300, 300),
+    ("8.b.d.0.1.0.0.2.ip6.arpa.", 300, 300),
+];
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let zones = ZONES.map(|(origin, soa_ttl, minimum)| Zone {
+            origin,
+            text: format!(
+                "{origin} {soa_ttl} IN SOA ns.lab.example. root.lab.example. 1 3600 900 86400 {minimum}\n\
+                 {origin} {TTL} IN NS ns.lab.example.\n"
+            ),
+        });
+        let mut world = Self {
+            zones: zones.into(),
+            cases: Vec::new(),
+            addresses: 0,
+        };
+        world.add("ns.lab.example.", "A 20.255.0.1");
+        crate::cases::all(&mut world);
+        world
+    }
+
+    /// Adds a record with the usual TTL to the zone that holds its owner.
+    pub(crate) fn add(&mut self, owner: &str, data: &str) {
+        self.add_ttl(owner, TTL, data);
+    }
+
+    pub(crate) fn add_ttl(&mut self, owner: &str, ttl: u32, data: &str) {
+        let holds = |zone: &&mut Zone| {
+            let suffix = format!(".{}", zone.origin);
+            zone.origin == "." || owner == zone.origin || owner.ends_with(&suffix)
+        };
+        let zones = self.zones.iter_mut().filter(holds);
+        let zone = zones.max_by_key(|zone| zone.origin.len()).unwrap();
+        writeln!(zone.text, "{owner} {ttl} IN {data}").unwrap();
+    }
+
+    /// A global IPv4 address that no other record has.
+    pub(crate) fn ipv4(&mut self) -> String {
+        self.addresses += 1;
+        let [_, _, high, low] = self.addresses.to_be_bytes();
+        format!("20.1.{high}.{low}")
+    }
+
+    pub(crate) fn add_a(&mut self, owner: &str) {
+        let address = self.ipv4();
+        self.add(owner, &format!("A {address}"));
+    }
+
+    /// An AAAA record that is nothing special.
+    pub(crate) fn add_aaaa(&mut self, owner: &str) {
+        self.addresses += 1;
+        self.add(owner, &format!("AAAA 2001:db8:6::{:x}", self.addresses));
+    }
+
+    pub(crate) fn ask(&mut self, kind: &'static str, name: &str, rtype: Rtype) {
+        self.ask_with(kind, name, rtype, |question| question);
+    }
+
+    /// Asks in another way than a stub resolver does.
+    pub(crate) fn ask_with(
+        &mut self,
+        kind: &'static str,
+        name: &str,
+        rtype: Rtype,
+        change: impl Fn(Question) -> Question,
+    ) {
+        let question = Question {
+            name: name.parse().unwrap(),
+            rtype,
+            class: Class::IN,
+            rd: true,
+            cd: false,
+            ad: false,
+            edns: Some((1232, false)),
+        };
+        let question = change(question);
+        self.cases.push(Case { kind, question });
+    }
+
+    /// AAAA, and what has to come through unchanged.
+    pub(crate) fn ask_addresses(&mut self, kind: &'static str, name: &str) {
+        self.ask(kind, name, Rtype::AAAA);
+        self.ask("A question", name, Rtype::A);
+    }
+
+    /// How many questions there are of each kind.
+    pub(crate) fn kinds(&self) -> BTreeMap<&'static str, usize> {
+        let mut kinds = BTreeMap::new();
+        for case in &self.cases {
+            *kinds.entry(case.kind).or_default() += 1;
+        }
+        kinds
+    }
+
+    /// How many names are asked for.
+    pub(crate) fn names(&self) -> usize {
+        let name = |case: &Case| case.question.name.as_wire().to_ascii_lowercase();
+        self.cases.iter().map(name).collect::<BTreeSet<_>>().len()
+    }
+}
+
+/// The name of an IPv6 address (RFC 3596 section 2.5).
+pub(crate) fn ip6_arpa(address: &str) -> String {
+    let address: std::net::Ipv6Addr = address.parse().unwrap();
+    let mut name = String::new();
+    for octet in address.octets().into_iter().rev() {
+        write!(name, "{:x}.{:x}.", octet & 15, octet >> 4).unwrap();
+    }
+    name + "ip6.arpa."
+}
+
+/// A name of exactly 255 octets below a zone (RFC 1035 section 3.1).
+pub(crate) fn longest_name(zone: &str, letter: char) -> String {
+    let mut name = zone.to_owned();
+    loop {
+        let used = name.parse::<NameBuf>().unwrap().as_wire().len();
+        let label = (255 - used).saturating_sub(1).min(63);
+        if label == 0 {
+            return name;
+        }
+        // One octet that is left over holds no label.
+        let label = if 255 - used - label - 1 == 1 {
+            label - 1
+        } else {
+            label
+        };
+        name = format!("{}.{name}", letter.to_string().repeat(label));
+    }
+}
