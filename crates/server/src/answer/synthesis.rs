@@ -177,9 +177,9 @@ pub struct Synthesised {
 /// The answer to an AAAA question from the responses for AAAA and for A (RFC 6147 sections 5.1.5
 /// to 5.1.7 and 5.4).
 ///
-/// If no record can be made, it is: the response for A if that is an error; the response for
-/// AAAA otherwise, without what is excluded; the response for A, without its A records, if that
-/// for AAAA was an error.
+/// If no record can be made, it is the response for AAAA; the response for A, without its A
+/// records, if either response is an error or all AAAA records are excluded, so that the answer
+/// says for how long there is nothing (RFC 2308 section 5).
 pub fn synthesise(
     asker: &Asker,
     dns64: &Dns64,
@@ -316,7 +316,8 @@ fn nothing_made(
         });
     }
     match found.excluded {
-        true => filtered(asker, dns64, aaaa, frame),
+        // The AAAA response counts as empty, but has no SOA record to say for how long.
+        true => leave_out(asker, a, Rtype::A, frame, |record| record.rtype == Rtype::A),
         false => reply::forward(asker, aaaa, frame),
     }
 }

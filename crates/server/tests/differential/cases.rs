@@ -65,6 +65,13 @@ fn plain(world: &mut World) {
 
 /// RFC 6147 section 5.1.4.
 fn excluded(world: &mut World) {
+    for i in 0..3 {
+        // What "::ffff/96", as RFC 6147 writes it, would be.
+        let name = format!("compatible{i}.lab.example.");
+        world.add(&name, &format!("AAAA ::20.2.0.{i}"));
+        world.add_a(&name);
+        world.ask_addresses("AAAA in ::/96 and A", &name);
+    }
     for i in 0..6 {
         let mapped = format!("AAAA ::ffff:20.2.0.{i}");
         let name = format!("mapped{i}.lab.example.");
@@ -156,8 +163,10 @@ fn dnames_and_wildcards(world: &mut World) {
         ("DNAME to neither", "text"),
         ("DNAME to no name", "missing"),
     ] {
-        world.ask_addresses(kind, &format!("{label}.tree.lab.example."));
+        world.ask(kind, &format!("{label}.tree.lab.example."), Rtype::AAAA);
     }
+    world.add_a("b.target.lab.example.");
+    world.ask("A question", "b.tree.lab.example.", Rtype::A);
     world.ask_addresses("DNAME's owner", "tree.lab.example.");
     let wide = format!("{}.lab.example.", "w".repeat(63));
     world.add("wide.lab.example.", &format!("DNAME {wide}"));
@@ -182,7 +191,7 @@ fn dnames_and_wildcards(world: &mut World) {
 
 /// RFC 6147 section 5.1.7: the negative TTL of each zone is in [`crate::world`].
 fn ttls(world: &mut World) {
-    for (i, ttl) in [150, 200, 299, 3600].into_iter().enumerate() {
+    for (i, ttl) in [150, 200, 299, 1800].into_iter().enumerate() {
         let name = format!("ttl{i}.long.example.");
         let address = world.ipv4();
         world.add_ttl(&name, ttl, &format!("A {address}"));
@@ -287,7 +296,7 @@ fn reverse(world: &mut World) {
 
 fn sizes(world: &mut World) {
     // Octets of AAAA answers: 28 for each record. Answers for A are 12 octets a record smaller.
-    let big = [(20, "big20"), (34, "big34"), (60, "big60"), (120, "big120")];
+    let big = [(20, "big20"), (34, "big34"), (60, "big60"), (90, "big90")];
     for (count, label) in big {
         let name = format!("{label}.lab.example.");
         for _ in 0..count {
@@ -394,10 +403,16 @@ fn ways_to_ask(world: &mut World) {
         }
     }
     let in_class = |class| move |question| Question { class, ..question };
-    for name in ["a0.lab.example.", "version.bind."] {
-        world.ask_with("class CH", name, Rtype::AAAA, in_class(Class::CH));
-        world.ask_with("class CH", name, Rtype::TXT, in_class(Class::CH));
+    for rtype in [Rtype::AAAA, Rtype::A, Rtype::TXT] {
+        world.ask_with("class CH", "a0.lab.example.", rtype, in_class(Class::CH));
     }
+    let version = "version.bind.";
+    world.ask_with(
+        "class CH, version.bind",
+        version,
+        Rtype::TXT,
+        in_class(Class::CH),
+    );
 }
 
 /// Signed zones: the upstream validates, none of the three servers does.

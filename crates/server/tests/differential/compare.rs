@@ -4,8 +4,9 @@ use std::fmt;
 
 use crate::ask::Answer;
 
-/// Seconds by which TTLs may differ: the servers are asked one after the other, and each rounds.
-const TTL_TOLERANCE_S: u32 = 2;
+/// Seconds by which TTLs may differ: the servers are asked one after the other, each rounds, and so
+/// does the resolver, all on a machine that may have other work.
+const TTL_TOLERANCE_S: u32 = 5;
 
 /// What can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

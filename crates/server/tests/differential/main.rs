@@ -6,50 +6,125 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use ask::{Answer, ask};
+use compare::{Aspect, differences};
+use expected::Peer;
+use world::{Case, World};
+
 mod ask;
 mod cases;
 mod compare;
+mod expected;
 mod lab;
 mod script;
 mod world;
 
-#[test]
-#[ignore = "needs root, NSD, Unbound and BIND: run by .ci/run net"]
-fn explore() {
-    use std::collections::BTreeMap;
-    let world = world::World::new();
-    let mut seen: BTreeMap<_, (usize, String)> = BTreeMap::new();
-    println!("{} names {} questions", world.names(), world.cases.len());
-    lab::run(
-        |lab| {
-            lab.start_upstream(&world);
-            lab.start_dns64d("dns64d", lab::DNS64D, lab::RESOLVER, "");
-            lab.start_unbound();
-            lab.start_bind();
-        },
-        |_| {
-            for (id, case) in world.cases.iter().enumerate() {
-                let id = u16::try_from(id).unwrap();
-                let [ours, unbound, bind] = [lab::DNS64D, lab::UNBOUND, lab::BIND]
-                    .map(|server| ask::ask(server.into(), &case.question, id));
-                for (peer, answer) in [("unbound", &unbound), ("bind", &bind)] {
-                    let d = compare::differences(ours.as_ref(), answer.as_ref());
-                    let e = seen.entry((case.kind, peer, d)).or_insert_with(|| {
-                        (
-                            0,
-                            format!("{}\n   ours {ours:?}\n   peer {answer:?}", case.question),
-                        )
-                    });
-                    e.0 += 1;
-                }
-            }
-        },
-    );
-    let kinds = world.kinds();
-    for ((kind, peer, d), (count, example)) in seen {
-        println!("{kind} | {peer} | {d:?} | {count}/{}", kinds[kind]);
-        if !d.is_empty() {
-            println!("   {example}");
+/// The three answers to a question.
+struct Answers {
+    dns64d: Option<Answer>,
+    unbound: Option<Answer>,
+    bind: Option<Answer>,
+}
+
+impl Answers {
+    fn to(case: &Case, id: u16) -> Self {
+        let [dns64d, unbound, bind] = [lab::DNS64D, lab::UNBOUND, lab::BIND]
+            .map(|server| ask(server.into(), &case.question, id));
+        Self {
+            dns64d,
+            unbound,
+            bind,
         }
     }
+}
+
+/// What is wrong about one question, in words; nothing if all is as expected.
+fn complaint(case: &Case, answers: &Answers) -> Option<String> {
+    let entry = expected::of(case.kind);
+    let peers = [
+        (
+            "Unbound",
+            &answers.unbound,
+            entry.map_or(Peer::Same, |entry| entry.unbound),
+        ),
+        (
+            "BIND",
+            &answers.bind,
+            entry.map_or(Peer::Same, |entry| entry.bind),
+        ),
+    ];
+    let mut text = String::new();
+    for (name, answer, peer) in peers {
+        let found = differences(answers.dns64d.as_ref(), answer.as_ref());
+        if found != peer.aspects() {
+            let expected = peer.aspects();
+            writeln!(
+                text,
+                "  {name} differs in {found:?} instead of {expected:?}: {answer:?}"
+            )
+            .unwrap();
+        }
+    }
+    (!text.is_empty()).then(|| {
+        let (kind, question, ours) = (case.kind, &case.question, &answers.dns64d);
+        format!("{kind}: {question}\n{text}  dns64d: {ours:?}\n")
+    })
+}
+
+#[test]
+#[ignore = "needs root, NSD, Unbound and BIND: run by .ci/run net"]
+fn every_difference_is_expected() {
+    let world = World::new();
+    let mut complaints = String::new();
+    let mut counts: BTreeMap<(&str, Vec<Aspect>), usize> = BTreeMap::new();
+    let start = |lab: &mut lab::Lab| {
+        lab.start_upstream(&world);
+        lab.start_dns64d("dns64d", lab::DNS64D, lab::RESOLVER, "");
+        lab.start_unbound();
+        lab.start_bind();
+    };
+    lab::run(start, |_| {
+        for (id, case) in (0..).zip(&world.cases) {
+            let answers = Answers::to(case, id);
+            complaints.extend(complaint(case, &answers));
+            for (name, answer) in [("Unbound", &answers.unbound), ("BIND", &answers.bind)] {
+                let found = differences(answers.dns64d.as_ref(), answer.as_ref());
+                *counts.entry((name, found)).or_default() += 1;
+            }
+        }
+    });
+    println!(
+        "{} questions about {} names",
+        world.cases.len(),
+        world.names()
+    );
+    for ((name, aspects), count) in counts {
+        println!("{name:7} {aspects:?}: {count}");
+    }
+    assert!(complaints.is_empty(), "{complaints}");
+}
+
+#[test]
+fn every_expected_difference_is_asked_for_once() {
+    let kinds = World::new().kinds();
+    let mut expected: Vec<_> = expected::EXPECTED
+        .iter()
+        .flat_map(|entry| entry.kinds)
+        .collect();
+    expected.sort();
+    let count = expected.len();
+    expected.dedup();
+    assert_eq!(expected.len(), count);
+    for kind in expected {
+        assert!(kinds.contains_key(kind), "no question of kind {kind:?}");
+    }
+}
+
+#[test]
+fn the_page_is_that_of_the_list() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differential.md");
+    expect_test::expect_file![page].assert_eq(&expected::page(&World::new()));
 }

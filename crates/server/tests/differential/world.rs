@@ -36,19 +36,19 @@ pub(crate) struct World {
 /// Origin, TTL of the SOA record and its MINIMUM, in seconds. A negative answer lives as long as
 /// the smaller of the two (RFC 2308 section 5).
 const ZONES: [(&str, u32, u32); 13] = [
-    (".", 300, 300),
-    ("lab.example.", 300, 300),
-    ("other.example.", 300, 300),
-    ("long.example.", 7200, 7200),
+    (".", 3600, 3600),
+    ("lab.example.", 3600, 3600),
+    ("other.example.", 3600, 3600),
+    ("long.example.", 3600, 3600),
     ("short.example.", 3600, 150),
     ("soattl.example.", 150, 3600),
     ("zero.example.", 3600, 0),
-    ("signed.example.", 300, 300),
-    ("bogus.example.", 300, 300),
-    ("ipv4only.arpa.", 300, 300),
-    ("20.in-addr.arpa.", 300, 300),
-    ("168.192.in-addr.arpa.", 300, 300),
-    ("8.b.d.0.1.0.0.2.ip6.arpa.", 300, 300),
+    ("signed.example.", 3600, 3600),
+    ("bogus.example.", 3600, 3600),
+    ("ipv4only.arpa.", 3600, 3600),
+    ("20.in-addr.arpa.", 3600, 3600),
+    ("168.192.in-addr.arpa.", 3600, 3600),
+    ("8.b.d.0.1.0.0.2.ip6.arpa.", 3600, 3600),
 ];
 
 impl World {
