@@ -281,8 +281,8 @@ pub(crate) fn page(world: &World) -> String {
     let mut page = format!(
         "# dns64d beside Unbound and BIND\n\n\
          The test `every_difference_is_expected` (crates/server/tests/differential, run by `.ci/run net`) asks dns64d, \
-         Unbound 1.17\nand BIND 9.18 the same {} questions about {} names, in a network namespace, each with its \
-         default settings and the\nprefix 64:ff9b::/96. All three ask the same resolver, an Unbound that validates, in \
+         Unbound 1.17\nand BIND 9.18 the same {} questions about {} names, in a network namespace, none with a \
+         setting of DNS64\nbut the prefix 64:ff9b::/96. All three ask the same resolver, an Unbound that validates, in \
          front of NSD: what they get is\nwhat a resolver gives, chains across zones followed and TTLs counted down in \
          one cache, so a difference between two\nanswers is one between two servers. Neither of the two others \
          validates here, as dns64d never does.\n\n\

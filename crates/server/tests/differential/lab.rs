@@ -4,6 +4,7 @@
 //!                    +--> dns64d  10.53.0.3 --+
 //! questions ---------+--> Unbound 10.53.0.4 --+--> Unbound 10.53.0.2 --> NSD    10.53.0.1
 //!                    +--> BIND    10.53.0.5 --+    resolver, no DNS64    script 10.53.0.9
+//!                    +--> dns64d  10.53.0.7 --+
 //!                    +--> dns64d  10.53.0.6 ----------------------------> script
 //! ```
 
@@ -28,6 +29,8 @@ pub(crate) const UNBOUND: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 4);
 pub(crate) const BIND: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 5);
 /// A dns64d that asks the script itself.
 pub(crate) const SCRIPTED: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 6);
+/// A dns64d with settings of its own.
+pub(crate) const SPECIAL: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 7);
 pub(crate) const SCRIPT: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 9);
 
 /// How long a server may take until it answers.
@@ -78,7 +81,8 @@ impl Lab {
         };
         lab.join_namespace();
         run_ip("link set lo up");
-        for address in [AUTHORITY, RESOLVER, DNS64D, UNBOUND, BIND, SCRIPTED, SCRIPT] {
+        let tested = [DNS64D, UNBOUND, BIND, SCRIPTED, SPECIAL];
+        for address in [AUTHORITY, RESOLVER, SCRIPT].into_iter().chain(tested) {
             run_ip(&format!("address add {address}/32 dev lo"));
         }
         lab
@@ -184,7 +188,7 @@ impl Lab {
     ) {
         let config = format!(
             "listen = [\"{address}\"]\nworkers = 1\n[upstream]\nservers = [\"{upstream}\"]\n\
-             {more}\n[control]\nsocket = \"off\"\n"
+             {more}[control]\nsocket = \"off\"\n"
         );
         let program = env!("CARGO_BIN_EXE_dns64d");
         self.start(name, address, &[program, "--config"], &config);

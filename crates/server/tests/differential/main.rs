@@ -17,8 +17,10 @@ use world::{Case, World};
 mod ask;
 mod cases;
 mod compare;
+mod dig;
 mod expected;
 mod lab;
+mod rows;
 mod script;
 mod world;
 
@@ -127,4 +129,35 @@ fn every_expected_difference_is_asked_for_once() {
 fn the_page_is_that_of_the_list() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differential.md");
     expect_test::expect_file![page].assert_eq(&expected::page(&World::new()));
+}
+
+#[test]
+#[ignore = "needs root, NSD, Unbound and dig: run by .ci/run net"]
+fn dig_rows() {
+    let world = World::new();
+    let start = |lab: &mut lab::Lab| {
+        lab.start_upstream(&world);
+        lab.start_dns64d("dns64d", lab::DNS64D, lab::RESOLVER, "");
+        lab.start_dns64d(
+            "special",
+            lab::SPECIAL,
+            lab::RESOLVER,
+            rows::SPECIAL_SETTINGS,
+        );
+        lab.start_dns64d(
+            "scripted",
+            lab::SCRIPTED,
+            lab::SCRIPT,
+            rows::SCRIPTED_SETTINGS,
+        );
+    };
+    lab::run(start, |_| {
+        let mut complaints = String::new();
+        for row in rows::ROWS {
+            let printed = dig::dig(row);
+            println!("### {}\n{}", row.about, printed.transcript);
+            complaints.extend(printed.complaint(row));
+        }
+        assert!(complaints.is_empty(), "{complaints}");
+    });
 }

@@ -67,6 +67,7 @@ impl World {
         };
         world.add("ns.lab.example.", "A 20.255.0.1");
         crate::cases::all(&mut world);
+        crate::rows::records(&mut world);
         world
     }
 
