@@ -290,6 +290,9 @@ pub(crate) fn page(world: &World) -> String {
          over UDP is\ntruncated, and their TTLs to within 5 s; the SOA record; made records in the additional \
          section. The test fails if\nthere is a difference that this page does not have, and if one on this page is \
          not there for every question of its\nkind. The page is written from the test's list.\n\n\
+         Beside it, `dig_rows` asks dns64d one question or more for each clause of RFC 6147 with dig. To read the \
+         calls and\nwhat dns64d says:\n\n    \
+         cargo test --package dns64d --test differential -- --ignored --nocapture --test-threads 1 dig_rows\n\n\
          | question | dns64d | Unbound | BIND | who is right |\n|---|---|---|---|---|\n",
         world.cases.len(),
         world.names(),

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, SECOND};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tempfile::TempDir;
 
@@ -36,6 +37,9 @@ pub(crate) const SCRIPT: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 9);
 /// How long a server may take until it answers.
 const START_S: u64 = 20;
 
+/// How long it may take to end before it is killed. dns64d lets queries under way finish for 5 s.
+const END_S: u64 = 6;
+
 /// The zones with keys. The trust anchor for the second is the key of the first: nothing in it
 /// validates.
 const SIGNED: &str = "signed.example.";
@@ -49,10 +53,19 @@ pub(crate) struct Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        for child in &mut self.children {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
+        // The namespace's holder is the first and goes last.
+        for child in self.children.iter_mut().rev() {
+            if child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                continue;
+            }
+            let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+            if !wait_until(END_S, || {
+                child.try_wait().is_ok_and(|ended| ended.is_some())
+            }) {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
         }
     }
 }

@@ -314,6 +314,12 @@ pub(crate) const ROWS: &[Row] = &[
         "text.row.example TXT",
         &["text.row.example. * IN TXT \"nothing else\""],
     ),
+    script(
+        "D-19: the other sections are those of the answer for A (5.4)",
+        "referred.script.example AAAA",
+        &["referred.script.example. 3600 IN AAAA 64:ff9b::1409:1"],
+    )
+    .others(&["NS", "A"]),
     row(
         "D-19: what does not fit is truncated (5.4)",
         "big.row.example AAAA +noedns +ignore",

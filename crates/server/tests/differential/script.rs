@@ -39,8 +39,7 @@ pub(crate) fn serve(address: Ipv4Addr) {
 /// What is sent besides the question.
 struct Play {
     rcode: Rcode,
-    ad: bool,
-    /// With the name of the question as owner.
+    /// Of the question's name, of the zone, or of [`host`], by section.
     records: Vec<(Section, Rtype, u32, Vec<u8>)>,
 }
 
@@ -48,10 +47,9 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
     let query = Message::parse(query).ok()?;
     let question = query.question()?;
     let opt = query.opt().ok()?;
-    let do_bit = opt.is_some_and(|opt| opt.do_bit);
     let label = question.name.labels().next().unwrap_or_default();
     let label = String::from_utf8_lossy(label).to_ascii_lowercase();
-    let play = play(&label, question.rtype, do_bit)?;
+    let play = play(&label, question.rtype)?;
 
     let mut frame = [0; FRAME];
     let mut builder = Builder::new(&mut frame, FRAME).ok()?;
@@ -59,28 +57,27 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
         .with_qr(true)
         .with_rd(true)
         .with_ra(true)
-        .with_ad(play.ad)
         .with_rcode(play.rcode);
     builder.header(query.id(), flags);
     let name = question.name.to_buf();
     builder
         .question(&name, question.rtype, question.class)
         .ok()?;
-    if opt.is_some() {
+    if let Some(opt) = opt {
         let opt = Opt {
             udp_size: 1232,
             ext_rcode: 0,
             version: 0,
-            do_bit,
+            do_bit: opt.do_bit,
             options: &[],
         };
         builder.opt(opt).ok()?;
     }
     for (section, rtype, ttl, data) in play.records {
-        let owner = match (section, &rtype) {
-            (Section::Answer, _) | (_, &Rtype::RRSIG) => Owner::Question,
-            (_, &Rtype::SOA) => Owner::Name(&zone()),
-            _ => Owner::Name(&host()),
+        let owner = match section {
+            Section::Answer => Owner::Question,
+            Section::Authority => Owner::Name(&zone()),
+            Section::Additional => Owner::Name(&host()),
         };
         let class = Class::IN;
         builder
@@ -95,16 +92,15 @@ fn zone() -> NameBuf {
     "script.example".parse().unwrap()
 }
 
-/// Where MX and HTTPS records lead.
+/// Where MX, HTTPS and NS records lead.
 fn host() -> NameBuf {
     "host.script.example".parse().unwrap()
 }
 
 /// `None` is silence.
-fn play(label: &str, rtype: Rtype, do_bit: bool) -> Option<Play> {
+fn play(label: &str, rtype: Rtype) -> Option<Play> {
     let mut play = Play {
         rcode: Rcode::NOERROR,
-        ad: false,
         records: Vec::new(),
     };
     let a = || (Section::Answer, Rtype::A, TTL, ADDRESS.to_vec());
@@ -125,17 +121,12 @@ fn play(label: &str, rtype: Rtype, do_bit: bool) -> Option<Play> {
         ("no-soa", Rtype::AAAA) => {}
         ("soa-ttl", Rtype::AAAA) => play.records.push(soa(100, 7200)),
         ("soa-minimum", Rtype::AAAA) => play.records.push(soa(7200, 100)),
-        ("signed", _) => {
-            play.ad = true;
-            play.records.push(match rtype {
-                Rtype::A => a(),
-                _ => soa(TTL, TTL),
-            });
-            let section = play.records[0].0;
-            if do_bit {
-                let signature = (section, Rtype::RRSIG, TTL, rrsig_data(play.records[0].1));
-                play.records.push(signature);
-            }
+        ("referred", Rtype::A) => {
+            let to = host().as_wire().to_vec();
+            play.records.push(a());
+            play.records.push((Section::Authority, Rtype::NS, TTL, to));
+            play.records
+                .push((Section::Additional, Rtype::A, TTL, ADDRESS.into()));
         }
         ("mail", Rtype::MX) => {
             let data = [&[0, 10], host().as_wire()].concat();
@@ -161,19 +152,5 @@ fn soa_data(minimum: u32) -> Vec<u8> {
     for number in [1, 3600, 900, 86_400, minimum] {
         data.extend_from_slice(&number.to_be_bytes());
     }
-    data
-}
-
-/// A signature of the form of RFC 4034 section 3.1 that signs nothing: algorithm 13, three labels,
-/// valid for as long as its numbers can say.
-fn rrsig_data(covered: Rtype) -> Vec<u8> {
-    let mut data = covered.0.to_be_bytes().to_vec();
-    data.extend_from_slice(&[13, 3]);
-    for number in [TTL, i32::MAX.unsigned_abs(), 0] {
-        data.extend_from_slice(&number.to_be_bytes());
-    }
-    data.extend_from_slice(&1_u16.to_be_bytes());
-    data.extend_from_slice(zone().as_wire());
-    data.extend_from_slice(&[0; 64]);
     data
 }
