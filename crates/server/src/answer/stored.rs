@@ -157,6 +157,10 @@ impl Stored {
         message[..2].fill(0);
         message[10..HEADER_LEN].copy_from_slice(&seen.additionals.to_be_bytes());
         let ttls = bound_ttls(reply, seen.end, kind, bounds, &mut message);
+        if ttls.changed {
+            // A name whose pointer leads into a TTL is another name now, or none.
+            Survey::of(&Message::parse(&message)?, &question)?;
+        }
         let soa_ttl_s = ttls.soa_s.zip(seen.soa_minimum_s).map(|(a, b)| a.min(b));
         Ok(Self {
             message,
@@ -487,6 +491,8 @@ struct Ttls {
     answer_s: Option<u32>,
     /// Of the first SOA record of the authority section.
     soa_s: Option<u32>,
+    /// Whether any was out of bounds.
+    changed: bool,
 }
 
 /// Brings the TTLs of the records before `end` within bounds, in a copy of the message that they
@@ -501,6 +507,7 @@ fn bound_ttls(
     let mut ttls = Ttls {
         answer_s: None,
         soa_s: None,
+        changed: false,
     };
     let negative = matches!(kind, Kind::NoData | Kind::NxDomain);
     for record in reply.records().map_while(Result::ok) {
@@ -516,6 +523,7 @@ fn bound_ttls(
         } else {
             sent_s.max(bounds.min_s).min(bounds.max_s)
         };
+        ttls.changed |= ttl_s != record.ttl;
         match record.section {
             Section::Answer => ttls.answer_s = Some(ttls.answer_s.map_or(ttl_s, |s| s.min(ttl_s))),
             Section::Authority if record.rtype == Rtype::SOA => {

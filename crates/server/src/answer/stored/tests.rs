@@ -316,3 +316,14 @@ fn ttls_run_down_and_stale_ones_stand() {
     let stored = accept(&response(NXDOMAIN, [0, 0, 0], &[])).unwrap();
     assert_eq!(Aged::stale(&stored).extended_error(), Some(19));
 }
+
+#[test]
+fn a_name_that_leads_through_a_ttl_is_still_one_when_it_is_kept() {
+    // The TTL stands at 30 and the target of the alias at 32, in it.
+    let alias = |ttl: &[u8; 4]| [b"\xc0\x0c\0\x05\0\x01", &ttl[..], b"\0\x02\xc0\x20"].concat();
+    let kept = accept(&response(0x8180, [1, 0, 0], &[&alias(b"\0\0\0\x80")])).unwrap();
+    assert!(kept.chain_end().is_root());
+    // Cut to a day, 0x00015180, it would leave a label of a type that there is not.
+    let cut = accept(&response(0x8180, [1, 0, 0], &[&alias(b"\x05\0\0\x80")]));
+    assert!(matches!(cut, Err(Malformed::Parse { .. })), "{cut:?}");
+}
