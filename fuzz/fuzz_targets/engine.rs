@@ -1,0 +1,8 @@
+//! Clients, upstreams and time at their worst: `cargo +nightly fuzz run engine`.
+
+#![no_main]
+
+#[path = "../src/engine.rs"]
+mod engine;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| engine::check(bytes));

@@ -1,0 +1,234 @@
+//! What must hold for an engine, whatever clients, upstreams and time do. Shared by the fuzz
+//! target `engine` and by the test that replays its corpus.
+//!
+//! An input is an octet that chooses the settings, and then events: see [`Run::event`].
+
+#[path = "engine_input.rs"]
+mod input;
+#[path = "engine_model.rs"]
+mod model;
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use dns64_transport::Origin;
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64d::counts::Counts;
+use dns64d::engine::actions::{Action, Actions, Client};
+use dns64d::engine::{Engine, Seeds};
+use dns64d::mailbox::ConnectionFailed;
+use dns64d::settings::Settings;
+
+use input::Input;
+use model::Model;
+
+/// Settings that differ in what the engine does. All caches are small, so that they get full.
+const SETTINGS: [&str; 6] = [
+    "[upstream]\nservers = [\"192.0.2.53\"]\n[cache]\nsize = \"1MiB\"\n",
+    "queries-max = 3\nany = \"forward\"\n[upstream]\nservers = [\"192.0.2.53\", \"192.0.2.54\"]\n\
+     order = \"both\"\nrandomise-case = true\nselection = \"random\"\n[cache]\nsize = \"off\"\n",
+    "udp-size = 4096\n[upstream]\nservers = [\"192.0.2.53\", \"192.0.2.54\", \"192.0.2.55\"]\n\
+     order = \"delayed\"\ndelay = \"20ms\"\nselection = \"round-robin\"\nattempts = 2\n\
+     [dns64]\nexclude-aaaa = [\"2000::/4\"]\nforce-domains = [\"force.example\"]\n\
+     exclude-domains = [\"exclude.example\"]\nmark-synthesised = true\n\
+     [cache]\nsize = \"1MiB\"\nserve-stale = \"1d\"\nprefetch = true\n",
+    "any = \"refuse\"\n[upstream]\nservers = [\"192.0.2.53\"]\norder = \"both\"\nattempts = 1\n\
+     [dns64]\nptr = \"local\"\nptr-name = \"nat64.example\"\nbreak-dnssec = true\nprefix = \"2001:db8::/32\"\n\
+     [cache]\nsize = \"1MiB\"\nserve-stale = \"1h\"\nmin-ttl = \"60s\"\nmax-ttl = \"600s\"\n",
+    "allow = [\"127.0.0.0/8\", \"10.0.0.0/9\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n\
+     [cache]\nsize = \"1MiB\"\nprefetch = true\n[rate-limit]\nresponses-per-second = 1\nburst = 4\n",
+    "[upstream]\nservers = [\"192.0.2.53\", \"192.0.2.54\"]\nselection = \"failover\"\norder = \"delayed\"\n\
+     delay = \"1ms\"\n[dns64]\nenabled = false\n[[view]]\nclients = [\"10.0.0.0/8\"]\n\
+     dns64 = { enabled = true, exclude-aaaa = [\"::/0\"] }\n[cache]\nsize = \"1MiB\"\nserve-stale = \"1d\"\n",
+];
+
+/// Events of one run: more find nothing new, only slower.
+const EVENTS_MAX: usize = 64;
+
+/// Deadlines met while a run is wound up. Each question has 16 attempts at most on each of three
+/// servers, and there are fewer questions than events.
+const DEADLINES_MAX: usize = 4096;
+
+/// All settings, read once.
+fn settings() -> &'static [Settings] {
+    static SETTINGS_READ: OnceLock<Vec<Settings>> = OnceLock::new();
+    SETTINGS_READ.get_or_init(|| {
+        let read = |text: &&str| {
+            let more = "workers = 1\n";
+            dns64d::config::parse(&format!("{more}{text}"), "fuzz").expect("a good configuration")
+        };
+        SETTINGS.iter().map(read).collect()
+    })
+}
+
+/// Turns an engine over the events and panics where a promise is broken.
+pub(crate) fn check(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut run = Run::new(input.choose(settings()));
+    for _ in 0..EVENTS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        run.event(&mut input);
+    }
+    run.wind_up();
+}
+
+struct Run {
+    engine: Engine,
+    counts: Arc<Counts>,
+    actions: Actions,
+    now: Nanos,
+    model: Model,
+}
+
+impl Run {
+    fn new(settings: &Settings) -> Self {
+        let counts = Arc::new(Counts::default());
+        let seeds = Seeds {
+            random: [7; 32],
+            cookies: [9; 16],
+        };
+        let now = 1000 * SECOND;
+        Self {
+            engine: Engine::new(settings, Arc::clone(&counts), &seeds, now),
+            counts,
+            actions: Actions::default(),
+            now,
+            model: Model::new(settings),
+        }
+    }
+
+    /// One event, chosen by an octet.
+    fn event(&mut self, input: &mut Input<'_>) {
+        self.actions.clear();
+        match input.octet() % 12 {
+            0..3 => {
+                let message = input.query();
+                self.query(input, &message);
+            }
+            3 => {
+                let message = input.raw();
+                self.query(input, &message);
+            }
+            4..7 => self.reply(input),
+            7 => self.connection(input),
+            8 => {
+                let (server, port) = (input.octet() % 3, input.octet() % 64);
+                let message = input.raw();
+                self.model.heard(&message);
+                let server = usize::from(server) % self.engine.settings().upstreams.len();
+                let (now, actions) = (self.now, &mut self.actions);
+                self.engine
+                    .on_reply(server, port.into(), &message, now, actions);
+            }
+            9 | 10 => {
+                // From a millisecond to an hour.
+                let step = input.octet();
+                let unit = [1_000_000, 30_000_000, SECOND, 15 * SECOND][usize::from(step % 4)];
+                self.now += unit * Nanos::from(step);
+                self.engine.on_timer(self.now, &mut self.actions);
+            }
+            _ => {
+                let settings = input.choose(settings());
+                self.model.reloaded(settings);
+                self.engine.reload(settings, self.now, &mut self.actions);
+                if input.octet() == 0 {
+                    self.engine.flush(None);
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn query(&mut self, input: &mut Input<'_>, message: &[u8]) {
+        let kind = input.octet();
+        let address = self.model.next_client(kind);
+        let client = if kind & 1 == 0 {
+            Client::Udp(Origin::new(address))
+        } else {
+            Client::Tcp {
+                connection: address.port().into(),
+                address,
+            }
+        };
+        self.model.asked(client, message, self.engine.settings());
+        let (now, actions) = (self.now, &mut self.actions);
+        self.engine.on_query(client, message, now, actions);
+    }
+
+    /// An answer to a question that was asked in a datagram, perhaps one that is over.
+    fn reply(&mut self, input: &mut Input<'_>) {
+        let Some((server, port, question)) = input.choose_from_end(&self.model.datagrams) else {
+            return;
+        };
+        let (server, port) = (*server, *port);
+        let message = input.response_to(question);
+        self.model.heard(&message);
+        let (now, actions) = (self.now, &mut self.actions);
+        self.engine.on_reply(server, port, &message, now, actions);
+    }
+
+    fn connection(&mut self, input: &mut Input<'_>) {
+        let Some((exchange, question)) = input.choose_from_end(&self.model.connections) else {
+            return;
+        };
+        let (exchange, message) = (*exchange, input.response_to(question));
+        self.model.heard(&message);
+        let message = if input.octet() & 3 == 0 {
+            Err(ConnectionFailed)
+        } else {
+            Ok(message.as_slice())
+        };
+        let (now, actions) = (self.now, &mut self.actions);
+        self.engine.on_connection(exchange, message, now, actions);
+    }
+
+    /// Looks at what the engine wants done.
+    fn settle(&mut self) {
+        for action in self.actions.list() {
+            match action {
+                Action::Reply { to, message } => {
+                    self.model.answered(*to, self.actions.message(message));
+                }
+                Action::Ask {
+                    server,
+                    port,
+                    message,
+                } => {
+                    let message = self.actions.message(message);
+                    self.model.sent(*server, *port, message);
+                }
+                Action::AskConnection {
+                    server,
+                    exchange,
+                    message,
+                } => {
+                    let message = self.actions.message(message);
+                    self.model.sent_connection(*server, *exchange, message);
+                }
+                Action::Renew { server, port } => self.model.renewed(*server, *port),
+            }
+        }
+        self.model.check_bounds(&self.counts);
+    }
+
+    /// Lets time pass until nothing is waited for: everybody has been answered by then.
+    fn wind_up(&mut self) {
+        for _ in 0..DEADLINES_MAX {
+            let Some(deadline) = self.engine.next_deadline() else {
+                break;
+            };
+            self.now = self.now.max(deadline);
+            self.actions.clear();
+            self.engine.on_timer(self.now, &mut self.actions);
+            self.settle();
+        }
+        assert_eq!(self.engine.next_deadline(), None, "deadlines without end");
+        assert!(self.engine.is_idle(), "a query waits for nothing");
+        self.actions.clear();
+        self.engine.on_timer(self.now, &mut self.actions);
+        assert_eq!(self.counts.lookups_in_flight.get(), 0);
+        self.model.check_all_answered(&self.counts);
+    }
+}

@@ -1,0 +1,218 @@
+//! What is known of a run from outside the engine, and what must hold.
+
+use std::collections::HashMap;
+use std::net::{Ipv6Addr, SocketAddr};
+
+use dns64_transport::PORTS_PER_SERVER;
+use dns64_wire::message::{Flags, HEADER_LEN, Message};
+use dns64_wire::pref64::Pref64;
+use dns64d::counts::Counts;
+use dns64d::engine::actions::Client;
+use dns64d::settings::Settings;
+
+/// Questions of the engine that can be answered, the newest.
+const QUESTIONS_MAX: usize = 64;
+
+/// The least memory of a cache: that of the failures.
+const CACHE_MIN: u64 = 1 << 20;
+
+pub(crate) struct Model {
+    clients: u16,
+    queries: HashMap<u16, Query>,
+    /// Upstream, port and message.
+    pub(crate) datagrams: Vec<(usize, usize, Vec<u8>)>,
+    /// Exchange and message.
+    pub(crate) connections: Vec<(u64, Vec<u8>)>,
+    /// What upstreams have said.
+    heard: Vec<Vec<u8>>,
+    prefixes: Vec<Pref64>,
+    servers: usize,
+    queries_max: usize,
+    cache_bytes: u64,
+}
+
+struct Query {
+    client: Client,
+    message: Vec<u8>,
+    limit: usize,
+    answers: usize,
+}
+
+impl Model {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let mut model = Self {
+            clients: 0,
+            queries: HashMap::new(),
+            datagrams: Vec::new(),
+            connections: Vec::new(),
+            heard: Vec::new(),
+            prefixes: Vec::new(),
+            servers: 0,
+            queries_max: 0,
+            cache_bytes: CACHE_MIN,
+        };
+        model.reloaded(settings);
+        model
+    }
+
+    /// New settings: what waits may go on waiting, and what was asked from other ports is over.
+    pub(crate) fn reloaded(&mut self, settings: &Settings) {
+        self.servers = settings.upstreams.len();
+        self.datagrams.retain(|(server, ..)| *server < self.servers);
+        self.queries_max = self.queries_max.max(settings.queries_max);
+        self.cache_bytes = self.cache_bytes.max(settings.cache.bytes);
+        for dns64 in settings.views.iter().filter_map(|view| view.dns64.as_ref()) {
+            self.prefixes.extend(dns64.prefixes());
+        }
+    }
+
+    /// An address that nobody had before, in one of four networks.
+    pub(crate) fn next_client(&mut self, kind: u8) -> SocketAddr {
+        self.clients += 1;
+        let network = [127, 10, 10, 192][usize::from(kind >> 1 & 3)];
+        let host = if kind & 8 == 0 { 0 } else { 168 };
+        ([network, host, 0, 1], self.clients).into()
+    }
+
+    pub(crate) fn asked(&mut self, client: Client, message: &[u8], settings: &Settings) {
+        let limit = match client {
+            Client::Tcp { .. } => 65_535,
+            Client::Udp(_) => {
+                let opt = Message::parse(message).map(|message| message.opt());
+                match opt {
+                    Ok(Ok(Some(opt))) => opt.udp_size.min(settings.udp_size).max(512).into(),
+                    _ => 512,
+                }
+            }
+        };
+        let query = Query {
+            client,
+            message: message.to_vec(),
+            limit,
+            answers: 0,
+        };
+        self.queries.insert(client.address().port(), query);
+    }
+
+    pub(crate) fn heard(&mut self, message: &[u8]) {
+        self.heard.push(message.to_vec());
+    }
+
+    /// An answer to a client.
+    pub(crate) fn answered(&mut self, to: Client, answer: &[u8]) {
+        let query = self.queries.get_mut(&to.address().port());
+        let query = query.expect("an answer to nobody");
+        assert_eq!(query.client, to);
+        query.answers += 1;
+        assert_eq!(query.answers, 1, "a query has two answers");
+        if answer.is_empty() && matches!(to, Client::Tcp { .. }) {
+            // A connection is told that there is no answer.
+            return;
+        }
+        assert!(
+            answer.len() <= query.limit,
+            "{} > {}",
+            answer.len(),
+            query.limit
+        );
+        let message = Message::parse(answer).expect("an answer parses");
+        assert!(message.qr() && answer[..2] == query.message[..2]);
+        assert!(query.message[2] & 0x80 == 0, "an answer to an answer");
+        if let Some(question) = message.question() {
+            let asked = Message::parse(&query.message).expect("a question was found in it");
+            let asked = asked
+                .question()
+                .expect("a question was found in it")
+                .range();
+            assert_eq!(
+                answer[question.range()],
+                query.message[asked],
+                "another question"
+            );
+        } else {
+            assert_eq!(answer.len(), HEADER_LEN);
+        }
+        if message.ad() {
+            self.check_authentic(&message);
+        }
+    }
+
+    /// No address in an answer that is called authentic was made here.
+    fn check_authentic(&self, message: &Message<'_>) {
+        let addresses = message
+            .records()
+            .map_while(Result::ok)
+            .filter_map(|r| r.aaaa());
+        for address in addresses {
+            let is_made = self.prefixes.iter().any(|p| p.extract(address).is_some());
+            assert!(
+                !is_made || self.has_heard(address),
+                "a made address is called authentic"
+            );
+        }
+    }
+
+    fn has_heard(&self, address: Ipv6Addr) -> bool {
+        let octets = address.octets();
+        let mut heard = self.heard.iter();
+        heard.any(|message| message.windows(16).any(|w| w == octets))
+    }
+
+    /// A question to an upstream, in a datagram.
+    pub(crate) fn sent(&mut self, server: usize, port: usize, message: &[u8]) {
+        assert!(server < self.servers && port < PORTS_PER_SERVER);
+        check_question(message);
+        self.datagrams.push((server, port, message.to_vec()));
+        if self.datagrams.len() > QUESTIONS_MAX {
+            self.datagrams.remove(0);
+        }
+    }
+
+    /// A question to an upstream, over a connection.
+    pub(crate) fn sent_connection(&mut self, server: usize, exchange: u64, message: &[u8]) {
+        assert!(server < self.servers);
+        check_question(message);
+        self.connections.push((exchange, message.to_vec()));
+        if self.connections.len() > QUESTIONS_MAX {
+            self.connections.remove(0);
+        }
+    }
+
+    pub(crate) fn renewed(&mut self, server: usize, port: usize) {
+        assert!(server < self.servers && port < PORTS_PER_SERVER);
+    }
+
+    /// The tables are within what the settings allow.
+    pub(crate) fn check_bounds(&self, counts: &Counts) {
+        let queries_max = self.queries_max as u64;
+        assert!(counts.queries_waiting.get() <= queries_max);
+        assert!(counts.lookups_in_flight.get() <= queries_max);
+        assert!(counts.cache_bytes.get() <= self.cache_bytes);
+    }
+
+    /// Whoever asked and may have an answer has one, but for those whose answer was dropped and
+    /// counted.
+    pub(crate) fn check_all_answered(&self, counts: &Counts) {
+        let unanswered = self.queries.values().filter(|query| query.answers == 0);
+        let dropped = [
+            &counts.dropped_short,
+            &counts.dropped_response,
+            &counts.dropped_rate_limit,
+            &counts.dropped_late,
+        ];
+        let dropped: u64 = dropped.into_iter().map(|counter| counter.get()).sum();
+        assert!(
+            unanswered.count() as u64 <= dropped,
+            "a query without an answer"
+        );
+    }
+}
+
+/// What the engine asks is a question that any resolver understands.
+fn check_question(message: &[u8]) {
+    let message = Message::parse(message).expect("a question parses");
+    assert!(message.question().is_some());
+    let flags = Flags(message.flags().0);
+    assert!(!flags.qr() && flags.rd() && message.ancount() == 0);
+    assert!(matches!(message.opt(), Ok(Some(_))));
+}

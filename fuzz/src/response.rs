@@ -1,0 +1,278 @@
+//! What must hold for any octets taken as the response of an upstream. Shared by the fuzz target
+//! `response` and by the test that replays its corpus.
+//!
+//! An input is: an octet of choices, an octet of age, the length of the first response in two
+//! octets, the first response, and the records of the second, which answers the same name for A.
+
+use std::sync::OnceLock;
+
+use dns64_wire::build::Builder;
+use dns64_wire::codes::{Class, Rtype};
+use dns64_wire::message::{Flags, HEADER_LEN, Message};
+use dns64d::answer::asker::{Asker, AskerEdns};
+use dns64d::answer::reverse::{self, Reverse};
+use dns64d::answer::stored::{Age, Aged, STALE_TTL_S, Stored, TtlBounds};
+use dns64d::answer::synthesis::{self, Verdict};
+use dns64d::answer::{reply, service, special};
+use dns64d::settings::dns64::Dns64;
+
+/// Octets before the first response.
+const CHOICES_LEN: usize = 4;
+
+/// Longest DNS message.
+const MESSAGE_MAX: usize = 65_535;
+
+const BOUNDS: TtlBounds = TtlBounds {
+    min_s: 0,
+    max_s: 86_400,
+    max_negative_s: 3600,
+};
+
+/// Takes the octets as responses, makes every answer from them, and panics where a promise is
+/// broken.
+pub(crate) fn check(bytes: &[u8]) {
+    let Some((&[choices, age, high, low], rest)) = bytes.split_first_chunk::<CHOICES_LEN>() else {
+        return;
+    };
+    let len = usize::from(u16::from_be_bytes([high, low])).min(rest.len());
+    let (first, second) = rest.split_at(len);
+    let Some(first) = accept(first) else {
+        return;
+    };
+    let Some(asker) = asker(&first, choices) else {
+        return;
+    };
+    let second = accept(&same_name_for_a(&asker, second));
+    let age = match age {
+        u8::MAX => Age::Stale,
+        age => Age::Seconds(u32::from(age)),
+    };
+    let ways = Ways {
+        asker,
+        dns64: dns64(choices),
+        first: Aged {
+            stored: &first,
+            age,
+        },
+        second: second.as_ref().map(|stored| Aged { stored, age }),
+    };
+    ways.check();
+}
+
+/// A response that the server takes, and what holds for it then.
+fn accept(bytes: &[u8]) -> Option<Stored> {
+    let message = Message::parse(bytes).ok()?;
+    let stored = Stored::accept(&message, &BOUNDS).ok()?;
+    let kept = stored.message();
+    assert!(kept.bytes().len() <= bytes.len() && kept.id() == 0);
+    let _end = stored.chain_end();
+    let mut theirs = message.records();
+    for record in kept.records() {
+        let (Ok(record), Some(Ok(theirs))) = (record, theirs.next()) else {
+            assert!(leans_on_ttls(&message), "a kept record is not sound");
+            break;
+        };
+        assert!(record.ttl <= theirs.ttl && record.ttl <= BOUNDS.max_s);
+        assert_eq!((record.rtype, record.rdata), (theirs.rtype, theirs.rdata));
+    }
+    Some(stored)
+}
+
+/// Whether names of a message run through TTLs, which change: no honest server writes such.
+fn leans_on_ttls(message: &Message<'_>) -> bool {
+    let mut changed = message.bytes().to_vec();
+    for record in message.records().map_while(Result::ok) {
+        let ttl_at = record.rdata_offset - 6;
+        changed[ttl_at..ttl_at + 4].fill(0xff);
+    }
+    let Ok(changed) = Message::parse(&changed) else {
+        return true;
+    };
+    let mut pairs = message.records().zip(changed.records());
+    pairs.any(|pair| match pair {
+        (Ok(before), Ok(after)) => {
+            let names = (before.rdata_name(), after.rdata_name());
+            !before.name.eq_ignore_case(&after.name)
+                || match names {
+                    (Ok(before), Ok(after)) => !before.eq_ignore_case(&after),
+                    (before, after) => before.is_ok() != after.is_ok(),
+                }
+        }
+        _ => true,
+    })
+}
+
+fn asker(stored: &Stored, choices: u8) -> Option<Asker> {
+    let message = stored.message();
+    let question = message.question()?;
+    let edns = (choices & 1 != 0).then_some(AskerEdns {
+        udp_size: 1232,
+        do_bit: choices & 2 != 0,
+        cookie: None,
+        cookie_valid: false,
+    });
+    let limits = [512, 1232, 4096, MESSAGE_MAX];
+    Some(Asker {
+        id: 0x1234,
+        name: question.name.to_buf(),
+        rtype: question.rtype,
+        class: question.class,
+        flags: Flags::default()
+            .with_rd(true)
+            .with_cd(choices & 4 != 0)
+            .with_ad(choices & 8 != 0),
+        edns,
+        limit: limits[usize::from(choices >> 4 & 3)],
+    })
+}
+
+/// Settings that differ in what is made of a response, read once.
+fn dns64(choices: u8) -> &'static Dns64 {
+    static READ: OnceLock<[Dns64; 4]> = OnceLock::new();
+    let all = READ.get_or_init(|| {
+        [
+            "",
+            "exclude-aaaa = [\"2000::/4\"]\nforce-domains = [\"example\"]\nmark-synthesised = true",
+            "prefix = \"2001:db8::/32\"\nexclude-aaaa = [\"::/0\"]\nbreak-dnssec = true",
+            "exclude-domains = [\"example\"]\nptr = \"local\"\nptr-name = \"nat64.example\"",
+        ]
+        .map(|more| {
+            let text = format!("[upstream]\nservers = [\"192.0.2.53\"]\n[dns64]\n{more}\n");
+            let settings = dns64d::config::parse(&text, "fuzz").expect("a good configuration");
+            let view = settings.views.into_iter().next().expect("a view");
+            view.dns64.expect("it is enabled")
+        })
+    });
+    &all[usize::from(choices >> 6)]
+}
+
+/// A response to the asker's name for A, with the header's flags and the records of the input.
+fn same_name_for_a(asker: &Asker, records: &[u8]) -> Vec<u8> {
+    let mut message = vec![0; HEADER_LEN + 300];
+    let room = message.len();
+    let mut builder = Builder::new(&mut message, room).expect("room");
+    builder.header(0, Flags::default());
+    let asked = builder.question(&asker.name, Rtype::A, asker.class);
+    asked.expect("room for every name");
+    let len = builder.finish();
+    message.truncate(len);
+    if let Some((header, records)) = records.split_first_chunk::<8>() {
+        message[2..4].copy_from_slice(&header[..2]);
+        message[6..HEADER_LEN].copy_from_slice(&header[2..]);
+        message.extend_from_slice(records);
+    }
+    message.truncate(MESSAGE_MAX);
+    message
+}
+
+/// All that can be made from one or two responses.
+struct Ways<'a> {
+    asker: Asker,
+    dns64: &'static Dns64,
+    first: Aged<'a>,
+    second: Option<Aged<'a>>,
+}
+
+impl Ways<'_> {
+    fn check(&self) {
+        let Self {
+            asker,
+            dns64,
+            first,
+            second,
+        } = self;
+        let (asker, first) = (asker, *first);
+        self.answer(None, |frame| reply::forward(asker, first, frame));
+        self.answer(Some(false), |frame| {
+            service::with_addresses(asker, dns64, first, frame).unwrap_or(0)
+        });
+        let verdict = synthesis::judge(asker, dns64, first.stored);
+        if verdict != Verdict::Native {
+            assert!(asker.rtype == Rtype::AAAA && asker.class == Class::IN && !asker.cd());
+            self.answer(Some(false), |frame| {
+                synthesis::filtered(asker, dns64, first, frame)
+            });
+        }
+        if let (Verdict::NeedsA, Some(second)) = (verdict, second) {
+            let mut made = 0;
+            let ad = |made: usize| (made > 0).then_some(false);
+            let mut scratch = vec![0; MESSAGE_MAX];
+            made += synthesis::synthesise(asker, dns64, first, *second, &mut scratch).made;
+            self.answer(ad(made), |frame| {
+                synthesis::synthesise(asker, dns64, first, *second, frame).len
+            });
+        }
+        match reverse::target(asker, dns64) {
+            Some(Reverse::Local(name)) => assert!(reverse::local(asker, name, &mut [0; 1024]) > 0),
+            Some(Reverse::Alias(name)) => {
+                self.answer(Some(false), |frame| {
+                    reverse::alias(asker, &name, first, frame)
+                });
+            }
+            None => {}
+        }
+        let _own = special::answer(asker, Some(dns64), &mut [0; MESSAGE_MAX]);
+    }
+
+    /// Has an answer written and checks it; `ad` is what AD has to be, if that is known.
+    fn answer(&self, ad: Option<bool>, write: impl FnOnce(&mut [u8]) -> usize) {
+        let mut frame = vec![0xee; MESSAGE_MAX];
+        let len = write(&mut frame);
+        if len == 0 {
+            return;
+        }
+        assert!(len <= self.asker.limit, "{len} > {}", self.asker.limit);
+        assert!(frame[len..].iter().all(|octet| *octet == 0xee));
+        let message = Message::parse(&frame[..len]).expect("an answer parses");
+        assert!(message.qr() && message.id() == self.asker.id);
+        assert!(ad.is_none_or(|ad| message.ad() == ad));
+        let question = message.question().expect("the question is repeated");
+        assert!(question.name.eq_ignore_case(&self.asker.name.as_name()));
+        let parts = [Some(self.first), self.second];
+        let ttl_max = parts.iter().flatten().map(|aged| ttl_max(*aged)).max();
+        let mut records = 0;
+        for record in message.records() {
+            let Ok(record) = record else {
+                let leans = |aged: &Aged<'_>| leans_on_ttls(&aged.stored.message());
+                assert!(
+                    parts.iter().flatten().any(leans),
+                    "an answer with unsound records"
+                );
+                return;
+            };
+            records += 1;
+            let is_opt = record.rtype == Rtype::OPT;
+            assert!(is_opt || Some(record.ttl) <= ttl_max);
+        }
+        assert_eq!(
+            Some(records),
+            theirs(&frame[..len]),
+            "another implementation disagrees"
+        );
+    }
+}
+
+fn ttl_max(aged: Aged<'_>) -> u32 {
+    let message = aged.stored.message();
+    let ttls = message.records().map_while(Result::ok).map(|r| r.ttl);
+    let ttl_max = ttls.max().unwrap_or(0);
+    match aged.age {
+        Age::Seconds(age_s) => ttl_max.saturating_sub(age_s),
+        Age::Stale => STALE_TTL_S,
+    }
+}
+
+/// How many records the crate `domain` finds, if it finds them sound.
+fn theirs(bytes: &[u8]) -> Option<usize> {
+    let message = domain::base::Message::from_octets(bytes).ok()?;
+    let mut records = 0;
+    let mut section = Some(message.answer().ok()?);
+    while let Some(mut walk) = section {
+        for record in walk.by_ref() {
+            record.ok()?;
+            records += 1;
+        }
+        section = walk.next_section().ok()?;
+    }
+    Some(records)
+}
