@@ -1,0 +1,20 @@
+//! The built program under attack, on loopback: hostile clients, hostile upstreams, hostile loads.
+//!
+//! - `queries`: what clients send in datagrams; `streams`: over connections;
+//! - `replies`: what upstreams, or others in their name, say;
+//! - `pressure`: more than there is room for, and upstreams that say nothing;
+//! - `soak`: all of it for as long as is wanted;
+//! - `packets`, `upstream`, `victim`: what the attacks are made of.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod packets;
+mod pressure;
+mod queries;
+mod replies;
+mod soak;
+mod streams;
+#[path = "../support/mod.rs"]
+mod support;
+mod upstream;
+mod victim;

@@ -1,0 +1,172 @@
+//! More than there is room for, and upstreams that say nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dns64_transport::clock::{MonotonicClock, SECOND};
+use dns64_wire::codes::{Rcode, Rtype};
+
+use super::packets::{addresses, asked, honest, name, number, query, rcode, synthesised};
+use super::upstream::Upstream;
+use super::victim::{ask, ask_name, assert_resolves, figure, resident, socket, start, wait_until};
+
+/// An upstream that can be told to say nothing.
+fn moody(silent: &Arc<AtomicBool>) -> Upstream {
+    let silent = Arc::clone(silent);
+    Upstream::start(
+        move |socket, question| {
+            if !silent.load(Ordering::Relaxed) {
+                let _ = socket.send_to(&honest(&question.message), question.from);
+            }
+        },
+        honest,
+    )
+}
+
+#[test]
+fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
+    let silent = Arc::new(AtomicBool::new(false));
+    let upstream = moody(&silent);
+    let server = start(&upstream, "", "timeout = \"100ms\"\nattempts = 2");
+    assert_resolves(server.dns, 1);
+    silent.store(true, Ordering::Relaxed);
+    for number in 10..20 {
+        let answer = ask_name(server.dns, &name(number), Rtype::AAAA);
+        assert_eq!(rcode(&answer), Rcode::SERVFAIL);
+        assert_resolves(server.dns, 1);
+    }
+    // What has just failed is not asked again for a while (RFC 9520).
+    let times = upstream.times_asked("n10.example", Rtype::AAAA);
+    for _ in 0..20 {
+        let answer = ask_name(server.dns, &name(10), Rtype::AAAA);
+        assert_eq!(rcode(&answer), Rcode::SERVFAIL);
+    }
+    let again = upstream.times_asked("n10.example", Rtype::AAAA);
+    assert!(
+        times <= 2 && again <= times + 2,
+        "{times} then {again} times"
+    );
+    silent.store(false, Ordering::Relaxed);
+    wait_until("it asks again", || {
+        let answer = ask_name(server.dns, &name(30), Rtype::AAAA);
+        addresses(&answer) == [synthesised(30)] || {
+            assert_eq!(rcode(&answer), Rcode::SERVFAIL);
+            false
+        }
+    });
+    // The failures are forgotten too.
+    wait_until("what failed is there", || {
+        let answer = ask_name(server.dns, &name(10), Rtype::AAAA);
+        addresses(&answer) == [synthesised(10)]
+    });
+    server.ends();
+}
+
+/// Names of the flood, and what one worker holds of them.
+const FLOOD: u16 = 5000;
+const QUERIES_MAX: u16 = 2000;
+
+/// What a flood may add to the resident memory: 2,000 queries and questions in flight of
+/// about 1 KiB each, the failures within the 2 MiB of the cache, and what an allocator keeps.
+const GROWTH_MAX: u64 = 12 << 20;
+
+#[test]
+fn a_flood_of_names_that_nobody_answers_is_bounded() {
+    let silent = Arc::new(AtomicBool::new(false));
+    let upstream = moody(&silent);
+    let in_upstream = "timeout = \"1s\"\nattempts = 1";
+    let server = start(
+        &upstream,
+        &format!("queries-max = {QUERIES_MAX}"),
+        in_upstream,
+    );
+    assert_resolves(server.dns, 1);
+    silent.store(true, Ordering::Relaxed);
+    let before = resident(server.child.id());
+    let mut largest = before;
+    let client = socket(Duration::from_millis(1));
+    let mut answer = [0; 512];
+    let mut failed = 0;
+    let mut look = |failed: &mut u32| {
+        while let Ok(len) = client.recv(&mut answer) {
+            assert_eq!(rcode(&answer[..len]), Rcode::SERVFAIL);
+            *failed += 1;
+        }
+    };
+    for id in 0..FLOOD {
+        let question = query(id, &name(100_000 + u32::from(id)), Rtype::AAAA);
+        client.send_to(&question, server.dns).unwrap();
+        if id % 50 == 0 {
+            look(&mut failed);
+        }
+        if id % 500 == 0 {
+            assert_resolves(server.dns, 1);
+            largest = largest.max(resident(server.child.id()));
+        }
+    }
+    // The others have theirs when their time is over; a few datagrams may have been lost.
+    wait_until("all have failed", || {
+        look(&mut failed);
+        failed >= u32::from(FLOOD) * 9 / 10 && figure(&server, "queries_waiting") == 0
+    });
+    largest = largest.max(resident(server.child.id()));
+    assert!(
+        largest <= before + GROWTH_MAX,
+        "resident: {before} then {largest} octets"
+    );
+    assert!(figure(&server, "refused.full") > 0);
+    silent.store(false, Ordering::Relaxed);
+    assert_resolves(server.dns, 2);
+    server.ends();
+}
+
+/// An answer that comes so late is a burst waiting to happen (DNSBomb, CVE-2024-33655).
+const HELD_NS: u64 = 6 * SECOND;
+
+#[test]
+fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
+    let mut held = Vec::new();
+    let mut released = false;
+    let upstream = Upstream::start(
+        move |socket, question| {
+            let number = number(&asked(&question.message).0);
+            match number {
+                Some(100..) if !released => held.push(question.clone()),
+                // The word to let them all go.
+                Some(99) => {
+                    released = true;
+                    for question in held.drain(..) {
+                        let _ = socket.send_to(&honest(&question.message), question.from);
+                    }
+                    let _ = socket.send_to(&honest(&question.message), question.from);
+                }
+                _ => {
+                    let _ = socket.send_to(&honest(&question.message), question.from);
+                }
+            }
+        },
+        honest,
+    );
+    let server = start(&upstream, "", "timeout = \"30s\"\nattempts = 1");
+    let client = socket(Duration::from_secs(1));
+    for id in 0..50 {
+        let question = query(id, &name(100 + u32::from(id)), Rtype::A);
+        client.send_to(&question, server.dns).unwrap();
+    }
+    wait_until("they wait", || figure(&server, "queries_waiting") == 50);
+    MonotonicClock.sleep(HELD_NS);
+    ask_name(server.dns, &name(99), Rtype::A);
+    wait_until("they are over", || figure(&server, "queries_waiting") == 0);
+    let mut answer = [0; 512];
+    assert!(
+        client.recv(&mut answer).is_err(),
+        "an answer to who has gone"
+    );
+    assert_eq!(figure(&server, "dropped.late"), 50);
+    // They were learnt all the same.
+    let at_once = ask(server.dns, &query(1, &name(100), Rtype::A));
+    assert_eq!(rcode(&at_once), Rcode::NOERROR);
+    assert_eq!(upstream.times_asked("n100.example", Rtype::A), 1);
+    server.ends();
+}

@@ -1,0 +1,200 @@
+//! What clients send in datagrams.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use dns64_transport::clock::{MonotonicClock, SECOND};
+use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::{Message, Section};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+
+use super::packets::{
+    Record, address, honest, mutant, name, query, query_edns, response, truncated,
+};
+use super::support::PATIENCE;
+use super::upstream::Upstream;
+use super::victim::{
+    ask, ask_name, assert_resolves, descriptors, figure, resident, socket, start, wait_until,
+};
+
+/// Mutants of one round.
+const MUTANTS: u32 = 20_000;
+
+/// Mutants that are sent before the answers are looked at; a receive buffer holds them.
+const BATCH: u32 = 50;
+
+/// What the second of two equal rounds may add to the resident memory: the pages that an allocator
+/// comes to keep, where a leak of 100 octets a query would be 2 MB.
+const GROWTH_MAX: u64 = 1 << 20;
+
+/// Sends mutants of sound queries; answers have to be messages, as far as they come.
+fn send_mutants(to: std::net::SocketAddr, seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let socket = socket(Duration::from_millis(1));
+    let cookie = [0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    for number in 0..MUTANTS {
+        let name = name(number % 64);
+        let id = number.to_le_bytes();
+        let id = u16::from_le_bytes([id[0], id[1]]);
+        let sound = match number % 3 {
+            0 => query(id, &name, Rtype::AAAA),
+            1 => query(id, &name, Rtype::PTR),
+            _ => query_edns(id, &name, 4096, &cookie),
+        };
+        // What is too long to be sent does not arrive.
+        let _ = socket.send_to(&mutant(&sound, &mut random), to);
+        if number % BATCH == 0 {
+            look_at_answers(&socket);
+        }
+    }
+    look_at_answers(&socket);
+}
+
+fn look_at_answers(socket: &UdpSocket) {
+    let mut answer = [0; 4096];
+    while let Ok(len) = socket.recv(&mut answer) {
+        let message = Message::parse(&answer[..len]).unwrap();
+        assert!(message.qr());
+        assert!(message.records().all(|record| record.is_ok()));
+    }
+}
+
+#[test]
+fn forty_thousand_mutants_leave_it_as_it_was() {
+    let upstream = Upstream::honest();
+    let server = start(&upstream, "", "");
+    let pid = server.child.id();
+    send_mutants(server.dns, 1);
+    let settled = || wait_until("it is idle", || figure(&server, "queries_waiting") == 0);
+    settled();
+    let before = (resident(pid), descriptors(pid));
+    send_mutants(server.dns, 1);
+    settled();
+    let after = (resident(pid), descriptors(pid));
+    assert!(
+        after.0 <= before.0 + GROWTH_MAX,
+        "resident: {} then {} octets",
+        before.0,
+        after.0
+    );
+    assert!(
+        after.1 <= before.1,
+        "descriptors: {before:?} then {after:?}"
+    );
+    assert_resolves(server.dns, 70_000);
+    server.ends();
+}
+
+#[test]
+fn answers_get_no_answer() {
+    let upstream = Upstream::honest();
+    let server = start(&upstream, "", "");
+    let socket = socket(PATIENCE);
+    let question = query(7, &name(1), Rtype::AAAA);
+    let answer = ask(server.dns, &question);
+    let mut bare = question.clone();
+    bare[2] |= 0x80;
+    for message in [&answer, &bare, &honest(&question), &vec![0xff; 12]] {
+        for _ in 0..25 {
+            socket.send_to(message, server.dns).unwrap();
+        }
+    }
+    socket.send_to(&[0; 11], server.dns).unwrap();
+    socket.send_to(&[], server.dns).unwrap();
+    // The first thing that comes back is the answer to the first thing that is a query.
+    let good = query(0x7777, &name(2), Rtype::AAAA);
+    socket.send_to(&good, server.dns).unwrap();
+    let mut first = [0; 512];
+    socket.recv(&mut first).unwrap();
+    assert_eq!(first[..2], good[..2]);
+    assert_eq!(figure(&server, "dropped.response"), 100);
+    server.ends();
+}
+
+#[test]
+fn a_small_query_draws_a_bounded_answer() {
+    // 400 addresses: 6,400 octets and more.
+    let large = |query: &[u8]| {
+        let name = name(1);
+        let record = |i| Record::a(Section::Answer, &name, address(i));
+        let records: Vec<_> = (0..400).map(record).collect();
+        response(query, Rcode::NOERROR, &records)
+    };
+    let upstream = Upstream::start(
+        |socket, question| {
+            let _ = socket.send_to(&truncated(&question.message), question.from);
+        },
+        move |question| match super::packets::asked(question).1 {
+            Rtype::A => large(question),
+            _ => honest(question),
+        },
+    );
+    let server = start(&upstream, "", "");
+    for rtype in [Rtype::A, Rtype::AAAA, Rtype::ANY] {
+        let question = query(1, &name(1), rtype);
+        let answer = ask(server.dns, &question);
+        assert!(answer.len() <= 512, "{} octets for {rtype}", answer.len());
+        assert!(rtype == Rtype::ANY || answer[2] & 2 != 0, "TC");
+    }
+    let answer = ask(server.dns, &query_edns(2, &name(1), 65_535, &[]));
+    assert!(answer.len() <= 1232, "{} octets", answer.len());
+    server.ends();
+}
+
+#[test]
+fn equal_questions_are_asked_once() {
+    let upstream = Upstream::start(
+        |socket, question| {
+            // Long enough for all to have asked by then.
+            MonotonicClock.sleep(SECOND / 2);
+            let _ = socket.send_to(&honest(&question.message), question.from);
+        },
+        honest,
+    );
+    let server = start(&upstream, "", "timeout = \"10s\"");
+    let clients: Vec<_> = (0..30).map(|_| socket(PATIENCE)).collect();
+    for (id, client) in (0..).zip(&clients) {
+        let question = query(id, &name(5), Rtype::AAAA);
+        client.send_to(&question, server.dns).unwrap();
+    }
+    for client in &clients {
+        let mut answer = [0; 512];
+        let len = client.recv(&mut answer).unwrap();
+        let found = super::packets::addresses(&answer[..len]);
+        assert_eq!(found, [super::packets::synthesised(5)]);
+    }
+    assert_eq!(upstream.times_asked("n5.example", Rtype::AAAA), 1);
+    assert_eq!(upstream.times_asked("n5.example", Rtype::A), 1);
+    server.ends();
+}
+
+#[test]
+fn questions_leave_from_many_ports_with_ids_all_over() {
+    let upstream = Upstream::honest();
+    let server = start(&upstream, "", "");
+    for number in 0..500 {
+        ask_name(server.dns, &name(number), Rtype::A);
+    }
+    let asked = upstream.asked();
+    assert!(asked.len() >= 500);
+    let distinct = |mut values: Vec<u16>| {
+        values.sort_unstable();
+        values.dedup();
+        values
+    };
+    let ports = distinct(asked.iter().map(|q| q.from.port()).collect());
+    let id = |message: &[u8]| u16::from_be_bytes([message[0], message[1]]);
+    let ids = distinct(asked.iter().map(|q| id(&q.message)).collect());
+    // 500 draws from 64 ports leave out 0.02 of them on average; from 65,536 IDs 2 are drawn twice.
+    assert!(ports.len() >= 56, "{} ports", ports.len());
+    assert!(ids.len() >= 480, "{} IDs", ids.len());
+    let sixteenths = distinct(ids.iter().map(|id| id >> 12).collect());
+    assert_eq!(sixteenths.len(), 16);
+    // Neither comes in an order that can be foretold.
+    let steps = asked
+        .windows(2)
+        .map(|pair| id(&pair[1].message).wrapping_sub(id(&pair[0].message)));
+    assert!(distinct(steps.collect()).len() >= 400);
+    server.ends();
+}

@@ -1,0 +1,1 @@
+//! All attacks at once.

@@ -1,0 +1,138 @@
+//! An upstream that does what a test tells it to.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use dns64_wire::codes::Rtype;
+
+use super::packets::{asked, honest};
+
+/// How often its thread looks whether it is to end.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A question that was asked of it in a datagram.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) from: SocketAddr,
+    pub(crate) message: Vec<u8>,
+}
+
+/// It listens at one address over UDP and TCP; dropping it ends it.
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic in there has been printed, and the test has no answers.
+            let _ = thread.join();
+        }
+        // Wakes the thread that accepts connections.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Upstream {
+    /// One that answers as it should.
+    pub(crate) fn honest() -> Self {
+        Self::start(
+            |socket, question| {
+                let _ = socket.send_to(&honest(&question.message), question.from);
+            },
+            honest,
+        )
+    }
+
+    /// One that does with each question in a datagram, and answers each over a connection, as it
+    /// is told.
+    pub(crate) fn start(
+        mut datagram: impl FnMut(&UdpSocket, &Asked) + Send + 'static,
+        connection: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        let (socket, listener) = bind();
+        let address = socket.local_addr().unwrap();
+        socket.set_read_timeout(Some(POLL)).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let log: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let (ends, asked) = (Arc::clone(&stop), Arc::clone(&log));
+        let thread = thread::spawn(move || {
+            let mut frame = [0; 2048];
+            while !ends.load(Ordering::Relaxed) {
+                let Ok((len, from)) = socket.recv_from(&mut frame) else {
+                    continue;
+                };
+                let message = frame[..len].to_vec();
+                let question = Asked { from, message };
+                asked.lock().unwrap().push(question.clone());
+                datagram(&socket, &question);
+            }
+        });
+        let ends = Arc::clone(&stop);
+        let connection = Arc::new(connection);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if ends.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (stream, answer) = (stream.unwrap(), Arc::clone(&connection));
+                // It ends when the server closes.
+                thread::spawn(move || converse(stream, &*answer));
+            }
+        });
+        Self {
+            address,
+            asked: log,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// What it was asked in datagrams.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// How often it was asked for this name and type.
+    pub(crate) fn times_asked(&self, name: &str, rtype: Rtype) -> usize {
+        let log = self.asked();
+        let same = log.iter().filter(|question| {
+            let (asked, asked_type) = asked(&question.message);
+            asked.as_name().to_string().trim_end_matches('.') == name && asked_type == rtype
+        });
+        same.count()
+    }
+}
+
+/// The same port for both.
+fn bind() -> (UdpSocket, TcpListener) {
+    for _ in 0..100 {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        if let Ok(listener) = TcpListener::bind(socket.local_addr().unwrap()) {
+            return (socket, listener);
+        }
+    }
+    panic!("no port that is free for both");
+}
+
+/// Answers one question after the other.
+fn converse(mut stream: TcpStream, answer: &impl Fn(&[u8]) -> Vec<u8>) -> io::Result<()> {
+    loop {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length)?;
+        let mut question = vec![0; u16::from_be_bytes(length).into()];
+        stream.read_exact(&mut question)?;
+        let answer = answer(&question);
+        let length = u16::try_from(answer.len()).unwrap_or(u16::MAX);
+        stream.write_all(&length.to_be_bytes())?;
+        stream.write_all(&answer)?;
+    }
+}

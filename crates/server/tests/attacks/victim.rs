@@ -1,0 +1,127 @@
+//! The server that is attacked, seen by an honest client and by its operator.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::process::Stdio;
+use std::time::Duration;
+
+use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
+use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::name::NameBuf;
+
+use super::packets::{addresses, name, query, rcode, synthesised};
+use super::support::{PATIENCE, Server, stdout, value};
+use super::upstream::Upstream;
+
+/// After this long a client asks again (resolv.conf(5) has 5 s).
+const ASK_AGAIN: Duration = Duration::from_secs(4);
+
+/// One worker, so that what is asked once is asked once, and a small cache, so that it gets full.
+/// `more` is what comes before `[upstream]` and `upstream` what stands in it.
+pub(crate) fn start(upstream: &Upstream, more: &str, in_upstream: &str) -> Server {
+    let settings = format!(
+        "workers = 1\n{more}\n[upstream]\nservers = [\"{}\"]\n{in_upstream}\n\
+         [cache]\nsize = \"2MiB\"\n",
+        upstream.address
+    );
+    Server::start(&settings, Stdio::null())
+}
+
+/// A socket at which answers are waited for up to this long.
+pub(crate) fn socket(patience: Duration) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket
+}
+
+/// The answer to a query in a datagram; asks again as a client would.
+pub(crate) fn ask(server: SocketAddr, query: &[u8]) -> Vec<u8> {
+    let socket = socket(ASK_AGAIN);
+    let mut answer = vec![0; 65_535];
+    let give_up = MonotonicClock.now() + nanos(PATIENCE);
+    while MonotonicClock.now() < give_up {
+        socket.send_to(query, server).unwrap();
+        if let Ok((len, from)) = socket.recv_from(&mut answer) {
+            assert_eq!((from, &answer[..2]), (server, &query[..2]));
+            answer.truncate(len);
+            return answer;
+        }
+    }
+    panic!("no answer to a good query");
+}
+
+/// The name with this number has its address, and no other.
+pub(crate) fn assert_resolves(server: SocketAddr, number: u32) {
+    let answer = ask(server, &query(0x4242, &name(number), Rtype::AAAA));
+    let found = (rcode(&answer), addresses(&answer));
+    assert_eq!(found, (Rcode::NOERROR, vec![synthesised(number)]));
+}
+
+/// The address of another name for A.
+pub(crate) fn ask_name(server: SocketAddr, name: &NameBuf, rtype: Rtype) -> Vec<u8> {
+    ask(server, &query(0x1717, name, rtype))
+}
+
+/// A connection on which answers are waited for patiently.
+pub(crate) fn connect(server: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A message with its length before it.
+pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(message.len()).unwrap().to_be_bytes();
+    [&length, message].concat()
+}
+
+/// The next message of a connection.
+pub(crate) fn read_message(stream: &mut TcpStream) -> Vec<u8> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).unwrap();
+    let mut message = vec![0; u16::from_be_bytes(length).into()];
+    stream.read_exact(&mut message).unwrap();
+    message
+}
+
+/// The answer to a query over a connection of its own.
+pub(crate) fn ask_connection(server: SocketAddr, query: &[u8]) -> Vec<u8> {
+    let mut stream = connect(server);
+    stream.write_all(&framed(query)).unwrap();
+    let answer = read_message(&mut stream);
+    assert_eq!(answer[..2], query[..2]);
+    answer
+}
+
+/// Resident memory of a process in octets.
+pub(crate) fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.unwrap().trim().trim_end_matches(" kB");
+    kib.parse::<u64>().unwrap() * 1024
+}
+
+/// Open descriptors of a process.
+pub(crate) fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// A figure of `dns64d ctl stats`.
+pub(crate) fn figure(server: &Server, name: &str) -> u64 {
+    let stats = stdout(&server.ctl(&["stats"]));
+    value(&stats, name).parse().unwrap()
+}
+
+/// Waits until something is so.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let give_up = MonotonicClock.now() + nanos(PATIENCE);
+    while !is_so() {
+        assert!(MonotonicClock.now() < give_up, "never: {what}");
+        MonotonicClock.sleep(SECOND / 20);
+    }
+}
+
+pub(crate) fn nanos(span: Duration) -> Nanos {
+    u64::try_from(span.as_nanos()).unwrap()
+}
