@@ -5,7 +5,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::memory::Conditions;
 use dns64bench::trial::result::{Answers, Outcome};
 
-use crate::whole::{LOAD, Load, MILLISECOND, PLAIN, SETUP, Setup, Whole};
+use crate::whole::{Event, LOAD, Load, MILLISECOND, PLAIN, SETUP, Setup, Whole};
 
 const ALL_VALID: Answers = Answers {
     valid: 2000,
@@ -218,7 +218,7 @@ fn when_one_of_two_upstreams_dies_answers_go_on_and_it_is_used_again_when_it_ret
     let [first, second] = [0, 1].map(|i| whole.upstreams[i].heard());
     assert_eq!((first, second), (2000, 0), "the first in order is asked");
 
-    let events: [(Nanos, &dyn Fn(&mut Whole)); 2] = [(0, &dies(0)), (2 * SECOND, &returns(0))];
+    let events: [Event<'_>; 2] = [(0, &dies(0)), (2 * SECOND, &returns(0))];
     let during = whole.trial(steady(8 * SECOND), &events);
     assert_eq!(
         during.answers,
@@ -250,7 +250,7 @@ fn when_all_upstreams_die_clients_are_told_and_served_again_when_they_return() {
     });
     let die = |whole: &mut Whole| whole.upstreams.iter_mut().for_each(|u| u.dead = true);
     let back = |whole: &mut Whole| whole.upstreams.iter_mut().for_each(|u| u.dead = false);
-    let events: [(Nanos, &dyn Fn(&mut Whole)); 2] = [(SECOND, &die), (3 * SECOND, &back)];
+    let events: [Event<'_>; 2] = [(SECOND, &die), (3 * SECOND, &back)];
     let result = whole.trial(steady(6 * SECOND), &events);
     // AAAA at both, then A at both (a failure counts as no AAAA, RFC 6147 section 5.1.3): whoever
     // asks in the last 300 ms has a question left when they are back.

@@ -591,12 +591,8 @@ fn a_message_of_thousands_of_addresses_is_answered() {
         limit: 65_535,
         ..asker(H2, Rtype::AAAA)
     };
-    let (bytes, made) = answer_to(
-        &tcp,
-        &dns64(),
-        Aged::fresh(&empty, 0),
-        Aged::fresh(&many, 0),
-    );
+    let (empty, many) = (Aged::fresh(&empty, 0), Aged::fresh(&many, 0));
+    let (bytes, made) = answer_to(&tcp, &dns64(), empty, many);
     assert_eq!(made, 2000);
     assert_eq!(records(&bytes).len(), 2000);
 }
