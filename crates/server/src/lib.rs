@@ -5,13 +5,19 @@
 //!
 //! Each module uses only those before it in this list:
 //!
-//! - [`settings`]: what the server does, as plain data; [`config`] reads it from files;
+//! - [`settings`]: what the server does, as plain data;
+//! - [`config`]: reads it from files;
 //! - [`answer`]: from the bytes of a query to the bytes of its answer, pure functions;
 //! - [`counts`]: what is counted;
+//! - `cache`: answers of upstreams, within a bound of memory;
+//! - [`mailbox`]: what workers and the rest of the server say to each other;
 //! - [`engine`]: queries in, questions to upstreams and answers out, without sockets or clocks;
-//! - [`mailbox`], [`worker`]: one thread that turns one engine over its sockets;
+//! - [`worker`]: one thread that turns one engine over its sockets;
 //! - [`gateway`]: the connections of clients and upstreams, on tokio;
-//! - [`control`], [`daemon`]: the operator's side: control socket, metrics, signals, log;
+//! - [`stats`], [`metrics`]: the figures of all of them, as text and as a page for Prometheus;
+//! - [`log`]: where messages go;
+//! - [`control`]: the control socket and its protocol;
+//! - [`daemon`]: starts, supervises, reloads and stops all of that;
 //! - [`cli`]: the command line.
 
 #![forbid(unsafe_code)]

@@ -86,6 +86,114 @@ fn modules_use_only_what_comes_before_them() {
     assert!(wrong.is_empty(), "against the flow: {wrong:#?}");
 }
 
+/// The modules of dns64d in the order of the list at the top of its library.
+fn flow_of_dns64d() -> Vec<String> {
+    let text = read_to_string(root().join("crates/server/src/lib.rs")).unwrap();
+    let names = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! - ")?.split(':').next())
+        .flat_map(|names| names.split('`').skip(1).step_by(2));
+    let flow: Vec<_> = names.map(str::to_owned).collect();
+    let declared = text.lines().filter_map(|line| {
+        let line = line.strip_prefix("pub ").unwrap_or(line);
+        line.strip_prefix("mod ")?.strip_suffix(';')
+    });
+    let mut sorted = flow.clone();
+    sorted.sort();
+    let mut declared: Vec<_> = declared.collect();
+    declared.sort_unstable();
+    assert_eq!(sorted, declared, "the list and the modules differ");
+    flow
+}
+
+/// The modules of its own crate that a text names outside of comments: `crate::this`, and each of
+/// `crate::{these, and::those}`.
+fn modules_named(text: &str) -> Vec<String> {
+    let code: String = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect();
+    let first_word = |path: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let path = path.trim_start();
+        path[..path.find(|c| !plain(c)).unwrap_or(path.len())].to_owned()
+    };
+    let mut named = Vec::new();
+    for path in code.split("crate::").skip(1) {
+        let Some(list) = path.strip_prefix('{') else {
+            named.push(first_word(path));
+            continue;
+        };
+        let mut depth = 0;
+        for part in list.split_inclusive(['{', '}', ',']) {
+            if depth == 0 {
+                named.push(first_word(part));
+            }
+            match part.chars().last() {
+                Some('{') => depth += 1,
+                Some('}') if depth == 0 => break,
+                Some('}') => depth -= 1,
+                _ => {}
+            }
+        }
+    }
+    named.retain(|word| !word.is_empty());
+    named
+}
+
+#[test]
+fn modules_of_dns64d_use_only_what_comes_before_them() {
+    assert_eq!(
+        modules_named("use crate::a::B;\n// crate::no\nuse crate::{b, c::{d, e}, f};crate::g"),
+        ["a", "b", "c", "f", "g"]
+    );
+    let flow = flow_of_dns64d();
+    let place = |module: &str| flow.iter().position(|other| other == module);
+    let source = root().join("crates/server/src");
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for path in rust_files("crates/server/src") {
+        let inside = path.strip_prefix(&source).unwrap().to_str().unwrap();
+        let own = inside.split(['/', '.']).next().unwrap();
+        let is_test = inside.contains("tests") || inside.ends_with("laws.rs");
+        let Some(own) = place(own).filter(|_| !is_test) else {
+            continue;
+        };
+        seen += 1;
+        let named = modules_named(&without_tests(&path));
+        for later in named.iter().filter(|named| place(named) > Some(own)) {
+            wrong.push(format!("{inside} uses {later}"));
+        }
+    }
+    assert!(wrong.is_empty(), "against the flow: {wrong:#?}");
+    assert!(seen > 40, "the files were not found");
+}
+
+#[test]
+fn dns64d_and_what_it_stands_on_do_not_know_the_tester() {
+    for (folder, strangers) in [
+        ("server", &["dns64bench", "tester"][..]),
+        (
+            "transport",
+            &["dns64bench", "tester", "dns64d", "dns64-wire"],
+        ),
+        (
+            "wire",
+            &["dns64bench", "tester", "dns64d", "dns64-transport"],
+        ),
+    ] {
+        let manifest = root().join("crates").join(folder).join("Cargo.toml");
+        let text = read_to_string(manifest).unwrap();
+        let (_, dependencies) = text.split_once("dependencies]").unwrap();
+        for stranger in strangers {
+            let names = dependencies
+                .lines()
+                .any(|line| line.contains(stranger) && !line.starts_with('#'));
+            assert!(!names, "{folder} depends on {stranger}");
+        }
+    }
+}
+
 #[test]
 fn every_file_can_be_read_in_one_sitting() {
     let long: Vec<_> = rust_files("crates")
