@@ -1,6 +1,6 @@
 //! From the bytes of a query to the bytes of its answer: pure functions on messages and settings.
 //!
-//! - [`guard`]: one rung per rule, from a datagram to an [`Asker`] or to why it is not answered;
+//! - [`guard`]: one rung per rule, from a datagram to an [`asker::Asker`] or to why it is not answered;
 //! - [`asker`]: what an answer has to know of its query;
 //! - [`stored`]: a response in the form that it is kept in and answered from;
 //! - [`reply`]: answers as they came, errors, EDNS and truncation;

@@ -335,7 +335,8 @@ impl Engine {
         }
     }
 
-    /// Forgets cached answers, see [`Cache::flush`].
+    /// Forgets cached answers: everything, or what stands at a name (lower case, uncompressed) and
+    /// below it. Returns how many that were.
     pub fn flush(&mut self, below: Option<&[u8]>) -> usize {
         self.maker.cache.flush(below)
     }
