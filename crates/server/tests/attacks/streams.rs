@@ -5,9 +5,13 @@ use std::net::TcpStream;
 
 use dns64_transport::clock::{MonotonicClock, SECOND};
 use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::Section;
 use rustix::net::sockopt;
 
-use super::packets::{MESSAGE_MAX, addresses, name, query, query_edns, rcode, synthesised};
+use super::packets::{
+    MESSAGE_MAX, Record, address, addresses, asked, name, query, query_edns, rcode, response,
+    synthesised, truncated,
+};
 use super::upstream::Upstream;
 use super::victim::{
     ask_connection, assert_resolves, connect, descriptors, framed, read_message, resident, start,
@@ -132,3 +136,48 @@ fn a_pipeline_of_a_thousand_is_answered_and_bounded() {
     writing.join().unwrap();
     server.ends();
 }
+
+#[test]
+fn large_answers_that_nobody_reads_are_bounded() {
+    let upstream = Upstream::start(
+        |socket, question| {
+            let _ = socket.send_to(&truncated(&question.message), question.from);
+        },
+        |question| {
+            let name = asked(question).0;
+            let record = |i| Record::a(Section::Answer, &name, address(i));
+            let records: Vec<_> = (0..6000).map(record).collect();
+            response(question, Rcode::NOERROR, &records)
+        },
+    );
+    let server = start(&upstream, "[tcp]\nconnections = 40\npipeline = 16", "");
+    let pid = server.child.id();
+    let question = query(1, &name(1), Rtype::A);
+    assert!(ask_connection(server.dns, &question).len() > 60_000);
+    let before = resident(pid);
+    let many = framed(&question).repeat(100);
+    let mut streams: Vec<_> = (0..40).map(|_| connect(server.dns)).collect();
+    let mut largest = before;
+    for _ in 0..5 {
+        for stream in &mut streams {
+            // Who does not read is shown the door.
+            let _ = stream.write_all(&many);
+        }
+        for _ in 0..20 {
+            MonotonicClock.sleep(SECOND / 100);
+            largest = largest.max(resident(pid));
+        }
+    }
+    assert!(
+        largest <= before + UNREAD_MAX,
+        "resident: {before} then {largest} octets"
+    );
+    drop(streams);
+    let good = ask_connection(server.dns, &question);
+    assert!(good.len() > 60_000);
+    server.ends();
+}
+
+/// What 40 connections may hold for clients that do not read: each the answers to the 16 queries
+/// that it has under way, of 64 KiB, and as much that waits to leave; and what an allocator keeps.
+const UNREAD_MAX: u64 = 128 << 20;

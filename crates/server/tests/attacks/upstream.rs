@@ -10,6 +10,7 @@ use std::time::Duration;
 use dns64_wire::codes::Rtype;
 
 use super::packets::{asked, honest};
+use super::support::bind;
 
 /// How often its thread looks whether it is to end.
 const POLL: Duration = Duration::from_millis(20);
@@ -55,10 +56,30 @@ impl Upstream {
     /// One that does with each question in a datagram, and answers each over a connection, as it
     /// is told.
     pub(crate) fn start(
+        datagram: impl FnMut(&UdpSocket, &Asked) + Send + 'static,
+        connection: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        Self::serve(bind(), datagram, connection)
+    }
+
+    /// The same at an address that the server has been told already.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        datagram: impl FnMut(&UdpSocket, &Asked) + Send + 'static,
+        connection: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        let sockets = (
+            UdpSocket::bind(address).unwrap(),
+            TcpListener::bind(address).unwrap(),
+        );
+        Self::serve(sockets, datagram, connection)
+    }
+
+    fn serve(
+        (socket, listener): (UdpSocket, TcpListener),
         mut datagram: impl FnMut(&UdpSocket, &Asked) + Send + 'static,
         connection: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
-        let (socket, listener) = bind();
         let address = socket.local_addr().unwrap();
         socket.set_read_timeout(Some(POLL)).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -110,17 +131,6 @@ impl Upstream {
         });
         same.count()
     }
-}
-
-/// The same port for both.
-fn bind() -> (UdpSocket, TcpListener) {
-    for _ in 0..100 {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        if let Ok(listener) = TcpListener::bind(socket.local_addr().unwrap()) {
-            return (socket, listener);
-        }
-    }
-    panic!("no port that is free for both");
 }
 
 /// Answers one question after the other.

@@ -1,7 +1,7 @@
 //! The built program, started on loopback as an operator would.
 
 use std::fs::{self, Permissions};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -101,10 +101,20 @@ pub(crate) fn config(dir: &TempDir, dns: SocketAddr, settings: &str) -> PathBuf 
     path
 }
 
+/// Sockets for datagrams and connections at one port of loopback.
+pub(crate) fn bind() -> (UdpSocket, TcpListener) {
+    for _ in 0..100 {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        if let Ok(listener) = TcpListener::bind(socket.local_addr().unwrap()) {
+            return (socket, listener);
+        }
+    }
+    panic!("no port that is free for both");
+}
+
 /// An address that nobody listens at.
 pub(crate) fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+    bind().0.local_addr().unwrap()
 }
 
 pub(crate) fn stdout(output: &Output) -> String {
