@@ -1,7 +1,7 @@
 //! The server that is attacked, seen by an honest client and by its operator.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
@@ -78,20 +78,35 @@ pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
 
 /// The next message of a connection.
 pub(crate) fn read_message(stream: &mut TcpStream) -> Vec<u8> {
-    let mut length = [0; 2];
-    stream.read_exact(&mut length).unwrap();
-    let mut message = vec![0; u16::from_be_bytes(length).into()];
-    stream.read_exact(&mut message).unwrap();
-    message
+    try_read_message(stream).unwrap()
 }
 
-/// The answer to a query over a connection of its own.
+fn try_read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut message = vec![0; u16::from_be_bytes(length).into()];
+    stream.read_exact(&mut message)?;
+    Ok(message)
+}
+
+/// The answer to a query over a connection of its own. A server whose connections are all in use
+/// refuses one; it is tried again until it has noticed that others are gone.
 pub(crate) fn ask_connection(server: SocketAddr, query: &[u8]) -> Vec<u8> {
-    let mut stream = connect(server);
-    stream.write_all(&framed(query)).unwrap();
-    let answer = read_message(&mut stream);
-    assert_eq!(answer[..2], query[..2]);
-    answer
+    let deadline = MonotonicClock.now() + 5 * SECOND;
+    loop {
+        let mut stream = connect(server);
+        let answer = stream
+            .write_all(&framed(query))
+            .and_then(|()| try_read_message(&mut stream));
+        match answer {
+            Ok(answer) => {
+                assert_eq!(answer[..2], query[..2]);
+                return answer;
+            }
+            Err(_) if MonotonicClock.now() < deadline => MonotonicClock.sleep(SECOND / 50),
+            Err(error) => panic!("no answer over a connection: {error}"),
+        }
+    }
 }
 
 /// Resident memory of a process in octets.
