@@ -193,7 +193,12 @@ impl Model {
     /// Whoever asked and may have an answer has one, but for those whose answer was dropped and
     /// counted.
     pub(crate) fn check_all_answered(&self, counts: &Counts) {
-        let unanswered = self.queries.values().filter(|query| query.answers == 0);
+        let unanswered = || self.queries.values().filter(|query| query.answers == 0);
+        let mut clients = unanswered().map(|query| query.client);
+        assert!(
+            clients.all(|client| matches!(client, Client::Udp(_))),
+            "a connection waits for nothing"
+        );
         let dropped = [
             &counts.dropped_short,
             &counts.dropped_response,
@@ -202,7 +207,7 @@ impl Model {
         ];
         let dropped: u64 = dropped.into_iter().map(|counter| counter.get()).sum();
         assert!(
-            unanswered.count() as u64 <= dropped,
+            unanswered().count() as u64 <= dropped,
             "a query without an answer"
         );
     }

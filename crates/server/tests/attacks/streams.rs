@@ -14,8 +14,8 @@ use super::packets::{
 };
 use super::upstream::Upstream;
 use super::victim::{
-    ask_connection, assert_resolves, connect, descriptors, framed, read_message, resident, start,
-    wait_until,
+    ask_connection, assert_resolves, connect, descriptors, figure, framed, read_message, resident,
+    start, wait_until,
 };
 
 #[test]
@@ -77,6 +77,29 @@ fn assert_closes(stream: &mut TcpStream) {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
     }
+}
+
+#[test]
+fn answers_over_a_connection_get_none_and_hold_nothing() {
+    let upstream = Upstream::honest();
+    let server = start(&upstream, "[tcp]\npipeline = 2\nidle = \"1s\"", "");
+    let mut stream = connect(server.dns);
+    let mut response = query(5, &name(5), Rtype::AAAA);
+    response[2] |= 0x80;
+    // More than the pipeline holds.
+    for _ in 0..10 {
+        stream.write_all(&framed(&response)).unwrap();
+    }
+    let question = query(6, &name(6), Rtype::AAAA);
+    stream.write_all(&framed(&question)).unwrap();
+    let answer = read_message(&mut stream);
+    assert_eq!(
+        (&answer[..2], addresses(&answer)),
+        (&question[..2], vec![synthesised(6)])
+    );
+    assert_closes(&mut stream);
+    assert_eq!(figure(&server, "tcp_closed.idle"), 1);
+    server.ends();
 }
 
 #[test]
