@@ -104,6 +104,7 @@ counts! {
         dropped_response = "reason": "response",
         dropped_rate_limit = "reason": "rate-limit",
         dropped_late = "reason": "late",
+        dropped_unread = "reason": "unread",
     }
     Counter "refused" "Queries refused by the guard, or for lack of room, by reason" {
         refused_format = "reason": "format",

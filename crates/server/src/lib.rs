@@ -10,6 +10,7 @@
 //! - [`answer`]: from the bytes of a query to the bytes of its answer, pure functions;
 //! - [`counts`]: what is counted;
 //! - `cache`: answers of upstreams, within a bound of memory;
+//! - [`framed`]: answers on their way to connections, within a bound;
 //! - [`mailbox`]: what workers and the rest of the server say to each other;
 //! - [`engine`]: queries in, questions to upstreams and answers out, without sockets or clocks;
 //! - [`worker`]: one thread that turns one engine over its sockets;
@@ -30,6 +31,7 @@ pub mod control;
 pub mod counts;
 pub mod daemon;
 pub mod engine;
+pub mod framed;
 pub mod gateway;
 pub mod log;
 pub mod mailbox;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 
+use crate::framed::{Framed, Held};
 use crate::settings::Settings;
 
 /// To a worker.
@@ -48,12 +49,12 @@ pub struct ConnectionFailed;
 /// From a worker to the gateway that holds the connections.
 #[derive(Debug)]
 pub enum ToGateway {
-    /// The answer to [`ToWorker::Query`]; empty: there will be none.
+    /// What becomes of [`ToWorker::Query`].
     Reply {
         /// As in the query.
         connection: u64,
-        /// The message, without its length.
-        message: Vec<u8>,
+        /// The answer.
+        answer: Framed,
     },
     /// Ask an upstream over a connection.
     Ask {
@@ -120,7 +121,10 @@ impl fmt::Debug for WorkerHandle {
 
 /// The way to the gateway. Never blocks. When all of them are gone the gateway ends.
 #[derive(Clone, Debug)]
-pub struct GatewayHandle(tokio::sync::mpsc::Sender<ToGateway>);
+pub struct GatewayHandle {
+    sender: tokio::sync::mpsc::Sender<ToGateway>,
+    held: Held,
+}
 
 /// Where the gateway reads what [`GatewayHandle`]s send.
 pub type GatewayMailbox = tokio::sync::mpsc::Receiver<ToGateway>;
@@ -129,11 +133,23 @@ impl GatewayHandle {
     /// A mailbox and the way to it.
     pub fn new() -> (Self, GatewayMailbox) {
         let (sender, receiver) = tokio::sync::mpsc::channel(GATEWAY_MAILBOX_MAX);
-        (Self(sender), receiver)
+        let held = Held::default();
+        (Self { sender, held }, receiver)
+    }
+
+    /// Gives an answer to a connection; empty: there is none. `false`: clients have not read too
+    /// much already, and the connection gets none.
+    pub fn reply(&self, connection: u64, message: &[u8]) -> bool {
+        let framed = self.held.frame(message);
+        let taken = framed.is_some();
+        let Some(answer) = framed.or_else(|| self.held.frame(&[])) else {
+            return false;
+        };
+        self.send(ToGateway::Reply { connection, answer }) && taken
     }
 
     /// Puts a message into the mailbox; `false`: it is full, and the message is lost.
     pub fn send(&self, message: ToGateway) -> bool {
-        self.0.try_send(message).is_ok()
+        self.sender.try_send(message).is_ok()
     }
 }

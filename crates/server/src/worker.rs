@@ -37,6 +37,9 @@ pub struct Worker<R> {
 /// Queries taken in one turn, before the answers of upstreams have their turn again.
 const QUERIES_PER_TURN: usize = 64;
 
+/// Messages of others read in one turn. Each can lead to an answer of 64 KiB.
+const LETTERS_PER_TURN: usize = 64;
+
 /// Longest sleep of a worker without a deadline: it also renews its ports.
 const SLEEP_NS: Nanos = SECOND;
 
@@ -168,7 +171,10 @@ impl<R: Relay> Worker<R> {
         actions: &mut Actions,
     ) -> Result<bool, LinkError> {
         let mut any = false;
-        while let Ok(letter) = self.mailbox.try_recv() {
+        for _ in 0..LETTERS_PER_TURN {
+            let Ok(letter) = self.mailbox.try_recv() else {
+                break;
+            };
             any = true;
             match letter {
                 ToWorker::Query {
@@ -218,10 +224,9 @@ impl<R: Relay> Worker<R> {
                     match to {
                         Client::Udp(origin) => self.relay.reply(origin, message)?,
                         Client::Tcp { connection, .. } => {
-                            self.gateway.send(ToGateway::Reply {
-                                connection: *connection,
-                                message: message.to_vec(),
-                            });
+                            if !self.gateway.reply(*connection, message) {
+                                self.engine.counts().dropped_unread.tick();
+                            }
                         }
                     }
                 }

@@ -83,8 +83,8 @@ pub(super) const TIMEOUT_NS: Nanos = 800 * MILLISECOND;
 /// (resolv.conf(5)).
 pub(super) const TIMEOUTS_NS: RangeInclusive<Nanos> = 10 * MILLISECOND..=30 * SECOND;
 
-/// Two upstreams are given up after 4.8 s: just before a stub resolver asks again after 5 s
-/// (resolv.conf(5)).
+/// AAAA and then A of a single upstream take 4.8 s with it: about as long as a stub resolver waits
+/// (resolv.conf(5)), which is all the time that there is.
 pub(super) const ATTEMPTS: u8 = 3;
 
 /// More would outlast the patience of any client.

@@ -26,7 +26,7 @@ const CONNECTION: usize = UPSTREAMS_MAX;
 const CONNECTION_NS: Nanos = 60 * SECOND;
 
 /// Extended error of RFC 8914 section 4.23: no upstream has answered.
-const NO_REACHABLE_AUTHORITY: u16 = 22;
+pub(super) const NO_REACHABLE_AUTHORITY: u16 = 22;
 
 impl Engine {
     /// Lets a query wait for one of its parts, asking for it if nobody has yet.

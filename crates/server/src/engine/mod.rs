@@ -59,6 +59,7 @@ pub struct Engine {
     limiter: Option<RateLimiter>,
     queries: slab::Slab<Query>,
     query_timers: Timers,
+    query_deadlines: Timers,
     lookups: Lookups,
     /// A list for each upstream, and one for connections.
     lookup_timers: Timers,
@@ -75,8 +76,12 @@ pub struct Seeds {
 }
 
 /// An answer that took longer is not sent: its client has given up. The default of resolv.conf(5).
-/// Held answers that leave all at once are a weapon (DNSBomb, CVE-2024-33655).
 const LATE_NS: Nanos = 5 * SECOND;
+
+/// A query that upstreams have held up this long is answered SERVFAIL: a little before its client
+/// gives up. It also bounds how many answers can be held back to leave all at once (DNSBomb,
+/// CVE-2024-33655).
+const DEADLINE_NS: Nanos = 4_500_000_000;
 
 /// A stale answer is sent when upstreams have taken this long (RFC 8767 section 5).
 const STALE_NS: Nanos = 1_800_000_000;
@@ -96,6 +101,7 @@ impl Engine {
             limiter,
             queries: slab::Slab::new(),
             query_timers: Timers::new(2),
+            query_deadlines: Timers::new(1),
             lookups: Lookups::new(settings.queries_max),
             lookup_timers: Timers::new(UPSTREAMS_MAX + 1),
             upstreams: Upstreams::new(&settings.upstreams, settings.selection, now),
@@ -107,6 +113,11 @@ impl Engine {
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
         &self.maker.settings
+    }
+
+    /// What it counts.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// A client's message has come.
@@ -197,6 +208,7 @@ impl Engine {
         let may_synthesise = part == Part::First && self.maker.may_synthesise(&query);
         // The settings bound the number far below 2^31.
         let slot = u32::try_from(self.queries.insert(query)).unwrap_or(u32::MAX);
+        self.query_deadlines.set(slot, 0, now + DEADLINE_NS);
         self.want(slot, part, now, actions);
         if !self.queries.contains(slot as usize) {
             return;
@@ -248,12 +260,21 @@ impl Engine {
         self.prefetch(now, actions);
     }
 
+    /// The time of a query is over: it gets what there is.
+    fn end(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
+        let asker = &self.queries[slot as usize].asker;
+        let why = Some(exchange::NO_REACHABLE_AUTHORITY);
+        let len = reply::error(asker, Rcode::SERVFAIL, why, &mut self.maker.frame);
+        self.answer(slot, len, now, actions);
+    }
+
     /// Sends the answer of a query that was held, unless it comes too late.
     fn answer(&mut self, slot: u32, len: usize, now: Nanos, actions: &mut Actions) {
         let query = &mut self.queries[slot as usize];
         query.answered = true;
         let (client, arrived) = (query.client, query.arrived);
         self.query_timers.clear(slot);
+        self.query_deadlines.clear(slot);
         if now - arrived > LATE_NS {
             self.counts.dropped_late.tick();
             stay_silent(client, actions);
@@ -290,6 +311,9 @@ impl Engine {
                 self.progress(slot, now, true, actions);
             }
         }
+        while let Some((slot, _)) = self.query_deadlines.expired(now) {
+            self.end(slot, now, actions);
+        }
         while let Some((slot, list)) = self.lookup_timers.expired(now) {
             self.on_timeout(slot, list, now, actions);
         }
@@ -301,8 +325,12 @@ impl Engine {
 
     /// When [`Engine::on_timer`] has something to do.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        let timers = [self.query_timers.next(), self.lookup_timers.next()];
-        timers.into_iter().flatten().min()
+        let timers = [
+            &self.query_timers,
+            &self.query_deadlines,
+            &self.lookup_timers,
+        ];
+        timers.into_iter().filter_map(Timers::next).min()
     }
 
     /// Whether no client waits for an answer.

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::dialogue::{Closed, Dialogue};
 use super::{IdleSince, Shared};
+use crate::framed::Framed;
 use crate::mailbox::{ToWorker, WorkerHandle};
 
 /// How long a query waits before it is tried again on a worker whose mailbox was full.
@@ -27,7 +28,7 @@ pub(super) struct Client {
     /// Who it is.
     pub peer: SocketAddr,
     /// Answers, framed. When the other end is gone the connection is to make room for another.
-    pub answers: mpsc::Receiver<Vec<u8>>,
+    pub answers: mpsc::Receiver<Framed>,
     /// For whoever looks for the connection idle longest.
     pub idle_since: IdleSince,
     /// What all connections share.

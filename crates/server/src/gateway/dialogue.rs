@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::LENGTH_LEN;
+use crate::framed::Framed;
 use crate::settings::TcpSettings;
 
 /// A message without a whole header is no message (RFC 1035 section 4.1.1).
@@ -49,7 +50,7 @@ pub(super) struct Dialogue {
     /// What has come and is not yet handed over.
     inbox: Vec<u8>,
     /// Answers with their lengths, and how much of the first has left.
-    outbox: VecDeque<Vec<u8>>,
+    outbox: VecDeque<Framed>,
     written: usize,
     unsent: usize,
     /// Queries that a worker has.
@@ -119,7 +120,7 @@ impl Dialogue {
     }
 
     /// A worker is done with a query: the answer with its length, empty if there is none.
-    pub(super) fn answered(&mut self, framed: Vec<u8>, now: Nanos) {
+    pub(super) fn answered(&mut self, framed: Framed, now: Nanos) {
         self.under_way = self.under_way.saturating_sub(1);
         if framed.is_empty() {
             return;
@@ -205,6 +206,7 @@ impl Dialogue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framed::Held;
 
     const LIMITS: TcpSettings = TcpSettings {
         connections_max: 1,
@@ -212,16 +214,14 @@ mod tests {
         pipeline_max: 2,
     };
 
-    fn framed(len: usize) -> Vec<u8> {
-        let mut bytes = u16::try_from(len).unwrap().to_be_bytes().to_vec();
-        bytes.resize(LENGTH_LEN + len, 7);
-        bytes
+    fn framed(len: usize) -> Framed {
+        Held::default().frame(&vec![7; len]).unwrap()
     }
 
     #[test]
     fn a_query_is_whole_or_waits() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
-        for byte in framed(12) {
+        for &byte in framed(12).iter() {
             assert_eq!(dialogue.query(), Ok(None));
             dialogue.inbox().push(byte);
         }
@@ -241,7 +241,7 @@ mod tests {
     fn a_full_pipeline_reads_on_once_an_answer_has_left() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
         for _ in 0..3 {
-            dialogue.inbox().extend(framed(20));
+            dialogue.inbox().extend_from_slice(&framed(20));
         }
         for _ in 0..2 {
             assert!(dialogue.query().unwrap().is_some());
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn a_query_under_way_is_no_idleness_but_has_an_end() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
-        dialogue.inbox().extend(framed(12));
+        dialogue.inbox().extend_from_slice(&framed(12));
         dialogue.taken(12, 0);
         assert_eq!(dialogue.idle_since(), None);
         assert_eq!(dialogue.over(2 * SECOND), None);
@@ -284,12 +284,12 @@ mod tests {
     #[test]
     fn a_half_closed_connection_lasts_until_its_answers_have_left() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
-        dialogue.inbox().extend(framed(12));
+        dialogue.inbox().extend_from_slice(&framed(12));
         dialogue.end();
         assert_eq!(dialogue.over(0), None, "a query waits");
         dialogue.taken(12, 0);
         assert_eq!(dialogue.over(0), None, "an answer is under way");
-        dialogue.answered(Vec::new(), 0);
+        dialogue.answered(Held::default().frame(&[]).unwrap(), 0);
         assert_eq!(dialogue.over(0), Some(Closed::Client), "there is none");
     }
 
@@ -314,7 +314,9 @@ mod tests {
     #[test]
     fn draining_ends_it_with_the_last_answer() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
-        dialogue.inbox().extend([framed(12), framed(12)].concat());
+        dialogue
+            .inbox()
+            .extend([&framed(12)[..], &framed(12)].concat());
         dialogue.taken(12, 0);
         dialogue.drain();
         assert_eq!(dialogue.query(), Ok(None));

@@ -25,6 +25,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::counts::Counter;
+use crate::framed::Framed;
 use crate::mailbox::{GatewayMailbox, ToGateway, WorkerHandle};
 use crate::settings::Settings;
 use client::Client;
@@ -135,7 +136,7 @@ type IdleSince = Rc<Cell<Option<Nanos>>>;
 
 /// A connection of a client, seen from the others.
 struct Entry {
-    answers: mpsc::Sender<Vec<u8>>,
+    answers: mpsc::Sender<Framed>,
     idle_since: IdleSince,
 }
 
@@ -213,10 +214,9 @@ impl Shared {
     /// Carries out what a worker wants.
     fn take(self: &Rc<Self>, message: ToGateway) {
         match message {
-            ToGateway::Reply {
-                connection,
-                message,
-            } => self.reply(connection >> u16::BITS, &message),
+            ToGateway::Reply { connection, answer } => {
+                self.reply(connection >> u16::BITS, answer);
+            }
             ToGateway::Ask {
                 worker,
                 exchange,
@@ -236,12 +236,10 @@ impl Shared {
         }
     }
 
-    fn reply(&self, number: u64, message: &[u8]) {
-        // What is too long for a length counts as no answer; workers cut theirs.
-        let framed = framed(message).unwrap_or_default();
+    fn reply(&self, number: u64, answer: Framed) {
         let connections = self.connections.borrow();
         let entry = connections.get(&number);
-        if entry.is_none_or(|entry| entry.answers.try_send(framed).is_err()) {
+        if entry.is_none_or(|entry| entry.answers.try_send(answer).is_err()) {
             self.counts.answers_unsent.tick();
         }
     }
@@ -320,15 +318,6 @@ impl Shared {
             Closed::Drain => &self.counts.closed_drain,
         }
     }
-}
-
-/// A message behind its length; empty stays empty. `None`: it is longer than a length can say.
-fn framed(message: &[u8]) -> Option<Vec<u8>> {
-    if message.is_empty() {
-        return Some(Vec::new());
-    }
-    let length = u16::try_from(message.len()).ok()?;
-    Some([&length.to_be_bytes()[..], message].concat())
 }
 
 #[cfg(test)]

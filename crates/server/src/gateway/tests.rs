@@ -10,6 +10,7 @@ use dns64_transport::clock::SECOND;
 use super::upstream::ASKS_MAX;
 use super::*;
 use crate::config;
+use crate::framed::framed;
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToWorker};
 use crate::settings::TcpSettings;
 
@@ -98,10 +99,7 @@ impl Rig {
     }
 
     fn reply(&self, connection: u64, message: Vec<u8>) {
-        assert!(self.gateway.send(ToGateway::Reply {
-            connection,
-            message
-        }));
+        assert!(self.gateway.reply(connection, &message));
     }
 
     fn ask(&self, exchange: u64, server: SocketAddr, timeout_ns: Nanos) {

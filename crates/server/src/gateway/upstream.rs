@@ -11,7 +11,8 @@ use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{LENGTH_LEN, Shared, framed};
+use super::{LENGTH_LEN, Shared};
+use crate::framed::framed;
 use crate::mailbox::{ConnectionFailed, ToWorker};
 
 /// Questions that are asked at once over connections; each has one of its own. A quarter of the

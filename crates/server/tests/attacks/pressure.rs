@@ -121,7 +121,7 @@ fn a_flood_of_names_that_nobody_answers_is_bounded() {
     server.ends();
 }
 
-/// An answer that comes so late is a burst waiting to happen (DNSBomb, CVE-2024-33655).
+/// Answers that can be held so long are a burst waiting to happen (DNSBomb, CVE-2024-33655).
 const HELD_NS: u64 = 6 * SECOND;
 
 #[test]
@@ -156,14 +156,14 @@ fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
     }
     wait_until("they wait", || figure(&server, "queries_waiting") == 50);
     MonotonicClock.sleep(HELD_NS);
+    let mut answer = [0; 512];
+    for _ in 0..50 {
+        let len = client.recv(&mut answer).unwrap();
+        assert_eq!(rcode(&answer[..len]), Rcode::SERVFAIL);
+    }
     ask_name(server.dns, &name(99), Rtype::A);
     wait_until("they are over", || figure(&server, "queries_waiting") == 0);
-    let mut answer = [0; 512];
-    assert!(
-        client.recv(&mut answer).is_err(),
-        "an answer to who has gone"
-    );
-    assert_eq!(figure(&server, "dropped.late"), 50);
+    assert!(client.recv(&mut answer).is_err(), "a second answer");
     // They were learnt all the same.
     let at_once = ask(server.dns, &query(1, &name(100), Rtype::A));
     assert_eq!(rcode(&at_once), Rcode::NOERROR);
