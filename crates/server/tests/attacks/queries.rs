@@ -71,17 +71,14 @@ fn forty_thousand_mutants_leave_it_as_it_was() {
     let before = (resident(pid), descriptors(pid));
     send_mutants(server.dns, 1);
     settled();
-    let after = (resident(pid), descriptors(pid));
+    let after = resident(pid);
     assert!(
-        after.0 <= before.0 + GROWTH_MAX,
-        "resident: {} then {} octets",
+        after <= before.0 + GROWTH_MAX,
+        "resident: {} then {after} octets",
         before.0,
-        after.0
     );
-    assert!(
-        after.1 <= before.1,
-        "descriptors: {before:?} then {after:?}"
-    );
+    // A port that is just being changed, or who asked for the figures, may hold one for a moment.
+    wait_until("all is closed", || descriptors(pid) <= before.1);
     assert_resolves(server.dns, 70_000);
     server.ends();
 }
