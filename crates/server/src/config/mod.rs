@@ -92,6 +92,17 @@ pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str>
     names.map(|(name, _)| name).collect()
 }
 
+/// Gives `new` what a running server has of the keys that it cannot change, so that it says what is
+/// in force: the next reload is compared with that, and each worker goes on with its share.
+pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
+    new.listen.clone_from(&running.listen);
+    new.workers = running.workers;
+    new.user.clone_from(&running.user);
+    new.control.clone_from(&running.control);
+    new.metrics = running.metrics;
+    new.log = running.log;
+}
+
 /// What is allowed, but seldom meant.
 fn notes(settings: &Settings) -> Vec<String> {
     let mut notes = Vec::new();

@@ -166,7 +166,10 @@ impl Server {
     }
 
     fn apply(&mut self, loaded: Loaded) -> Answer {
-        let Loaded { settings, notes } = loaded;
+        let Loaded {
+            mut settings,
+            notes,
+        } = loaded;
         let needs_restart = config::diff_needing_restart(&self.settings, &settings);
         let path = self.source.path().display();
         for note in &notes {
@@ -175,6 +178,7 @@ impl Server {
         for key in &needs_restart {
             tracing::warn!("{path}: the new value of {key} counts after a restart");
         }
+        config::keep_until_restart(&self.settings, &mut settings);
         self.settings = Arc::new(settings);
         let settings = &self.settings;
         self.mode
@@ -326,6 +330,33 @@ mod tests {
             Answer::Flushed { entries: 5 }
         );
         assert_eq!(worker.join().unwrap().unwrap(), b"\x07example\x03com\0");
+    }
+
+    #[test]
+    fn what_needs_a_restart_stays_as_it_is_and_is_said_each_time() {
+        let (mut server, _events, mailbox) = server();
+        let running = Arc::clone(&server.settings);
+        let file = || {
+            let mut settings = Settings::clone(&running);
+            settings.workers += 1;
+            settings.listen.clear();
+            settings.udp_size = 600;
+            Loaded {
+                settings,
+                notes: Vec::new(),
+            }
+        };
+        for _ in 0..2 {
+            let Answer::Reloaded { needs_restart, .. } = server.apply(file()) else {
+                panic!("it is valid");
+            };
+            assert_eq!(needs_restart, ["listen", "workers"]);
+            let Ok(ToWorker::Reload(told)) = mailbox.try_recv() else {
+                panic!("workers are told");
+            };
+            assert_eq!((told.workers, told.udp_size), (running.workers, 600));
+            assert_eq!(server.status().listen, running.listen);
+        }
     }
 
     #[test]
