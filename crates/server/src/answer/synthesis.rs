@@ -178,7 +178,7 @@ pub struct Synthesised {
 /// to 5.1.7 and 5.4).
 ///
 /// If no record can be made, it is the response for AAAA; the response for A, without its A
-/// records, if either response is an error or all AAAA records are excluded, so that the answer
+/// records, if either response is an error or its AAAA records do not count, so that the answer
 /// says for how long there is nothing (RFC 2308 section 5).
 pub fn synthesise(
     asker: &Asker,
@@ -198,7 +198,7 @@ pub fn synthesise(
         made: 0,
     };
     if !maker.makes_any(a.stored) {
-        let len = nothing_made(asker, dns64, rule, aaaa, a, frame);
+        let len = nothing_made(asker, dns64, aaaa, a, frame);
         return Synthesised { len, made: 0 };
     }
     let mark = dns64.mark_synthesised.then_some(FORGED_ANSWER);
@@ -294,10 +294,11 @@ impl<'a> Maker<'a> {
 }
 
 /// The answer where no AAAA record can be made (RFC 6147 sections 5.1.2, 5.1.6 and 5.4).
+///
+/// An AAAA response with records counts as empty here, but has no SOA record to say for how long.
 fn nothing_made(
     asker: &Asker,
     dns64: &Dns64,
-    rule: DomainRule,
     aaaa: Aged<'_>,
     a: Aged<'_>,
     frame: &mut [u8],
@@ -305,20 +306,12 @@ fn nothing_made(
     let is_error = |kind| matches!(kind, Kind::Failure(_));
     let basis_is_a = is_error(a.stored.kind())
         || a.stored.kind() == Kind::NxDomain
-        || is_error(aaaa.stored.kind());
+        || is_error(aaaa.stored.kind())
+        || Found::of(dns64, aaaa.stored).any();
     if basis_is_a {
-        return leave_out(asker, a, Rtype::A, frame, |record| record.rtype == Rtype::A);
-    }
-    let found = Found::of(dns64, aaaa.stored);
-    if rule.action == DomainAction::Force && found.any() {
-        return leave_out(asker, aaaa, Rtype::AAAA, frame, |record| {
-            record.rtype == Rtype::AAAA
-        });
-    }
-    match found.excluded {
-        // The AAAA response counts as empty, but has no SOA record to say for how long.
-        true => leave_out(asker, a, Rtype::A, frame, |record| record.rtype == Rtype::A),
-        false => reply::forward(asker, aaaa, frame),
+        leave_out(asker, a, Rtype::A, frame, |record| record.rtype == Rtype::A)
+    } else {
+        reply::forward(asker, aaaa, frame)
     }
 }
 
