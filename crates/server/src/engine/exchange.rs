@@ -203,7 +203,7 @@ impl Engine {
         let lookup = self.lookups.get(slot);
         let reply = message.ok().and_then(|m| Message::parse(m).ok());
         let stored = reply
-            .filter(|r| r.qr() && r.id() == id && ask::fit(lookup, r) != Fit::Other)
+            .filter(|r| r.qr() && !r.tc() && r.id() == id && ask::fit(lookup, r) != Fit::Other)
             .and_then(|reply| self.accept(&reply).ok());
         match stored {
             Some(stored) => {
