@@ -127,9 +127,9 @@ counts! {
     Counter "synthesised" "Answers with synthesised records, by kind" {
         synthesised_aaaa = "kind": "aaaa",
         synthesised_ptr = "kind": "ptr",
-        synthesised_ipv4only = "kind": "ipv4only",
         synthesised_svcb = "kind": "svcb",
     }
+    Counter "ipv4only" "Questions for ipv4only.arpa and names of its addresses, answered here" { ipv4only, }
     Counter "not_synthesised" "AAAA queries without a native answer that got no synthesised one, by reason" {
         not_synthesised_dnssec = "reason": "dnssec",
         not_synthesised_domain = "reason": "domain",

@@ -66,7 +66,7 @@ impl Maker {
             return Ok(reply::any_minimal(&asker, &mut self.frame));
         }
         if let Some(len) = special::answer(&asker, dns64, &mut self.frame) {
-            self.counts.synthesised_ipv4only.tick();
+            self.counts.ipv4only.tick();
             return Ok(len);
         }
         match Plan::new(&asker, dns64, &mut self.frame) {
