@@ -71,8 +71,8 @@ pub enum ToGateway {
     },
 }
 
-/// Messages that a worker's mailbox holds. A worker empties it each time it turns, so this is what
-/// may come over all connections meanwhile; queries beyond it wait in their connections.
+/// Messages that a worker's mailbox holds: several turns' worth. Queries beyond it wait in their
+/// connections.
 const WORKER_MAILBOX_MAX: usize = 1024;
 
 /// Messages that the gateway's mailbox holds: more than twice the answers that 256 connections with

@@ -14,7 +14,7 @@ use dns64_wire::message::Message;
 
 use crate::counts::Counts;
 use crate::engine::actions::{Action, Actions, Client};
-use crate::engine::{Engine, Seeds};
+use crate::engine::{DEADLINE_NS, Engine, Seeds};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker};
 use crate::settings::Settings;
 
@@ -43,8 +43,8 @@ const LETTERS_PER_TURN: usize = 64;
 /// Longest sleep of a worker without a deadline: it also renews its ports.
 const SLEEP_NS: Nanos = SECOND;
 
-/// How long queries under way have to end when the server stops.
-const DRAIN_NS: Nanos = 3 * SECOND;
+/// How long queries under way have to end when the server stops: none is held longer.
+const DRAIN_NS: Nanos = DEADLINE_NS + SECOND / 10;
 
 /// How a worker goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

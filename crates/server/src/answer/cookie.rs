@@ -49,13 +49,14 @@ pub struct CookieLength {
 }
 
 impl Cookies {
-    /// Cookies of this secret. It must be random, and the same for servers that share an address.
+    /// Cookies of this secret. It must be random, and the same for all workers of a server.
     pub fn new(secret: [u8; 16]) -> Self {
         Self { secret }
     }
 
     /// Checks the value of a cookie option that came from `client` and gives the value to answer
-    /// with, at a time in seconds since 1970. A server cookie that is not ours counts as none.
+    /// with, at a time in seconds. RFC 9018 section 4.3 counts them since 1970, so that servers with
+    /// one secret understand each other; any clock will do where only one has it. A server cookie that is not ours counts as none.
     ///
     /// An error, to be answered with FORMERR, if the length is wrong (RFC 7873 section 5.2.2).
     pub fn answer(

@@ -57,7 +57,7 @@ pub struct Context<'a> {
     pub client: IpAddr,
     /// How it came.
     pub transport: Transport,
-    /// Seconds since 1970.
+    /// Seconds on the clock that the cookies are made by.
     pub now_s: u32,
 }
 

@@ -17,8 +17,8 @@ use crate::mailbox::{Full, ToWorker, WorkerHandle};
 use crate::settings::Settings;
 use crate::stats::Stats;
 
-/// How long queries under way may take once the server is to end: a client has asked again by
-/// then (RFC 8767 section 5 has 5 s as the usual limit of clients).
+/// How long queries under way may take once the server is to end: all have their answers before
+/// that, and a client asks again then (resolv.conf(5)).
 const DRAIN_NS: Nanos = 5 * SECOND;
 
 /// How long a worker may take to make room in its mailbox or to flush its cache. It does either

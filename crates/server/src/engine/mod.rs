@@ -81,7 +81,7 @@ const LATE_NS: Nanos = 5 * SECOND;
 /// A query that upstreams have held up this long is answered SERVFAIL: a little before its client
 /// gives up. It also bounds how many answers can be held back to leave all at once (DNSBomb,
 /// CVE-2024-33655).
-const DEADLINE_NS: Nanos = 4_500_000_000;
+pub const DEADLINE_NS: Nanos = 4_500_000_000;
 
 /// A stale answer is sent when upstreams have taken this long (RFC 8767 section 5).
 const STALE_NS: Nanos = 1_800_000_000;
