@@ -19,7 +19,7 @@ impl Counter {
         self.add(1);
     }
 
-    /// Sets it, for what goes up and down.
+    /// Sets it, for what goes up and down or is counted elsewhere.
     pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
@@ -113,6 +113,12 @@ counts! {
         refused_access = "reason": "access",
         refused_type = "reason": "type",
         refused_full = "reason": "full",
+    }
+    Counter "datagrams_lost" "Datagrams that were lost or not taken at the sockets, by reason" {
+        lost_full = "reason": "receive-buffer",
+        lost_unsent = "reason": "unsent",
+        lost_unreachable = "reason": "unreachable",
+        lost_foreign = "reason": "foreign",
     }
     Counter "responses" "Responses to clients, by response code" {
         responses_noerror = "rcode": "NOERROR",

@@ -32,6 +32,8 @@ pub struct Worker<R> {
     gateway: GatewayHandle,
     /// Questions for connections that the gateway had no room for.
     unsent: Vec<u64>,
+    /// When the sockets are asked next what they have lost.
+    look_at: Nanos,
 }
 
 /// Queries taken in one turn, before the answers of upstreams have their turn again.
@@ -40,7 +42,8 @@ const QUERIES_PER_TURN: usize = 64;
 /// Messages of others read in one turn. Each can lead to an answer of 64 KiB.
 const LETTERS_PER_TURN: usize = 64;
 
-/// Longest sleep of a worker without a deadline: it also renews its ports.
+/// Longest sleep of a worker without a deadline: it also renews its ports, and asks its sockets what
+/// they have lost.
 const SLEEP_NS: Nanos = SECOND;
 
 /// How long queries under way have to end when the server stops: none is held longer.
@@ -95,6 +98,7 @@ impl<R: Relay> Worker<R> {
             mailbox,
             gateway,
             unsent: Vec::new(),
+            look_at: 0,
         }
     }
 
@@ -135,6 +139,10 @@ impl<R: Relay> Worker<R> {
         actions: &mut Actions,
     ) -> Result<bool, LinkError> {
         actions.clear();
+        if now >= self.look_at {
+            self.look_at = now + SLEEP_NS;
+            self.count_lost()?;
+        }
         self.engine.on_timer(now, actions);
         for exchange in self.unsent.drain(..) {
             let failed = Err(ConnectionFailed);
@@ -161,6 +169,17 @@ impl<R: Relay> Worker<R> {
         self.act(actions)?;
         self.relay.flush()?;
         Ok(told || taken > 0 || !self.unsent.is_empty())
+    }
+
+    /// Asks the sockets, some system calls each, what never reached the engine or the network.
+    fn count_lost(&mut self) -> Result<(), LinkError> {
+        let lost = self.relay.counters()?;
+        let counts = self.engine.counts();
+        counts.lost_full.set(lost.receive_drops);
+        counts.lost_unsent.set(lost.send_drops);
+        counts.lost_unreachable.set(lost.unreachable);
+        counts.lost_foreign.set(lost.foreign);
+        Ok(())
     }
 
     /// Reads what others have said; whether they have.

@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use dns64_transport::clock::{Clock as _, MonotonicClock, SECOND};
 use rustix::process::Signal;
 
 use support::{PATIENCE, PROGRAM, Server, free_port, stdout, value};
@@ -48,6 +49,23 @@ fn answers(server: SocketAddr) -> bool {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn what_the_sockets_lose_is_counted() {
+    let server = start("", Stdio::inherit());
+    assert!(answers(server.dns));
+    // Nobody is the upstream: its kernel says so, and the sockets are asked once a second.
+    let deadline = MonotonicClock.now() + 20 * SECOND;
+    let unreachable = || {
+        let stats = stdout(&server.ctl(&["stats"]));
+        value(&stats, "datagrams_lost.unreachable") != "0"
+    };
+    while !unreachable() {
+        assert!(MonotonicClock.now() < deadline, "an ICMP error went unseen");
+        MonotonicClock.sleep(SECOND / 20);
+    }
+    server.ends();
 }
 
 #[test]
