@@ -91,6 +91,11 @@ impl Actions {
         &self.messages[range.clone()]
     }
 
+    /// Octets of all messages so far.
+    pub(super) fn octets(&self) -> usize {
+        self.messages.len()
+    }
+
     pub(super) fn reply(&mut self, to: Client, message: &[u8]) {
         let message = self.keep(message);
         self.list.push(Action::Reply { to, message });

@@ -10,7 +10,7 @@ use rand::Rng as _;
 use super::actions::Actions;
 use super::ask::{self, Fit};
 use super::lookups::{Exchange, Waiter};
-use super::queries::Learnt;
+use super::queries::{Learnt, Woken};
 use super::resolve::Part;
 use super::{Engine, UPSTREAMS_MAX};
 use crate::answer::reply;
@@ -24,6 +24,10 @@ const CONNECTION: usize = UPSTREAMS_MAX;
 /// The gateway says what became of a connection long before this; it is for the case that it
 /// cannot.
 const CONNECTION_NS: Nanos = 60 * SECOND;
+
+/// Octets of answers after which queries that have learnt something wait for the next turn: one
+/// answer of 64 KiB can be what thousands wait for.
+const ANSWERS_PER_TURN: usize = 1 << 20;
 
 /// Extended error of RFC 8914 section 4.23: no upstream has answered.
 pub(super) const NO_REACHABLE_AUTHORITY: u16 = 22;
@@ -300,20 +304,39 @@ impl Engine {
         self.lookup_timers.clear(slot);
         let lookup = self.lookups.remove(slot);
         self.maker.cache.keep(&lookup.key, &stored, now);
-        let mut learnt = (stored, Age::Seconds(0));
-        if matches!(learnt.0.kind(), Kind::Failure(_))
+        let mut learnt = Learnt {
+            stored,
+            age: Age::Seconds(0),
+        };
+        if matches!(learnt.stored.kind(), Kind::Failure(_))
             && let Found::Stale { stored, .. } = self.maker.cache.find(&lookup.key, now)
         {
             self.counts.cache_stale.tick();
-            learnt = (stored, Age::Stale);
+            learnt = Learnt {
+                stored,
+                age: Age::Stale,
+            };
         }
-        let mut waiter = lookup.waiters;
-        while waiter != Waiter::NOBODY {
-            let (query, part) = waiter.parts();
+        self.woken.push_back(Woken {
+            next: lookup.waiters,
+            learnt,
+        });
+        self.wake(now, actions);
+    }
+
+    /// Goes on with queries that have learnt something, as far as this turn has room for answers.
+    pub(super) fn wake(&mut self, now: Nanos, actions: &mut Actions) {
+        while actions.octets() < ANSWERS_PER_TURN
+            && let Some(woken) = self.woken.front_mut()
+        {
+            if woken.next == Waiter::NOBODY {
+                self.woken.pop_front();
+                continue;
+            }
+            let (query, part) = woken.next.parts();
             let held = &mut self.queries[query as usize];
-            let (stored, age) = learnt.clone();
-            held.known[part as usize] = Some(Learnt { stored, age });
-            waiter = held.waiting[part as usize].take().unwrap_or(Waiter::NOBODY);
+            held.known[part as usize] = Some(woken.learnt.clone());
+            woken.next = held.waiting[part as usize].take().unwrap_or(Waiter::NOBODY);
             self.progress(query, now, false, actions);
         }
     }

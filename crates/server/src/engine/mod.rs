@@ -23,6 +23,7 @@ mod resolve;
 mod timers;
 mod upstreams;
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ use rand::rngs::StdRng;
 use actions::{Actions, Client};
 use lookups::Lookups;
 use maker::Maker;
-use queries::Query;
+use queries::{Query, Woken};
 use rate_limit::{RateLimiter, RateVerdict};
 use resolve::{Made, Part, Step};
 use timers::Timers;
@@ -64,6 +65,8 @@ pub struct Engine {
     /// A list for each upstream, and one for connections.
     lookup_timers: Timers,
     upstreams: Upstreams,
+    /// Queries that have learnt something and wait for room in a turn.
+    woken: VecDeque<Woken>,
 }
 
 /// What an engine gets by chance, from the operating system or from a test.
@@ -102,6 +105,7 @@ impl Engine {
             queries: slab::Slab::new(),
             query_timers: Timers::new(2),
             query_deadlines: Timers::new(1),
+            woken: VecDeque::new(),
             lookups: Lookups::new(settings.queries_max),
             lookup_timers: Timers::new(UPSTREAMS_MAX + 1),
             upstreams: Upstreams::new(&settings.upstreams, settings.selection, now),
@@ -304,6 +308,7 @@ impl Engine {
         self.upstreams.turn(now, &mut self.random, |server, port| {
             actions.renew(server, port);
         });
+        self.wake(now, actions);
         while let Some((slot, list)) = self.query_timers.expired(now) {
             if list == DELAY {
                 self.want_ahead(slot, now, actions);
@@ -323,8 +328,11 @@ impl Engine {
         self.counts.cache_bytes.set(self.maker.cache.bytes());
     }
 
-    /// When [`Engine::on_timer`] has something to do.
+    /// When [`Engine::on_timer`] has something to do; 0: at once.
     pub fn next_deadline(&self) -> Option<Nanos> {
+        if !self.woken.is_empty() {
+            return Some(0);
+        }
         let timers = [
             &self.query_timers,
             &self.query_deadlines,
@@ -447,3 +455,6 @@ impl Counts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,9 +27,17 @@ pub(super) struct Query {
 }
 
 /// An answer of an upstream, as one query knows it.
+#[derive(Clone)]
 pub(super) struct Learnt {
     pub(super) stored: Rc<Stored>,
     pub(super) age: Age,
+}
+
+/// Queries that go on with what a lookup gave.
+pub(super) struct Woken {
+    /// The next of them; each knows who follows.
+    pub(super) next: Waiter,
+    pub(super) learnt: Learnt,
 }
 
 impl Learnt {

@@ -1,0 +1,84 @@
+//! What an engine holds back. All else is said in the dialogues.
+
+use dns64_wire::build::{Builder, Owner};
+use dns64_wire::codes::Class;
+use dns64_wire::message::{Message, Section};
+
+use super::actions::Action;
+use super::*;
+
+/// A message with a question for A of `big.example` and `records` A records.
+fn message(flags: Flags, id: u16, records: u16) -> Vec<u8> {
+    let mut bytes = vec![0; 65_535];
+    let mut message = Builder::new(&mut bytes, 65_535).unwrap();
+    message.header(id, flags);
+    let name = "big.example".parse().unwrap();
+    message.question(&name, Rtype::A, Class::IN).unwrap();
+    for i in 0..records {
+        let [high, low] = i.to_be_bytes();
+        let data = [192, 0, high, low];
+        message
+            .record(
+                Section::Answer,
+                Owner::Question,
+                Rtype::A,
+                Class::IN,
+                60,
+                &data,
+            )
+            .unwrap();
+    }
+    let len = message.finish();
+    bytes.truncate(len);
+    bytes
+}
+
+#[test]
+fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
+    let text = "allow = [\"::/0\", \"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n";
+    let settings = crate::config::parse(text, "test").unwrap();
+    let seeds = Seeds {
+        random: [1; 32],
+        cookies: [2; 16],
+    };
+    let mut engine = Engine::new(&settings, Arc::default(), &seeds, 0);
+    let mut actions = Actions::default();
+    let query = message(Flags::default().with_rd(true), 7, 0);
+    for connection in 0..1000 {
+        let client = Client::Tcp {
+            connection,
+            address: ([192, 0, 2, 1], 1024).into(),
+        };
+        engine.on_query(client, &query, 0, &mut actions);
+    }
+    let [
+        Action::Ask {
+            server,
+            port,
+            message: range,
+        },
+    ] = actions.list()
+    else {
+        panic!("one question for all: {:?}", actions.list());
+    };
+    let (server, port) = (*server, *port);
+    let id = Message::parse(actions.message(range)).unwrap().id();
+    let reply = message(Flags::default().with_qr(true), id, 4000);
+
+    actions.clear();
+    engine.on_reply(server, port, &reply, 1, &mut actions);
+    let mut answered = 0;
+    let mut turns = 0;
+    while !engine.is_idle() {
+        assert!(actions.octets() < (1 << 20) + 65_536);
+        assert_eq!(engine.next_deadline(), Some(0), "there is more to do");
+        answered += actions.list().len();
+        turns += 1;
+        actions.clear();
+        engine.on_timer(1, &mut actions);
+    }
+    answered += actions.list().len();
+    assert_eq!(answered, 1000);
+    assert!(turns > 50, "{turns}");
+    assert_eq!(engine.next_deadline(), None);
+}
