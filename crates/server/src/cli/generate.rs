@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 
 use clap::CommandFactory as _;
-use clap_complete::Shell as Target;
 use clap_mangen::Man;
 
-use super::{Cli, Generated, Shell};
+use super::{Cli, Generated};
 
 /// Writes what was asked for to `out`, or man pages into the directory that was given, which is
 /// made if it is not there.
@@ -27,16 +26,8 @@ pub(super) fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
         Generated::Completions { shell } => {
             // The generator panics when its writer fails, so it writes into memory.
             let mut text = Vec::new();
-            clap_complete::generate(target(*shell), &mut command, "dns64d", &mut text);
+            clap_complete::generate(*shell, &mut command, "dns64d", &mut text);
             out.write_all(&text)
         }
-    }
-}
-
-fn target(shell: Shell) -> Target {
-    match shell {
-        Shell::Bash => Target::Bash,
-        Shell::Zsh => Target::Zsh,
-        Shell::Fish => Target::Fish,
     }
 }

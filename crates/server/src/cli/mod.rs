@@ -6,7 +6,7 @@ pub mod run;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::control::SOCKET_DEFAULT;
 
@@ -125,19 +125,8 @@ pub enum Generated {
     /// The completions of a shell to standard output
     Completions {
         /// The shell
-        shell: Shell,
+        shell: clap_complete::Shell,
     },
-}
-
-/// Shells that completions are made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Shell {
-    /// GNU Bash
-    Bash,
-    /// Z shell
-    Zsh,
-    /// fish
-    Fish,
 }
 
 const EXIT_CODES: &str = "\

@@ -334,19 +334,8 @@ pub enum Generated {
     /// The completions of a shell to standard output
     Completions {
         /// The shell
-        shell: Shell,
+        shell: clap_complete::Shell,
     },
-}
-
-/// Shells that completions are made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Shell {
-    /// GNU Bash
-    Bash,
-    /// Z shell
-    Zsh,
-    /// fish
-    Fish,
 }
 
 /// Where the roles run.

@@ -2,8 +2,9 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command as Definition, CommandFactory as _, Parser as _};
+use clap_complete::Shell;
 
-use super::args::{Generated, LabKind, Shell};
+use super::args::{Generated, LabKind};
 use super::resolve::{Measure, Needs, Subject, UsageError};
 use super::{Cli, Command, generate};
 use crate::lab::topology::Setup;
