@@ -8,12 +8,15 @@
 //! - [`lab`]: hosts, links, and the servers that are started on them;
 //! - [`trial`]: one trial, run by threads that turn Measurer and authority over links;
 //! - [`procedure`]: what to try next, and what the trials add up to;
+//! - [`statistics`]: the figures of repeated measurements;
 //! - [`rig`]: lab, servers and Tester put together;
+//! - [`campaign`]: many searches by one plan, which survive crashes;
 //! - [`report`]: what the user sees;
 //! - [`doctor`]: what this machine can do;
 //! - [`cli`]: what the user types, and what it does.
 
 pub mod authority;
+pub mod campaign;
 pub mod cli;
 pub mod doctor;
 pub mod lab;
@@ -22,4 +25,5 @@ pub mod namespace;
 pub mod procedure;
 pub mod report;
 pub mod rig;
+pub mod statistics;
 pub mod trial;

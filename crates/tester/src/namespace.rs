@@ -219,6 +219,49 @@ impl FromStr for Share {
     }
 }
 
+/// Which names are asked again, where a share of the queries asks for names that were asked before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pattern {
+    /// One name, which is loaded into the cache beforehand (paper 000, section 7.1).
+    #[default]
+    OneName,
+    /// The name that was asked this many different names ago: its LRU stack distance.
+    StackDistance {
+        /// At least 1.
+        names: u64,
+    },
+    /// One of the last names, each as likely.
+    SlidingWindow {
+        /// How many; at least 1.
+        names: u64,
+    },
+    /// One of a fixed set of names, the k-th with a probability that goes with 1/k^s.
+    Zipf {
+        /// How many; at least 1.
+        names: u64,
+        /// s in thousandths.
+        exponent_milli: u32,
+    },
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OneName => f.write_str("one name"),
+            Self::StackDistance { names } => write!(f, "stack distance {names}"),
+            Self::SlidingWindow { names } => write!(f, "the last {names} names"),
+            Self::Zipf {
+                names,
+                exponent_milli,
+            } => write!(
+                f,
+                "Zipf {} over {names} names",
+                f64::from(*exponent_milli) / 1000.0
+            ),
+        }
+    }
+}
+
 /// The zone that the names live in.
 #[derive(Clone, Debug)]
 pub struct Zone {

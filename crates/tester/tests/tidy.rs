@@ -6,14 +6,16 @@ use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 10] = [
+const FLOW: [&str; 12] = [
     "namespace",
     "load",
     "authority",
     "lab",
     "trial",
     "procedure",
+    "statistics",
     "rig",
+    "campaign",
     "report",
     "doctor",
     "cli",

@@ -1,7 +1,7 @@
 //! What an authority counts.
 
 /// What the authority has seen, since it began or during a trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct AuthorityCounts {
     /// Queries for AAAA.
     pub aaaa: u64,

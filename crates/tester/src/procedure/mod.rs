@@ -114,11 +114,12 @@ pub(crate) mod simulated {
                 ..Answers::default()
             },
             rtt: Rtt::default(),
+            rtt_percentiles: Vec::new(),
             timing: Timing::default(),
             tester_drops: 0,
             authority: None,
             dut_memory_bytes: None,
-            backend: "simulated",
+            backend: "simulated".to_owned(),
             notes: Vec::new(),
         }
     }

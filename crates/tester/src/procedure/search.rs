@@ -5,6 +5,7 @@
 //! answer have been seen, whatever the DUT does in between.
 
 use dns64_transport::clock::SECOND;
+use serde::{Deserialize, Serialize};
 
 use super::{Event, Trials, observed};
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
@@ -54,7 +55,7 @@ pub fn run<T: Trials>(
 }
 
 /// What to search for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchSpec {
     /// Rate of the first trial; lowered to the lower of the two bounds below.
     pub start_qps: u64,
@@ -95,7 +96,8 @@ impl SearchSpec {
 }
 
 /// How close a pass and a fail must be for the pass to be the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Resolution {
     /// In millionths of the rate that passed, rounded down, but at least 1 query per second.
     Relative {
@@ -131,7 +133,8 @@ impl Default for Resolution {
 }
 
 /// How a search ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SearchEnd {
     /// A pass and a fail within the resolution: the pass is the answer.
     Found,

@@ -5,6 +5,7 @@
 //! two queries for each of its own, and half of the time is left to the DUT.
 
 use dns64_transport::clock::Nanos;
+use serde::{Deserialize, Serialize};
 
 use super::search::{Search, SearchEnd, SearchSpec};
 use super::{Event, Trials, observed};
@@ -106,7 +107,8 @@ pub struct SelfTestResult {
 }
 
 /// How a self-test ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SelfTestEnd {
     /// The Tester is certified.
     Certified,

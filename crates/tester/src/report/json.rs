@@ -172,7 +172,7 @@ struct Trial<'a> {
     tester_drops: u64,
     authority: Option<AuthorityCounts>,
     dut_memory_bytes: Option<u64>,
-    backend: &'static str,
+    backend: &'a str,
     notes: &'a [String],
 }
 
@@ -201,7 +201,7 @@ impl<'a> Trial<'a> {
             tester_drops: result.tester_drops,
             authority: result.authority,
             dut_memory_bytes: result.dut_memory_bytes,
-            backend: result.backend,
+            backend: &result.backend,
             notes: &result.notes,
         }
     }

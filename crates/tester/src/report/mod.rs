@@ -3,6 +3,7 @@
 //! Everything is computed from plain data. Text and JSON go to a writer that the caller gives;
 //! only [`progress`] writes to standard error by itself.
 
+pub mod campaign;
 pub mod json;
 pub mod progress;
 pub mod text;

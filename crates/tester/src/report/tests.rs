@@ -48,6 +48,7 @@ fn failed() -> TrialResult {
             duplicate: 2,
             ..Answers::default()
         },
+        rtt_percentiles: Vec::new(),
         rtt: Rtt {
             p50: 123_456,
             p99: 9_876_543,
@@ -73,7 +74,7 @@ fn failed() -> TrialResult {
             ..AuthorityCounts::default()
         }),
         dut_memory_bytes: Some(41 << 20),
-        backend: "udp",
+        backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
     }
 }

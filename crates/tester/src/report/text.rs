@@ -270,7 +270,7 @@ fn evidence(out: &mut impl Write, result: &TrialResult) -> io::Result<()> {
         "at its own sockets",
     )?;
     round_trips(out, result)?;
-    timing(out, &result.timing, result.backend)?;
+    timing(out, &result.timing, &result.backend)?;
     if let Some(counts) = &result.authority {
         authority(out, counts)?;
     }

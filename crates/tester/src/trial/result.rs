@@ -3,11 +3,13 @@
 use std::fmt;
 
 use dns64_transport::clock::Nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::authority::counts::AuthorityCounts;
 
 /// What one trial says about the DUT (RFC 8219 section 9.2), or that it says nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Every query that was due was sent and got a valid answer in time.
     Passed,
@@ -21,7 +23,8 @@ pub enum Outcome {
 }
 
 /// A fault of the Tester, its host or its network. Never a loss of the DUT.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TesterFault {
     /// The kernel did not take queries that were due.
     NotSent {
@@ -109,7 +112,7 @@ fn milliseconds(span_ns: Nanos) -> f64 {
 
 /// How many queries ended in which class. The classes are disjoint; each query that was sent is
 /// in one of `valid` to `missing`, and `duplicate` and `stray` count datagrams beyond those.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
     /// The expected AAAA, in time.
     pub valid: u64,
@@ -132,7 +135,7 @@ pub struct Answers {
 }
 
 /// Round-trip times of the answered queries, from the sending of each query.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rtt {
     /// Median.
     pub p50: Nanos,
@@ -145,7 +148,7 @@ pub struct Rtt {
 }
 
 /// How well the sender kept to its schedule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Median lateness of a query against its due time.
     pub lateness_ns_p50: Nanos,
@@ -166,8 +169,15 @@ pub struct Timing {
     pub burst: u64,
 }
 
+/// Where the distribution of the round-trip times is looked at: denser toward the tail, for a
+/// logarithmic axis.
+pub const PERCENTILES: [f64; 16] = [
+    0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999,
+    100.0,
+];
+
 /// Result of one trial.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// The verdict.
     pub outcome: Outcome,
@@ -189,6 +199,9 @@ pub struct TrialResult {
     pub answers: Answers,
     /// Round-trip times.
     pub rtt: Rtt,
+    /// Round-trip times at [`PERCENTILES`], as far as there are answers enough to tell: per cent and
+    /// nanoseconds.
+    pub rtt_percentiles: Vec<(f64, Nanos)>,
     /// Timing of the sender.
     pub timing: Timing,
     /// Datagrams lost by the Tester's own sockets.
@@ -198,7 +211,7 @@ pub struct TrialResult {
     /// Resident memory of the DUT after the trial, when it is ours to look at.
     pub dut_memory_bytes: Option<u64>,
     /// Kind of link.
-    pub backend: &'static str,
+    pub backend: String,
     /// Plain remarks for the reader: refused connections, losses at the DUT's sockets, ...
     pub notes: Vec<String>,
 }

@@ -5,7 +5,7 @@ use dns64_transport::clock::Nanos;
 use hdrhistogram::Histogram;
 
 use super::TrialSpec;
-use super::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
+use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 use crate::authority::counts::AuthorityCounts;
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, State};
@@ -98,12 +98,13 @@ pub fn result(
         ended_early,
         answers: sums.answers,
         rtt: sums.rtt(),
+        rtt_percentiles: sums.rtt_percentiles(),
         timing,
         tester_drops: sum(|s| s.counters.receive_drops)
             + authority.map_or(0, AuthorityDelta::drops),
         authority: authority.map(|a| a.counts),
         dut_memory_bytes: None,
-        backend: shards.first().map_or("none", |s| s.backend),
+        backend: shards.first().map_or("none", |s| s.backend).to_owned(),
         notes: notes(spec, shards),
     }
 }
@@ -253,6 +254,20 @@ impl Sums {
             p999: self.rtt.value_at_quantile(0.999),
             max: self.rtt.max(),
         }
+    }
+
+    /// A percentile needs one answer beyond it; the smallest and the largest are there with one.
+    fn rtt_percentiles(&self) -> Vec<(f64, Nanos)> {
+        #[expect(clippy::cast_precision_loss, reason = "a bound, not a figure")]
+        let answers = self.rtt.len() as f64;
+        let told = |percent: f64| {
+            answers > 0.0 && (percent >= 100.0 || (100.0 - percent) * answers >= 100.0)
+        };
+        PERCENTILES
+            .into_iter()
+            .filter(|&percent| told(percent))
+            .map(|percent| (percent, self.rtt.value_at_percentile(percent)))
+            .collect()
     }
 
     fn timing(&self, schedule: Schedule) -> Timing {

@@ -1,0 +1,14 @@
+//! A campaign: many searches by one plan, in a directory that survives crashes.
+//!
+//! ```text
+//! PLAN.toml -> plan -> tasks -> run (over a bench) -> journal -> state (on resume)
+//!                                     |                 \-> report
+//!                                     \-> status (terminal, live page)
+//! ```
+//!
+//! Everything that a report says follows from the journal alone.
+
+pub mod plan;
+pub mod record;
+pub mod status;
+pub mod tasks;

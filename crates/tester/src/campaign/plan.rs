@@ -1,0 +1,244 @@
+//! What a campaign is to measure, as plain data: the meaning of a `PLAN.toml`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use dns64_transport::clock::Nanos;
+use dns64_wire::name::NameBuf;
+use dns64_wire::pref64::Pref64;
+
+use crate::lab::host::CpuSet;
+use crate::lab::profile::Family;
+use crate::lab::topology::Setup;
+use crate::namespace::{Cidr, Pattern, Share};
+use crate::procedure::search::Resolution;
+
+/// A whole plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Title of the report; the name of the file without `.toml` if it has none.
+    pub name: String,
+    /// What it is for, in the user's words.
+    pub description: String,
+    /// Roles and hosts.
+    pub tester: TesterPlan,
+    /// Length of a trial.
+    pub duration_ns: Nanos,
+    /// An answer counts until this long after its query.
+    pub timeout_ns: Nanos,
+    /// How rates are searched for.
+    pub search: SearchPlan,
+    /// What is measured: each DUT with each of its core counts and settings. At least one.
+    pub variants: Vec<Variant>,
+    /// Combinations of shares. At least one; the first is the one for overload, soak and queue
+    /// check.
+    pub cells: Vec<Cell>,
+    /// More durations and timeouts for the first cell, to see whether the DUT stores requests.
+    pub queue_check: Option<QueueCheck>,
+    /// Rates beyond what was found.
+    pub overload: Option<Overload>,
+    /// A long load below it.
+    pub soak: Option<Soak>,
+}
+
+/// Roles and hosts.
+#[derive(Clone, Debug)]
+pub struct TesterPlan {
+    /// Where the roles run, if a DUT has to be started.
+    pub lab: LabKind,
+    /// How many hosts the lab has.
+    pub setup: Setup,
+    /// Addresses between DUT and authority; `None` for what the DUT needs, else IPv4.
+    pub upstream_family: Option<Family>,
+    /// The authoritative server: "built-in", or a profile of that role.
+    pub authority: String,
+    /// Threads of the Measurer.
+    pub threads: usize,
+    /// Source ports; `None` for as many as the rate needs.
+    pub sockets: Option<usize>,
+    /// Cores of the Measurer.
+    pub cpus: CpuSet,
+    /// Cores of the authority.
+    pub authority_cpus: CpuSet,
+    /// Addresses whose names are asked.
+    pub namespace: Cidr,
+    /// What stands after the first label of a name.
+    pub suffix: NameBuf,
+    /// Prefix of the expected answers; `None` to choose or learn it.
+    pub pref64: Option<Pref64>,
+    /// Measure without a certificate; the report is marked.
+    pub uncertified: bool,
+    /// Write the queries of each trial beside the journal.
+    pub raw: Option<RawFormat>,
+}
+
+/// Where the roles run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LabKind {
+    /// The best that the machine allows.
+    #[default]
+    Auto,
+    /// Network namespaces, as root.
+    Netns,
+    /// Network namespaces in a user namespace.
+    Userns,
+    /// All on the loopback interface: no measurement.
+    Loopback,
+}
+
+/// Format of the queries of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawFormat {
+    /// That of dns64perf++.
+    Csv,
+    /// Parquet, if built in.
+    Parquet,
+}
+
+/// How rates are searched for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchPlan {
+    /// Searches of each point: 20 by RFC 8219 section 9.2.
+    pub runs: u32,
+    /// Distance of pass and fail at which a search ends.
+    pub resolution: Resolution,
+    /// How the rates are chosen.
+    pub method: Method,
+    /// End a trial as soon as its failure is certain.
+    pub stop_early: bool,
+    /// When the DUT is started anew.
+    pub restart: Restart,
+    /// Rest between trials, beyond waiting for the DUT to work off its queues.
+    pub settle_ns: Nanos,
+    /// In which order the points are measured.
+    pub order: Order,
+}
+
+/// How the rates of a search are chosen. All end with a pass and a fail within the resolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Gallop from a first rate, then bisect. Later runs of the same point begin at what the ones
+    /// before found.
+    Galloping {
+        /// First rate of the first run.
+        start_qps: u64,
+        /// Highest rate to try.
+        max_qps: Option<u64>,
+        /// Begin a run at what the runs before found.
+        reuse: bool,
+    },
+    /// Bisect a fixed range from 0, as the papers' scripts do (paper 002, figure 3).
+    FixedRange {
+        /// Its upper end.
+        max_qps: u64,
+    },
+}
+
+/// When the DUT is started anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restart {
+    /// Only when it has to be: another DUT came between, it died, or the names are used up.
+    #[default]
+    Never,
+    /// Before each search.
+    Search,
+    /// Before each trial (paper 000, section 6.3).
+    Trial,
+}
+
+/// In which order the points are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Run 1 of all points, then run 2 of all: drift of the machine falls on all alike.
+    #[default]
+    Interleaved,
+    /// All runs of one point, then those of the next.
+    Sequential,
+}
+
+/// One thing to be measured.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// Unique: the name of the DUT, with its cores and settings if the plan varies them.
+    pub name: String,
+    /// Name of the DUT that it is a variant of.
+    pub dut: String,
+    /// What runs.
+    pub subject: Subject,
+    /// Cores of the DUT; unrestricted for those that the Tester leaves.
+    pub cpus: CpuSet,
+    /// Values for the settings of its profile.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A DNS64 server that is started in the lab.
+    Profile {
+        /// Name of a built-in profile, or path of a file.
+        profile: String,
+        /// Its program, if it is not to be looked up.
+        binary: Option<PathBuf>,
+    },
+    /// A DNS64 server that somebody else runs.
+    Server {
+        /// Where it answers.
+        server: SocketAddr,
+        /// An authority in self-test mode to certify the Tester against.
+        self_test_server: Option<SocketAddr>,
+    },
+    /// An authoritative server by itself, by the self-test (paper 004).
+    Authority {
+        /// "built-in", or a profile of that role.
+        authority: String,
+    },
+}
+
+/// A combination of shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Share of the names with an AAAA of their own.
+    pub aaaa_share: Share,
+    /// Share of the queries for names that were asked before.
+    pub cached_share: Share,
+    /// Which names those are; of no consequence if the share is none.
+    pub pattern: Pattern,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AAAA {}, cached {}", self.aaaa_share, self.cached_share)?;
+        match self.pattern {
+            Pattern::OneName => Ok(()),
+            pattern => write!(f, " ({pattern})"),
+        }
+    }
+}
+
+/// Each duration with each timeout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueCheck {
+    /// Lengths of trials.
+    pub durations_ns: Vec<Nanos>,
+    /// Timeouts.
+    pub timeouts_ns: Vec<Nanos>,
+}
+
+/// One trial at each of these multiples of the median rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overload {
+    /// In thousandths: 500 is half the rate.
+    pub factors_milli: Vec<u32>,
+}
+
+/// A load that goes on for long, in segments of the plan's duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Soak {
+    /// Share of the median rate.
+    pub share: Share,
+    /// How long in all.
+    pub length_ns: Nanos,
+}

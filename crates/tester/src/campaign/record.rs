@@ -1,0 +1,198 @@
+//! The records of a journal. Their serialised form is the format of the file: see
+//! [`FORMAT`] and `docs/journal.md` before a change.
+
+use std::collections::BTreeMap;
+
+use dns64_transport::clock::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::tasks::Task;
+use crate::procedure::search::{SearchEnd, SearchSpec};
+use crate::procedure::selftest::SelfTestEnd;
+use crate::trial::result::TrialResult;
+
+/// Version of the format. A reader reads its own version and those before it, and refuses later
+/// ones by name; an added key is no new version, a changed meaning is.
+pub const FORMAT: u32 = 1;
+
+/// One line of the journal, without its seal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// Counts from 0 without gaps.
+    pub number: u64,
+    /// When it was written: milliseconds since 1970, by the real-time clock.
+    pub at_unix_ms: u64,
+    /// What happened.
+    pub record: Record,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record {
+    /// The first line: what this journal is.
+    Campaign {
+        /// [`FORMAT`] of the writer.
+        format: u32,
+        /// Program and version.
+        tester: String,
+        /// The text of the plan.
+        plan: String,
+        /// Name of the plan's file, for messages.
+        plan_origin: String,
+        /// SHA-256 of the text, in hexadecimal.
+        plan_sha256: String,
+        /// What was typed, so that it can be repeated.
+        command: Vec<String>,
+    },
+    /// A process begins to work on the campaign: the first, or one that resumes.
+    Session {
+        /// The machine as it is.
+        environment: Box<Environment>,
+        /// Octets of half a line at the end of the file, which were cut off.
+        torn_bytes: u64,
+    },
+    /// The Tester was looped back on itself (RFC 8219 section 9.2.1).
+    SelfTest {
+        /// What the certificate is tied to.
+        conditions: CertificateConditions,
+        /// How it ended.
+        end: SelfTestEnd,
+        /// The highest self-test rate that passed.
+        passed_rate_qps: Option<u64>,
+        /// The highest rate of a DUT for which the Tester is good now.
+        certified_rate_qps: Option<u64>,
+        /// All its trials.
+        trials: Vec<TrialResult>,
+    },
+    /// What a variant turned out to be when it was started.
+    Variant {
+        /// Index into the plan's variants.
+        variant: usize,
+        /// What its program says of itself.
+        version: Option<String>,
+        /// Where it answered.
+        server: String,
+        /// The prefix of the expected answers.
+        pref64: String,
+        /// Cores of the roles: role and list.
+        cpus: Vec<(String, String)>,
+        /// SHA-256 of its rendered configuration files, by name.
+        files_sha256: BTreeMap<String, String>,
+        /// SHA-256 of its program.
+        program_sha256: Option<String>,
+        /// Why its results are no measurement in the sense of RFC 8219.
+        not_a_measurement: Vec<String>,
+        /// Remarks for the reader.
+        notes: Vec<String>,
+    },
+    /// A task begins; one that was interrupted and has trials goes on without another.
+    Started {
+        /// Which.
+        task: Task,
+        /// How a search chooses its rates.
+        search: Option<SearchSpec>,
+        /// The rate that overload and soak are relative to.
+        base_rate_qps: Option<u64>,
+    },
+    /// A trial of the task under way.
+    Trial {
+        /// Which task.
+        task: Task,
+        /// Counts from 1 in each task.
+        number: u64,
+        /// From when it was called for until it was over, servers' starts and rests included.
+        took_ns: Nanos,
+        /// What it found.
+        result: TrialResult,
+        /// What the DUT used after it, when it is ours to look at.
+        resources: Option<Resources>,
+    },
+    /// A task is over.
+    Finished {
+        /// Which.
+        task: Task,
+        /// How a search ended; `None` for other tasks.
+        end: Option<SearchEnd>,
+        /// The fastest rate that passed.
+        rate_qps: Option<u64>,
+        /// The slowest rate that failed above it.
+        failed_qps: Option<u64>,
+        /// From its start, interruptions not counted.
+        took_ns: Nanos,
+    },
+    /// A task was given up: no number is made from it.
+    Abandoned {
+        /// Which.
+        task: Task,
+        /// Why.
+        reason: String,
+    },
+    /// A process stopped before the end of the plan, in good order.
+    Stopped {
+        /// Why.
+        reason: String,
+    },
+    /// Everything of the plan was done.
+    Complete,
+}
+
+/// What a certificate of the Tester is tied to: it holds while all of this is the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateConditions {
+    /// Identity of the machine since its last start.
+    pub boot_id: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// Where the roles run, and how many hosts there are.
+    pub lab: String,
+    /// Whom the self-test asks.
+    pub authority: String,
+    /// Threads of the Measurer.
+    pub threads: usize,
+    /// Source ports; `None` for as many as the rate needs.
+    pub sockets: Option<usize>,
+    /// Cores of Measurer and authority.
+    pub cpus: Vec<(String, String)>,
+    /// The names.
+    pub names: String,
+    /// Shares and pattern.
+    pub cell: String,
+    /// Length of the trials.
+    pub duration_ns: Nanos,
+    /// Timeout of the DUT's trials; that of the self-test is a quarter.
+    pub timeout_ns: Nanos,
+}
+
+/// What a process uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Resident memory, its child processes included.
+    pub memory_bytes: u64,
+    /// Open descriptors.
+    pub descriptors: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+/// The machine that a session ran on. What cannot be read is an empty text or missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Name of the machine.
+    pub host: String,
+    /// Changes at each start of the machine.
+    pub boot_id: String,
+    /// Kernel and its version.
+    pub kernel: String,
+    /// Distribution.
+    pub os: String,
+    /// Processor.
+    pub cpu: String,
+    /// Logical processors that this process may use.
+    pub cpus: usize,
+    /// Main memory.
+    pub memory_bytes: u64,
+    /// Everything else, by its name: SMT, frequency governor, virtualisation, interfaces with driver,
+    /// MTU and offloads, sysctls, mitigations, clock source.
+    pub details: BTreeMap<String, String>,
+}

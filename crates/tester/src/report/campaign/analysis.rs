@@ -1,0 +1,369 @@
+//! Every number that a report of a campaign prints, as plain data.
+
+use serde::Serialize;
+
+use crate::campaign::record::{CertificateConditions, Environment};
+use crate::statistics::summary::Summary;
+
+/// Version of the form of `results.json`; its schema is published as `results.schema.json`.
+pub const FORMAT: u32 = 1;
+
+/// A campaign as a reader wants it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Analysis {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Title.
+    pub name: String,
+    /// What it was for.
+    pub description: String,
+    /// Program and version.
+    pub tester: String,
+    /// SHA-256 of the plan, and of the journal's last seal.
+    pub plan_sha256: String,
+    /// The seal of the last line: it stands for the whole journal.
+    pub journal_seal: String,
+    /// Everything of the plan was done.
+    pub complete: bool,
+    /// What was found, in a sentence for each variant: the verdict.
+    pub verdict: Vec<String>,
+    /// Why no number of it may be quoted as a measurement; empty if they may.
+    pub not_a_measurement: Vec<String>,
+    /// What a reader has to know, in plain words: flags, faults, abandoned tasks, lower bounds.
+    pub warnings: Vec<String>,
+    /// Names and values: lab, setup, durations, timeouts, names, threads, cores.
+    pub conditions: Vec<(String, String)>,
+    /// What was measured.
+    pub variants: Vec<VariantInfo>,
+    /// Self-tests, in their order.
+    pub certificates: Vec<Certificate>,
+    /// The results, point by point, in the order of the plan.
+    pub points: Vec<PointResult>,
+    /// The papers' models, where there are cells enough.
+    pub models: Vec<ModelResult>,
+    /// Whether a DUT stores requests.
+    pub queue_checks: Vec<QueueCheckResult>,
+    /// Rates by cores, of DUTs with more than one set of cores.
+    pub scaling: Vec<Scaling>,
+    /// Beyond the rate that was found.
+    pub overloads: Vec<OverloadCurve>,
+    /// For long below it.
+    pub soaks: Vec<SoakResult>,
+    /// The processes that worked on it, with the machine of each.
+    pub sessions: Vec<Session>,
+    /// RFC 8219, clause by clause.
+    pub statement: Vec<Clause>,
+    /// What to type to repeat it.
+    pub commands: Vec<String>,
+    /// Where the time went.
+    pub time: TimeSpent,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct VariantInfo {
+    /// Its name in the report.
+    pub name: String,
+    /// The DUT that it is a variant of.
+    pub dut: String,
+    /// What its program says of itself.
+    pub version: Option<String>,
+    /// Settings that the plan gave it.
+    pub settings: Vec<(String, String)>,
+    /// Cores of the roles.
+    pub cpus: Vec<(String, String)>,
+    /// Where it answered.
+    pub server: Option<String>,
+    /// Prefix of the expected answers.
+    pub pref64: Option<String>,
+    /// SHA-256 of its program and of its configuration files.
+    pub hashes: Vec<(String, String)>,
+    /// Why its results are no measurement.
+    pub not_a_measurement: Vec<String>,
+    /// Remarks.
+    pub notes: Vec<String>,
+}
+
+/// One self-test.
+#[derive(Clone, Debug, Serialize)]
+pub struct Certificate {
+    /// What it is tied to.
+    pub conditions: CertificateConditions,
+    /// Whether it was passed, or why not.
+    pub end: String,
+    /// The highest self-test rate that passed.
+    pub passed_rate_qps: Option<u64>,
+    /// For DUTs up to this rate.
+    pub certified_rate_qps: Option<u64>,
+    /// Trials that it took.
+    pub trials: usize,
+}
+
+/// One row of the results.
+#[derive(Clone, Debug, Serialize)]
+pub struct PointResult {
+    /// Index of the point in the plan.
+    pub point: usize,
+    /// Index into [`Analysis::variants`].
+    pub variant: usize,
+    /// Asked share of names with an AAAA of their own, in per cent.
+    pub aaaa_pct: f64,
+    /// Asked share of queries for cached names, in per cent.
+    pub cached_pct: f64,
+    /// Which names those are; empty for the papers' one name.
+    pub pattern: String,
+    /// Length of a trial.
+    pub duration_s: f64,
+    /// Timeout.
+    pub timeout_s: f64,
+    /// Figures over the runs; `None` if none found a rate.
+    pub summary: Option<Summary>,
+    /// A run ended at the limit of the Tester or of the plan: the true rate is not lower, but may be
+    /// higher.
+    pub lower_bound: bool,
+    /// Rate for which the Tester was certified; the lowest, if there was more than one.
+    pub certified_rate_qps: Option<u64>,
+    /// Certified rate / median.
+    pub headroom: Option<f64>,
+    /// Degradation against the first cell of the same variant, in per cent (RFC 8219 section 10.2);
+    /// `None` for that cell itself.
+    pub degradation_pct: Option<f64>,
+    /// The runs.
+    pub runs: Vec<RunResult>,
+    /// What the authority saw in trials that passed.
+    pub achieved: Option<Achieved>,
+    /// Round-trip times of the passed trial of the run nearest to the median: percentile and
+    /// nanoseconds, the percentiles in rising order.
+    pub rtt_ns: Vec<(f64, u64)>,
+    /// Timing of the sender in that trial, and the worst of all valid trials.
+    pub timing: Option<TimingResult>,
+    /// Largest resident memory of the DUT after a trial.
+    pub memory_bytes_max: Option<u64>,
+}
+
+/// One search.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunResult {
+    /// Its number.
+    pub run: u32,
+    /// "found", "limited_by_tester", "limited_by_request", "nothing_passes", "tester_fault",
+    /// "abandoned" or "unfinished".
+    pub ended: &'static str,
+    /// Why it has no rate, in plain words.
+    pub why: Option<String>,
+    /// The fastest rate that passed.
+    pub rate_qps: Option<u64>,
+    /// The slowest that failed above it.
+    pub failed_qps: Option<u64>,
+    /// How long it took.
+    pub took_s: f64,
+    /// Its trials, in order.
+    pub trials: Vec<Step>,
+}
+
+/// One trial of a search.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// Offered rate.
+    pub rate_qps: u64,
+    /// "passed", "failed" or "invalid".
+    pub outcome: &'static str,
+    /// Queries without a valid answer in time.
+    pub shortfall: u64,
+    /// What went wrong, in plain words; empty if nothing.
+    pub why: String,
+}
+
+/// What the authority saw, in the mean of trials that passed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Achieved {
+    /// Share of the asked names that had an AAAA, in per cent.
+    pub aaaa_pct: Option<f64>,
+    /// Share of the client's queries for which the authority was not asked, in per cent.
+    pub cached_pct: f64,
+    /// Queries that the authority got for one query of the client: 2 in the worst case.
+    pub amplification: f64,
+}
+
+/// How well the sender kept to its schedule.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TimingResult {
+    /// 99th percentile of the lateness.
+    pub lateness_ns_p99: u64,
+    /// Largest lateness.
+    pub lateness_ns_max: u64,
+    /// Largest deviation of a bin of 10 ms, in per cent.
+    pub bin_10ms_deviation_pct_max: f64,
+    /// Largest deviation of a bin of 100 ms, in per cent.
+    pub bin_100ms_deviation_pct_max: f64,
+    /// Largest lateness in any valid trial of the point.
+    pub worst_lateness_ns: u64,
+    /// Datagrams lost at the Tester's own sockets, all trials together.
+    pub tester_drops: u64,
+}
+
+/// A model of paper 000 (equations 7 and 8), fitted to the medians of one variant.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModelResult {
+    /// Index into [`Analysis::variants`].
+    pub variant: usize,
+    /// "AAAA share" (equation 7) or "cached share" (equation 8).
+    pub model: &'static str,
+    /// The equation with its numbers in it.
+    pub equation: String,
+    /// Names, values and units of the parameters.
+    pub parameters: Vec<(String, f64, &'static str)>,
+    /// Share in per cent, median, and what the model says, in queries per second.
+    pub fitted: Vec<(f64, f64, f64)>,
+    /// Largest difference of the two, in per cent of the median.
+    pub residual_pct_max: f64,
+    /// Coefficient of determination of the fit to 1/rate.
+    pub r_squared: f64,
+}
+
+/// Whether the calculated rates of several durations and timeouts agree.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueueCheckResult {
+    /// Index into [`Analysis::variants`].
+    pub variant: usize,
+    /// Duration, timeout, median, calculated rate.
+    pub rows: Vec<(f64, f64, f64, f64)>,
+    /// Dispersion of the medians, in per cent.
+    pub median_dispersion_pct: f64,
+    /// Dispersion of the calculated rates, in per cent.
+    pub calculated_dispersion_pct: f64,
+    /// The DUT stores requests and uses the timeout up: the calculated rate is the sustainable one.
+    pub stores_requests: bool,
+    /// The same in words.
+    pub verdict: String,
+}
+
+/// Rates of one DUT by its cores.
+#[derive(Clone, Debug, Serialize)]
+pub struct Scaling {
+    /// The DUT.
+    pub dut: String,
+    /// Cores, index of the point, median, queries per second and core, factor against the fewest
+    /// cores.
+    pub rows: Vec<(usize, usize, f64, f64, f64)>,
+}
+
+/// An overload curve.
+#[derive(Clone, Debug, Serialize)]
+pub struct OverloadCurve {
+    /// Index into [`Analysis::variants`].
+    pub variant: usize,
+    /// The rate that the factors are of.
+    pub base_rate_qps: u64,
+    /// Its trials.
+    pub rows: Vec<OverloadRow>,
+}
+
+/// One trial of it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct OverloadRow {
+    /// Offered rate.
+    pub rate_qps: u64,
+    /// Valid answers in time, per second.
+    pub goodput_qps: f64,
+    /// Median round-trip time.
+    pub rtt_ns_p50: Option<u64>,
+    /// 99th percentile.
+    pub rtt_ns_p99: Option<u64>,
+    /// Beyond what the Tester is certified for, or disturbed: a lower bound.
+    pub doubtful: bool,
+}
+
+/// A soak.
+#[derive(Clone, Debug, Serialize)]
+pub struct SoakResult {
+    /// Index into [`Analysis::variants`].
+    pub variant: usize,
+    /// Offered rate.
+    pub rate_qps: u64,
+    /// Its segments.
+    pub rows: Vec<SoakRow>,
+    /// Queries without a valid answer in time, all segments together.
+    pub shortfall: u64,
+    /// What changes with time, and whether that is more than chance.
+    pub slopes: Vec<Slope>,
+}
+
+/// One segment of it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SoakRow {
+    /// Seconds from the beginning of the soak to the end of the segment.
+    pub at_s: f64,
+    /// Queries without a valid answer in time.
+    pub shortfall: u64,
+    /// 99th percentile of the round-trip times.
+    pub rtt_ns_p99: u64,
+    /// 99.9th percentile.
+    pub rtt_ns_p999: u64,
+    /// Resident memory of the DUT.
+    pub memory_bytes: Option<u64>,
+    /// Its descriptors.
+    pub descriptors: Option<u64>,
+    /// Its threads.
+    pub threads: Option<u64>,
+}
+
+/// A trend.
+#[derive(Clone, Debug, Serialize)]
+pub struct Slope {
+    /// Of what: "memory", "descriptors", "threads", "p99 of the round-trip time", ...
+    pub of: &'static str,
+    /// Change per hour, in the unit below.
+    pub per_hour: f64,
+    /// Unit.
+    pub unit: &'static str,
+    /// Probability of such a trend by chance (Mann-Kendall, two-sided).
+    pub p: f64,
+    /// In words.
+    pub verdict: String,
+}
+
+/// A process that worked on the campaign.
+#[derive(Clone, Debug, Serialize)]
+pub struct Session {
+    /// When it began: RFC 3339, UTC.
+    pub began: String,
+    /// How it ended: "complete", why it stopped, or "without a word" after a crash.
+    pub ended: String,
+    /// Octets of half a line that it found.
+    pub torn_bytes: u64,
+    /// Its machine.
+    pub environment: Environment,
+}
+
+/// A clause of RFC 8219.
+#[derive(Clone, Debug, Serialize)]
+pub struct Clause {
+    /// "B-1" to "B-28".
+    pub id: &'static str,
+    /// What it asks for.
+    pub asks: &'static str,
+    /// "MUST", "SHOULD", "MAY" or "REQUIRED".
+    pub level: &'static str,
+    /// "met", "not met" or "not applicable".
+    pub met: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+/// Where the time went.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TimeSpent {
+    /// In searches.
+    pub searches_s: f64,
+    /// In self-tests.
+    pub self_tests_s: f64,
+    /// In overload curves and soaks.
+    pub others_s: f64,
+    /// Trials of searches.
+    pub trials: usize,
+    /// What the papers' script would have taken for the same searches: each trial to its end, a
+    /// range from 0 to the first power of two above twice the highest rate, bisected down to the same
+    /// resolution (paper 002, figure 3).
+    pub fixed_range_s: f64,
+}

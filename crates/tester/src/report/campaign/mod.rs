@@ -1,0 +1,11 @@
+//! The report of a campaign: from the journal to numbers, and from those to files.
+//!
+//! ```text
+//! journal's lines -> analysis (every number, plain data) -> results.json, CSV, Markdown, LaTeX,
+//!                                                           gnuplot, dns-metrics, HTML with figures
+//! ```
+//!
+//! Nothing but the journal goes in, so that the same journal gives the same octets: that is what
+//! `verify` checks.
+
+pub mod analysis;
