@@ -126,9 +126,10 @@ pub struct SubjectArgs {
     #[arg(long, value_name = "FAMILY")]
     pub upstream_family: Option<UpstreamFamily>,
 
-    /// The authoritative server of the lab [default: built-in]
-    #[arg(long, value_name = "SERVER")]
-    pub authority: Option<AuthorityKind>,
+    /// The authoritative server of the lab: built-in, a profile such as nsd, or a file
+    /// [default: built-in]
+    #[arg(long, value_name = "PROFILE|FILE.toml")]
+    pub authority: Option<String>,
 
     /// CPUs of the authority, such as 0 or 0,2-3 [default: one apart if there are three]
     #[arg(long, value_name = "LIST")]
@@ -369,16 +370,6 @@ pub enum UpstreamFamily {
     Ipv4,
     /// IPv6
     Ipv6,
-}
-
-/// The authoritative server of a lab.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum AuthorityKind {
-    /// The Tester's own
-    #[default]
-    BuiltIn,
-    /// NSD, which must be installed
-    Nsd,
 }
 
 /// A host of the lab.

@@ -8,8 +8,8 @@ use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
 use super::args::{
-    AuthorityKind, LabKind, LoadArgs, MeasureArgs, NameArgs, OutputArgs, Pref64Arg, SetupKind,
-    SubjectArgs, UpstreamFamily,
+    LabKind, LoadArgs, MeasureArgs, NameArgs, OutputArgs, Pref64Arg, SetupKind, SubjectArgs,
+    UpstreamFamily,
 };
 use crate::lab::host::CpuSet;
 use crate::lab::profile::Family;
@@ -57,8 +57,8 @@ pub struct LabPlan {
     pub setup: Setup,
     /// Addresses between DUT and authority, if the user cares.
     pub upstream_family: Option<Family>,
-    /// The authoritative server.
-    pub authority: AuthorityKind,
+    /// Profile of the authoritative server; `None` for the Tester's own.
+    pub authority: Option<String>,
     /// Its CPUs.
     pub authority_cpus: CpuSet,
 }
@@ -215,7 +215,7 @@ impl SubjectArgs {
             kind: self.lab.unwrap_or_default(),
             setup: self.setup.unwrap_or_default().into(),
             upstream_family: self.upstream_family.map(Family::from),
-            authority: self.authority.unwrap_or_default(),
+            authority: self.authority.filter(|name| name != BUILT_IN),
             authority_cpus: self.authority_cpus.unwrap_or_default(),
         }
     }
@@ -290,6 +290,9 @@ fn remarks(subject: &Subject, load: &Load) -> Vec<String> {
     }
     remarks
 }
+
+/// The name of the Tester's own authority.
+pub const BUILT_IN: &str = "built-in";
 
 /// RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;

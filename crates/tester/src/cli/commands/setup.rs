@@ -6,7 +6,7 @@ use dns64_transport::cpu;
 
 use super::{Failure, exit};
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
-use crate::cli::args::{AuthorityKind, LabKind};
+use crate::cli::args::LabKind;
 use crate::cli::resolve::{LabPlan, Load, Measure, Subject};
 use crate::doctor::{self, Tier};
 use crate::lab::host::CpuSet;
@@ -122,11 +122,7 @@ fn lab(plan: &LabPlan, placement: &Placement) -> Result<LabSpec, Failure> {
     };
     let dut = match &plan.dut {
         Some(dut) => {
-            let profile = Profile::load(&dut.profile)?;
-            if profile.role != ProfileRole::Dut {
-                let error = format!("profile {} is no DNS64 server", profile.name);
-                return Err(Failure::new(exit::USAGE, anyhow::anyhow!(error)));
-            }
+            let profile = load(&dut.profile, ProfileRole::Dut)?;
             // A missing program is told before anything is set up.
             profile.program(dut.binary.as_deref())?;
             Some(DutChoice {
@@ -139,11 +135,15 @@ fn lab(plan: &LabPlan, placement: &Placement) -> Result<LabSpec, Failure> {
     let needed = dut
         .as_ref()
         .and_then(|dut| dut.profile.requires.upstream_family);
-    let authority = match plan.authority {
-        AuthorityKind::BuiltIn => AuthorityChoice::BuiltIn {
+    let authority = match &plan.authority {
+        None => AuthorityChoice::BuiltIn {
             workers: placement.authority.cpus().len().max(1),
         },
-        AuthorityKind::Nsd => AuthorityChoice::Profile(Box::new(Profile::built_in("nsd")?)),
+        Some(name) => {
+            let profile = load(name, ProfileRole::Authority)?;
+            profile.program(None)?;
+            AuthorityChoice::Profile(Box::new(profile))
+        }
     };
     Ok(LabSpec {
         setup,
@@ -152,6 +152,20 @@ fn lab(plan: &LabPlan, placement: &Placement) -> Result<LabSpec, Failure> {
         authority,
         restart: plan.dut.as_ref().is_some_and(|dut| dut.restart),
     })
+}
+
+/// A profile of the role that it is wanted for.
+fn load(name: &str, role: ProfileRole) -> Result<Profile, Failure> {
+    let profile = Profile::load(name)?;
+    if profile.role == role {
+        return Ok(profile);
+    }
+    let wanted = match role {
+        ProfileRole::Dut => "DNS64 server",
+        ProfileRole::Authority => "authoritative server",
+    };
+    let error = format!("profile {} is no {wanted}", profile.name);
+    Err(Failure::new(exit::USAGE, anyhow::anyhow!(error)))
 }
 
 /// What the report says about the circumstances.
