@@ -119,6 +119,7 @@ pub(crate) mod simulated {
             tester_drops: 0,
             authority: None,
             dut_memory_bytes: None,
+            dut_exit: None,
             backend: "simulated".to_owned(),
             notes: Vec::new(),
         }

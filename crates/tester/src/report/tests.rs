@@ -73,6 +73,7 @@ fn failed() -> TrialResult {
             nodata: 99_500,
             ..AuthorityCounts::default()
         }),
+        dut_exit: None,
         dut_memory_bytes: Some(41 << 20),
         backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],

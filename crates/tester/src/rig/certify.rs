@@ -44,8 +44,9 @@ const SEARCH_TRIAL_NS: Nanos = 5 * SECOND;
 /// How often a certificate that a full trial does not confirm is lowered by a tenth.
 const LOWERINGS: u32 = 5;
 
-/// The Tester looped back on itself.
-struct Loopback {
+/// The Tester looped back on itself: trials without a DUT, at self-test rates and with a quarter of
+/// the timeout. By it authorities are measured as well (paper 004).
+pub struct Loopback {
     tester: Tester,
     /// The authority, if it is a program of its own.
     authority: Option<Dut>,
@@ -98,7 +99,8 @@ impl Rig {
         }
     }
 
-    fn looped_back(&self) -> Result<Option<Loopback>, RigError> {
+    /// The Tester and an authority in self-test mode; `None` where there is nobody to ask.
+    pub fn looped_back(&self) -> Result<Option<Loopback>, RigError> {
         let (tester, authority, server) = match &self.spec.place {
             Place::Running {
                 self_test_server: None,

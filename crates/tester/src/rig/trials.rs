@@ -76,10 +76,9 @@ impl Rig {
                 ));
             }
             if let Some(status) = dut.exit_status() {
-                let log = dut.log_tail();
-                notes.push(format!(
-                    "the DUT ended during the trial ({status}); its last words: {log}"
-                ));
+                let exit = format!("{status}; its last words: {}", dut.log_tail());
+                notes.push(format!("the DUT ended during the trial ({exit})"));
+                result.dut_exit = Some(exit);
             }
         }
         running.unsettled = result.outcome != Outcome::Passed;

@@ -210,6 +210,8 @@ pub struct TrialResult {
     pub authority: Option<AuthorityCounts>,
     /// Resident memory of the DUT after the trial, when it is ours to look at.
     pub dut_memory_bytes: Option<u64>,
+    /// How the DUT ended during the trial, and its last words, if it did.
+    pub dut_exit: Option<String>,
     /// Kind of link.
     pub backend: String,
     /// Plain remarks for the reader: refused connections, losses at the DUT's sockets, ...

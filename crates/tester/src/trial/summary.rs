@@ -104,6 +104,7 @@ pub fn result(
             + authority.map_or(0, AuthorityDelta::drops),
         authority: authority.map(|a| a.counts),
         dut_memory_bytes: None,
+        dut_exit: None,
         backend: shards.first().map_or("none", |s| s.backend).to_owned(),
         notes: notes(spec, shards),
     }
