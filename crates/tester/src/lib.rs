@@ -8,6 +8,7 @@
 //! - [`lab`]: hosts, links, and the servers that are started on them;
 //! - [`trial`]: one trial, run by threads that turn Measurer and authority over links;
 //! - [`procedure`]: what to try next, and what the trials add up to;
+//! - [`quantity`]: rates, times and resolutions as texts;
 //! - [`statistics`]: the figures of repeated measurements;
 //! - [`rig`]: lab, servers and Tester put together;
 //! - [`campaign`]: many searches by one plan, which survive crashes;
@@ -23,6 +24,7 @@ pub mod lab;
 pub mod load;
 pub mod namespace;
 pub mod procedure;
+pub mod quantity;
 pub mod report;
 pub mod rig;
 pub mod statistics;

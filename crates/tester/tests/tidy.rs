@@ -6,13 +6,14 @@ use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 12] = [
+const FLOW: [&str; 13] = [
     "namespace",
     "load",
     "authority",
     "lab",
     "trial",
     "procedure",
+    "quantity",
     "statistics",
     "rig",
     "campaign",

@@ -8,17 +8,18 @@ use dns64_transport::clock::Nanos;
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
-use super::values::{self, JsonOut};
+use super::values::JsonOut;
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::lab::host::CpuSet;
 use crate::namespace::{Cidr, DEFAULT_SUFFIX, Share, parse_suffix};
 use crate::procedure::search::Resolution;
+use crate::quantity;
 
 /// `dns64bench trial`
 #[derive(Args, Debug)]
 pub struct TrialArgs {
     /// Offered rate, in queries per second; k and M are understood
-    #[arg(short = 'Q', long, value_name = "QPS", value_parser = values::rate, allow_negative_numbers = true)]
+    #[arg(short = 'Q', long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub rate: u64,
 
     /// The flags of every measurement.
@@ -30,11 +31,11 @@ pub struct TrialArgs {
 #[derive(Args, Debug)]
 pub struct SelfTestArgs {
     /// Rate of the DUT to certify for, in queries per second [default: the highest that passes]
-    #[arg(short = 'Q', long, value_name = "QPS", value_parser = values::rate, allow_negative_numbers = true)]
+    #[arg(short = 'Q', long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub rate: Option<u64>,
 
     /// Resolution of the search for the highest rate: a share of it, or queries per second
-    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = values::resolution, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = quantity::resolution, allow_negative_numbers = true)]
     pub resolution: Resolution,
 
     /// The flags of every measurement.
@@ -46,15 +47,15 @@ pub struct SelfTestArgs {
 #[derive(Args, Debug)]
 pub struct SearchArgs {
     /// Rate of the first trial, in queries per second; k and M are understood
-    #[arg(short = 'Q', long, visible_alias = "rate", value_name = "QPS", default_value = "10k", value_parser = values::rate, allow_negative_numbers = true)]
+    #[arg(short = 'Q', long, visible_alias = "rate", value_name = "QPS", default_value = "10k", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub start_rate: u64,
 
     /// Highest rate to try, in queries per second [default: what the Tester is certified for]
-    #[arg(long, value_name = "QPS", value_parser = values::rate, allow_negative_numbers = true)]
+    #[arg(long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub max_rate: Option<u64>,
 
     /// Distance of pass and fail at which to stop: a share of the rate, or queries per second
-    #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = values::resolution, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = quantity::resolution, allow_negative_numbers = true)]
     pub resolution: Resolution,
 
     /// The flags of every measurement.
@@ -145,11 +146,11 @@ pub struct SubjectArgs {
 #[command(next_help_heading = "Load")]
 pub struct LoadArgs {
     /// Length of a trial: us, ms, s, m, h; a bare number is in seconds
-    #[arg(short = 'l', long, value_name = "TIME", default_value = "60s", value_parser = values::duration, allow_negative_numbers = true)]
+    #[arg(short = 'l', long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration, allow_negative_numbers = true)]
     pub duration: Nanos,
 
     /// How long after its query an answer counts, up to 60s; RFC 8219 advises at most 1s
-    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = values::timeout, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::timeout, allow_negative_numbers = true)]
     pub timeout: Nanos,
 
     /// Threads that send and receive

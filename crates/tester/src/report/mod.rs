@@ -10,9 +10,8 @@ pub mod text;
 
 use std::fmt;
 
-use dns64_transport::clock::Nanos;
-
 use crate::procedure::search::SearchResult;
+pub use crate::quantity::Span;
 use crate::trial::result::Answers;
 
 /// Under which conditions the trials of a report ran.
@@ -112,26 +111,6 @@ impl fmt::Display for Thousands {
             text.push(digit);
         }
         f.pad(&text)
-    }
-}
-
-/// A span of time in the largest unit that leaves at least 1, with up to three decimals.
-#[derive(Clone, Copy, Debug)]
-pub struct Span(pub Nanos);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit_ns, unit) = match self.0 {
-            0..1_000 => (1, "ns"),
-            1_000..1_000_000 => (1_000, "us"),
-            1_000_000..1_000_000_000 => (1_000_000, "ms"),
-            _ => (1_000_000_000, "s"),
-        };
-        let thousandths = u128::from(self.0) * 1000 / unit_ns;
-        let decimals = format!("{:03}", thousandths % 1000);
-        let decimals = decimals.trim_end_matches('0');
-        let point = if decimals.is_empty() { "" } else { "." };
-        f.pad(&format!("{}{point}{decimals} {unit}", thousandths / 1000))
     }
 }
 

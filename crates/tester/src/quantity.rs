@@ -1,0 +1,440 @@
+//! From the text of a quantity to a value with a unit, and back: rates, times, resolutions, factors. The command line and
+//! the files of plans take the same texts.
+
+use std::fmt;
+
+use dns64_transport::clock::{Nanos, SECOND};
+
+use crate::procedure::search::{HIGHEST_RATE_QPS, Resolution};
+
+/// Why a text was refused. The messages complete "invalid value '...' for '--flag': ...".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// Not a number, or an unknown unit.
+    #[error("{wanted} is expected, such as {example}")]
+    Unreadable {
+        /// What is taken.
+        wanted: &'static str,
+        /// How it looks.
+        example: &'static str,
+    },
+    /// A number that is too small.
+    #[error("{what} must be at least {least}")]
+    TooSmall {
+        /// What is set.
+        what: &'static str,
+        /// The bound, with its unit.
+        least: &'static str,
+    },
+    /// A number that is too large.
+    #[error("{what} must be at most {most}")]
+    TooLarge {
+        /// What is set.
+        what: &'static str,
+        /// The bound, with its unit.
+        most: &'static str,
+    },
+    /// More decimals than the unit can take.
+    #[error("{what} must be a whole number of {unit}")]
+    NotWhole {
+        /// What is set.
+        what: &'static str,
+        /// The smallest unit.
+        unit: &'static str,
+    },
+}
+
+/// Reads a rate in whole queries per second, with `k` for 10^3 and `M` for 10^6: "20k", "1.5M".
+///
+/// # Errors
+///
+/// What is not a number, below 1, above 10^9 or not whole.
+pub fn rate(text: &str) -> Result<u64, ValueError> {
+    const WHAT: &str = "a rate";
+    let unreadable = ValueError::Unreadable {
+        wanted: "a rate in queries per second",
+        example: "500, 20k or 1.5M",
+    };
+    let (number, unit) = split_unit(text);
+    let scale = match unit {
+        "" => 1,
+        "k" | "K" => 1_000,
+        "M" => 1_000_000,
+        _ => return Err(unreadable),
+    };
+    match Decimal::parse(number, unreadable)?.times(scale) {
+        Scaled::Below => Err(ValueError::TooSmall {
+            what: WHAT,
+            least: "1 query per second",
+        }),
+        Scaled::Exact(qps) if qps <= HIGHEST_RATE_QPS => Ok(qps),
+        Scaled::Between => Err(ValueError::NotWhole {
+            what: WHAT,
+            unit: "queries per second",
+        }),
+        Scaled::Exact(_) | Scaled::Above => Err(ValueError::TooLarge {
+            what: WHAT,
+            most: "1000M queries per second",
+        }),
+    }
+}
+
+/// Reads the duration of a trial: "250ms", "5s", "1m"; a bare number is in seconds.
+///
+/// # Errors
+///
+/// What is not a time, below 1 ms or above a day.
+pub fn duration(text: &str) -> Result<Nanos, ValueError> {
+    bounded_span(
+        text,
+        "a duration",
+        (MILLISECOND, "1ms"),
+        (24 * 60 * 60 * SECOND, "24h"),
+    )
+}
+
+/// Reads the timeout of a query: "250ms", "1s"; a bare number is in seconds.
+///
+/// # Errors
+///
+/// What is not a time, below 1 us or above 60 s.
+pub fn timeout(text: &str) -> Result<Nanos, ValueError> {
+    // RFC 8219 section 9.2 advises against more than 1 s; a minute is the patience of any resolver.
+    bounded_span(
+        text,
+        "a timeout",
+        (MICROSECOND, "1us"),
+        (60 * SECOND, "60s"),
+    )
+}
+
+/// Reads how long a server rests: "0s", "10s"; a bare number is in seconds.
+///
+/// # Errors
+///
+/// What is not a time, or above an hour.
+pub fn rest(text: &str) -> Result<Nanos, ValueError> {
+    bounded_span(text, "a rest", (0, "0s"), (60 * 60 * SECOND, "1h"))
+}
+
+/// Reads the length of a soak: "30m", "4h"; a bare number is in seconds.
+///
+/// # Errors
+///
+/// What is not a time, below 1 s or above 30 days.
+pub fn soak_length(text: &str) -> Result<Nanos, ValueError> {
+    bounded_span(
+        text,
+        "a soak",
+        (SECOND, "1s"),
+        (30 * 24 * 60 * 60 * SECOND, "720h"),
+    )
+}
+
+/// Reads a multiple of a rate, in thousandths: "0.5", "3".
+///
+/// # Errors
+///
+/// What is not a number, below 0.01, above 100 or with more than three decimals.
+pub fn factor(text: &str) -> Result<u32, ValueError> {
+    const WHAT: &str = "a factor";
+    let unreadable = ValueError::Unreadable {
+        wanted: "a multiple of the rate",
+        example: "0.5 or 3",
+    };
+    match Decimal::parse(text, unreadable)?.times(1000) {
+        Scaled::Below => Err(ValueError::TooSmall {
+            what: WHAT,
+            least: "0.01",
+        }),
+        Scaled::Between => Err(ValueError::NotWhole {
+            what: WHAT,
+            unit: "thousandths",
+        }),
+        Scaled::Exact(milli) if milli < 10 => Err(ValueError::TooSmall {
+            what: WHAT,
+            least: "0.01",
+        }),
+        Scaled::Exact(milli) => u32::try_from(milli)
+            .ok()
+            .filter(|&milli| milli <= 100_000)
+            .ok_or(ValueError::TooLarge {
+                what: WHAT,
+                most: "100",
+            }),
+        Scaled::Above => Err(ValueError::TooLarge {
+            what: WHAT,
+            most: "100",
+        }),
+    }
+}
+
+/// Reads the resolution of a search: "0.1%" of the rate, or "1" query per second.
+///
+/// # Errors
+///
+/// What is neither, not above 0, or 100 % and more.
+pub fn resolution(text: &str) -> Result<Resolution, ValueError> {
+    const WHAT: &str = "a resolution";
+    let Some(percent) = text.strip_suffix('%') else {
+        return Ok(Resolution::Absolute { qps: rate(text)? });
+    };
+    let unreadable = ValueError::Unreadable {
+        wanted: "a share of the rate or a number of queries per second",
+        example: "0.1% or 10",
+    };
+    match Decimal::parse(percent, unreadable)?.times(10_000) {
+        Scaled::Below | Scaled::Between => Err(ValueError::NotWhole {
+            what: WHAT,
+            unit: "steps of 0.0001%, and not 0",
+        }),
+        Scaled::Exact(millionths) if millionths < 1_000_000 => Ok(Resolution::Relative {
+            millionths: u32::try_from(millionths).unwrap_or(u32::MAX),
+        }),
+        Scaled::Exact(_) | Scaled::Above => Err(ValueError::TooLarge {
+            what: WHAT,
+            most: "99.9999%",
+        }),
+    }
+}
+
+/// A span of time in the largest unit that leaves at least 1, with up to three decimals.
+#[derive(Clone, Copy, Debug)]
+pub struct Span(pub Nanos);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit_ns, unit) = match self.0 {
+            0..1_000 => (1, "ns"),
+            1_000..1_000_000 => (1_000, "us"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            _ => (1_000_000_000, "s"),
+        };
+        let thousandths = u128::from(self.0) * 1000 / unit_ns;
+        let decimals = format!("{:03}", thousandths % 1000);
+        let decimals = decimals.trim_end_matches('0');
+        let point = if decimals.is_empty() { "" } else { "." };
+        f.pad(&format!("{}{point}{decimals} {unit}", thousandths / 1000))
+    }
+}
+
+fn bounded_span(
+    text: &str,
+    what: &'static str,
+    least: (Nanos, &'static str),
+    most: (Nanos, &'static str),
+) -> Result<Nanos, ValueError> {
+    let unreadable = ValueError::Unreadable {
+        wanted: "a time",
+        example: "250ms, 5s or 1m; a bare number is in seconds",
+    };
+    let (number, unit) = split_unit(text);
+    let scale = match unit {
+        "us" => MICROSECOND,
+        "ms" => MILLISECOND,
+        "" | "s" => SECOND,
+        "m" | "min" => 60 * SECOND,
+        "h" => 60 * 60 * SECOND,
+        _ => return Err(unreadable),
+    };
+    let number = Decimal::parse(number, unreadable)?;
+    if number.digits == 0 && least.0 == 0 {
+        return Ok(0);
+    }
+    match number.times(scale) {
+        Scaled::Exact(ns) if ns > most.0 => Err(ValueError::TooLarge { what, most: most.1 }),
+        Scaled::Above => Err(ValueError::TooLarge { what, most: most.1 }),
+        Scaled::Exact(ns) if ns >= least.0 => Ok(ns),
+        Scaled::Exact(_) | Scaled::Below => Err(ValueError::TooSmall {
+            what,
+            least: least.1,
+        }),
+        Scaled::Between => Err(ValueError::NotWhole {
+            what,
+            unit: "nanoseconds",
+        }),
+    }
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text
+        .rfind(|c: char| c.is_ascii_digit() || c == '.')
+        .map_or(0, |last| last + 1);
+    text.split_at(end)
+}
+
+/// An exact decimal number, `digits / 10^decimals`; a negative one counts as too small.
+struct Decimal {
+    digits: u128,
+    decimals: u32,
+    negative: bool,
+}
+
+/// A decimal number times a scale.
+enum Scaled {
+    /// Below 1.
+    Below,
+    /// A whole number.
+    Exact(u64),
+    /// Between two whole numbers.
+    Between,
+    /// Beyond 64 bits.
+    Above,
+}
+
+impl Decimal {
+    /// Reads digits with at most one point and nothing else: no exponent, no infinity, no NaN.
+    fn parse(text: &str, unreadable: ValueError) -> Result<Self, ValueError> {
+        let (negative, unsigned) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (integer, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+        let all: String = [integer, fraction].concat();
+        let readable = !all.is_empty()
+            && all.len() <= DIGITS_MAX
+            && all.bytes().all(|byte| byte.is_ascii_digit());
+        match (readable, all.parse(), u32::try_from(fraction.len())) {
+            (true, Ok(digits), Ok(decimals)) => Ok(Self {
+                digits,
+                decimals,
+                negative,
+            }),
+            _ => Err(unreadable),
+        }
+    }
+
+    fn times(&self, scale: u64) -> Scaled {
+        let scaled = self.digits * u128::from(scale);
+        let one = 10u128.pow(self.decimals);
+        if self.negative || scaled < one {
+            return Scaled::Below;
+        }
+        match (scaled % one, u64::try_from(scaled / one)) {
+            (_, Err(_)) => Scaled::Above,
+            (0, Ok(exact)) => Scaled::Exact(exact),
+            (_, Ok(_)) => Scaled::Between,
+        }
+    }
+}
+
+const MICROSECOND: Nanos = 1_000;
+const MILLISECOND: Nanos = 1_000_000;
+
+/// Ten to this many, times the largest scale (an hour in nanoseconds), stays within 128 bits.
+const DIGITS_MAX: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of<T: std::fmt::Debug>(result: Result<T, ValueError>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn rates_take_k_and_m() {
+        let rates = ["1", "20k", "20K", "1.5M", "0.5k", "1000M", "007"].map(rate);
+        let expected = [1, 20_000, 20_000, 1_500_000, 500, 1_000_000_000, 7].map(Ok);
+        assert_eq!(rates, expected);
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused() {
+        for text in [
+            "", "k", ".", "NaN", "inf", "1e5", "20 k", "20m", "1..5", "+5", "1,000",
+        ] {
+            assert!(
+                matches!(rate(text), Err(ValueError::Unreadable { .. })),
+                "{text}"
+            );
+        }
+        for text in ["0", "-1", "-20k", "0.5", "0.0001k", "0.0"] {
+            assert_eq!(
+                text_of(rate(text)),
+                "a rate must be at least 1 query per second",
+                "{text}"
+            );
+        }
+        assert_eq!(
+            text_of(rate("1.5")),
+            "a rate must be a whole number of queries per second"
+        );
+        assert_eq!(
+            text_of(rate("1000000001")),
+            "a rate must be at most 1000M queries per second"
+        );
+        assert!(rate("999999999999999999999999M").is_err());
+        assert!(rate(&"9".repeat(1000)).is_err());
+    }
+
+    #[test]
+    fn times_take_units_and_default_to_seconds() {
+        let spans = ["5", "5s", "0.25", "250ms", "1m", "24h", "1ms"].map(duration);
+        let ms = [5_000, 5_000, 250, 250, 60_000, 86_400_000, 1];
+        assert_eq!(spans, ms.map(|ms| Ok(ms * 1_000_000)));
+        assert_eq!(timeout("100us"), Ok(100_000));
+    }
+
+    #[test]
+    fn times_out_of_bounds_are_refused() {
+        for text in ["0", "0s", "-5s", "0.0000000001", "999us"] {
+            assert_eq!(
+                text_of(duration(text)),
+                "a duration must be at least 1ms",
+                "{text}"
+            );
+        }
+        assert_eq!(text_of(duration("25h")), "a duration must be at most 24h");
+        assert_eq!(text_of(timeout("61s")), "a timeout must be at most 60s");
+        assert_eq!(text_of(timeout("0")), "a timeout must be at least 1us");
+        for text in ["", "NaN", "five", "5 s", "5d", "ms"] {
+            assert!(
+                matches!(duration(text), Err(ValueError::Unreadable { .. })),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn resolutions_are_shares_or_rates() {
+        let shares = ["0.1%", "1%", "0.0001%"].map(resolution);
+        let millionths = [1000, 10_000, 1];
+        assert_eq!(
+            shares,
+            millionths.map(|millionths| Ok(Resolution::Relative { millionths }))
+        );
+        assert_eq!(resolution("1"), Ok(Resolution::Absolute { qps: 1 }));
+        for text in ["0", "0%", "-1%", "100%", "0.00001%", "NaN%", "%", "0.5"] {
+            assert!(resolution(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rest_may_be_none_and_a_soak_may_take_days() {
+        let rests = ["0", "0s", "0.0h", "10s", "1h"].map(rest);
+        assert_eq!(rests, [0, 0, 0, 10, 3600].map(|s| Ok(s * SECOND)));
+        assert_eq!(text_of(rest("2h")), "a rest must be at most 1h");
+        assert_eq!(soak_length("720h"), Ok(2_592_000 * SECOND));
+        assert_eq!(text_of(soak_length("0")), "a soak must be at least 1s");
+    }
+
+    #[test]
+    fn factors_are_thousandths_from_0_01_to_100() {
+        let factors = ["0.5", "1", "2.125", "0.01", "100"].map(factor);
+        assert_eq!(factors, [500, 1000, 2125, 10, 100_000].map(Ok));
+        for (text, error) in [
+            ("0", "a factor must be at least 0.01"),
+            ("0.009", "a factor must be at least 0.01"),
+            ("100.001", "a factor must be at most 100"),
+            ("99999999999999999999", "a factor must be at most 100"),
+            ("1.0001", "a factor must be a whole number of thousandths"),
+            (
+                "twice",
+                "a multiple of the rate is expected, such as 0.5 or 3",
+            ),
+        ] {
+            assert_eq!(text_of(factor(text)), error, "{text}");
+        }
+    }
+}
