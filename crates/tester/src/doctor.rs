@@ -10,6 +10,7 @@ use dns64_transport::cpu;
 
 use crate::lab::dut;
 use crate::lab::host::CpuSet;
+use crate::lab::machine::{self, Machine};
 use crate::lab::process::{find_program, run};
 use crate::lab::profile::{Profile, ProfileRole, built_in_names};
 use crate::lab::userns;
@@ -122,7 +123,8 @@ fn tier_finding() -> Finding {
 }
 
 fn kernel() -> Vec<Finding> {
-    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let here = Machine::here();
+    let release = here.sysctl("kernel.osrelease").unwrap_or_default();
     let mut findings = vec![match kernel_version(&release) {
         Some(version) if version >= GRO_KERNEL => good("kernel", &release),
         Some(version) if version >= SEGMENT_KERNEL => finding(
@@ -160,18 +162,7 @@ fn kernel() -> Vec<Finding> {
             ),
         });
     }
-    if read("/sys/module/apparmor/parameters/enabled").as_deref() == Some("Y") {
-        findings.push(finding(
-            "AppArmor",
-            "enabled",
-            Verdict::Poor,
-            Some(
-                "if named or unbound may not read their configuration: `aa-complain named unbound` \
-                 (Debian package apparmor-utils)"
-                    .into(),
-            ),
-        ));
-    }
+    findings.extend(apparmor(&here));
     let cgroup = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         "version 2"
     } else {
@@ -179,6 +170,22 @@ fn kernel() -> Vec<Finding> {
     };
     findings.push(good("cgroup", cgroup));
     findings
+}
+
+fn apparmor(here: &Machine) -> Option<Finding> {
+    if here.read("/sys/module/apparmor/parameters/enabled")? != "Y" {
+        return None;
+    }
+    Some(finding(
+        "AppArmor",
+        "enabled",
+        Verdict::Poor,
+        Some(
+            "if named or unbound may not read their configuration: `aa-complain named unbound` \
+             (Debian package apparmor-utils)"
+                .into(),
+        ),
+    ))
 }
 
 fn tools() -> Vec<Finding> {
@@ -212,38 +219,42 @@ fn processors() -> Vec<Finding> {
             format!("{ROLES} or more give the Measurer, the DUT and the AuthDNS one each")
         }),
     )];
-    if let Some(active) = read("/sys/devices/system/cpu/smt/active") {
-        findings.push(if active == "1" {
-            let remedy = "two threads of one core disturb each other: `echo off > \
-                          /sys/devices/system/cpu/smt/control`, or give each role whole cores";
-            finding("SMT", "on", Verdict::Poor, Some(remedy.into()))
+    let here = Machine::here();
+    if let Some(on) = here.smt() {
+        findings.push(if on {
+            finding("SMT", "on", Verdict::Poor, Some(machine::SMT_REMEDY.into()))
         } else {
             good("SMT", "off")
         });
     }
-    let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-    findings.push(match governor.as_deref() {
-        None => good("frequency governor", "not visible (a virtual machine?)"),
-        Some("performance") => good("frequency governor", "performance"),
-        Some(other) => finding(
-            "frequency governor",
-            other,
-            Verdict::Poor,
-            Some("`cpupower frequency-set -g performance` (Debian package linux-cpupower)".into()),
-        ),
+    findings.push(governors(&here));
+    let clock = here.clock_source().unwrap_or_else(|| "unknown".into());
+    findings.push(if machine::FAST_CLOCK_SOURCES.contains(&clock.as_str()) {
+        good("clock source", &clock)
+    } else {
+        let remedy = machine::CLOCK_REMEDY;
+        finding("clock source", &clock, Verdict::Poor, Some(remedy.into()))
     });
-    let clock = read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    let clock = clock.unwrap_or_else(|| "unknown".into());
-    // These two are read without a system call (vdso(7)).
-    findings.push(
-        if ["tsc", "kvm-clock", "arch_sys_counter"].contains(&clock.as_str()) {
-            good("clock source", &clock)
-        } else {
-            let remedy = "reading the time takes a system call: boot with clocksource=tsc";
-            finding("clock source", &clock, Verdict::Poor, Some(remedy.into()))
-        },
-    );
     findings
+}
+
+fn governors(here: &Machine) -> Finding {
+    let what = "frequency governor";
+    let policies = here.frequency_policies();
+    let mut governors: Vec<&str> = policies.iter().map(|p| p.governor.as_str()).collect();
+    governors.sort_unstable();
+    governors.dedup();
+    let value = governors.join(", ");
+    match governors.as_slice() {
+        [] => good(what, "not visible (a virtual machine?)"),
+        ["performance"] => good(what, &value),
+        _ => finding(
+            what,
+            &value,
+            Verdict::Poor,
+            Some(machine::GOVERNOR_REMEDY.into()),
+        ),
+    }
 }
 
 fn network() -> Vec<Finding> {
@@ -359,16 +370,7 @@ fn longest_stall_ns(core: usize) -> Nanos {
 }
 
 fn memory() -> Vec<Finding> {
-    let available = read("/proc/meminfo")
-        .and_then(|text| {
-            text.lines()
-                .find_map(|line| line.strip_prefix("MemAvailable:"))?
-                .split_whitespace()
-                .next()?
-                .parse::<u64>()
-                .ok()
-        })
-        .map(|kib| kib * 1024);
+    let available = Machine::here().memory_bytes("MemAvailable");
     let Some(available) = available else {
         return Vec::new();
     };
@@ -434,15 +436,8 @@ fn finding(what: &str, value: &str, verdict: Verdict, remedy: Option<String>) ->
     }
 }
 
-fn read(path: &str) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok()?;
-    Some(text.trim().to_owned())
-}
-
 fn sysctl(name: &str) -> Option<u64> {
-    read(&format!("/proc/sys/{}", name.replace('.', "/")))?
-        .parse()
-        .ok()
+    Machine::here().sysctl(name)?.parse().ok()
 }
 
 /// Major and minor version of "6.18.44-fc-v657".

@@ -11,6 +11,8 @@
 
 pub mod dut;
 pub mod host;
+pub mod interface;
+pub mod machine;
 pub mod process;
 pub mod profile;
 pub mod topology;

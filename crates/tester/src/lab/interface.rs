@@ -1,0 +1,274 @@
+//! The network interfaces of a host: driver, MTU, speed, queues and offloads.
+//!
+//! `ip` lists them, in this machine's own network as well as in a namespace; `ethtool` knows the
+//! rest. What is not installed, or not known for a kind of interface, is left out.
+
+use std::fmt;
+use std::path::Path;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use serde::Deserialize;
+
+use super::host::{CpuSet, Host};
+use super::machine::Machine;
+use super::process::{find_program, run};
+
+/// One interface that is up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its kind, if it is virtual ("veth", "bridge", "loopback"), or its driver, with version and
+    /// firmware as `ethtool -i` tells them.
+    pub driver: Option<String>,
+    /// Largest IP packet in octets.
+    pub mtu: u32,
+    /// Speed in Mbit/s.
+    pub speed_mbps: Option<u32>,
+    /// Queues of receiver and sender.
+    pub queues: (u32, u32),
+    /// Work that it takes from the processor, by the names of `ethtool -k`, and whether it does.
+    pub offloads: Vec<(String, bool)>,
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.driver.as_deref().unwrap_or("unknown driver"))?;
+        write!(f, ", MTU {}", self.mtu)?;
+        if let Some(speed) = self.speed_mbps {
+            write!(f, ", {speed} Mbit/s")?;
+        }
+        let (receive, send) = self.queues;
+        write!(f, ", queues {receive} rx {send} tx")?;
+        for (state, wanted) in [("on", true), ("off", false)] {
+            let names: Vec<_> = self
+                .offloads
+                .iter()
+                .filter(|(_, on)| *on == wanted)
+                .map(|(name, _)| name.as_str())
+                .collect();
+            if !names.is_empty() {
+                write!(f, "; {state}: {}", names.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The interfaces of a host that are up, in the kernel's order, at most [`INTERFACES_MAX`]; empty
+/// if there is no `ip`, or no such host.
+pub fn list(host: &Host) -> Vec<Interface> {
+    let Some(text) = output(host, "ip", &["-j", "-d", "link", "show"]) else {
+        return Vec::new();
+    };
+    let mut interfaces = from_ip(&text);
+    interfaces.truncate(INTERFACES_MAX);
+    for interface in &mut interfaces {
+        complete(host, interface);
+    }
+    interfaces
+}
+
+/// A machine with containers has hundreds; those of a lab and of a Tester are fewer.
+pub const INTERFACES_MAX: usize = 16;
+
+/// Adds what `ip` does not know.
+fn complete(host: &Host, interface: &mut Interface) {
+    let name = interface.name.clone();
+    if interface.driver.is_none() {
+        interface.driver = output(host, "ethtool", &["-i", &name])
+            .and_then(|text| driver(&text))
+            .or_else(|| driver_of_this_machine(host, &name));
+        interface.speed_mbps = speed_of_this_machine(host, &name);
+    }
+    if let Some(text) = output(host, "ethtool", &["-k", &name]) {
+        interface.offloads = offloads(&text);
+    }
+}
+
+/// `/sys` shows the network that it was mounted in, so that this works only there.
+fn driver_of_this_machine(host: &Host, name: &str) -> Option<String> {
+    if *host != Host::Here {
+        return None;
+    }
+    let link = Machine::here().path(&format!("/sys/class/net/{name}/device/driver"));
+    let target = link.read_link().ok()?;
+    Some(target.file_name()?.to_string_lossy().into_owned())
+}
+
+/// See [`driver_of_this_machine`]. What has no link, or no speed, says -1 or nothing.
+fn speed_of_this_machine(host: &Host, name: &str) -> Option<u32> {
+    if *host != Host::Here {
+        return None;
+    }
+    let text = Machine::here().read(&format!("/sys/class/net/{name}/speed"))?;
+    text.parse().ok()
+}
+
+/// What a program says on a host; `None` if it is not installed or fails.
+fn output(host: &Host, program: &str, arguments: &[&str]) -> Option<String> {
+    let path = find_program(program)?;
+    let mut command = host.command(Path::new(&path), &CpuSet::unrestricted());
+    let end = run(command.args(arguments), LIMIT).ok()?;
+    end.status.success().then_some(end.stdout)
+}
+
+/// `ip` and `ethtool` answer at once; what takes longer hangs.
+const LIMIT: Nanos = 5 * SECOND;
+
+/// What `ip -j -d link show` says of one interface.
+#[derive(Deserialize)]
+struct IpLink {
+    ifname: String,
+    #[serde(default)]
+    flags: Vec<String>,
+    mtu: u32,
+    #[serde(default)]
+    link_type: String,
+    linkinfo: Option<LinkInfo>,
+    #[serde(default)]
+    num_rx_queues: u32,
+    #[serde(default)]
+    num_tx_queues: u32,
+}
+
+#[derive(Deserialize)]
+struct LinkInfo {
+    info_kind: Option<String>,
+}
+
+fn from_ip(text: &str) -> Vec<Interface> {
+    let links: Vec<IpLink> = serde_json::from_str(text).unwrap_or_default();
+    links
+        .into_iter()
+        .filter(|link| link.flags.iter().any(|flag| flag == "UP"))
+        .map(|link| {
+            let kind = link.linkinfo.and_then(|info| info.info_kind);
+            let loopback = (link.link_type == "loopback").then_some(link.link_type);
+            Interface {
+                name: link.ifname,
+                driver: kind.or(loopback),
+                mtu: link.mtu,
+                queues: (link.num_rx_queues, link.num_tx_queues),
+                ..Interface::default()
+            }
+        })
+        .collect()
+}
+
+/// Driver, version and firmware of `ethtool -i`.
+fn driver(text: &str) -> Option<String> {
+    let value = |key: &str| {
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        let value = value.trim();
+        (!value.is_empty() && value != "N/A").then_some(value)
+    };
+    let mut driver = value("driver")?.to_owned();
+    if let Some(version) = value("version") {
+        driver = format!("{driver} {version}");
+    }
+    if let Some(firmware) = value("firmware-version") {
+        driver = format!("{driver} (firmware {firmware})");
+    }
+    Some(driver)
+}
+
+/// Those of [`OFFLOADS`] in `ethtool -k`, in that order.
+fn offloads(text: &str) -> Vec<(String, bool)> {
+    let state = |name: &str| {
+        let value = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))?;
+        Some(value.split_whitespace().next()? == "on")
+    };
+    OFFLOADS
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), state(name)?)))
+        .collect()
+}
+
+/// What changes the cost of a datagram (ethtool(8), udp(7)).
+const OFFLOADS: [&str; 9] = [
+    "rx-checksumming",
+    "tx-checksumming",
+    "scatter-gather",
+    "generic-segmentation-offload",
+    "generic-receive-offload",
+    "tx-udp-segmentation",
+    "rx-udp-gro-forwarding",
+    "rx-gro-list",
+    "receive-hashing",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_that_are_up_are_read_from_ip() {
+        let text = r#"[
+            {"ifname":"lo","flags":["LOOPBACK","UP","LOWER_UP"],"mtu":65536,"link_type":"loopback",
+             "num_tx_queues":1,"num_rx_queues":1},
+            {"ifname":"eno1","flags":["BROADCAST","MULTICAST","UP"],"mtu":9000,"link_type":"ether",
+             "num_tx_queues":64,"num_rx_queues":32,"parentbus":"pci"},
+            {"ifname":"eno2","flags":["BROADCAST"],"mtu":1500,"link_type":"ether"},
+            {"ifname":"client","flags":["UP"],"mtu":1500,"link_type":"ether",
+             "linkinfo":{"info_kind":"veth"},"num_tx_queues":2,"num_rx_queues":2}
+        ]"#;
+        let told: Vec<_> = from_ip(text)
+            .iter()
+            .map(|interface| format!("{}: {interface}", interface.name))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "lo: loopback, MTU 65536, queues 1 rx 1 tx",
+                "eno1: unknown driver, MTU 9000, queues 32 rx 64 tx",
+                "client: veth, MTU 1500, queues 2 rx 2 tx",
+            ]
+        );
+        assert!(from_ip("Object \"link\" is unknown").is_empty());
+    }
+
+    #[test]
+    fn drivers_are_read_from_ethtool() {
+        let text = "driver: ixgbe\nversion: 6.1.0-18-amd64\nfirmware-version: 0x800006da\n\
+                    expansion-rom-version: \nbus-info: 0000:03:00.0\n";
+        assert_eq!(
+            driver(text).as_deref(),
+            Some("ixgbe 6.1.0-18-amd64 (firmware 0x800006da)")
+        );
+        let text = "driver: virtio_net\nversion: 1.0.0\nfirmware-version: \n";
+        assert_eq!(driver(text).as_deref(), Some("virtio_net 1.0.0"));
+        assert_eq!(driver("Cannot get driver information\n"), None);
+    }
+
+    #[test]
+    fn offloads_are_read_from_ethtool_and_told_by_state() {
+        let text = "Features for eno1:\nrx-checksumming: on\ntx-checksumming: on\n\
+                    \ttx-checksum-ipv4: off [fixed]\nscatter-gather: on\n\ttx-scatter-gather: on\n\
+                    generic-segmentation-offload: on\ngeneric-receive-offload: off\n\
+                    receive-hashing: on [fixed]\ntx-udp-segmentation: off [fixed]\n";
+        let interface = Interface {
+            driver: Some("ixgbe".into()),
+            mtu: 1500,
+            speed_mbps: Some(10_000),
+            queues: (8, 8),
+            offloads: offloads(text),
+            ..Interface::default()
+        };
+        assert_eq!(
+            interface.to_string(),
+            "ixgbe, MTU 1500, 10000 Mbit/s, queues 8 rx 8 tx; on: rx-checksumming, tx-checksumming, \
+             scatter-gather, generic-segmentation-offload, receive-hashing; off: \
+             generic-receive-offload, tx-udp-segmentation"
+        );
+    }
+
+    #[test]
+    fn a_host_that_is_not_there_has_no_interfaces() {
+        assert!(list(&Host::Netns("no-such-lab".into())).is_empty());
+    }
+}

@@ -1,0 +1,263 @@
+//! What a Linux machine says of itself: processors, frequencies, memory, limits.
+//!
+//! Reading opens files below [`Machine::here`]'s root and changes nothing. What is not there, or
+//! says something unknown, is `None`: virtual machines and containers lack most of it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::host::CpuSet;
+
+/// Clock sources that are read without a system call (vdso(7)).
+pub const FAST_CLOCK_SOURCES: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
+
+/// What to do about SMT that is on.
+pub const SMT_REMEDY: &str = "two threads of one core disturb each other: `echo off > \
+                              /sys/devices/system/cpu/smt/control`, or give each role whole cores";
+
+/// What to do about a frequency governor that is not "performance".
+pub const GOVERNOR_REMEDY: &str =
+    "`cpupower frequency-set -g performance` (Debian package linux-cpupower)";
+
+/// What to do about a clock source that is none of [`FAST_CLOCK_SOURCES`].
+pub const CLOCK_REMEDY: &str = "reading the time takes a system call: boot with clocksource=tsc";
+
+/// The files of one machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    root: PathBuf,
+}
+
+/// Processors that change their frequency together (`cpufreq/policyN`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrequencyPolicy {
+    /// Whom it governs.
+    pub cpus: CpuSet,
+    /// Who chooses the frequency: "performance", "powersave", "schedutil", ...
+    pub governor: String,
+    /// Who sets it: "intel_pstate", "acpi-cpufreq", ...
+    pub driver: Option<String>,
+    /// Lowest and highest frequency that the governor may choose, in kHz.
+    pub range_khz: Option<(u64, u64)>,
+}
+
+impl Machine {
+    /// The machine that this process runs on.
+    pub fn here() -> Self {
+        Self::at(Path::new("/"))
+    }
+
+    /// A machine whose `/proc`, `/sys` and `/etc` are below `root`.
+    pub fn at(root: &Path) -> Self {
+        Self {
+            root: root.to_path_buf(),
+        }
+    }
+
+    /// A file of the machine by its absolute path.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The text of a file without the white space around it; `None` if it cannot be read or is
+    /// empty. At most 4 MiB are read.
+    pub fn read(&self, path: &str) -> Option<String> {
+        let mut bytes = Vec::new();
+        let file = File::open(self.path(path)).ok()?;
+        file.take(READ_MAX).read_to_end(&mut bytes).ok()?;
+        let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// A setting of the kernel by its name with dots, its numbers with one space between them.
+    pub fn sysctl(&self, name: &str) -> Option<String> {
+        let text = self.read(&format!("/proc/sys/{}", name.replace('.', "/")))?;
+        Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    /// An amount of memory from `/proc/meminfo`, such as "`MemTotal`", in octets.
+    pub fn memory_bytes(&self, field: &str) -> Option<u64> {
+        memory_bytes(&self.read("/proc/meminfo")?, field)
+    }
+
+    /// Name of the processor.
+    pub fn cpu_model(&self) -> Option<String> {
+        cpu_model(&self.read("/proc/cpuinfo")?)
+    }
+
+    /// Whether two or more threads of one core are in use.
+    pub fn smt(&self) -> Option<bool> {
+        let active = self.read("/sys/devices/system/cpu/smt/active")?;
+        Some(active == "1")
+    }
+
+    /// The frequency policies in the order of their processors.
+    pub fn frequency_policies(&self) -> Vec<FrequencyPolicy> {
+        let folder = "/sys/devices/system/cpu/cpufreq";
+        let entries = self.path(folder).read_dir().into_iter().flatten().flatten();
+        let mut policies: Vec<_> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let file = |file: &str| self.read(&format!("{folder}/{name}/{file}"));
+                let khz = |name: &str| file(name)?.parse().ok();
+                let cpus = file("affected_cpus")?;
+                Some(FrequencyPolicy {
+                    cpus: cpus.split_whitespace().flat_map(str::parse).collect(),
+                    governor: file("scaling_governor")?,
+                    driver: file("scaling_driver"),
+                    range_khz: khz("scaling_min_freq").zip(khz("scaling_max_freq")),
+                })
+            })
+            .collect();
+        policies.sort_by(|a, b| a.cpus.cpus().cmp(b.cpus.cpus()));
+        policies
+    }
+
+    /// Whether processors may run above their nominal frequency for a while.
+    pub fn turbo(&self) -> Option<bool> {
+        if let Some(off) = self.read("/sys/devices/system/cpu/intel_pstate/no_turbo") {
+            return Some(off == "0");
+        }
+        let boost = self.read("/sys/devices/system/cpu/cpufreq/boost")?;
+        Some(boost == "1")
+    }
+
+    /// What the machine is a guest of; `None` for one of its own, or one that does not say so.
+    pub fn hypervisor(&self) -> Option<String> {
+        let flag = self
+            .read("/proc/cpuinfo")
+            .is_some_and(|text| is_guest(&text));
+        let kind = self.read("/sys/hypervisor/type");
+        if !flag && kind.is_none() {
+            return None;
+        }
+        let dmi = |name: &str| self.read(&format!("/sys/class/dmi/id/{name}"));
+        let words: Vec<_> = [kind, dmi("sys_vendor"), dmi("product_name")]
+            .into_iter()
+            .flatten()
+            .collect();
+        Some(match words.is_empty() {
+            true => "of unknown make".to_owned(),
+            false => words.join(" "),
+        })
+    }
+
+    /// What the kernel reads the time from.
+    pub fn clock_source(&self) -> Option<String> {
+        self.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    }
+
+    /// Faults of the processor that it has, and what is done about each, by name.
+    pub fn mitigations(&self) -> BTreeMap<String, String> {
+        let folder = "/sys/devices/system/cpu/vulnerabilities";
+        let entries = self.path(folder).read_dir().into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let state = self.read(&format!("{folder}/{name}"))?;
+                let state = state.trim_start_matches("Mitigation: ").to_owned();
+                (state != "Not affected").then_some((name, state))
+            })
+            .collect()
+    }
+
+    /// What the kernel was started with, without the words for the first process.
+    pub fn command_line(&self) -> Option<String> {
+        Some(kernel_words(&self.read("/proc/cmdline")?))
+    }
+
+    /// Where transparent huge pages are used: "always", "madvise" or "never".
+    pub fn transparent_hugepages(&self) -> Option<String> {
+        chosen(&self.read("/sys/kernel/mm/transparent_hugepage/enabled")?)
+    }
+
+    /// A limit of this process's cgroup (version 2), such as "cpu.max": its own, or that of the
+    /// nearest group above it that has one. `None` if nothing is limited.
+    pub fn cgroup_limit(&self, file: &str) -> Option<String> {
+        let own = cgroup_path(&self.read("/proc/self/cgroup")?)?;
+        own.ancestors().find_map(|group| {
+            let group = group.to_str()?.trim_matches('/');
+            let limit = self.read(&format!("/sys/fs/cgroup/{group}/{file}"))?;
+            (!limit.starts_with("max")).then_some(limit)
+        })
+    }
+
+    /// Mean number of tasks that ran or waited to, over the last 1, 5 and 15 minutes.
+    pub fn load_average(&self) -> Option<String> {
+        let text = self.read("/proc/loadavg")?;
+        let words: Vec<_> = text.split(' ').take(3).collect();
+        Some(words.join(" "))
+    }
+
+    /// Name and version of the distribution.
+    pub fn distribution(&self) -> Option<String> {
+        let text = self
+            .read("/etc/os-release")
+            .or_else(|| self.read("/usr/lib/os-release"))?;
+        let name = text
+            .lines()
+            .find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+        Some(name.trim_matches(['"', '\'']).to_owned())
+    }
+}
+
+/// A file of `/proc/cpuinfo` has about 1.5 KiB for each processor: enough for 2000 of them.
+const READ_MAX: u64 = 4 << 20;
+
+fn memory_bytes(meminfo: &str, field: &str) -> Option<u64> {
+    let rest = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    let kib: u64 = rest.trim().trim_end_matches("kB").trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The value of a key of `/proc/cpuinfo` for the first processor that has it.
+fn cpuinfo<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        (found.trim_end() == key).then_some(value.trim())
+    })
+}
+
+/// x86 has names; ARM has numbers (Arm ARM, register MIDR_EL1).
+fn cpu_model(text: &str) -> Option<String> {
+    if let Some(name) = cpuinfo(text, "model name") {
+        return Some(name.to_owned());
+    }
+    let implementer = cpuinfo(text, "CPU implementer")?;
+    let part = cpuinfo(text, "CPU part")?;
+    Some(format!("implementer {implementer}, part {part}"))
+}
+
+/// The flag of `CPUID.1:ECX.31`, which hypervisors set for their guests.
+fn is_guest(text: &str) -> bool {
+    cpuinfo(text, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
+}
+
+/// The words before "--": what follows is for the first process (bootparam(7)).
+fn kernel_words(text: &str) -> String {
+    let words: Vec<_> = text
+        .split_whitespace()
+        .take_while(|word| *word != "--")
+        .collect();
+    words.join(" ")
+}
+
+/// The word in brackets of "always [madvise] never".
+fn chosen(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    let (word, _) = rest.split_once(']')?;
+    Some(word.to_owned())
+}
+
+/// The group of version 2 in `/proc/self/cgroup` (cgroups(7)).
+fn cgroup_path(text: &str) -> Option<PathBuf> {
+    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some(PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests;
