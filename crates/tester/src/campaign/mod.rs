@@ -8,6 +8,7 @@
 //!
 //! Everything that a report says follows from the journal alone.
 
+pub mod environment;
 pub mod plan;
 pub mod record;
 pub mod status;
