@@ -328,7 +328,7 @@ const DIGITS_MAX: usize = 24;
 mod tests {
     use super::*;
 
-    fn text_of<T: std::fmt::Debug>(result: Result<T, ValueError>) -> String {
+    fn text_of<T: fmt::Debug>(result: Result<T, ValueError>) -> String {
         result.unwrap_err().to_string()
     }
 

@@ -10,6 +10,7 @@
 
 pub mod environment;
 pub mod plan;
+pub mod recommended;
 pub mod record;
 pub mod status;
 pub mod tasks;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::clock::Nanos;
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
@@ -11,11 +11,11 @@ use super::args::{
     LabKind, LoadArgs, MeasureArgs, NameArgs, OutputArgs, Pref64Arg, SetupKind, SubjectArgs,
     UpstreamFamily,
 };
+use crate::campaign::recommended::Recommended;
 use crate::lab::host::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::namespace::{Cidr, Share};
-use crate::report::Span;
 
 /// A measurement as it is to be done.
 #[derive(Debug)]
@@ -266,29 +266,14 @@ impl From<UpstreamFamily> for Family {
 
 /// Where the flags leave what RFC 8219 recommends.
 fn remarks(subject: &Subject, load: &Load) -> Vec<String> {
-    let mut remarks = Vec::new();
-    if load.duration_ns < DURATION_MIN_NS {
-        remarks.push(format!(
-            "trials of {} are shorter than the 60 s that RFC 8219 section 9.2 asks for",
-            Span(load.duration_ns)
-        ));
+    let over_ipv4 = matches!(subject, Subject::Server { server, .. } if server.is_ipv4());
+    Recommended {
+        duration_ns: load.duration_ns,
+        timeout_ns: load.timeout_ns,
+        runs: None,
+        ipv4_servers: over_ipv4.then_some("the server").into_iter().collect(),
     }
-    if load.timeout_ns > TIMEOUT_MAX_NS {
-        remarks.push(format!(
-            "a timeout of {} is longer than the 1 s that RFC 8219 section 9.2 allows",
-            Span(load.timeout_ns)
-        ));
-    }
-    if let Subject::Server { server, .. } = subject
-        && server.is_ipv4()
-    {
-        remarks.push(
-            "the server is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client and \
-             DNS64 server"
-                .to_owned(),
-        );
-    }
-    remarks
+    .remarks()
 }
 
 /// The name of the Tester's own authority.
@@ -296,9 +281,3 @@ pub const BUILT_IN: &str = "built-in";
 
 /// RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;
-
-/// RFC 8219 section 9.2: the duration of each trial should be at least 60 seconds.
-const DURATION_MIN_NS: Nanos = 60 * SECOND;
-
-/// RFC 8219 section 9.2: no timeout above 1 second should be used.
-const TIMEOUT_MAX_NS: Nanos = SECOND;

@@ -501,7 +501,7 @@ fn substitute(template: &str, value: impl Fn(&str) -> String) -> String {
 }
 
 /// Line and column, from 1, of a byte offset.
-fn position(text: &str, offset: usize) -> (usize, usize) {
+pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..offset];
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     (

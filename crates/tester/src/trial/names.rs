@@ -19,7 +19,7 @@ pub struct NameSource {
 }
 
 /// The last names of the range are kept for probes and for the cached name.
-const RESERVED: u64 = 64;
+pub const RESERVED: u64 = 64;
 
 /// The range has too few names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,16 +1,31 @@
 //! What a campaign is to measure, as plain data: the meaning of a `PLAN.toml`.
+//!
+//! ```text
+//! text -> file (what is written) -> read (what it means) -> Plan
+//!                     \-> lookup (profiles that it names, when it is loaded)
+//! ```
+//!
+//! The keys are described in `docs/plan.md`.
+
+mod cells;
+mod duts;
+mod file;
+mod lookup;
+mod read;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
+use serde::Deserialize;
 
+use super::recommended::Recommended;
 use crate::lab::host::CpuSet;
-use crate::lab::profile::Family;
+use crate::lab::profile::{Family, position};
 use crate::lab::topology::Setup;
 use crate::namespace::{Cidr, Pattern, Share};
 use crate::procedure::search::Resolution;
@@ -41,6 +56,149 @@ pub struct Plan {
     pub overload: Option<Overload>,
     /// A long load below it.
     pub soak: Option<Soak>,
+}
+
+impl Plan {
+    /// Reads a plan; `origin` is the path that it was read from: it names the plan in errors, and
+    /// paths in the plan are relative to its directory. Looks at nothing but the text, so that a
+    /// journal's plan can be read anywhere.
+    ///
+    /// # Errors
+    ///
+    /// Not TOML, a missing or unknown key, a value that cannot be, values that do not go together.
+    /// All say line, column and remedy.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, PlanError> {
+        let file = file::parse(origin, text)?;
+        read::plan(&file, origin).map_err(|fault| fault.locate(origin, text))
+    }
+
+    /// Reads the plan in a file and looks up the profiles that it names. The second value is the
+    /// text of the file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`]; the file cannot be read; a profile cannot be read, is not of the role
+    /// that it is used for, or does not have a setting that the plan sets.
+    pub fn load(path: &Path) -> Result<(Self, String), PlanError> {
+        let origin = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|reason| PlanError::Read {
+            path: path.to_path_buf(),
+            reason,
+        })?;
+        let file = file::parse(&origin, &text)?;
+        let locate = |fault: Fault| fault.locate(&origin, &text);
+        let plan = read::plan(&file, &origin).map_err(locate)?;
+        lookup::profiles(&file, &origin).map_err(locate)?;
+        Ok((plan, text))
+    }
+
+    /// Where the plan leaves what RFC 8219 recommends.
+    pub fn remarks(&self) -> Vec<String> {
+        let ipv4_servers = self.variants.iter().filter_map(|v| match v.subject {
+            Subject::Server { server, .. } if server.is_ipv4() => Some(v.name.as_str()),
+            _ => None,
+        });
+        let mut remarks = Recommended {
+            duration_ns: self.duration_ns,
+            timeout_ns: self.timeout_ns,
+            runs: Some(self.search.runs),
+            ipv4_servers: ipv4_servers.collect(),
+        }
+        .remarks();
+        if !self.cells.iter().any(|cell| cell.is_worst_case()) {
+            remarks.push(
+                "no cell without AAAA records and cached names, which RFC 8219 section 9.2 \
+                 requires"
+                    .to_owned(),
+            );
+        }
+        if self.uses_lab() && self.tester.lab == LabKind::Loopback {
+            remarks.push("all roles on the loopback interface are no measurement".to_owned());
+        }
+        if self.tester.uncertified {
+            remarks.push(
+                "the Tester is not certified, which RFC 8219 section 9.2.1 demands before use"
+                    .to_owned(),
+            );
+            return remarks;
+        }
+        for variant in &self.variants {
+            if let Subject::Server {
+                self_test_server: None,
+                ..
+            } = variant.subject
+            {
+                remarks.push(format!(
+                    "the Tester is not certified for {}; name an authority with self-test-server",
+                    variant.name
+                ));
+            }
+        }
+        remarks
+    }
+
+    /// Whether any server has to be started.
+    pub fn uses_lab(&self) -> bool {
+        let mut subjects = self.variants.iter().map(|variant| &variant.subject);
+        subjects.any(|subject| !matches!(subject, Subject::Server { .. }))
+    }
+}
+
+/// Why a plan cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Not TOML or not a plan; the text has line and column.
+    #[error("plan {origin}: {error}")]
+    Toml {
+        /// Its path.
+        origin: String,
+        /// What the parser said.
+        error: String,
+    },
+    /// A value that cannot be.
+    #[error("plan {origin}, line {line}, column {column}: {message}")]
+    Content {
+        /// Its path.
+        origin: String,
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read plan {path:?}: {reason}; give the path of a TOML file")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        reason: std::io::Error,
+    },
+}
+
+/// What is wrong with the text at some offset.
+#[derive(Debug)]
+struct Fault {
+    offset: usize,
+    message: String,
+}
+
+impl Fault {
+    fn new(offset: usize, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { offset, message }
+    }
+
+    fn locate(self, origin: &str, text: &str) -> PlanError {
+        let (line, column) = position(text, self.offset);
+        PlanError::Content {
+            origin: origin.to_owned(),
+            line,
+            column,
+            message: self.message,
+        }
+    }
 }
 
 /// Roles and hosts.
@@ -75,7 +233,8 @@ pub struct TesterPlan {
 }
 
 /// Where the roles run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LabKind {
     /// The best that the machine allows.
     #[default]
@@ -89,7 +248,8 @@ pub enum LabKind {
 }
 
 /// Format of the queries of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RawFormat {
     /// That of dns64perf++.
     Csv,
@@ -137,7 +297,8 @@ pub enum Method {
 }
 
 /// When the DUT is started anew.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Restart {
     /// Only when it has to be: another DUT came between, it died, or the names are used up.
     #[default]
@@ -149,7 +310,8 @@ pub enum Restart {
 }
 
 /// In which order the points are measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Run 1 of all points, then run 2 of all: drift of the machine falls on all alike.
     #[default]
@@ -208,6 +370,13 @@ pub struct Cell {
     pub pattern: Pattern,
 }
 
+impl Cell {
+    /// The combination that RFC 8219 section 9.2 requires: nothing cached, no AAAA.
+    pub fn is_worst_case(&self) -> bool {
+        self.aaaa_share == Share::NONE && self.cached_share == Share::NONE
+    }
+}
+
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AAAA {}, cached {}", self.aaaa_share, self.cached_share)?;
@@ -242,3 +411,6 @@ pub struct Soak {
     /// How long in all.
     pub length_ns: Nanos,
 }
+
+#[cfg(test)]
+mod tests;

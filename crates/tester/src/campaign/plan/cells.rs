@@ -1,0 +1,72 @@
+//! Combinations of shares.
+
+use super::file::{Cells, Grid};
+use super::read::list_or;
+use super::{Cell, Fault};
+use crate::namespace::{Pattern, Share};
+
+/// The cells, each once. The first has the first of the shares.
+pub(super) fn cells(written: &Cells) -> Result<Vec<Cell>, Fault> {
+    let patterns = list_or(
+        &written.pattern,
+        str::parse::<Pattern>,
+        [Pattern::default()],
+    )?;
+    let shares = |at| list_or(at, str::parse::<Share>, [Share::NONE]);
+    let (aaaa, cached) = match &written.grid {
+        Some(grid) => {
+            let both = [&written.aaaa_share, &written.cached_share];
+            if let Some(at) = both.into_iter().flatten().next() {
+                let message = "grid names the shares already; leave it away, or aaaa-share and \
+                               cached-share";
+                return Err(Fault::new(at.span().start, message));
+            }
+            grid_shares(*grid.get_ref())
+        }
+        None => (shares(&written.aaaa_share)?, shares(&written.cached_share)?),
+    };
+    Ok(product(&aaaa, &cached, &patterns))
+}
+
+/// Shares of AAAA records and of cached names.
+fn grid_shares(grid: Grid) -> (Vec<Share>, Vec<Share>) {
+    let fifths = || FIFTHS.into_iter().filter_map(|text| text.parse().ok());
+    let none = || vec![Share::NONE];
+    match grid {
+        Grid::WorstCase => (none(), none()),
+        Grid::Aaaa => (fifths().collect(), none()),
+        Grid::Cached => (none(), fifths().collect()),
+        Grid::Rfc8219 => (fifths().collect(), fifths().collect()),
+    }
+}
+
+fn product(aaaa: &[Share], cached: &[Share], patterns: &[Pattern]) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for &cached_share in cached {
+        for &pattern in patterns {
+            // If the cache answers everything, nobody asks whether there is an AAAA.
+            let of_them = if cached_share == Share::ALL {
+                1
+            } else {
+                aaaa.len()
+            };
+            for &aaaa_share in &aaaa[..of_them] {
+                let cell = Cell {
+                    aaaa_share,
+                    cached_share,
+                    pattern: match cached_share {
+                        Share::NONE => Pattern::default(),
+                        _ => pattern,
+                    },
+                };
+                if !cells.contains(&cell) {
+                    cells.push(cell);
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// RFC 8219 section 9.2: 20, 40, 60, 80 and 100 %, beside none.
+const FIFTHS: [&str; 6] = ["0%", "20%", "40%", "60%", "80%", "100%"];

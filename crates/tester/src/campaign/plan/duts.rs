@@ -1,0 +1,207 @@
+//! DUTs, each with its core counts and settings: the variants of a plan.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use super::file::{At, Dut, Word};
+use super::read::{BUILT_IN, label, list_or, text};
+use super::{Fault, Subject, Variant};
+use crate::lab::host::CpuSet;
+
+/// All variants of all DUTs, in the order of the plan.
+pub(super) fn variants(duts: &[At<Dut>], origin: &str) -> Result<Vec<Variant>, Fault> {
+    if duts.is_empty() {
+        return Err(Fault::new(
+            0,
+            "no [[dut]]; a plan measures at least one, so add [[dut]] with profile = \"unbound\"",
+        ));
+    }
+    let mut variants: Vec<Variant> = Vec::new();
+    for dut in duts {
+        for variant in variants_of(dut, origin)? {
+            if variants.iter().any(|other| other.name == variant.name) {
+                let message = format!(
+                    "two variants have the name {:?}; give one [[dut]] another name",
+                    variant.name
+                );
+                return Err(Fault::new(dut.span().start, message));
+            }
+            variants.push(variant);
+        }
+    }
+    Ok(variants)
+}
+
+fn variants_of(at: &At<Dut>, origin: &str) -> Result<Vec<Variant>, Fault> {
+    let dut = at.get_ref();
+    let subject = subject(at, origin)?;
+    refuse_what_does_not_fit(dut, &subject)?;
+    let name = match text(dut.name.as_ref(), label)? {
+        Some(name) => name,
+        None => default_name(&subject),
+    };
+    let unrestricted = [CpuSet::unrestricted()];
+    let cores = list_or(&dut.cores, str::parse::<CpuSet>, unrestricted)?;
+    let mut variants = Vec::new();
+    for settings in settings(at)? {
+        for cpus in &cores {
+            let mut full = name.clone();
+            if cores.len() > 1 {
+                full.push_str(&format!(" cores={cpus}"));
+            }
+            for (key, value) in settings.iter().filter(|(k, _)| dut.sweep.contains_key(*k)) {
+                full.push_str(&format!(" {key}={value}"));
+            }
+            variants.push(Variant {
+                name: full,
+                dut: name.clone(),
+                subject: subject.clone(),
+                cpus: cpus.clone(),
+                settings: settings.clone(),
+            });
+        }
+    }
+    Ok(variants)
+}
+
+fn subject(at: &At<Dut>, origin: &str) -> Result<Subject, Fault> {
+    let dut = at.get_ref();
+    let server_at = text(dut.server.as_ref(), server)?;
+    match (&dut.profile, server_at, &dut.authority) {
+        (Some(profile), None, None) => Ok(Subject::Profile {
+            profile: resolved(profile.get_ref(), origin),
+            binary: dut.binary.as_ref().map(|b| beside(origin, b.get_ref())),
+        }),
+        (None, Some(server_at), None) => Ok(Subject::Server {
+            server: server_at,
+            self_test_server: text(dut.self_test_server.as_ref(), server)?,
+        }),
+        (None, None, Some(authority)) => Ok(Subject::Authority {
+            authority: resolved(authority.get_ref(), origin),
+        }),
+        _ => Err(Fault::new(
+            at.span().start,
+            "a [[dut]] is one of three: profile = \"unbound\" for a DNS64 server to be started, \
+             server = \"2001:db8::53\" for one that runs, authority = \"nsd\" for an \
+             authoritative server by itself",
+        )),
+    }
+}
+
+/// Keys that mean something for another kind of subject only.
+fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
+    let at = |at: &Option<At<String>>| at.as_ref().map(|at| at.span().start);
+    let cores = dut.cores.as_ref().map(|at| at.span().start);
+    let set = dut.set.values().next().map(|at| at.span().start);
+    let sweep = dut.sweep.values().next().map(|at| at.span().start);
+    let self_test_server = ("self-test-server", at(&dut.self_test_server));
+    let set = [("set", set), ("sweep", sweep)];
+    let (what, strangers) = match subject {
+        Subject::Profile { .. } => ("a profile", vec![self_test_server]),
+        Subject::Server { .. } => {
+            let more = [("binary", at(&dut.binary)), ("cores", cores)];
+            ("a server that runs", [more, set].concat())
+        }
+        Subject::Authority { authority } if authority == BUILT_IN => (
+            "the Tester's own authority",
+            [[self_test_server, ("binary", at(&dut.binary))], set].concat(),
+        ),
+        Subject::Authority { .. } => (
+            "an authority",
+            vec![self_test_server, ("binary", at(&dut.binary))],
+        ),
+    };
+    for (key, offset) in strangers {
+        if let Some(offset) = offset {
+            let message = format!("{key} is nothing for {what}; leave it away");
+            return Err(Fault::new(offset, message));
+        }
+    }
+    Ok(())
+}
+
+/// All combinations of the settings: those that are set, with each value of those that are swept.
+fn settings(at: &At<Dut>) -> Result<Vec<BTreeMap<String, String>>, Fault> {
+    let dut = at.get_ref();
+    let fixed = dut.set.iter();
+    let fixed = fixed.map(|(key, value)| (key.clone(), value.get_ref().0.clone()));
+    let mut all = vec![fixed.collect::<BTreeMap<_, _>>()];
+    for (key, values) in &dut.sweep {
+        let offset = values.span().start;
+        if values.get_ref().is_empty() {
+            let message = format!("sweep over no value of {key}; name at least one");
+            return Err(Fault::new(offset, message));
+        }
+        if dut.set.contains_key(key) {
+            let message = format!("{key} is both in set and in sweep; leave it away in one");
+            return Err(Fault::new(offset, message));
+        }
+        if all.len() * values.get_ref().len() > SWEEP_MAX {
+            let message =
+                format!("sweeps make more than {SWEEP_MAX} variants of one DUT; leave values away");
+            return Err(Fault::new(offset, message));
+        }
+        all = all
+            .iter()
+            .flat_map(|settings| {
+                values.get_ref().iter().map(|Word(value)| {
+                    let mut settings = settings.clone();
+                    settings.insert(key.clone(), value.clone());
+                    settings
+                })
+            })
+            .collect();
+    }
+    Ok(all)
+}
+
+fn default_name(subject: &Subject) -> String {
+    match subject {
+        Subject::Profile { profile: name, .. } | Subject::Authority { authority: name } => {
+            let stem = Path::new(name).file_stem();
+            stem.map_or_else(|| name.clone(), |stem| stem.to_string_lossy().into_owned())
+        }
+        Subject::Server { server, .. } => server.to_string(),
+    }
+}
+
+/// The name of a built-in profile, or the path of a file from where the program runs.
+pub(super) fn resolved(profile: &str, origin: &str) -> String {
+    if is_path(profile) {
+        beside(origin, profile).to_string_lossy().into_owned()
+    } else {
+        profile.to_owned()
+    }
+}
+
+/// As [`Profile::load`](crate::lab::profile::Profile::load) tells files from names.
+fn is_path(profile: &str) -> bool {
+    profile.contains('/') || profile.ends_with(".toml")
+}
+
+/// A path that was relative to the plan's directory.
+fn beside(origin: &str, path: &str) -> PathBuf {
+    let directory = Path::new(origin).parent();
+    directory.map_or_else(|| PathBuf::from(path), |directory| directory.join(path))
+}
+
+/// An address with or without a port.
+fn server(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse::<IpAddr>();
+    address
+        .map(|address| SocketAddr::new(address, DNS_PORT))
+        .or_else(|_| text.parse())
+        .map_err(|_| {
+            format!(
+                "{text:?} is not an address; write \"2001:db8::53\" or, with a port, \
+                 \"[2001:db8::53]:5300\""
+            )
+        })
+}
+
+/// RFC 1035 section 4.2.
+const DNS_PORT: u16 = 53;
+
+/// As many as two settings of some thirty values each make.
+const SWEEP_MAX: usize = 1000;

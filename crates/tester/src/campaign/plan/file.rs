@@ -1,0 +1,240 @@
+//! A plan as it is written: every key that there is, and where its value stands.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+
+use super::{LabKind, Order, PlanError, RawFormat, Restart};
+use crate::lab::profile::Family;
+
+/// Reads the keys; what their values mean is for [`super::read`].
+pub(super) fn parse(origin: &str, text: &str) -> Result<File, PlanError> {
+    toml::from_str(text).map_err(|error| PlanError::Toml {
+        origin: origin.to_owned(),
+        error: error.to_string().trim_end().to_owned(),
+    })
+}
+
+/// A value and where it stands.
+pub(super) type At<T> = Spanned<T>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct File {
+    pub name: Option<At<String>>,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default)]
+    pub tester: Tester,
+    #[serde(default)]
+    pub trial: Trial,
+    #[serde(default)]
+    pub search: Search,
+    #[serde(default)]
+    pub cells: Cells,
+    #[serde(default)]
+    pub dut: Vec<At<Dut>>,
+    pub queue_check: Option<At<QueueCheck>>,
+    pub overload: Option<Overload>,
+    pub soak: Option<At<Soak>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Tester {
+    #[serde(default)]
+    pub lab: LabKind,
+    #[serde(default)]
+    pub setup: Setup,
+    pub upstream_family: Option<Family>,
+    pub authority: Option<At<String>>,
+    pub threads: Option<At<u64>>,
+    pub sockets: Option<At<u64>>,
+    pub cpus: Option<At<String>>,
+    pub authority_cpus: Option<At<String>>,
+    pub namespace: Option<At<String>>,
+    pub suffix: Option<At<String>>,
+    pub pref64: Option<At<String>>,
+    #[serde(default)]
+    pub uncertified: bool,
+    pub raw: Option<At<RawFormat>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Setup {
+    #[default]
+    ThreeDevice,
+    TwoDevice,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Trial {
+    pub duration: Option<At<Word>>,
+    pub timeout: Option<At<Word>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Search {
+    pub runs: Option<At<u64>>,
+    pub resolution: Option<At<Word>>,
+    pub method: Option<At<Method>>,
+    pub start_rate: Option<At<Word>>,
+    pub max_rate: Option<At<Word>>,
+    pub reuse: Option<At<bool>>,
+    pub stop_early: Option<bool>,
+    #[serde(default)]
+    pub restart: Restart,
+    pub settle: Option<At<Word>>,
+    #[serde(default)]
+    pub order: Order,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Method {
+    #[default]
+    Galloping,
+    FixedRange,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Cells {
+    pub grid: Option<At<Grid>>,
+    pub aaaa_share: Option<At<Many>>,
+    pub cached_share: Option<At<Many>>,
+    pub pattern: Option<At<Many>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Grid {
+    #[default]
+    WorstCase,
+    Aaaa,
+    Cached,
+    Rfc8219,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Dut {
+    pub name: Option<At<String>>,
+    pub profile: Option<At<String>>,
+    pub binary: Option<At<String>>,
+    pub server: Option<At<String>>,
+    pub self_test_server: Option<At<String>>,
+    pub authority: Option<At<String>>,
+    pub cores: Option<At<Many>>,
+    #[serde(default)]
+    pub set: BTreeMap<String, At<Word>>,
+    #[serde(default)]
+    pub sweep: BTreeMap<String, At<Vec<Word>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct QueueCheck {
+    pub durations: Option<At<Many>>,
+    pub timeouts: Option<At<Many>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Overload {
+    pub factors: Option<At<Many>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Soak {
+    pub share: Option<At<Word>>,
+    pub length: Option<At<Word>>,
+}
+
+/// A text or a number: `"10k"`, `10000`, `0.5`. A number is the text that it would be on the
+/// command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Word(pub String);
+
+/// One [`Word`], or a list of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Many(pub Vec<Word>);
+
+struct WordVisitor;
+
+impl Visitor<'_> for WordVisitor {
+    type Value = Word;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a number")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Word, E> {
+        Ok(Word(text.to_owned()))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Word, E> {
+        Ok(Word(number.to_string()))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Word, E> {
+        Ok(Word(number.to_string()))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Word, E> {
+        Ok(Word(number.to_string()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(WordVisitor)
+    }
+}
+
+struct ManyVisitor;
+
+impl<'de> Visitor<'de> for ManyVisitor {
+    type Value = Many;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, or a list of them")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Many, E> {
+        WordVisitor.visit_str(text).map(|word| Many(vec![word]))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Many, E> {
+        WordVisitor.visit_i64(number).map(|word| Many(vec![word]))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Many, E> {
+        WordVisitor.visit_u64(number).map(|word| Many(vec![word]))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Many, E> {
+        WordVisitor.visit_f64(number).map(|word| Many(vec![word]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut words: A) -> Result<Many, A::Error> {
+        let mut all = Vec::new();
+        while let Some(word) = words.next_element()? {
+            all.push(word);
+        }
+        Ok(Many(all))
+    }
+}
+
+impl<'de> Deserialize<'de> for Many {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ManyVisitor)
+    }
+}

@@ -1,0 +1,86 @@
+//! What a plan names beyond itself: profiles and features of this program.
+
+use std::error::Error;
+
+use super::duts::resolved;
+use super::file::{At, File};
+use super::read::BUILT_IN;
+use super::{Fault, RawFormat};
+use crate::lab::profile::{Profile, ProfileRole};
+
+/// Whether all profiles can be used as the plan uses them.
+pub(super) fn profiles(file: &File, origin: &str) -> Result<(), Fault> {
+    if let Some(at) = &file.tester.raw
+        && *at.get_ref() == RawFormat::Parquet
+        && !cfg!(feature = "parquet")
+    {
+        return Err(Fault::new(
+            at.span().start,
+            "this program was built without Parquet; build it with --features parquet, or write \
+             raw = \"csv\"",
+        ));
+    }
+    if let Some(at) = &file.tester.authority {
+        authority(at, origin)?;
+    }
+    for dut in &file.dut {
+        let dut = dut.get_ref();
+        if let Some(at) = &dut.profile {
+            let profile = load(at, origin, ProfileRole::Dut)?;
+            check_family(&profile, at, file)?;
+        }
+        if let Some(at) = &dut.authority {
+            authority(at, origin)?;
+        }
+    }
+    Ok(())
+}
+
+/// The profile of an authority, unless it is the Tester's own.
+fn authority(at: &At<String>, origin: &str) -> Result<Option<Profile>, Fault> {
+    match at.get_ref().as_str() {
+        BUILT_IN => Ok(None),
+        _ => load(at, origin, ProfileRole::Authority).map(Some),
+    }
+}
+
+fn load(at: &At<String>, origin: &str, role: ProfileRole) -> Result<Profile, Fault> {
+    let offset = at.span().start;
+    let profile = Profile::load(&resolved(at.get_ref(), origin)).map_err(|error| {
+        let reason = error.source().map(|reason| format!(": {reason}"));
+        Fault::new(offset, format!("{error}{}", reason.unwrap_or_default()))
+    })?;
+    let name = at.get_ref();
+    match (profile.role, role) {
+        (ProfileRole::Authority, ProfileRole::Dut) => Err(Fault::new(
+            offset,
+            format!(
+                "{name:?} is an authoritative server; measure it by itself with \
+                 authority = {name:?} in place of profile"
+            ),
+        )),
+        (ProfileRole::Dut, ProfileRole::Authority) => Err(Fault::new(
+            offset,
+            format!("{name:?} is a DNS64 server, no authority; write \"built-in\" or \"nsd\""),
+        )),
+        _ => Ok(profile),
+    }
+}
+
+/// Whether the DUT can ask over the family of addresses that the plan wants.
+fn check_family(profile: &Profile, at: &At<String>, file: &File) -> Result<(), Fault> {
+    match (
+        profile.requires.upstream_family,
+        file.tester.upstream_family,
+    ) {
+        (Some(needs), Some(wanted)) if needs != wanted => Err(Fault::new(
+            at.span().start,
+            format!(
+                "{} cannot ask the authority over the upstream-family of the plan; leave \
+                 upstream-family away or measure it in a plan of its own",
+                profile.name
+            ),
+        )),
+        _ => Ok(()),
+    }
+}

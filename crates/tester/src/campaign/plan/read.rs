@@ -1,0 +1,454 @@
+//! From what is written to what it means.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::pref64::Pref64;
+
+use super::file::{self, At, File, Many, Word};
+use super::{
+    Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, Subject, TesterPlan, cells, duts,
+};
+use crate::lab::host::CpuSet;
+use crate::lab::topology::Setup;
+use crate::load::pace::Schedule;
+use crate::namespace::{Cidr, DEFAULT_SUFFIX, Share, parse_suffix};
+use crate::procedure::search::Resolution;
+use crate::quantity::{self, Span};
+use crate::trial::names::RESERVED;
+
+/// The plan that `file` stands for.
+pub(super) fn plan(file: &File, origin: &str) -> Result<Plan, Fault> {
+    let duration_ns = word_or(&file.trial.duration, quantity::duration, 60 * SECOND)?;
+    let timeout_ns = word_or(&file.trial.timeout, quantity::timeout, SECOND)?;
+    let plan = Plan {
+        name: name(file, origin)?,
+        description: file.description.clone(),
+        tester: tester(&file.tester)?,
+        duration_ns,
+        timeout_ns,
+        search: search(&file.search)?,
+        variants: duts::variants(&file.dut, origin)?,
+        cells: cells::cells(&file.cells)?,
+        queue_check: file.queue_check.as_ref().map(queue_check).transpose()?,
+        overload: file.overload.as_ref().map(overload).transpose()?,
+        soak: file.soak.as_ref().map(soak).transpose()?,
+    };
+    check_size(&plan, file)?;
+    check_authorities(&plan, file)?;
+    check_names(&plan, file)?;
+    check_soak(&plan, file)?;
+    Ok(plan)
+}
+
+/// Reads the text of one value.
+pub(super) fn value<T, E: Display>(
+    text: &str,
+    offset: usize,
+    read: impl Fn(&str) -> Result<T, E>,
+) -> Result<T, Fault> {
+    read(text).map_err(|error| {
+        let error = error.to_string();
+        let quotes = [format!("{text:?}"), format!("'{text}'")];
+        let named = quotes.iter().any(|quoted| error.contains(quoted));
+        let message = if named || (text.len() > 3 && error.contains(text)) {
+            error
+        } else {
+            format!("{text:?}: {error}")
+        };
+        Fault::new(offset, message)
+    })
+}
+
+/// Reads a text, if there is one.
+pub(super) fn text<T, E: Display>(
+    at: Option<&At<String>>,
+    read: impl Fn(&str) -> Result<T, E>,
+) -> Result<Option<T>, Fault> {
+    at.map(|at| value(at.get_ref(), at.span().start, read))
+        .transpose()
+}
+
+fn word_or<T, E: Display>(
+    at: &Option<At<Word>>,
+    read: impl Fn(&str) -> Result<T, E>,
+    default: T,
+) -> Result<T, Fault> {
+    match at {
+        Some(at) => value(&at.get_ref().0, at.span().start, read),
+        None => Ok(default),
+    }
+}
+
+/// Reads a list of different values with at least one, or takes `default`.
+pub(super) fn list_or<T: PartialEq, E: Display>(
+    at: &Option<At<Many>>,
+    read: impl Fn(&str) -> Result<T, E>,
+    default: impl IntoIterator<Item = T>,
+) -> Result<Vec<T>, Fault> {
+    let Some(at) = at else {
+        return Ok(default.into_iter().collect());
+    };
+    let offset = at.span().start;
+    let words = &at.get_ref().0;
+    if words.is_empty() {
+        return Err(Fault::new(
+            offset,
+            "[] is an empty list; name at least one value or leave the key away",
+        ));
+    }
+    let mut values = Vec::with_capacity(words.len());
+    for Word(word) in words {
+        let read = value(word, offset, &read)?;
+        if values.contains(&read) {
+            let message = format!("{word:?} stands twice in the list; leave one of them away");
+            return Err(Fault::new(offset, message));
+        }
+        values.push(read);
+    }
+    Ok(values)
+}
+
+/// A whole number within bounds.
+fn number<T: TryFrom<u64>>(
+    at: Option<&At<u64>>,
+    what: &str,
+    most: u64,
+) -> Result<Option<T>, Fault> {
+    let Some(at) = at else { return Ok(None) };
+    let given = *at.get_ref();
+    match T::try_from(given) {
+        Ok(number) if (1..=most).contains(&given) => Ok(Some(number)),
+        _ => Err(Fault::new(
+            at.span().start,
+            format!("{given} {what} cannot be; give 1 to {most}"),
+        )),
+    }
+}
+
+/// A name for people and for file names.
+pub(super) fn label(text: &str) -> Result<String, String> {
+    let bad = |c: char| c.is_control() || c == '/';
+    if text.trim().is_empty() || text.starts_with('.') || text.contains(bad) {
+        return Err(
+            "a name has at least one character, none of them / or a control character, and begins \
+             with no dot"
+                .to_owned(),
+        );
+    }
+    if text.chars().count() > LABEL_CHARS_MAX {
+        return Err(format!(
+            "a name has at most {LABEL_CHARS_MAX} characters; shorten it"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+fn name(file: &File, origin: &str) -> Result<String, Fault> {
+    let given = text(file.name.as_ref(), label)?;
+    let of_file = || Path::new(origin).file_stem()?.to_str().map(str::to_owned);
+    Ok(given.or_else(of_file).unwrap_or_else(|| "plan".to_owned()))
+}
+
+fn tester(written: &file::Tester) -> Result<TesterPlan, Fault> {
+    let cpus = |at| Ok(text(at, str::parse::<CpuSet>)?.unwrap_or_default());
+    let threads = number(written.threads.as_ref(), "threads", THREADS_MAX)?.unwrap_or(1);
+    let sockets = number(written.sockets.as_ref(), "source ports", SOCKETS_MAX)?;
+    if let (Some(sockets), Some(at)) = (sockets, &written.sockets)
+        && sockets < threads
+    {
+        let message = format!(
+            "{sockets} source ports are fewer than {threads} threads; each thread needs one, so \
+             give {threads} or more"
+        );
+        return Err(Fault::new(at.span().start, message));
+    }
+    let suffix = text(written.suffix.as_ref(), parse_suffix)?;
+    let pref64 = text(written.pref64.as_ref(), |text| match text {
+        "auto" => Ok(None),
+        prefix => prefix.parse::<Pref64>().map(Some),
+    })?;
+    Ok(TesterPlan {
+        lab: written.lab,
+        setup: match written.setup {
+            file::Setup::ThreeDevice => Setup::ThreeDevice,
+            file::Setup::TwoDevice => Setup::TwoDevice,
+        },
+        upstream_family: written.upstream_family,
+        authority: match &written.authority {
+            Some(at) => at.get_ref().clone(),
+            None => BUILT_IN.to_owned(),
+        },
+        threads,
+        sockets,
+        cpus: cpus(written.cpus.as_ref())?,
+        authority_cpus: cpus(written.authority_cpus.as_ref())?,
+        namespace: match text(written.namespace.as_ref(), str::parse::<Cidr>)? {
+            Some(namespace) => namespace,
+            None => value(DEFAULT_NAMESPACE, 0, str::parse)?,
+        },
+        suffix: match suffix {
+            Some(suffix) => suffix,
+            None => value(DEFAULT_SUFFIX, 0, parse_suffix)?,
+        },
+        pref64: pref64.flatten(),
+        uncertified: written.uncertified,
+        raw: written.raw.as_ref().map(|at| *at.get_ref()),
+    })
+}
+
+fn search(written: &file::Search) -> Result<SearchPlan, Fault> {
+    let method = method(written)?;
+    Ok(SearchPlan {
+        runs: number(written.runs.as_ref(), "runs", RUNS_MAX)?.unwrap_or(RUNS_DEFAULT),
+        resolution: word_or(
+            &written.resolution,
+            quantity::resolution,
+            Resolution::default(),
+        )?,
+        method,
+        stop_early: written
+            .stop_early
+            .unwrap_or(matches!(method, Method::Galloping { .. })),
+        restart: written.restart,
+        settle_ns: word_or(&written.settle, quantity::rest, 0)?,
+        order: written.order,
+    })
+}
+
+fn method(written: &file::Search) -> Result<Method, Fault> {
+    let max_qps = word_or(&written.max_rate, |t| quantity::rate(t).map(Some), None)?;
+    let galloping = |key: &str| format!("{key} is for the galloping method; leave it away");
+    match written.method.as_ref().map(|at| (*at.get_ref(), at.span())) {
+        Some((file::Method::FixedRange, span)) => {
+            if let Some(at) = &written.start_rate {
+                return Err(Fault::new(at.span().start, galloping("start-rate")));
+            }
+            if let Some(at) = &written.reuse {
+                return Err(Fault::new(at.span().start, galloping("reuse")));
+            }
+            let max_qps = max_qps.ok_or_else(|| {
+                Fault::new(
+                    span.start,
+                    "\"fixed-range\" bisects from 0 to max-rate; give max-rate, as in \
+                     max-rate = 16384",
+                )
+            })?;
+            Ok(Method::FixedRange { max_qps })
+        }
+        Some((file::Method::Galloping, _)) | None => {
+            let default = START_QPS.min(max_qps.unwrap_or(u64::MAX));
+            let start_qps = word_or(&written.start_rate, quantity::rate, default)?;
+            if let (Some(at), Some(max)) = (&written.start_rate, max_qps)
+                && start_qps > max
+            {
+                let message = format!(
+                    "a start-rate of {start_qps} is beyond the max-rate of {max}; lower the one \
+                     or raise the other"
+                );
+                return Err(Fault::new(at.span().start, message));
+            }
+            Ok(Method::Galloping {
+                start_qps,
+                max_qps,
+                reuse: written.reuse.as_ref().is_none_or(|at| *at.get_ref()),
+            })
+        }
+    }
+}
+
+fn queue_check(written: &At<file::QueueCheck>) -> Result<QueueCheck, Fault> {
+    let file::QueueCheck {
+        durations,
+        timeouts,
+    } = written.get_ref();
+    let tenths = |tenths: &[u64]| tenths.iter().map(|t| t * (SECOND / 10)).collect::<Vec<_>>();
+    Ok(QueueCheck {
+        durations_ns: list_or(durations, quantity::duration, tenths(&QUEUE_DURATIONS))?,
+        timeouts_ns: list_or(timeouts, quantity::timeout, tenths(&QUEUE_TIMEOUTS))?,
+    })
+}
+
+fn overload(written: &file::Overload) -> Result<Overload, Fault> {
+    let factors_milli = list_or(&written.factors, quantity::factor, FACTORS_MILLI)?;
+    Ok(Overload { factors_milli })
+}
+
+fn soak(written: &At<file::Soak>) -> Result<Soak, Fault> {
+    let file::Soak { share, length } = written.get_ref();
+    let nonzero = |text: &str| match text.parse::<Share>() {
+        Ok(Share::NONE) => Err("a soak without load shows nothing; give a share above 0".into()),
+        Ok(share) => Ok(share),
+        Err(error) => Err(error.to_string()),
+    };
+    let default = value(SOAK_SHARE, 0, nonzero)?;
+    Ok(Soak {
+        share: word_or(share, nonzero, default)?,
+        length_ns: word_or(length, quantity::soak_length, SOAK_LENGTH_NS)?,
+    })
+}
+
+/// More than a report could show is a slip of the pen.
+fn check_size(plan: &Plan, file: &File) -> Result<(), Fault> {
+    let queue = plan.queue_check.as_ref().map_or(0, |check| {
+        check.durations_ns.len() * check.timeouts_ns.len()
+    });
+    let points = plan.variants.len() * (plan.cells.len() + queue);
+    if points > POINTS_MAX {
+        let message = format!(
+            "{} variants with {} cells each, and {queue} of the queue check, are more than \
+             {POINTS_MAX} points; make several plans of it",
+            plan.variants.len(),
+            plan.cells.len()
+        );
+        return Err(Fault::new(first_dut(file), message));
+    }
+    Ok(())
+}
+
+/// A self-test has an AAAA for every name and no cache: shares mean nothing to it.
+fn check_authorities(plan: &Plan, file: &File) -> Result<(), Fault> {
+    let at = file
+        .dut
+        .iter()
+        .find_map(|dut| dut.get_ref().authority.as_ref());
+    match at {
+        Some(at) if plan.cells.len() > 1 => Err(Fault::new(
+            at.span().start,
+            format!(
+                "the authority {:?} is measured by the self-test, which has neither shares nor a \
+                 cache: leave [cells] away, or put its DUTs in a plan of their own",
+                at.get_ref()
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Every trial needs a query, and a name for each of them.
+fn check_names(plan: &Plan, file: &File) -> Result<(), Fault> {
+    let (first_qps, rate_at) = match plan.search.method {
+        Method::Galloping { start_qps, .. } => (start_qps, &file.search.start_rate),
+        Method::FixedRange { max_qps } => ((max_qps / 2).max(1), &file.search.max_rate),
+    };
+    let rate_at = rate_at.as_ref().map(|at| at.span().start);
+    let more = plan
+        .queue_check
+        .iter()
+        .flat_map(|check| &check.durations_ns);
+    let durations: Vec<Nanos> = more.copied().chain([plan.duration_ns]).collect();
+    let shortest = durations.iter().min().copied().unwrap_or_default();
+    let longest = durations.iter().max().copied().unwrap_or_default();
+    let duration_at = file.trial.duration.as_ref().map(|at| at.span().start);
+    if Schedule::new(first_qps, shortest).queries() == 0 {
+        let message = format!(
+            "a trial of {} at the first rate, {first_qps} queries per second, has no query; give \
+             a longer duration or a rate of at least {}",
+            Span(shortest),
+            Schedule::lowest_rate_qps(shortest)
+        );
+        return Err(Fault::new(duration_at.or(rate_at).unwrap_or(0), message));
+    }
+    let namespace = plan.tester.namespace;
+    let at = file.tester.namespace.as_ref().map(|at| at.span().start);
+    let pattern_at = file.cells.pattern.as_ref().map(|at| at.span().start);
+    for cell in &plan.cells {
+        if let Err(error) = cell.pattern.fits(namespace) {
+            return Err(Fault::new(
+                pattern_at.or(at).unwrap_or(0),
+                error.to_string(),
+            ));
+        }
+    }
+    let needed = Schedule::new(first_qps, longest)
+        .queries()
+        .saturating_add(RESERVED);
+    if needed > namespace.names() {
+        let remedy = match namespace.widened_to(needed) {
+            Some(wider) => format!("give namespace = \"{wider}\""),
+            None => "not even 0.0.0.0/0 would do: give a lower rate or a shorter duration".into(),
+        };
+        let message = format!(
+            "the namespace {namespace} has {} names, and a trial of {} at the first rate, \
+             {first_qps} queries per second, needs {needed}; {remedy}",
+            namespace.names(),
+            Span(longest)
+        );
+        return Err(Fault::new(at.or(rate_at).unwrap_or(0), message));
+    }
+    Ok(())
+}
+
+fn check_soak(plan: &Plan, file: &File) -> Result<(), Fault> {
+    match (&plan.soak, &file.soak) {
+        (Some(soak), Some(at)) if soak.length_ns < plan.duration_ns => Err(Fault::new(
+            at.span().start,
+            format!(
+                "a soak of {} is shorter than one trial of {}, which is its segment; lengthen it",
+                Span(soak.length_ns),
+                Span(plan.duration_ns)
+            ),
+        )),
+        (Some(_), Some(at)) => {
+            let only_authorities = plan
+                .variants
+                .iter()
+                .all(|variant| matches!(variant.subject, Subject::Authority { .. }));
+            if only_authorities {
+                return Err(Fault::new(
+                    at.span().start,
+                    "[soak] needs a DNS64 server; authorities by themselves are searched only",
+                ));
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn first_dut(file: &File) -> usize {
+    file.dut.first().map_or(0, |dut| dut.span().start)
+}
+
+/// The Tester's own authority.
+pub(super) const BUILT_IN: &str = "built-in";
+
+/// That of the command line.
+const DEFAULT_NAMESPACE: &str = "10.0.0.0/8";
+
+/// That of the command line.
+const START_QPS: u64 = 10_000;
+
+/// RFC 8219 section 9.2.
+const RUNS_DEFAULT: u32 = 20;
+
+/// Fifty times what RFC 8219 section 9.2 asks for.
+const RUNS_MAX: u64 = 1000;
+
+/// As on the command line.
+const THREADS_MAX: u64 = 256;
+
+/// As on the command line.
+const SOCKETS_MAX: u64 = 16_384;
+
+/// A terminal is some 100 characters wide.
+const LABEL_CHARS_MAX: usize = 100;
+
+/// A year of searches of an hour each.
+const POINTS_MAX: usize = 10_000;
+
+/// In tenths of a second: paper 000, section 6.5.
+const QUEUE_DURATIONS: [u64; 4] = [50, 100, 300, 600];
+
+/// In tenths of a second: paper 000, section 6.5.
+const QUEUE_TIMEOUTS: [u64; 3] = [5, 10, 50];
+
+/// From half to five times the rate.
+const FACTORS_MILLI: [u32; 6] = [500, 1000, 1500, 2000, 3000, 5000];
+
+/// A load that a server is operated at.
+const SOAK_SHARE: &str = "80%";
+
+/// Long enough for a leak to show.
+const SOAK_LENGTH_NS: Nanos = 4 * 60 * 60 * SECOND;

@@ -1,0 +1,498 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+
+const MINIMAL: &str = "[[dut]]\nprofile = \"unbound\"\n";
+
+fn plan(text: &str) -> Plan {
+    Plan::parse("dir/x.toml", text).unwrap()
+}
+
+fn error(text: &str) -> String {
+    Plan::parse("dir/x.toml", text).unwrap_err().to_string()
+}
+
+/// The error of a plan that has `text` before its DUT.
+fn check(text: &str, expected: &Expect) {
+    expected.assert_eq(&error(&format!("{text}\n{MINIMAL}")));
+}
+
+fn names(plan: &Plan) -> Vec<&str> {
+    plan.variants.iter().map(|v| v.name.as_str()).collect()
+}
+
+fn cells(plan: &Plan) -> Vec<String> {
+    plan.cells.iter().map(Cell::to_string).collect()
+}
+
+#[test]
+fn a_plan_of_one_dut_is_what_rfc_8219_asks_for() {
+    let plan = plan(MINIMAL);
+    assert_eq!(plan.name, "x");
+    assert_eq!(plan.duration_ns, 60_000_000_000);
+    assert_eq!(plan.timeout_ns, 1_000_000_000);
+    assert_eq!(
+        plan.search,
+        SearchPlan {
+            runs: 20,
+            resolution: Resolution::Relative { millionths: 1000 },
+            method: Method::Galloping {
+                start_qps: 10_000,
+                max_qps: None,
+                reuse: true
+            },
+            stop_early: true,
+            restart: Restart::Never,
+            settle_ns: 0,
+            order: Order::Interleaved,
+        }
+    );
+    assert_eq!(names(&plan), ["unbound"]);
+    assert_eq!(cells(&plan), ["AAAA 0%, cached 0%"]);
+    assert_eq!(plan.tester.namespace.to_string(), "10.0.0.0/8");
+    assert_eq!(plan.tester.suffix.to_string(), "dns64perf.test.");
+    assert_eq!(plan.tester.authority, "built-in");
+    assert!(plan.queue_check.is_none() && plan.overload.is_none() && plan.soak.is_none());
+    assert_eq!(plan.remarks(), Vec::<String>::new());
+}
+
+#[test]
+fn every_key_is_taken() {
+    let plan = plan(
+        r#"
+        name = "all of it"
+        description = "every key"
+        [tester]
+        lab = "userns"
+        setup = "two-device"
+        upstream-family = "ipv6"
+        authority = "nsd"
+        threads = 2
+        sockets = 16
+        cpus = "0"
+        authority-cpus = "1"
+        namespace = "10.0.0.0/7"
+        suffix = "example.org"
+        pref64 = "64:ff9b::/96"
+        uncertified = true
+        raw = "csv"
+        [trial]
+        duration = "30s"
+        timeout = 0.5
+        [search]
+        runs = 5
+        resolution = "1%"
+        method = "galloping"
+        start-rate = "20k"
+        max-rate = 100000
+        reuse = false
+        stop-early = false
+        restart = "search"
+        settle = "10s"
+        order = "sequential"
+        [cells]
+        aaaa-share = ["0%", 0.5, 1]
+        cached-share = "80%"
+        pattern = "stack:100"
+        [[dut]]
+        name = "mine"
+        profile = "my/own.toml"
+        binary = "bin/own"
+        cores = ["1", "1-2"]
+        set = { cache = 10, mode = "fast" }
+        sweep = { threads = [1, "2"] }
+        [[dut]]
+        server = "2001:db8::53"
+        self-test-server = "[::1]:5300"
+        [queue-check]
+        durations = ["5s", "10s"]
+        timeouts = [0.5, 5]
+        [overload]
+        factors = [0.5, 2]
+        [soak]
+        share = "50%"
+        length = "2h"
+        "#,
+    );
+    assert_eq!(plan.name, "all of it");
+    assert_eq!(plan.tester.lab, LabKind::Userns);
+    assert_eq!(plan.tester.setup, Setup::TwoDevice);
+    assert_eq!(plan.tester.upstream_family, Some(Family::Ipv6));
+    assert_eq!((plan.tester.threads, plan.tester.sockets), (2, Some(16)));
+    assert_eq!(plan.tester.authority_cpus.to_string(), "1");
+    assert_eq!(plan.tester.pref64, Some(Pref64::WELL_KNOWN));
+    assert_eq!(plan.tester.raw, Some(RawFormat::Csv));
+    assert_eq!(plan.timeout_ns, 500_000_000);
+    assert_eq!(
+        plan.search.method,
+        Method::Galloping {
+            start_qps: 20_000,
+            max_qps: Some(100_000),
+            reuse: false
+        }
+    );
+    assert_eq!(plan.search.settle_ns, 10_000_000_000);
+    assert_eq!(
+        cells(&plan),
+        [
+            "AAAA 0%, cached 80% (stack distance 100)",
+            "AAAA 50%, cached 80% (stack distance 100)",
+            "AAAA 100%, cached 80% (stack distance 100)",
+        ]
+    );
+    assert_eq!(
+        names(&plan),
+        [
+            "mine cores=1 threads=1",
+            "mine cores=1-2 threads=1",
+            "mine cores=1 threads=2",
+            "mine cores=1-2 threads=2",
+            "[2001:db8::53]:53",
+        ]
+    );
+    assert_eq!(
+        plan.variants[3].subject,
+        Subject::Profile {
+            profile: "dir/my/own.toml".into(),
+            binary: Some("dir/bin/own".into()),
+        }
+    );
+    let settings = format!("{:?}", plan.variants[3].settings);
+    assert_eq!(
+        settings,
+        r#"{"cache": "10", "mode": "fast", "threads": "2"}"#
+    );
+    let check = plan.queue_check.unwrap();
+    assert_eq!(check.timeouts_ns, [500_000_000, 5_000_000_000]);
+    assert_eq!(plan.overload.unwrap().factors_milli, [500, 2000]);
+    assert_eq!(plan.soak.unwrap().length_ns, 7_200_000_000_000);
+}
+
+#[test]
+fn the_grids_are_those_of_rfc_8219() {
+    let of = |grid| cells(&plan(&format!("[cells]\ngrid = \"{grid}\"\n{MINIMAL}")));
+    assert_eq!(of("worst-case"), ["AAAA 0%, cached 0%"]);
+    assert_eq!(of("aaaa").len(), 6);
+    assert_eq!(of("aaaa")[5], "AAAA 100%, cached 0%");
+    assert_eq!(of("cached").len(), 6);
+    assert_eq!(of("cached")[5], "AAAA 0%, cached 100%");
+    let all = of("rfc8219");
+    assert_eq!(all.len(), 31);
+    assert_eq!(all[0], "AAAA 0%, cached 0%");
+    assert_eq!(all[30], "AAAA 0%, cached 100%");
+}
+
+#[test]
+fn patterns_matter_only_where_names_are_repeated() {
+    let plan = plan(&format!(
+        "[cells]\ncached-share = [\"0%\", \"50%\"]\npattern = [\"one-name\", \"window:9\"]\n{MINIMAL}"
+    ));
+    assert_eq!(
+        cells(&plan),
+        [
+            "AAAA 0%, cached 0%",
+            "AAAA 0%, cached 50%",
+            "AAAA 0%, cached 50% (the last 9 names)",
+        ]
+    );
+}
+
+#[test]
+fn unknown_keys_and_values_are_pointed_at() {
+    check(
+        "[trial]\nlength = \"60s\"",
+        &expect![[r#"
+            plan dir/x.toml: TOML parse error at line 2, column 1
+              |
+            2 | length = "60s"
+              | ^^^^^^
+            unknown field `length`, expected `duration` or `timeout`"#]],
+    );
+    check(
+        "[search]\norder = \"random\"",
+        &expect![[r#"
+            plan dir/x.toml: TOML parse error at line 2, column 9
+              |
+            2 | order = "random"
+              |         ^^^^^^^^
+            unknown variant `random`, expected `interleaved` or `sequential`"#]],
+    );
+    check(
+        "[trial]\ntimeout = [1]",
+        &expect![[r#"
+            plan dir/x.toml: TOML parse error at line 2, column 11
+              |
+            2 | timeout = [1]
+              |           ^^^
+            invalid type: sequence, expected a text or a number"#]],
+    );
+}
+
+#[test]
+fn values_that_cannot_be_are_pointed_at() {
+    for (text, expected) in [
+        (
+            "[trial]\ntimeout = \"61s\"",
+            expect![[
+                r#"plan dir/x.toml, line 2, column 11: "61s": a timeout must be at most 60s"#
+            ]],
+        ),
+        (
+            "[trial]\nduration = \"100us\"",
+            expect![[
+                r#"plan dir/x.toml, line 2, column 12: "100us": a duration must be at least 1ms"#
+            ]],
+        ),
+        (
+            "[search]\nruns = 0",
+            expect!["plan dir/x.toml, line 2, column 8: 0 runs cannot be; give 1 to 1000"],
+        ),
+        (
+            "[search]\nruns = 1001",
+            expect!["plan dir/x.toml, line 2, column 8: 1001 runs cannot be; give 1 to 1000"],
+        ),
+        (
+            "[tester]\nthreads = 4\nsockets = 2",
+            expect![
+                "plan dir/x.toml, line 3, column 11: 2 source ports are fewer than 4 threads; each thread needs one, so give 4 or more"
+            ],
+        ),
+        (
+            "[tester]\ncpus = \"a\"",
+            expect![[
+                r#"plan dir/x.toml, line 2, column 8: "a" is not a set of CPUs; write "0" or "0,2-3""#
+            ]],
+        ),
+        (
+            "[cells]\naaaa-share = [\"0%\", \"101%\"]",
+            expect![
+                "plan dir/x.toml, line 2, column 14: '101%' is not a share; write a number from 0 to 1 or a percentage, as in 0.2 or 20%"
+            ],
+        ),
+        (
+            "[cells]\naaaa-share = []",
+            expect![
+                "plan dir/x.toml, line 2, column 14: [] is an empty list; name at least one value or leave the key away"
+            ],
+        ),
+        (
+            "[cells]\naaaa-share = [0.5, \"50%\"]",
+            expect![[
+                r#"plan dir/x.toml, line 2, column 14: "50%" stands twice in the list; leave one of them away"#
+            ]],
+        ),
+        (
+            "[cells]\ngrid = \"aaaa\"\ncached-share = 0.5",
+            expect![
+                "plan dir/x.toml, line 3, column 16: grid names the shares already; leave it away, or aaaa-share and cached-share"
+            ],
+        ),
+        (
+            "[overload]\nfactors = [1, 101]",
+            expect![[r#"plan dir/x.toml, line 2, column 11: "101": a factor must be at most 100"#]],
+        ),
+        (
+            "[soak]\nshare = 0",
+            expect![[
+                r#"plan dir/x.toml, line 2, column 9: "0": a soak without load shows nothing; give a share above 0"#
+            ]],
+        ),
+        (
+            "name = \"a/b\"",
+            expect![[
+                r#"plan dir/x.toml, line 1, column 8: "a/b": a name has at least one character, none of them / or a control character, and begins with no dot"#
+            ]],
+        ),
+    ] {
+        check(text, &expected);
+    }
+}
+
+#[test]
+fn values_that_do_not_go_together_are_pointed_at() {
+    for (text, expected) in [
+        (
+            "[search]\nmethod = \"fixed-range\"",
+            expect![[
+                r#"plan dir/x.toml, line 2, column 10: "fixed-range" bisects from 0 to max-rate; give max-rate, as in max-rate = 16384"#
+            ]],
+        ),
+        (
+            "[search]\nmethod = \"fixed-range\"\nmax-rate = 9\nreuse = true",
+            expect![
+                "plan dir/x.toml, line 4, column 9: reuse is for the galloping method; leave it away"
+            ],
+        ),
+        (
+            "[search]\nstart-rate = \"10k\"\nmax-rate = \"5k\"",
+            expect![
+                "plan dir/x.toml, line 2, column 14: a start-rate of 10000 is beyond the max-rate of 5000; lower the one or raise the other"
+            ],
+        ),
+        (
+            "[trial]\nduration = \"1ms\"\n[search]\nstart-rate = 10",
+            expect![
+                "plan dir/x.toml, line 2, column 12: a trial of 1 ms at the first rate, 10 queries per second, has no query; give a longer duration or a rate of at least 1000"
+            ],
+        ),
+        (
+            "[tester]\nnamespace = \"10.0.0.0/16\"",
+            expect![[
+                r#"plan dir/x.toml, line 2, column 13: the namespace 10.0.0.0/16 has 65536 names, and a trial of 60 s at the first rate, 10000 queries per second, needs 600064; give namespace = "10.0.0.0/12""#
+            ]],
+        ),
+        (
+            "[cells]\ncached-share = 0.5\npattern = \"window:5000000\"",
+            expect![
+                "plan dir/x.toml, line 3, column 11: a pattern over 5000000 names takes more than a quarter of 10.0.0.0/8, which is 4194304; use --namespace 10.0.0.0/7, or fewer names"
+            ],
+        ),
+        (
+            "[soak]\nlength = \"30s\"",
+            expect![
+                "plan dir/x.toml, line 1, column 1: a soak of 30 s is shorter than one trial of 60 s, which is its segment; lengthen it"
+            ],
+        ),
+    ] {
+        check(text, &expected);
+    }
+}
+
+#[test]
+fn duts_that_cannot_be_are_pointed_at() {
+    for (text, expected) in [
+        (
+            "",
+            expect![[
+                r#"plan dir/x.toml, line 1, column 1: no [[dut]]; a plan measures at least one, so add [[dut]] with profile = "unbound""#
+            ]],
+        ),
+        (
+            "[[dut]]\nname = \"x\"",
+            expect![[
+                r#"plan dir/x.toml, line 1, column 1: a [[dut]] is one of three: profile = "unbound" for a DNS64 server to be started, server = "2001:db8::53" for one that runs, authority = "nsd" for an authoritative server by itself"#
+            ]],
+        ),
+        (
+            "[[dut]]\nprofile = \"bind\"\n\n[[dut]]\nprofile = \"bind\"",
+            expect![[
+                r#"plan dir/x.toml, line 4, column 1: two variants have the name "bind"; give one [[dut]] another name"#
+            ]],
+        ),
+        (
+            "[[dut]]\nserver = \"ns.example\"",
+            expect![[
+                r#"plan dir/x.toml, line 2, column 10: "ns.example" is not an address; write "2001:db8::53" or, with a port, "[2001:db8::53]:5300""#
+            ]],
+        ),
+        (
+            "[[dut]]\nserver = \"::1\"\ncores = \"1\"",
+            expect![
+                "plan dir/x.toml, line 3, column 9: cores is nothing for a server that runs; leave it away"
+            ],
+        ),
+        (
+            "[[dut]]\nprofile = \"bind\"\nset = { a = 1 }\nsweep = { a = [1] }",
+            expect![
+                "plan dir/x.toml, line 4, column 15: a is both in set and in sweep; leave it away in one"
+            ],
+        ),
+        (
+            "[[dut]]\nprofile = \"bind\"\nsweep = { a = [] }",
+            expect![
+                "plan dir/x.toml, line 3, column 15: sweep over no value of a; name at least one"
+            ],
+        ),
+        (
+            "[[dut]]\nauthority = \"nsd\"\n[cells]\ngrid = \"aaaa\"",
+            expect![[
+                r#"plan dir/x.toml, line 2, column 13: the authority "nsd" is measured by the self-test, which has neither shares nor a cache: leave [cells] away, or put its DUTs in a plan of their own"#
+            ]],
+        ),
+    ] {
+        expected.assert_eq(&error(text));
+    }
+}
+
+#[test]
+fn more_than_a_report_could_show_is_refused() {
+    let values: Vec<String> = (1..=500).map(|n| n.to_string()).collect();
+    let text = format!(
+        "[cells]\ngrid = \"rfc8219\"\n[[dut]]\nprofile = \"bind\"\nsweep = {{ a = [{}] }}",
+        values.join(",")
+    );
+    expect!["plan dir/x.toml, line 3, column 1: 500 variants with 31 cells each, and 0 of the queue check, are more than 10000 points; make several plans of it"].assert_eq(&error(&text));
+    let twice = text.replace(
+        "sweep = {",
+        &format!("sweep = {{ b = [{}],", values.join(",")),
+    );
+    expect!["plan dir/x.toml, line 5, column 15: sweeps make more than 1000 variants of one DUT; leave values away"].assert_eq(&error(&twice));
+}
+
+#[test]
+fn what_leaves_the_recommendations_is_remarked() {
+    let plan = plan(
+        "[trial]\nduration = \"5s\"\ntimeout = \"2s\"\n[search]\nruns = 3\n[cells]\naaaa-share = 1\n\
+         [[dut]]\nserver = \"192.0.2.1\"\nname = \"old\"\n[tester]\nlab = \"loopback\"",
+    );
+    let expected = expect![[r#"
+        trials of 5 s are shorter than the 60 s that RFC 8219 section 9.2 asks for
+        a timeout of 2 s is longer than the 1 s that RFC 8219 section 9.2 allows
+        3 runs of each search are fewer than the 20 that RFC 8219 section 9.2 asks for
+        old is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client and DNS64 server
+        no cell without AAAA records and cached names, which RFC 8219 section 9.2 requires
+        the Tester is not certified for old; name an authority with self-test-server"#]];
+    expected.assert_eq(&plan.remarks().join("\n"));
+}
+
+fn load_error(text: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.toml");
+    std::fs::write(&path, text).unwrap();
+    let error = Plan::load(&path).unwrap_err().to_string();
+    error.replace(&directory.path().display().to_string(), "DIR")
+}
+
+#[test]
+fn profiles_are_looked_up_when_a_plan_is_loaded() {
+    for (text, expected) in [
+        (
+            "[[dut]]\nprofile = \"unbund\"",
+            expect![[
+                r#"plan DIR/x.toml, line 2, column 11: no profile "unbund"; there are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, nsd, or give the path of a .toml file"#
+            ]],
+        ),
+        (
+            "[[dut]]\nprofile = \"./my.toml\"",
+            expect![[
+                r#"plan DIR/x.toml, line 2, column 11: cannot read profile "DIR/./my.toml": No such file or directory (os error 2)"#
+            ]],
+        ),
+        (
+            "[[dut]]\nprofile = \"nsd\"",
+            expect![[
+                r#"plan DIR/x.toml, line 2, column 11: "nsd" is an authoritative server; measure it by itself with authority = "nsd" in place of profile"#
+            ]],
+        ),
+        (
+            "[tester]\nauthority = \"bind\"\n[[dut]]\nprofile = \"unbound\"",
+            expect![[
+                r#"plan DIR/x.toml, line 2, column 13: "bind" is a DNS64 server, no authority; write "built-in" or "nsd""#
+            ]],
+        ),
+        (
+            "[tester]\nupstream-family = \"ipv6\"\n[[dut]]\nprofile = \"mtd64-ng\"",
+            expect![
+                "plan DIR/x.toml, line 4, column 11: mtd64-ng cannot ask the authority over the upstream-family of the plan; leave upstream-family away or measure it in a plan of its own"
+            ],
+        ),
+    ] {
+        expected.assert_eq(&load_error(text));
+    }
+    let missing = Plan::load(Path::new("/no/such/plan.toml")).unwrap_err();
+    assert_eq!(
+        missing.to_string(),
+        "cannot read plan \"/no/such/plan.toml\": No such file or directory (os error 2); give \
+         the path of a TOML file"
+    );
+}

@@ -1,0 +1,60 @@
+//! What RFC 8219 recommends for trials, and where a measurement leaves it.
+
+use dns64_transport::clock::{Nanos, SECOND};
+
+use crate::quantity::Span;
+
+/// What RFC 8219 has a recommendation for.
+#[derive(Clone, Debug)]
+pub struct Recommended<'a> {
+    /// Length of a trial.
+    pub duration_ns: Nanos,
+    /// An answer counts until this long after its query.
+    pub timeout_ns: Nanos,
+    /// Searches of each point; `None` where there is no campaign.
+    pub runs: Option<u32>,
+    /// Servers that are asked over IPv4.
+    pub ipv4_servers: Vec<&'a str>,
+}
+
+impl Recommended<'_> {
+    /// Where the measurement leaves the recommendations, in words.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.duration_ns < DURATION_MIN_NS {
+            remarks.push(format!(
+                "trials of {} are shorter than the 60 s that RFC 8219 section 9.2 asks for",
+                Span(self.duration_ns)
+            ));
+        }
+        if self.timeout_ns > TIMEOUT_MAX_NS {
+            remarks.push(format!(
+                "a timeout of {} is longer than the 1 s that RFC 8219 section 9.2 allows",
+                Span(self.timeout_ns)
+            ));
+        }
+        if let Some(runs) = self.runs.filter(|&runs| runs < RUNS_MIN) {
+            let s = if runs == 1 { "" } else { "s" };
+            remarks.push(format!(
+                "{runs} run{s} of each search are fewer than the 20 that RFC 8219 section 9.2 asks \
+                 for"
+            ));
+        }
+        for server in &self.ipv4_servers {
+            remarks.push(format!(
+                "{server} is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client \
+                 and DNS64 server"
+            ));
+        }
+        remarks
+    }
+}
+
+/// RFC 8219 section 9.2: the duration of each trial should be at least 60 seconds.
+const DURATION_MIN_NS: Nanos = 60 * SECOND;
+
+/// RFC 8219 section 9.2: no timeout above 1 second should be used.
+const TIMEOUT_MAX_NS: Nanos = SECOND;
+
+/// RFC 8219 section 9.2: the procedure should be repeated at least 20 times.
+const RUNS_MIN: u32 = 20;
