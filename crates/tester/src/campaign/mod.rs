@@ -9,6 +9,7 @@
 //! Everything that a report says follows from the journal alone.
 
 pub mod environment;
+pub mod journal;
 pub mod plan;
 pub mod recommended;
 pub mod record;

@@ -12,7 +12,8 @@ use crate::procedure::selftest::SelfTestEnd;
 use crate::trial::result::TrialResult;
 
 /// Version of the format. A reader reads its own version and those before it, and refuses later
-/// ones by name; an added key is no new version, a changed meaning is.
+/// ones by name. An added key that has a default is no new version; a changed meaning and another
+/// kind of record are.
 pub const FORMAT: u32 = 1;
 
 /// One line of the journal, without its seal.
@@ -135,6 +136,24 @@ pub enum Record {
     },
     /// Everything of the plan was done.
     Complete,
+}
+
+impl Record {
+    /// What kind of record it is, as the file says it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Campaign { .. } => "campaign",
+            Self::Session { .. } => "session",
+            Self::SelfTest { .. } => "self_test",
+            Self::Variant { .. } => "variant",
+            Self::Started { .. } => "started",
+            Self::Trial { .. } => "trial",
+            Self::Finished { .. } => "finished",
+            Self::Abandoned { .. } => "abandoned",
+            Self::Stopped { .. } => "stopped",
+            Self::Complete => "complete",
+        }
+    }
 }
 
 /// What a certificate of the Tester is tied to: it holds while all of this is the same.

@@ -1,0 +1,338 @@
+//! The journal of a campaign: a file to which sealed lines are appended.
+//!
+//! ```text
+//! DIR/journal.jsonl   one record a line, each on the disk before the campaign goes on
+//! DIR/plan.toml       a copy of the plan, for people
+//! DIR/pid             the process at work, while there is one
+//! ```
+//!
+//! `docs/journal.md` describes the format.
+
+mod error;
+mod lines;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use dns64_transport::clock::{Clock, MonotonicClock, realtime_offset};
+use rustix::fs::{FlockOperation, flock};
+
+use super::record::{FORMAT, Line, Record};
+pub use error::{JournalError, LineFault, Torn};
+pub use lines::{Reading, sha256_hex};
+
+/// Name of the journal in the directory of a campaign.
+pub const JOURNAL_FILE: &str = "journal.jsonl";
+/// Name of the plan's copy beside it.
+pub const PLAN_FILE: &str = "plan.toml";
+const PID_FILE: &str = "pid";
+
+/// What a campaign begins with.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// Program and version.
+    pub tester: String,
+    /// The text of the plan.
+    pub plan: String,
+    /// Name of the plan's file, for messages.
+    pub plan_origin: String,
+    /// What was typed.
+    pub command: Vec<String>,
+}
+
+/// A journal that is being written. While it lives no other process can write it.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    octets: u64,
+    next: u64,
+    seal: String,
+    /// A failed write could not be taken back: the file is longer than `octets`.
+    overhangs: bool,
+    /// The file with the number of this process, once it is there.
+    pid_path: Option<PathBuf>,
+}
+
+impl Journal {
+    /// Begins a campaign in `dir`, which is made if it is not there. The journal appears with its
+    /// first line, or not at all.
+    ///
+    /// # Errors
+    ///
+    /// There is a campaign or another plan already, or the files cannot be written.
+    pub fn create(dir: &Path, beginning: Beginning) -> Result<(Self, Line), JournalError> {
+        fs::create_dir_all(dir).map_err(failed("make directory", dir))?;
+        let path = dir.join(JOURNAL_FILE);
+        let exists = || JournalError::Exists {
+            dir: dir.to_owned(),
+        };
+        if path.exists() {
+            return Err(exists());
+        }
+        keep_plan(dir, &beginning.plan)?;
+        let draft = draft_of(&path);
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&draft)
+            .map_err(failed("write", &draft))?;
+        lock(&file, dir, &draft)?;
+        file.set_len(0).map_err(failed("write", &draft))?;
+        let mut journal = Self {
+            path: draft.clone(),
+            file,
+            octets: 0,
+            next: 0,
+            seal: String::new(),
+            overhangs: false,
+            pid_path: None,
+        };
+        let begun = journal.append(Record::Campaign {
+            format: FORMAT,
+            tester: beginning.tester,
+            plan_sha256: sha256_hex(beginning.plan.as_bytes()),
+            plan: beginning.plan,
+            plan_origin: beginning.plan_origin,
+            command: beginning.command,
+        });
+        let begun = begun.map_err(|error| match error {
+            // There is nothing to go on with yet.
+            JournalError::NotWritten { reason, .. } => failed("write", &path)(reason),
+            other => other,
+        });
+        // Unlike a renaming, a link fails where another process was faster.
+        let linked = begun.and_then(|line| match fs::hard_link(&draft, &path) {
+            Err(reason) if reason.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
+            linked => linked.map(|()| line).map_err(failed("write", &path)),
+        });
+        fs::remove_file(&draft).map_err(failed("remove", &draft))?;
+        let line = linked?;
+        journal.path = path;
+        sync_directory(dir)?;
+        sync_directory(&parent_of(dir))?;
+        journal.leave_pid(dir);
+        Ok((journal, line))
+    }
+
+    /// Goes on with the campaign in `dir`: the journal, all its lines, and how many octets of half
+    /// a line were cut off its end.
+    ///
+    /// # Errors
+    ///
+    /// There is no campaign, another process works on it, its plan was changed, or its journal is
+    /// damaged beyond the last line.
+    pub fn resume(dir: &Path) -> Result<(Self, Vec<Line>, u64), JournalError> {
+        let path = dir.join(JOURNAL_FILE);
+        let mut file = opened(dir, &path, OpenOptions::new().read(true).append(true))?;
+        lock(&file, dir, &path)?;
+        let (reading, torn_octets) = match parse_file(&mut file, &path) {
+            Ok(reading) => (reading, 0),
+            Err(JournalError::Torn(torn)) => (torn.reading, torn.octets),
+            Err(other) => return Err(other),
+        };
+        check_plan(dir, &reading)?;
+        if torn_octets > 0 {
+            file.set_len(reading.octets)
+                .and_then(|()| file.sync_data())
+                .map_err(failed("write", &path))?;
+        }
+        let mut journal = Self {
+            path,
+            file,
+            octets: reading.octets,
+            next: reading.lines.len() as u64,
+            seal: reading.seal,
+            overhangs: false,
+            pid_path: None,
+        };
+        journal.leave_pid(dir);
+        Ok((journal, reading.lines, torn_octets))
+    }
+
+    /// Appends a record and gives its line as a reader will find it. It is on the disk when this
+    /// returns; after an error the journal is as before.
+    ///
+    /// # Errors
+    ///
+    /// The disk is full or broken.
+    pub fn append(&mut self, record: Record) -> Result<Line, JournalError> {
+        let kind = record.kind();
+        let line = Line {
+            number: self.next,
+            at_unix_ms: unix_ms(),
+            record,
+        };
+        self.write(&line)
+            .map_err(|reason| JournalError::NotWritten {
+                path: self.path.clone(),
+                line: self.next + 1,
+                kind,
+                reason,
+            })
+            .inspect(|_| self.next += 1)
+    }
+
+    fn write(&mut self, line: &Line) -> io::Result<Line> {
+        let (octets, seal) = lines::sealed(&self.seal, line)?;
+        // What cannot be read must not get into the file: a number that JSON has no form for would
+        // end the campaign at the next start.
+        let read_back = serde_json::from_slice(&octets)?;
+        if self.overhangs {
+            self.take_back()?;
+        }
+        let written = self
+            .file
+            .write_all(&octets)
+            .and_then(|()| self.file.sync_data());
+        if let Err(reason) = written {
+            self.overhangs = true;
+            // The next append tries again, and so does a resume: the half line has no line feed.
+            let _ = self.take_back();
+            return Err(reason);
+        }
+        self.octets += octets.len() as u64;
+        self.seal = seal;
+        Ok(read_back)
+    }
+
+    fn take_back(&mut self) -> io::Result<()> {
+        self.file.set_len(self.octets)?;
+        self.overhangs = false;
+        Ok(())
+    }
+
+    /// Only for the message that a second process gets: without it that one is refused all the same.
+    fn leave_pid(&mut self, dir: &Path) {
+        let path = dir.join(PID_FILE);
+        let written = fs::write(&path, format!("{}\n", std::process::id()));
+        self.pid_path = written.is_ok().then_some(path);
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if let Some(path) = &self.pid_path {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Reads the journal of the campaign in `dir`, without a lock: for reports, also while it is being
+/// written.
+///
+/// # Errors
+///
+/// There is no campaign, a line is not what was written ([`JournalError::BadLine`]), the format is
+/// a later one, or the last line is not whole ([`JournalError::Torn`], which holds the rest).
+pub fn read(dir: &Path) -> Result<Reading, JournalError> {
+    let path = dir.join(JOURNAL_FILE);
+    let mut file = opened(dir, &path, OpenOptions::new().read(true))?;
+    parse_file(&mut file, &path)
+}
+
+/// Now, in milliseconds since 1970 by the real-time clock.
+pub fn unix_ms() -> u64 {
+    let now = MonotonicClock.now().cast_signed() + realtime_offset();
+    u64::try_from(now / 1_000_000).unwrap_or(0)
+}
+
+fn opened(dir: &Path, path: &Path, how: &OpenOptions) -> Result<File, JournalError> {
+    how.open(path).map_err(|reason| match reason.kind() {
+        io::ErrorKind::NotFound => JournalError::Missing {
+            dir: dir.to_owned(),
+        },
+        _ => failed("open", path)(reason),
+    })
+}
+
+fn parse_file(file: &mut File, path: &Path) -> Result<Reading, JournalError> {
+    let mut octets = Vec::new();
+    file.read_to_end(&mut octets)
+        .map_err(failed("read", path))?;
+    lines::parse(path, &octets)
+}
+
+fn lock(file: &File, dir: &Path, path: &Path) -> Result<(), JournalError> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Locked {
+            path: path.to_owned(),
+            pid: fs::read_to_string(dir.join(PID_FILE))
+                .ok()
+                .and_then(|text| text.trim().parse().ok()),
+        }),
+        Err(reason) => Err(failed("lock", path)(reason.into())),
+    }
+}
+
+/// Writes the copy of the plan, unless it is there.
+fn keep_plan(dir: &Path, plan: &str) -> Result<(), JournalError> {
+    let path = dir.join(PLAN_FILE);
+    match fs::read(&path) {
+        Ok(text) if text == plan.as_bytes() => return Ok(()),
+        Ok(_) => return Err(JournalError::OtherPlan { path }),
+        Err(reason) if reason.kind() == io::ErrorKind::NotFound => {}
+        Err(reason) => return Err(failed("read", &path)(reason)),
+    }
+    let draft = draft_of(&path);
+    let write = || {
+        let mut file = File::create(&draft)?;
+        file.write_all(plan.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, &path)
+    };
+    write().map_err(failed("write", &path))
+}
+
+/// Refuses a copy of the plan that is not the journal's, and restores one that is gone.
+fn check_plan(dir: &Path, reading: &Reading) -> Result<(), JournalError> {
+    let Some(Record::Campaign {
+        plan, plan_sha256, ..
+    }) = reading.lines.first().map(|line| &line.record)
+    else {
+        return Ok(());
+    };
+    let path = dir.join(PLAN_FILE);
+    match fs::read(&path) {
+        Ok(text) if sha256_hex(&text) == *plan_sha256 => Ok(()),
+        Ok(text) => Err(JournalError::PlanChanged {
+            path,
+            found: sha256_hex(&text),
+            begun: plan_sha256.clone(),
+        }),
+        Err(reason) if reason.kind() == io::ErrorKind::NotFound => keep_plan(dir, plan),
+        Err(reason) => Err(failed("read", &path)(reason)),
+    }
+}
+
+/// A name beside `path` for a file that is not whole yet; no two processes have the same.
+fn draft_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    name.into()
+}
+
+fn parent_of(dir: &Path) -> PathBuf {
+    match dir.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.to_owned(),
+        None => dir.to_owned(),
+    }
+}
+
+/// A file is safe only once its name is.
+fn sync_directory(dir: &Path) -> Result<(), JournalError> {
+    File::open(dir)
+        .and_then(|file| file.sync_all())
+        .map_err(failed("write", dir))
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
+    let path = path.to_owned();
+    move |reason| JournalError::Io { what, path, reason }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,179 @@
+//! Why a journal cannot be written or read.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::lines::Reading;
+use crate::campaign::record::FORMAT;
+
+/// Why a journal cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// There is a campaign in the directory already.
+    #[error(
+        "{} holds a campaign already; go on with it by `dns64bench resume`, or choose another directory",
+        .dir.display()
+    )]
+    Exists {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// There is no campaign in the directory.
+    #[error(
+        "{} holds no campaign: there is no journal.jsonl; begin one with `dns64bench run`, or name its directory",
+        .dir.display()
+    )]
+    Missing {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Another process works on the campaign.
+    #[error(
+        "{} is in use by {}; wait for its end, or stop it and go on with `dns64bench resume`",
+        .path.display(),
+        .pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+    )]
+    Locked {
+        /// The journal.
+        path: PathBuf,
+        /// The other process, if it has left its number.
+        pid: Option<u32>,
+    },
+    /// The directory has a plan.toml that is not the plan of the new campaign.
+    #[error(
+        "{} is another plan than the one to run; choose another directory for the campaign",
+        .path.display()
+    )]
+    OtherPlan {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The plan beside the journal is not the one that the campaign was begun with.
+    #[error(
+        "{} was changed: its SHA-256 is {found}, that of the plan of the campaign is {begun}; remove \
+         it, and `dns64bench resume` restores it from the journal, or run it in another directory",
+        .path.display()
+    )]
+    PlanChanged {
+        /// The file.
+        path: PathBuf,
+        /// Its hash now.
+        found: String,
+        /// The hash in the journal.
+        begun: String,
+    },
+    /// A file or directory cannot be used.
+    #[error("cannot {what} {}: {reason}", .path.display())]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system says.
+        reason: io::Error,
+    },
+    /// A line could not be written, and what there was of it was taken back.
+    #[error(
+        "cannot write line {line} ({kind}) of {}: {reason}; that record is lost and all before it are \
+         safe, make room on the disk and go on with `dns64bench resume`",
+        .path.display()
+    )]
+    NotWritten {
+        /// The journal.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: u64,
+        /// Kind of the record.
+        kind: &'static str,
+        /// What the system says.
+        reason: io::Error,
+    },
+    /// The journal is of a format that this program is too old for.
+    #[error(
+        "{} is of format {format}, written by {tester}; this program reads formats 1 to {FORMAT}, use \
+         that one or a later one",
+        .path.display()
+    )]
+    LaterFormat {
+        /// The journal.
+        path: PathBuf,
+        /// Its version.
+        format: u64,
+        /// Who wrote it.
+        tester: String,
+    },
+    /// A line is not what was written.
+    #[error(
+        "line {line} of {}, at octet {offset}, {fault}; restore the file from a copy, or measure again",
+        .path.display()
+    )]
+    BadLine {
+        /// The journal.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: u64,
+        /// Octets before it.
+        offset: u64,
+        /// What is wrong.
+        fault: LineFault,
+    },
+    /// The last line is not whole, as a crash leaves it. The lines before it are good.
+    #[error(transparent)]
+    Torn(Box<Torn>),
+}
+
+/// A journal whose last line is not whole.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "line {line} of {}, at octet {offset}, is not whole: its {octets} octets are what a crash has left; \
+     `dns64bench resume` cuts them off",
+    .path.display()
+)]
+pub struct Torn {
+    /// The journal.
+    pub path: PathBuf,
+    /// Number of the line, from 1.
+    pub line: u64,
+    /// Octets before it.
+    pub offset: u64,
+    /// Octets of it.
+    pub octets: u64,
+    /// What stands before it.
+    pub reading: Reading,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, thiserror::Error)]
+pub enum LineFault {
+    /// There is none.
+    #[error("is missing: the file holds no whole line")]
+    Missing,
+    /// It does not end with a seal.
+    #[error("does not end with a seal")]
+    NoSeal,
+    /// The seal is not that of these octets.
+    #[error("was changed: its octets do not fit its seal")]
+    Seal,
+    /// Sealed, but no record.
+    #[error("holds no record that this program knows: {0}")]
+    Record(serde_json::Error),
+    /// Lines are missing or out of order.
+    #[error("has number {found} where {expected} is due")]
+    Number {
+        /// The number that is due.
+        expected: u64,
+        /// The number that it has.
+        found: u64,
+    },
+    /// The first line has to be the record of the campaign, and no other may be.
+    #[error("is a record '{0}', which cannot stand there")]
+    Place(&'static str),
+    /// The text of the plan and its hash do not belong together.
+    #[error("has a plan whose SHA-256 is {found}, not the {stated} that it states")]
+    Plan {
+        /// The hash of the text.
+        found: String,
+        /// The hash beside it.
+        stated: String,
+    },
+}

@@ -1,0 +1,210 @@
+//! Records <-> sealed lines. Pure: octets and plain data.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::error::{JournalError, LineFault, Torn};
+use crate::campaign::record::{FORMAT, Line, Record};
+
+/// What a journal holds.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// All whole lines; the first is that of the campaign.
+    pub lines: Vec<Line>,
+    /// Seal of the last of them, which depends on every octet before it.
+    pub seal: String,
+    /// Octets of them.
+    pub octets: u64,
+}
+
+/// SHA-256 in lower-case hexadecimal (FIPS 180-4).
+pub fn sha256_hex(octets: &[u8]) -> String {
+    hex(&Sha256::digest(octets))
+}
+
+/// A line as it stands in the file, line feed included, and its seal: the SHA-256 over the seal of
+/// the line before (64 hexadecimal digits, nothing before the first line) and the octets of this
+/// one up to the comma before its key `seal`.
+pub(super) fn sealed(before: &str, line: &Line) -> serde_json::Result<(Vec<u8>, String)> {
+    let mut octets = serde_json::to_vec(line)?;
+    // The closing brace moves behind the seal.
+    octets.pop();
+    let seal = seal_of(before, &octets);
+    octets.extend_from_slice(SEAL_KEY);
+    octets.extend_from_slice(seal.as_bytes());
+    octets.extend_from_slice(LINE_END);
+    Ok((octets, seal))
+}
+
+/// Reads a whole journal. `path` is for messages.
+pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError> {
+    let mut reading = Reading {
+        lines: Vec::new(),
+        seal: String::new(),
+        octets: 0,
+    };
+    let mut rest = octets;
+    while !rest.is_empty() {
+        let end = rest.iter().position(|&octet| octet == b'\n');
+        let (text, after) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
+        let at_end = after.is_empty();
+        let found = match end {
+            Some(_) => checked(path, &reading, text, at_end)?,
+            None => None,
+        };
+        let Some((line, seal)) = found else {
+            return Err(torn(path, reading, text));
+        };
+        reading.lines.push(line);
+        reading.seal = seal;
+        reading.octets += text.len() as u64;
+        rest = after;
+    }
+    if reading.lines.is_empty() {
+        return Err(bad(path, &reading, LineFault::Missing));
+    }
+    Ok(reading)
+}
+
+/// One line that ends with a line feed; `None` if it is the last and not whole.
+fn checked(
+    path: &Path,
+    before: &Reading,
+    text: &[u8],
+    at_end: bool,
+) -> Result<Option<(Line, String)>, JournalError> {
+    if before.lines.is_empty() {
+        refuse_later_format(path, text)?;
+    }
+    let fault = match unsealed(&before.seal, text) {
+        Ok(seal) => match record(before, text) {
+            Ok(line) => return Ok(Some((line, seal))),
+            Err(fault) => fault,
+        },
+        // A crash of the machine can leave the end of a line on the disk without its middle, which
+        // then reads as zeros. JSON has none: any other change was made by somebody or something
+        // else, and to cut the line off would hide it.
+        Err(_) if at_end && text.contains(&0) => return Ok(None),
+        Err(fault) => fault,
+    };
+    Err(bad(path, before, fault))
+}
+
+/// The seal of a line, if it fits.
+fn unsealed(before: &str, text: &[u8]) -> Result<String, LineFault> {
+    let split = || {
+        let body_len = text.len().checked_sub(TAIL_LEN)?;
+        let (body, tail) = text.split_at(body_len);
+        let seal = tail.strip_prefix(SEAL_KEY)?.strip_suffix(LINE_END)?;
+        Some((body, seal))
+    };
+    let (body, found) = split().ok_or(LineFault::NoSeal)?;
+    let seal = seal_of(before, body);
+    if seal.as_bytes() == found {
+        Ok(seal)
+    } else {
+        Err(LineFault::Seal)
+    }
+}
+
+/// The record of a line whose seal fits, if it can stand after `before`.
+fn record(before: &Reading, text: &[u8]) -> Result<Line, LineFault> {
+    let line: Line = serde_json::from_slice(text).map_err(LineFault::Record)?;
+    let expected = before.lines.len() as u64;
+    if line.number != expected {
+        return Err(LineFault::Number {
+            expected,
+            found: line.number,
+        });
+    }
+    match &line.record {
+        Record::Campaign {
+            plan, plan_sha256, ..
+        } if expected == 0 => {
+            let found = sha256_hex(plan.as_bytes());
+            if found != *plan_sha256 {
+                return Err(LineFault::Plan {
+                    found,
+                    stated: plan_sha256.clone(),
+                });
+            }
+        }
+        Record::Campaign { .. } => return Err(LineFault::Place(line.record.kind())),
+        _ if expected == 0 => return Err(LineFault::Place(line.record.kind())),
+        _ => {}
+    }
+    Ok(line)
+}
+
+/// Looks at the version before anything else: all the rest may be different in a later format.
+fn refuse_later_format(path: &Path, text: &[u8]) -> Result<(), JournalError> {
+    #[derive(Deserialize)]
+    struct First {
+        record: FirstRecord,
+    }
+    #[derive(Deserialize)]
+    struct FirstRecord {
+        campaign: Version,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        format: u64,
+        #[serde(default)]
+        tester: String,
+    }
+    match serde_json::from_slice::<First>(text) {
+        Ok(first) if first.record.campaign.format > u64::from(FORMAT) => {
+            Err(JournalError::LaterFormat {
+                path: path.to_owned(),
+                format: first.record.campaign.format,
+                tester: first.record.campaign.tester,
+            })
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn seal_of(before: &str, body: &[u8]) -> String {
+    hex(&Sha256::new()
+        .chain_update(before)
+        .chain_update(body)
+        .finalize())
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().fold(String::new(), |mut text, octet| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{octet:02x}");
+        text
+    })
+}
+
+fn bad(path: &Path, before: &Reading, fault: LineFault) -> JournalError {
+    JournalError::BadLine {
+        path: path.to_owned(),
+        line: before.lines.len() as u64 + 1,
+        offset: before.octets,
+        fault,
+    }
+}
+
+fn torn(path: &Path, reading: Reading, text: &[u8]) -> JournalError {
+    if reading.lines.is_empty() {
+        return bad(path, &reading, LineFault::Missing);
+    }
+    JournalError::Torn(Box::new(Torn {
+        path: path.to_owned(),
+        line: reading.lines.len() as u64 + 1,
+        offset: reading.octets,
+        octets: text.len() as u64,
+        reading,
+    }))
+}
+
+const SEAL_KEY: &[u8] = b",\"seal\":\"";
+const LINE_END: &[u8] = b"\"}\n";
+/// 64 digits of SHA-256 between the two.
+const TAIL_LEN: usize = SEAL_KEY.len() + 64 + LINE_END.len();
