@@ -1,7 +1,19 @@
 //! Where a campaign stands, for whoever watches it.
+//!
+//! A [`Status`] follows from the lines of the journal and from the events between them, so that
+//! reading a journal again gives the picture of the process that wrote it.
+
+use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 use serde::Serialize;
+
+use super::plan::Plan;
+use super::record::{Line, Record};
+use super::tasks::Task;
+use crate::procedure::Event;
+use crate::procedure::search::SearchEnd;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// A picture of the campaign between two records. All moments are by the real-time clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -38,10 +50,18 @@ pub struct Status {
     pub invalid_trials: u64,
     /// Estimate of the time that is left.
     pub left_ns: Option<Nanos>,
-    /// What was found so far, point by point.
+    /// What was found so far, point by point, in the order in which the points were first done.
     pub found: Vec<Found>,
+    /// The task that was over last.
+    pub last: Option<Done>,
     /// The last remark or fault.
     pub message: Option<String>,
+    /// Variant and cell of each point of the plan, in words.
+    #[serde(skip)]
+    pub names: Arc<[(String, String)]>,
+    /// Searches of each point.
+    #[serde(skip)]
+    pub runs: u32,
 }
 
 /// What a campaign is busy with.
@@ -77,12 +97,256 @@ pub struct TrialNow {
 }
 
 /// Rates that the runs of one point found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
     /// Name of the variant.
     pub variant: String,
     /// The cell, in words, with duration and timeout if they are not the plan's.
     pub cell: String,
-    /// One rate for each finished run.
+    /// One rate for each finished run that has one.
     pub rates_qps: Vec<u64>,
+    /// Their median; the mean of the middle two if their number is even.
+    pub median_qps: f64,
 }
+
+/// A task that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Done {
+    /// When its end was written down.
+    pub at_unix_ms: u64,
+    /// Name of the variant.
+    pub variant: String,
+    /// The cell, in words.
+    pub cell: String,
+    /// "run 3 of 20", "overload curve" or "soak".
+    pub task: String,
+    /// The rate that was found, if it was looked for and found.
+    pub rate_qps: Option<u64>,
+    /// Why there is none, or what is to be known of it.
+    pub remark: Option<String>,
+    /// How long it took, if it was not given up.
+    pub took_ns: Option<Nanos>,
+}
+
+impl Status {
+    /// A campaign of `tasks` tasks before its first line. `names` are variant and cell of each
+    /// point, in words, in the order of the points.
+    pub fn new(plan: &Plan, names: Vec<(String, String)>, tasks: u64, directory: String) -> Self {
+        Self {
+            campaign: plan.name.clone(),
+            directory,
+            tasks,
+            names: names.into(),
+            runs: plan.search.runs,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in a line of the journal, and the estimate of the time that is left after it.
+    pub fn apply(&mut self, line: &Line, left_ns: Option<Nanos>) {
+        self.left_ns = left_ns;
+        match &line.record {
+            Record::Campaign { .. } => {}
+            Record::Session { .. } => {
+                self.started_unix_ms = line.at_unix_ms;
+                self.enter(Phase::Preparing);
+                self.message = None;
+            }
+            Record::SelfTest {
+                certified_rate_qps, ..
+            } => {
+                self.enter(Phase::Preparing);
+                self.certified_qps = *certified_rate_qps;
+                self.message = Some(match certified_rate_qps {
+                    Some(qps) => format!("the Tester is certified for {qps} queries/s"),
+                    None => "the Tester failed its self-test".to_owned(),
+                });
+            }
+            Record::Variant {
+                version, server, ..
+            } => {
+                let version = version.as_deref().unwrap_or("a server");
+                self.message = Some(format!("{version} answers at {server}"));
+            }
+            Record::Started { task, .. } => self.start(*task),
+            Record::Trial { task, result, .. } => self.count(*task, result),
+            Record::Finished {
+                task,
+                end,
+                rate_qps,
+                took_ns,
+                ..
+            } => self.finish(
+                *task,
+                Done {
+                    took_ns: Some(*took_ns),
+                    rate_qps: *rate_qps,
+                    remark: end.as_ref().and_then(remark),
+                    ..self.done(*task, line.at_unix_ms)
+                },
+            ),
+            Record::Abandoned { task, reason } => {
+                let given_up = format!("given up: {reason}");
+                self.message = Some(given_up.clone());
+                self.finish(
+                    *task,
+                    Done {
+                        remark: Some(given_up),
+                        ..self.done(*task, line.at_unix_ms)
+                    },
+                );
+            }
+            Record::Stopped { reason } => {
+                self.enter(Phase::Over);
+                self.message = Some(format!("stopped: {reason}"));
+            }
+            Record::Complete => {
+                self.enter(Phase::Over);
+                self.message = Some("everything of the plan was done".to_owned());
+            }
+        }
+    }
+
+    /// Takes in an event of the search or self-test under way, at this moment by the real-time
+    /// clock; its trials and their last answers take `length_ns`.
+    pub fn observe(&mut self, event: &Event<'_>, now_unix_ms: u64, length_ns: Nanos) {
+        match event {
+            Event::TrialStarted { rate_qps, number } => {
+                self.trial = Some(TrialNow {
+                    rate_qps: *rate_qps,
+                    number: *number,
+                    started_unix_ms: now_unix_ms,
+                    length_ns,
+                });
+            }
+            Event::TrialFinished(_) => self.trial = None,
+            Event::Bracket(bracket) => {
+                self.passed_qps = bracket.passed_qps;
+                self.failed_qps = bracket.failed_qps;
+            }
+            Event::Repeat { fault, attempt, of } => {
+                self.message = Some(format!("repeat {attempt} of {of}: {fault}"));
+            }
+            Event::Finished(_) => {}
+        }
+    }
+
+    /// Something else begins: there is no trial under way, and no bracket.
+    pub fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.trial = None;
+        self.passed_qps = None;
+        self.failed_qps = None;
+    }
+
+    fn start(&mut self, task: Task) {
+        self.enter(match task {
+            Task::Search { .. } => Phase::Search,
+            Task::Overload { .. } => Phase::Overload,
+            Task::Soak { .. } => Phase::Soak,
+        });
+        let (variant, cell) = self.name(task);
+        self.variant = Some(variant);
+        self.cell = Some(cell);
+        self.run = match task {
+            Task::Search { run, .. } => Some((run, self.runs)),
+            Task::Overload { .. } | Task::Soak { .. } => None,
+        };
+    }
+
+    /// Counts a trial. The bracket is that of a search that goes by what it has seen last: in a
+    /// journal that is read again, no event tells it.
+    fn count(&mut self, task: Task, result: &TrialResult) {
+        self.trial = None;
+        self.trials += 1;
+        let rate_qps = result.rate_qps;
+        match &result.outcome {
+            Outcome::Invalid(fault) => {
+                self.invalid_trials += 1;
+                self.message = Some(fault.to_string());
+            }
+            _ if !matches!(task, Task::Search { .. }) => {}
+            Outcome::Passed => {
+                self.passed_qps = self.passed_qps.max(Some(rate_qps));
+                self.failed_qps = self.failed_qps.filter(|failed| *failed > rate_qps);
+            }
+            Outcome::Failed { .. } => {
+                let failed_qps = self.failed_qps.unwrap_or(rate_qps).min(rate_qps);
+                self.failed_qps = Some(failed_qps);
+                self.passed_qps = self.passed_qps.filter(|passed| *passed < rate_qps);
+            }
+        }
+    }
+
+    fn finish(&mut self, task: Task, done: Done) {
+        self.trial = None;
+        self.tasks_done += 1;
+        if let (Task::Search { .. }, Some(rate_qps)) = (task, done.rate_qps) {
+            let same = |f: &&mut Found| f.variant == done.variant && f.cell == done.cell;
+            if let Some(found) = self.found.iter_mut().find(same) {
+                found.rates_qps.push(rate_qps);
+                found.median_qps = median(&found.rates_qps);
+            } else {
+                self.found.push(Found {
+                    variant: done.variant.clone(),
+                    cell: done.cell.clone(),
+                    rates_qps: vec![rate_qps],
+                    median_qps: median(&[rate_qps]),
+                });
+            }
+        }
+        self.last = Some(done);
+    }
+
+    /// The end of a task of which nothing is known yet.
+    fn done(&self, task: Task, at_unix_ms: u64) -> Done {
+        let (variant, cell) = self.name(task);
+        Done {
+            at_unix_ms,
+            variant,
+            cell,
+            task: match task {
+                Task::Search { run, .. } => format!("run {run} of {}", self.runs),
+                Task::Overload { .. } | Task::Soak { .. } => task.to_string(),
+            },
+            rate_qps: None,
+            remark: None,
+            took_ns: None,
+        }
+    }
+
+    /// Variant and cell of a task; empty if the plan has no such point.
+    fn name(&self, task: Task) -> (String, String) {
+        self.names.get(task.point()).cloned().unwrap_or_default()
+    }
+}
+
+/// What is to be known of the end of a search, if it did not just find a rate.
+fn remark(end: &SearchEnd) -> Option<String> {
+    match end {
+        SearchEnd::Found => None,
+        SearchEnd::LimitedByTester { .. } => {
+            Some("at least: the Tester is not certified for more".to_owned())
+        }
+        SearchEnd::LimitedByRequest { .. } => {
+            Some("at least: the plan asks for no more".to_owned())
+        }
+        SearchEnd::NothingPasses => Some("fails at every rate".to_owned()),
+        SearchEnd::TesterFault(fault) => Some(format!("no result: {fault}")),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rates are below 2^30")]
+fn median(rates_qps: &[u64]) -> f64 {
+    let mut sorted = rates_qps.to_vec();
+    sorted.sort_unstable();
+    let upper = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
+    let lower = sorted
+        .get(sorted.len().saturating_sub(1) / 2)
+        .copied()
+        .unwrap_or(0);
+    (lower + upper) as f64 / 2.0
+}
+
+#[cfg(test)]
+mod tests;
