@@ -202,10 +202,11 @@ impl Rig {
         })
     }
 
-    /// Starts authority, Tester and DUT, and finds out the pref64.
+    /// Starts authority, Tester and DUT, and finds out the pref64, unless they run.
     pub fn start(&mut self) -> Result<(), RigError> {
-        let running = self.begin()?;
-        self.running = Some(running);
+        if self.running.is_none() {
+            self.running = Some(self.begin()?);
+        }
         Ok(())
     }
 
