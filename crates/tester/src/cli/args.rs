@@ -22,6 +22,14 @@ pub struct TrialArgs {
     #[arg(short = 'Q', long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub rate: u64,
 
+    /// Write each query of the trial to a file when it is over, as .csv or .parquet
+    #[arg(long, value_name = "FILE")]
+    pub raw: Option<PathBuf>,
+
+    /// Who decides when a query leaves
+    #[arg(long, value_name = "PACING", default_value = "absolute")]
+    pub pacing: PacingKind,
+
     /// The flags of every measurement.
     #[command(flatten)]
     pub measure: MeasureArgs,
@@ -362,6 +370,16 @@ pub enum SetupKind {
     ThreeDevice,
     /// Measurer and authority on one host, the DUT on the other
     TwoDevice,
+}
+
+/// Who decides when a query leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PacingKind {
+    /// The schedule: what was late is made up for at once
+    #[default]
+    Absolute,
+    /// The faulty timer of the first dns64perf++, to show what it does: not a measurement
+    SelfCorrecting,
 }
 
 /// Family of the addresses between the DUT and the authority.

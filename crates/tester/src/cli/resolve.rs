@@ -10,11 +10,14 @@ use dns64_wire::pref64::Pref64;
 use super::args::{
     LabKind, LoadArgs, MeasureArgs, NameArgs, OutputArgs, Pref64Arg, SetupKind, SubjectArgs,
     UpstreamFamily,
+    AuthorityKind, LabKind, LoadArgs, MeasureArgs, NameArgs, OutputArgs, PacingKind, Pref64Arg,
+    SetupKind, SubjectArgs, UpstreamFamily,
 };
 use crate::campaign::recommended::Recommended;
 use crate::lab::host::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
+use crate::load::pace::Pacing;
 use crate::namespace::{Cidr, Share};
 
 /// A measurement as it is to be done.
@@ -79,6 +82,8 @@ pub struct DutPlan {
 /// What to send and to expect.
 #[derive(Debug)]
 pub struct Load {
+    /// Who decides when a query leaves.
+    pub pacing: Pacing,
     /// Length of a trial.
     pub duration_ns: Nanos,
     /// How long after its query an answer counts.
@@ -228,6 +233,7 @@ impl Load {
             return Err(UsageError::FewSockets { sockets, threads });
         }
         Ok(Self {
+            pacing: Pacing::Absolute,
             duration_ns: load.duration,
             timeout_ns: load.timeout,
             threads: threads.into(),
@@ -251,6 +257,15 @@ impl From<SetupKind> for Setup {
         match kind {
             SetupKind::ThreeDevice => Self::ThreeDevice,
             SetupKind::TwoDevice => Self::TwoDevice,
+        }
+    }
+}
+
+impl From<PacingKind> for Pacing {
+    fn from(kind: PacingKind) -> Self {
+        match kind {
+            PacingKind::Absolute => Self::Absolute,
+            PacingKind::SelfCorrecting => Self::SelfCorrecting,
         }
     }
 }

@@ -8,7 +8,7 @@ use dns64_transport::{Datagram, Link, LinkError};
 use dns64_wire::pref64::Pref64;
 
 use super::ledger::{Ledger, State};
-use super::pace::{Burst, Schedule};
+use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
 use super::query::{QUESTION_BYTES, Template};
 use super::verdict::judge;
 use crate::namespace::{Cidr, Share, Zone, own_aaaa};
@@ -32,7 +32,7 @@ pub struct Names {
 
 impl Names {
     /// Address whose name query `i` of the trial asks for.
-    fn asked(&self, i: u64) -> Ipv4Addr {
+    pub fn asked(&self, i: u64) -> Ipv4Addr {
         if self.cached_share.picks(i) {
             self.cached
         } else {
@@ -60,6 +60,8 @@ impl Names {
 pub struct Plan {
     /// The shard's part of the schedule.
     pub schedule: Schedule,
+    /// Who decides when a burst leaves.
+    pub pacing: Pacing,
     /// Names and their answers.
     pub names: Names,
     /// An answer counts until this long after its query was sent.
@@ -90,6 +92,8 @@ pub struct Generator {
     offered: usize,
     /// The next burst, unless all are sent.
     next: Option<Burst>,
+    /// Moves the next burst, where the due times alone do not decide.
+    timer: Option<SelfCorrecting>,
     /// Every query before this one is decided.
     decided: usize,
     /// Everything that arrived before this moment has been taken in.
@@ -156,6 +160,8 @@ impl Generator {
         Self {
             template: Template::new(&plan.names.zone.suffix),
             next: plan.schedule.burst_of_shard(0),
+            timer: (plan.pacing == Pacing::SelfCorrecting)
+                .then(|| SelfCorrecting::new(&plan.schedule)),
             plan,
             ledger,
             start: Nanos::MAX,
@@ -193,7 +199,7 @@ impl Generator {
         let mut has_sent = false;
         for _ in 0..CATCH_UP_BURSTS {
             match self.next {
-                Some(burst) if self.start + burst.due_ns <= now => {
+                Some(burst) if self.start + burst.leaves_ns <= now => {
                     self.send(burst, now, link)?;
                     has_sent = true;
                     now = clock.now();
@@ -218,8 +224,9 @@ impl Generator {
 
     /// How long after `now` nothing will be due.
     pub fn slack_ns(&self, now: Nanos) -> Nanos {
-        self.next
-            .map_or(Nanos::MAX, |b| (self.start + b.due_ns).saturating_sub(now))
+        self.next.map_or(Nanos::MAX, |b| {
+            (self.start + b.leaves_ns).saturating_sub(now)
+        })
     }
 
     /// What came of it.
@@ -249,6 +256,10 @@ impl Generator {
         self.offered += burst.queries;
         self.bursts += 1;
         self.next = self.plan.schedule.burst_of_shard(self.bursts);
+        if let (Some(timer), Some(next)) = (&self.timer, &mut self.next) {
+            let begun_ns = now - self.start;
+            next.leaves_ns = timer.next_ns(self.bursts - 1, begun_ns).max(next.due_ns);
+        }
         Ok(())
     }
 

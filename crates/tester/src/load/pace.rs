@@ -13,7 +13,18 @@ use dns64_transport::clock::{Nanos, SECOND};
 pub const QUANTUM_NS: Nanos = 10_000;
 
 /// Bursts are bounded by what the kernel segments in one call (`UDP_MAX_SEGMENTS`).
-const BURST_MAX: u64 = 64;
+pub const BURST_MAX: u64 = 64;
+
+/// Who decides when the next burst leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// Its due time alone (paper 001, equation 2).
+    #[default]
+    Absolute,
+    /// The self-correcting timer of paper 001, equation (1), which spreads what was lost over the
+    /// rest of the trial. It is wrong, and here to show how. Queries leave one by one, as there.
+    SelfCorrecting,
+}
 
 /// The schedule of one trial, seen by one of its shards.
 ///
@@ -21,7 +32,9 @@ const BURST_MAX: u64 = 64;
 /// phase-shifted and together keep exactly the schedule of one sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    rate_qps: u64,
+    /// `per` queries are due in `span_ns`.
+    per: u64,
+    span_ns: Nanos,
     queries: u64,
     burst: u64,
     shards: u64,
@@ -33,6 +46,8 @@ pub struct Schedule {
 pub struct Burst {
     /// Due time after the start of the trial.
     pub due_ns: Nanos,
+    /// When it may leave, after the start: at its due time, or later by [`Pacing::SelfCorrecting`].
+    pub leaves_ns: Nanos,
     /// Index within the trial of the first query.
     pub first: u64,
     /// Number of queries; at least 1.
@@ -46,12 +61,35 @@ impl Schedule {
         let queries = scale(rate_qps, duration_ns, SECOND);
         let burst = (1 + scale(rate_qps, QUANTUM_NS, SECOND)).min(BURST_MAX);
         Self {
-            rate_qps,
+            per: rate_qps,
+            span_ns: SECOND,
             queries,
             burst,
             shards: 1,
             shard: 0,
         }
+    }
+
+    /// A schedule of `queries` queries in bursts of `burst`, with `bursts` of these in each
+    /// `span_ns`, as dns64perf++ is told them. Bursts that are due within one quantum leave
+    /// together. `burst` is at most [`BURST_MAX`]; all numbers are above zero.
+    pub fn in_bursts(queries: u64, burst: u64, (span_ns, bursts): (Nanos, u64)) -> Self {
+        let together = scale(bursts, QUANTUM_NS, span_ns).saturating_add(1);
+        Self {
+            per: burst.saturating_mul(bursts),
+            span_ns,
+            queries,
+            burst: together.min(BURST_MAX / burst).max(1) * burst,
+            shards: 1,
+            shard: 0,
+        }
+    }
+
+    /// The same due times, with bursts of `burst` queries, which is at most [`BURST_MAX`] and above
+    /// zero.
+    #[must_use]
+    pub fn with_burst(self, burst: u64) -> Self {
+        Self { burst, ..self }
     }
 
     /// The lowest rate at which a trial of `duration_ns`, which must be above zero, has a query.
@@ -81,7 +119,27 @@ impl Schedule {
 
     /// When query `i` of the trial leaves: the due time of the first query of its burst.
     pub fn due_ns(&self, i: u64) -> Nanos {
-        scale(i - i % self.burst, SECOND, self.rate_qps)
+        scale(i - i % self.burst, self.span_ns, self.per)
+    }
+
+    /// From one burst to the next of the same shard, rounded down.
+    pub fn burst_interval_ns(&self) -> Nanos {
+        scale(self.burst * self.shards, self.span_ns, self.per)
+    }
+
+    /// Length of the whole schedule: from the first due time to that of the query after the last.
+    pub fn duration_ns(&self) -> Nanos {
+        scale(self.queries, self.span_ns, self.per)
+    }
+
+    /// Shards that share the schedule out.
+    pub fn shards(&self) -> u64 {
+        self.shards
+    }
+
+    /// The shard that sees the schedule.
+    pub fn shard_index(&self) -> u64 {
+        self.shard
     }
 
     /// Burst `j` of this shard; `None` beyond the last.
@@ -92,8 +150,10 @@ impl Schedule {
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most BURST_MAX")]
         let queries = (self.queries - first).min(self.burst) as usize;
+        let due_ns = self.due_ns(first);
         Some(Burst {
-            due_ns: self.due_ns(first),
+            due_ns,
+            leaves_ns: due_ns,
             first,
             queries,
         })
@@ -105,6 +165,12 @@ impl Schedule {
         (j * self.shards + self.shard) * self.burst + b
     }
 
+    /// Shard of query `i` of the trial, and its number there; the inverse of [`Self::global`].
+    pub fn place(&self, i: u64) -> (u64, u64) {
+        let (burst, b) = (i / self.burst, i % self.burst);
+        (burst % self.shards, burst / self.shards * self.burst + b)
+    }
+
     /// Queries of this shard.
     pub fn shard_queries(&self) -> u64 {
         let bursts = self.queries.div_ceil(self.burst);
@@ -112,6 +178,45 @@ impl Schedule {
         let last_is_own = bursts > 0 && (bursts - 1) % self.shards == self.shard;
         let lacking = bursts * self.burst - self.queries;
         own * self.burst - if last_is_own { lacking } else { 0 }
+    }
+}
+
+/// The self-correcting timer of one shard: paper 001, equation (1),
+///
+///     T_W(n+1) = (N*T - (t_B(n) - t_B(0))) / (N - n) - T_R(n)
+///
+/// with the bursts of the shard as requests. Waiting T_W(n+1) from the end of the preparation of
+/// burst n, which began at t_B(n) and took T_R(n), is to begin with burst n+1 one share of what is
+/// left of the time after t_B(n). Whatever the timer itself costs is in no share, so each burst is
+/// late by that much more than the one before, and the rest has to make up for it.
+#[derive(Clone, Copy, Debug)]
+pub struct SelfCorrecting {
+    /// N.
+    bursts: u64,
+    /// N*T after t_B(0), which is the first due time of the shard.
+    end_ns: Nanos,
+}
+
+impl SelfCorrecting {
+    /// The timer of the shard that sees this schedule.
+    pub fn new(schedule: &Schedule) -> Self {
+        let per_round = schedule.shards * schedule.burst;
+        let bursts = schedule.shard_queries().div_ceil(schedule.burst);
+        Self {
+            bursts,
+            end_ns: schedule.due_ns(bursts * per_round + schedule.shard * schedule.burst),
+        }
+    }
+
+    /// When burst `n + 1` may begin, after burst `n` has begun at `begun_ns`, both after the start of
+    /// the trial.
+    ///
+    /// No burst is early: one that begins d late after its due time n*T leaves the next
+    /// d * (1 - 1 / (N - n)) late. Rounding is the exception, by less than the nanosecond that
+    /// [`Schedule::due_ns`] rounds by; so the due time stays the lower bound of the caller.
+    pub fn next_ns(&self, n: u64, begun_ns: Nanos) -> Nanos {
+        let left_ns = self.end_ns.saturating_sub(begun_ns);
+        begun_ns + left_ns / self.bursts.saturating_sub(n).max(1)
     }
 }
 
@@ -145,7 +250,54 @@ mod tests {
         }
     }
 
+    #[test]
+    fn bursts_of_dns64perf_are_due_at_each_delay() {
+        let due = |schedule: Schedule| {
+            (0..)
+                .map_while(|j| schedule.burst_of_shard(j))
+                .map(|b| (b.due_ns, b.queries))
+                .collect::<Vec<_>>()
+        };
+        // One thread, three queries each 20 us, then two threads that halve the delay.
+        let one = Schedule::in_bursts(8, 3, (20_000, 1));
+        assert_eq!(due(one), [(0, 3), (20_000, 3), (40_000, 2)]);
+        assert_eq!(one.duration_ns(), 53_333);
+        let two = Schedule::in_bursts(8, 3, (60_000, 2));
+        assert_eq!(due(two.shard(1, 2)), [(30_000, 3)]);
+        assert_eq!(two.shard(0, 2).burst_interval_ns(), 60_000);
+        // Each 4 us one query: those of one quantum leave together.
+        let single = Schedule::in_bursts(5, 1, (4_000, 1));
+        assert_eq!(due(single), [(0, 3), (12_000, 2)]);
+        assert_eq!(
+            single.with_burst(1).burst_of_shard(4).unwrap().due_ns,
+            16_000
+        );
+    }
+
+    #[test]
+    fn the_self_correcting_timer_is_equation_1_of_paper_001() {
+        let schedule = Schedule::new(1000, SECOND).with_burst(1);
+        let timer = SelfCorrecting::new(&schedule);
+        // N = 1000, T = 1 ms. On time: T. Late by 100 ms at half-time: 400 ms for 500 queries.
+        assert_eq!(timer.next_ns(0, 0), 1_000_000);
+        assert_eq!(timer.next_ns(500, 500_000_000), 501_000_000);
+        assert_eq!(timer.next_ns(500, 600_000_000), 600_800_000);
+        // Nothing is left: at once.
+        assert_eq!(timer.next_ns(999, 1_200_000_000), 1_200_000_000);
+    }
+
     proptest! {
+        #[test]
+        fn the_self_correcting_timer_is_early_by_rounding_alone(
+            rate in 1_u64..2_000_000, shards in 1_u64..4, n in 0_u64..1000, late_ns in 0_u64..SECOND,
+        ) {
+            let schedule = Schedule::new(rate, SECOND).with_burst(1).shard(shards - 1, shards);
+            let timer = SelfCorrecting::new(&schedule);
+            if let (Some(burst), Some(next)) = (schedule.burst_of_shard(n), schedule.burst_of_shard(n + 1)) {
+                prop_assert!(timer.next_ns(n, burst.due_ns + late_ns) + 2 >= next.due_ns);
+            }
+        }
+
         #[test]
         fn the_lowest_rate_is_the_first_with_a_query(duration_ns in 1_u64..100 * SECOND) {
             let lowest = Schedule::lowest_rate_qps(duration_ns);
@@ -175,6 +327,7 @@ mod tests {
                     prop_assert_eq!(burst.due_ns, whole.due_ns(burst.first));
                     for i in burst.first..burst.first + burst.queries as u64 {
                         prop_assert_eq!(part.global(local), i);
+                        prop_assert_eq!(part.place(i), (shard, local));
                         seen[usize::try_from(i).unwrap()] += 1;
                         local += 1;
                     }

@@ -10,7 +10,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use super::{Measure, PROBE_NS, Place, Rig, RigError};
 use crate::lab::dut::Dut;
 use crate::lab::host::Host;
-use crate::load::pace::Schedule;
+use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::own_aaaa;
 use crate::procedure::search::{Resolution, SearchSpec};
 use crate::procedure::selftest::{self, SelfTestResult};
@@ -196,6 +196,7 @@ impl Trials for Loopback {
         let spec = TrialSpec {
             server: self.server,
             rate_qps,
+            pacing: Pacing::Absolute,
             duration_ns: self.duration_ns,
             timeout_ns: selftest::self_test_timeout(self.measure.timeout_ns),
             names,

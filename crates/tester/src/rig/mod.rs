@@ -22,9 +22,11 @@ use crate::lab::host::{Host, HostError};
 use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::topology::{self, Lab, LabError, Role, Setup};
 use crate::lab::zone::ZoneFile;
+use crate::load::pace::Pacing;
 use crate::namespace::{Cidr, Share, Zone, own_aaaa};
 use crate::trial::names::{NameSource, NamespaceTooSmall};
 use crate::trial::probe::{ProbeError, Prober};
+use crate::trial::rows::Rows;
 use crate::trial::{AuthDns, Measurer, Tester, TrialError, TrialSpec};
 use placement::Placement;
 
@@ -94,6 +96,8 @@ pub enum AuthorityChoice {
 /// What all trials of a rig have in common.
 #[derive(Clone, Debug)]
 pub struct Measure {
+    /// Who decides when a query leaves; in self-tests it is always the schedule.
+    pub pacing: Pacing,
     /// Length of a trial.
     pub duration_ns: Nanos,
     /// An answer counts until this long after its query was sent.
@@ -239,6 +243,11 @@ impl Rig {
             } => *self_test_server,
             Place::Lab(lab) => Some(lab.setup.self_test().into()),
         }
+    }
+
+    /// The queries of the last trial, one by one; none before the first.
+    pub fn rows(&self) -> Option<Rows<'_>> {
+        self.running.as_ref()?.tester.rows()
     }
 
     /// What the rig is made of.
@@ -468,6 +477,7 @@ impl Rig {
         let burst = TrialSpec {
             server: prober.server,
             rate_qps: BURST_QPS,
+            pacing: Pacing::Absolute,
             duration_ns: self.names.burst_len() * SECOND / BURST_QPS,
             timeout_ns: PROBE_NS,
             names: self.names.burst(pref64),

@@ -60,6 +60,7 @@ impl Rig {
         let spec = TrialSpec {
             server: running.server,
             rate_qps,
+            pacing: measure.pacing,
             duration_ns: measure.duration_ns,
             timeout_ns: measure.timeout_ns,
             names,

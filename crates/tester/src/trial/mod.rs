@@ -6,6 +6,7 @@
 pub mod names;
 pub mod probe;
 pub mod result;
+pub mod rows;
 pub mod summary;
 mod worker;
 
@@ -16,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 
 use dns64_transport::Link;
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND, realtime_offset};
 use dns64_transport::socket::{OpenError, UdpLink};
 
 use crate::authority::answer::{Authority, ZoneConfig};
@@ -25,9 +26,10 @@ use crate::authority::tcp::TcpService;
 use crate::lab::host::{Host, HostError};
 use crate::load::generator::{Generator, Names, Plan};
 use crate::load::ledger::{Entry, Ledger};
-use crate::load::pace::Schedule;
+use crate::load::pace::{Pacing, Schedule};
 use result::TrialResult;
-use summary::AuthorityDelta;
+use rows::{Course, Rows, ShardEnd};
+use summary::{AuthorityDelta, ShardReport};
 use worker::{AuthorityReport, Job, Serving, Worker};
 
 /// One trial to run.
@@ -37,6 +39,8 @@ pub struct TrialSpec {
     pub server: SocketAddr,
     /// Queries per second; at least 1.
     pub rate_qps: u64,
+    /// Who decides when a query leaves.
+    pub pacing: Pacing,
     /// Length of the schedule (RFC 8219 section 9.2: at least 60 s).
     pub duration_ns: Nanos,
     /// An answer counts until this long after its query was sent (at most 1 s there).
@@ -154,6 +158,8 @@ pub struct Tester {
     workers: Vec<Worker>,
     /// Ledgers of the last trial, whose memory the next one uses.
     ledgers: Vec<Ledger>,
+    /// What the ledgers are about; nothing before the first trial.
+    course: Option<Course>,
     tcp: Option<TcpService>,
     serves: bool,
 }
@@ -210,6 +216,7 @@ impl Tester {
             measurer,
             workers,
             ledgers,
+            course: None,
             tcp,
             serves: authority.is_some(),
         })
@@ -220,10 +227,30 @@ impl Tester {
         &self.measurer
     }
 
+    /// The queries of the last trial, one by one; none before the first.
+    pub fn rows(&self) -> Option<Rows<'_>> {
+        let course = self.course.as_ref()?;
+        Some(Rows::new(course, &self.ledgers))
+    }
+
     /// Runs one trial to its end.
     pub fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TrialError> {
         let schedule = check(spec.rate_qps, spec.duration_ns, spec.timeout_ns, spec.ports)?;
+        match spec.pacing {
+            Pacing::Absolute => self.trial_by(spec, schedule),
+            Pacing::SelfCorrecting => self.trial_by(spec, schedule.with_burst(1)),
+        }
+    }
+
+    /// Runs one trial by a schedule of its own, which [`check_schedule`] allows. Rate and duration
+    /// of `spec` are then what the result says of it.
+    pub fn trial_by(
+        &mut self,
+        spec: &TrialSpec,
+        schedule: Schedule,
+    ) -> Result<TrialResult, TrialError> {
         let shards = self.ledgers.len();
+        self.course = None;
         let links = self.links(spec, shards)?;
         let before = self.authority_report()?;
         let mut generators = self.generators(spec, schedule, links[0].ports());
@@ -244,9 +271,16 @@ impl Tester {
         for _ in 0..shards {
             finished.push(reports.recv().map_err(|_| TrialError::WorkerLost)?);
         }
+        finished.sort_by_key(|shard| shard.finished.schedule.shard_index());
         let after = self.authority_report()?;
         let delta = self.serves.then(|| after.since(&before));
         let result = summary::result(spec, schedule, &finished, delta.as_ref());
+        self.course = Some(course(
+            spec,
+            schedule.shard(0, shards as u64),
+            start,
+            &finished,
+        ));
         self.ledgers = finished
             .into_iter()
             .map(|shard| shard.finished.ledger)
@@ -259,6 +293,7 @@ impl Tester {
         let shards = self.ledgers.len() as u64;
         let plan = |shard| Plan {
             schedule: schedule.shard(shard, shards),
+            pacing: spec.pacing,
             names: spec.names.clone(),
             timeout_ns: spec.timeout_ns,
             stop_early: spec.stop_early,
@@ -347,6 +382,18 @@ pub fn check(
             duration_ms,
         });
     }
+    check_schedule(schedule, rate_qps, timeout_ns, ports)?;
+    Ok(schedule)
+}
+
+/// Whether IDs and memory suffice for a schedule of about `rate_qps`.
+pub fn check_schedule(
+    schedule: Schedule,
+    rate_qps: u64,
+    timeout_ns: Nanos,
+    ports: Option<usize>,
+) -> Result<(), TrialError> {
+    let queries = schedule.queries();
     let needed = Generator::ports_needed(rate_qps, timeout_ns);
     if let Some(ports) = ports.filter(|&ports| (ports as u64) < needed) {
         return Err(TrialError::Ports {
@@ -362,7 +409,23 @@ pub fn check(
             needed_mib,
             free_mib,
         }),
-        _ => Ok(schedule),
+        _ => Ok(()),
+    }
+}
+
+/// What is to be remembered of a trial that began at `start` on the monotonic clock.
+fn course(spec: &TrialSpec, schedule: Schedule, start: Nanos, shards: &[ShardReport]) -> Course {
+    let end = |shard: &ShardReport| ShardEnd {
+        offered: shard.finished.offered,
+        emptied_until_ns: shard.finished.emptied_until_ns,
+    };
+    Course {
+        server: spec.server,
+        schedule,
+        names: spec.names.clone(),
+        timeout_ns: spec.timeout_ns,
+        started_at_ns: start.saturating_add_signed(realtime_offset()),
+        ends: shards.iter().map(end).collect(),
     }
 }
 

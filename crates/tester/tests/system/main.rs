@@ -8,5 +8,6 @@
 
 mod dns64d;
 mod dut;
+mod pacing;
 mod simulated;
 mod whole;

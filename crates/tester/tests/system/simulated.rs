@@ -8,7 +8,7 @@ use dns64_transport::memory::{Conditions, Network};
 use dns64_wire::pref64::Pref64;
 use dns64bench::load::generator::{Generator, Phase, Plan};
 use dns64bench::load::ledger::Ledger;
-use dns64bench::load::pace::Schedule;
+use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::names::NameSource;
@@ -55,6 +55,7 @@ fn spec(trial: &Trial, server: SocketAddr) -> TrialSpec {
     TrialSpec {
         server,
         rate_qps: trial.rate_qps,
+        pacing: Pacing::Absolute,
         duration_ns: trial.duration_ns,
         timeout_ns: trial.timeout_ns,
         names: source.take(queries, Some(Pref64::WELL_KNOWN)).unwrap(),
@@ -70,6 +71,7 @@ fn schedule(spec: &TrialSpec) -> Schedule {
 fn plan(spec: &TrialSpec, shard: u64, shards: u64) -> Plan {
     Plan {
         schedule: schedule(spec).shard(shard, shards),
+        pacing: spec.pacing,
         names: spec.names.clone(),
         timeout_ns: spec.timeout_ns,
         stop_early: spec.stop_early,

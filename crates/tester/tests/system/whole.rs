@@ -11,7 +11,7 @@ use dns64bench::authority::answer::{Authority, Transport, ZoneConfig};
 use dns64bench::authority::counts::AuthorityCounts;
 use dns64bench::load::generator::{Generator, Phase, Plan};
 use dns64bench::load::ledger::Ledger;
-use dns64bench::load::pace::Schedule;
+use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::namespace::{DEFAULT_SUFFIX, Zone};
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::names::NameSource;
@@ -198,6 +198,7 @@ impl Whole {
         let schedule = Schedule::new(load.rate_qps, load.duration_ns);
         let plan = Plan {
             schedule: schedule.shard(0, 1),
+            pacing: Pacing::Absolute,
             names: spec.names.clone(),
             timeout_ns: spec.timeout_ns,
             stop_early: false,
@@ -242,6 +243,7 @@ impl Whole {
         TrialSpec {
             server: SERVER.parse().unwrap(),
             rate_qps: load.rate_qps,
+            pacing: Pacing::Absolute,
             duration_ns: load.duration_ns,
             timeout_ns: load.timeout_ns,
             names: names.unwrap(),

@@ -13,6 +13,7 @@ use crate::lab::host::CpuSet;
 use crate::lab::profile::{Family, Profile, ProfileRole};
 use crate::lab::topology::Setup;
 use crate::lab::userns;
+use crate::load::pace::Pacing;
 use crate::namespace::{Share, Zone};
 use crate::report::Conditions;
 use crate::rig::placement::{Placement, Wishes, place};
@@ -88,6 +89,7 @@ pub(super) fn spec(measure: &Measure, stop_early: bool) -> Result<RigSpec, Failu
 
 fn trials(load: &Load, stop_early: bool) -> rig::Measure {
     rig::Measure {
+        pacing: load.pacing,
         duration_ns: load.duration_ns,
         timeout_ns: load.timeout_ns,
         cidr: load.namespace,
@@ -188,6 +190,11 @@ pub(super) fn conditions(rig: &Rig, notes: &[String]) -> Conditions {
     if let Some((server, pref64)) = rig.server() {
         conditions.server = server.to_string();
         conditions.pref64 = Some(pref64.to_string());
+    }
+    if measure.pacing == Pacing::SelfCorrecting {
+        let reason =
+            "paced by the self-correcting timer of paper 001, equation (1), to show its fault";
+        conditions.not_a_measurement.push(reason.to_owned());
     }
     let role = |name: &str, set: &CpuSet| {
         (!set.is_unrestricted()).then(|| (name.to_owned(), set.to_string()))
