@@ -4,11 +4,17 @@
 //! these numbers (paper 000, section 6.2.1). A name decides its answer by its number alone, so a
 //! repeated question gets the same answer and every share is exact.
 
+mod pattern;
+mod share;
+
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use dns64_wire::name::{NAME_LEN_MAX, NameBuf, NameError};
+
+pub use pattern::{Pattern, PatternError};
+pub use share::{Share, ShareError};
 
 /// Octets of the first label: four groups of three digits and three hyphens.
 pub const LABEL_BYTES: usize = 15;
@@ -144,120 +150,6 @@ impl FromStr for Cidr {
             Ok(range)
         } else {
             Err(CidrError::HostBits { given, len, range })
-        }
-    }
-}
-
-/// An exact share between 0 and 1, in millionths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share(u32);
-
-impl Share {
-    /// None.
-    pub const NONE: Self = Self(0);
-    /// All.
-    pub const ALL: Self = Self(MILLION);
-
-    /// Whether number `n` belongs to the share. Every window of w numbers holds w times the
-    /// share, rounded up or down: the share is spread evenly, not drawn by lot.
-    pub fn picks(self, n: u64) -> bool {
-        self.below(n + 1) != self.below(n)
-    }
-
-    /// How many of the numbers below `n` belong to the share.
-    pub fn below(self, n: u64) -> u64 {
-        let share = u128::from(n) * u128::from(self.0) / u128::from(MILLION);
-        u64::try_from(share).unwrap_or(u64::MAX)
-    }
-}
-
-const MILLION: u32 = 1_000_000;
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%", f64::from(self.0) / 10_000.0)
-    }
-}
-
-/// Why a text is no share.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShareError {
-    /// Not a number from 0 to 1.
-    #[error("'{0}' is not a share; write a number from 0 to 1 or a percentage, as in 0.2 or 20%")]
-    Form(String),
-    /// More decimals than a millionth has.
-    #[error(
-        "'{0}' is not a whole number of millionths; write at most 6 decimals, or 4 of a percentage"
-    )]
-    TooFine(String),
-}
-
-impl FromStr for Share {
-    type Err = ShareError;
-
-    fn from_str(text: &str) -> Result<Self, ShareError> {
-        let form = || ShareError::Form(text.to_owned());
-        let (number, decimals) = match text.strip_suffix('%') {
-            Some(number) => (number, 4),
-            None => (text, 6),
-        };
-        let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), ""));
-        let digits = [whole, fraction].concat();
-        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-            return Err(form());
-        }
-        let fraction = fraction.trim_end_matches('0');
-        if fraction.len() > decimals {
-            return Err(ShareError::TooFine(text.to_owned()));
-        }
-        // All decimals written out, the digits are the millionths.
-        let millionths = format!("0{whole}{fraction:0<decimals$}").parse();
-        match millionths {
-            Ok(millionths) if millionths <= MILLION => Ok(Self(millionths)),
-            _ => Err(form()),
-        }
-    }
-}
-
-/// Which names are asked again, where a share of the queries asks for names that were asked before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pattern {
-    /// One name, which is loaded into the cache beforehand (paper 000, section 7.1).
-    #[default]
-    OneName,
-    /// The name that was asked this many different names ago: its LRU stack distance.
-    StackDistance {
-        /// At least 1.
-        names: u64,
-    },
-    /// One of the last names, each as likely.
-    SlidingWindow {
-        /// How many; at least 1.
-        names: u64,
-    },
-    /// One of a fixed set of names, the k-th with a probability that goes with 1/k^s.
-    Zipf {
-        /// How many; at least 1.
-        names: u64,
-        /// s in thousandths.
-        exponent_milli: u32,
-    },
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OneName => f.write_str("one name"),
-            Self::StackDistance { names } => write!(f, "stack distance {names}"),
-            Self::SlidingWindow { names } => write!(f, "the last {names} names"),
-            Self::Zipf {
-                names,
-                exponent_milli,
-            } => write!(
-                f,
-                "Zipf {} over {names} names",
-                f64::from(*exponent_milli) / 1000.0
-            ),
         }
     }
 }
@@ -407,35 +299,6 @@ mod tests {
         assert_eq!(cidr.widened_to((1 << 32) + 1), None);
     }
 
-    #[test]
-    fn a_share_is_a_fraction_or_a_percentage() {
-        assert_eq!("0.2".parse(), Ok(Share(200_000)));
-        assert_eq!("20%".parse(), Ok(Share(200_000)));
-        assert_eq!("1".parse(), Ok(Share::ALL));
-        assert_eq!("33.3333%".parse(), Ok(Share(333_333)));
-        assert_eq!(".5".parse(), Ok(Share(500_000)));
-        assert_eq!("0.0000010".parse(), Ok(Share(1)));
-        for bad in [
-            "-0.1",
-            "1.1",
-            "101%",
-            "NaN",
-            "",
-            "%",
-            ".",
-            "inf",
-            "1e-3",
-            "99999999999999999999",
-        ] {
-            let error = bad.parse::<Share>().unwrap_err();
-            assert!(matches!(error, ShareError::Form(_)), "{bad}: {error}");
-        }
-        for fine in ["0.0000001", "0.00001%", "1.0000001"] {
-            let error = fine.parse::<Share>().unwrap_err();
-            assert!(matches!(error, ShareError::TooFine(_)), "{fine}: {error}");
-        }
-    }
-
     proptest! {
         #[test]
         fn index_address_and_label_are_one(len in 0_u8..=32, base: u32, index: u64) {
@@ -445,16 +308,6 @@ mod tests {
             prop_assert_eq!(cidr.index(address), Some(index));
             prop_assert_eq!(parse_label(&label(address)), Some(address));
             prop_assert_eq!(cidr.to_string().parse(), Ok(cidr));
-        }
-
-        #[test]
-        fn a_share_is_exact_in_every_window(ppm in 0_u32..=MILLION, from in 0_u64..1 << 40, width in 0_u64..3000) {
-            let share = Share(ppm);
-            let picked = (from..from + width).filter(|&n| share.picks(n)).count() as u64;
-            prop_assert_eq!(picked, share.below(from + width) - share.below(from));
-            let exact = width * u64::from(ppm);
-            let million = u64::from(MILLION);
-            prop_assert!(picked == exact / million || picked == exact.div_ceil(million));
         }
     }
 }

@@ -11,7 +11,7 @@ use dns64_wire::pref64::Pref64;
 use super::values::JsonOut;
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::lab::host::CpuSet;
-use crate::namespace::{Cidr, DEFAULT_SUFFIX, Share, parse_suffix};
+use crate::namespace::{Cidr, DEFAULT_SUFFIX, Pattern, Share, parse_suffix};
 use crate::procedure::search::Resolution;
 use crate::quantity;
 
@@ -199,7 +199,7 @@ pub struct NameArgs {
     )]
     pub aaaa_share: Share,
 
-    /// Share of the queries for the one cached name, 0 to 1 or in %
+    /// Share of the queries for names that were asked before, 0 to 1 or in %
     #[arg(
         long,
         value_name = "SHARE",
@@ -207,6 +207,10 @@ pub struct NameArgs {
         allow_negative_numbers = true
     )]
     pub cached_share: Share,
+
+    /// Which names those are: one-name, stack:N, window:N or zipf:N,S
+    #[arg(long, value_name = "PATTERN", default_value = "one-name")]
+    pub cached_pattern: Pattern,
 
     /// Prefix of the expected answers; auto asks the server for it
     #[arg(long, value_name = "auto|PREFIX", default_value = "auto", value_parser = pref64)]

@@ -8,17 +8,15 @@ use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
 use super::args::{
-    LabKind, LoadArgs, MeasureArgs, NameArgs, OutputArgs, Pref64Arg, SetupKind, SubjectArgs,
-    UpstreamFamily,
-    AuthorityKind, LabKind, LoadArgs, MeasureArgs, NameArgs, OutputArgs, PacingKind, Pref64Arg,
-    SetupKind, SubjectArgs, UpstreamFamily,
+    LabKind, LoadArgs, MeasureArgs, NameArgs, OutputArgs, PacingKind, Pref64Arg, SetupKind,
+    SubjectArgs, UpstreamFamily,
 };
 use crate::campaign::recommended::Recommended;
 use crate::lab::host::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::load::pace::Pacing;
-use crate::namespace::{Cidr, Share};
+use crate::namespace::{Cidr, Pattern, Share};
 
 /// A measurement as it is to be done.
 #[derive(Debug)]
@@ -102,8 +100,10 @@ pub struct Load {
     pub suffix: NameBuf,
     /// Share of the names that have an AAAA of their own.
     pub aaaa_share: Share,
-    /// Share of the queries for the cached name.
+    /// Share of the queries for names that were asked before.
     pub cached_share: Share,
+    /// Which names those are.
+    pub pattern: Pattern,
     /// Prefix of the expected answers; `None` to learn it.
     pub pref64: Option<Pref64>,
 }
@@ -244,6 +244,7 @@ impl Load {
             suffix: names.suffix,
             aaaa_share: names.aaaa_share,
             cached_share: names.cached_share,
+            pattern: names.cached_pattern,
             pref64: match names.pref64 {
                 Pref64Arg::Auto => None,
                 Pref64Arg::Given(prefix) => Some(prefix),

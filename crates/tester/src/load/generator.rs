@@ -10,6 +10,7 @@ use dns64_wire::pref64::Pref64;
 use super::ledger::{Ledger, State};
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
 use super::query::{QUESTION_BYTES, Template};
+use super::repeat::{Asked, Repeats};
 use super::verdict::judge;
 use crate::namespace::{Cidr, Share, Zone, own_aaaa};
 
@@ -20,10 +21,10 @@ pub struct Names {
     pub cidr: Cidr,
     /// Index in the range of the trial's first fresh name.
     pub first: u64,
-    /// The name of the cached share.
+    /// The one cached name.
     pub cached: Ipv4Addr,
-    /// Share of the queries that ask for the cached name.
-    pub cached_share: Share,
+    /// Which queries repeat a name, and which.
+    pub repeats: Repeats,
     /// The zone, which tells the names with an AAAA of their own.
     pub zone: Zone,
     /// How an AAAA is synthesised; `None` in a self-test, where every name has its own.
@@ -33,11 +34,11 @@ pub struct Names {
 impl Names {
     /// Address whose name query `i` of the trial asks for.
     pub fn asked(&self, i: u64) -> Ipv4Addr {
-        if self.cached_share.picks(i) {
-            self.cached
-        } else {
-            self.cidr
-                .address(self.first + i - self.cached_share.below(i))
+        match self.repeats.asked(i) {
+            Asked::Own(n) => self.cidr.address(self.first + n),
+            Asked::Before(n) => self.cidr.address(self.first.saturating_sub(n)),
+            Asked::OfSet(n) => self.cidr.address(n),
+            Asked::Cached => self.cached,
         }
     }
 

@@ -37,8 +37,10 @@ pub struct Conditions {
     pub namespace: String,
     /// Share of the names with an AAAA of their own.
     pub aaaa_share: String,
-    /// Share of the queries for the one cached name.
+    /// Share of the queries for names that were asked before.
     pub cached_share: String,
+    /// Which names those are, if there are any.
+    pub cached_pattern: Option<String>,
     /// Threads of the Measurer.
     pub threads: usize,
     /// Source ports of the Measurer; `None` for as many as the rate needs.

@@ -22,6 +22,7 @@ fn conditions() -> Conditions {
         namespace: "10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test".into(),
         aaaa_share: "0".into(),
         cached_share: "0".into(),
+        cached_pattern: None,
         threads: 1,
         sockets: Some(16),
         cpus: vec![("Measurer".into(), "0".into()), ("DUT".into(), "1".into())],

@@ -209,6 +209,9 @@ fn write_conditions(
     line(out, "names", &conditions.namespace)?;
     line(out, "names with an AAAA", &conditions.aaaa_share)?;
     line(out, "queries for a cached name", &conditions.cached_share)?;
+    if let Some(pattern) = &conditions.cached_pattern {
+        line(out, "cached names", pattern)?;
+    }
     if let Some((duration_ns, timeout_ns)) = spans {
         line(out, "duration of a trial", Span(duration_ns).to_string())?;
         line(out, "timeout of a query", Span(timeout_ns).to_string())?;

@@ -126,7 +126,7 @@ impl Rig {
             }
         };
         let measure = self.spec.measure.clone();
-        let names = NameSource::new(measure.cidr, measure.zone.clone(), measure.cached_share);
+        let names = measure.names()?;
         let duration_ns = measure.duration_ns;
         let interrupted = Arc::clone(&self.interrupted);
         Ok(Some(Loopback {

@@ -7,6 +7,7 @@
 pub mod certify;
 pub mod placement;
 mod trials;
+mod warm_up;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::topology::{self, Lab, LabError, Role, Setup};
 use crate::lab::zone::ZoneFile;
 use crate::load::pace::Pacing;
-use crate::namespace::{Cidr, Share, Zone, own_aaaa};
+use crate::namespace::{Cidr, Pattern, PatternError, Share, Zone, own_aaaa};
 use crate::trial::names::{NameSource, NamespaceTooSmall};
 use crate::trial::probe::{ProbeError, Prober};
 use crate::trial::rows::Rows;
@@ -106,8 +107,10 @@ pub struct Measure {
     pub cidr: Cidr,
     /// The zone that they are in.
     pub zone: Zone,
-    /// Share of the queries that ask for the cached name.
+    /// Share of the queries that ask for names that were asked before.
     pub cached_share: Share,
+    /// Which names those are.
+    pub pattern: Pattern,
     /// Prefix that the DUT synthesises with; `None` to learn it (from a running server) or to
     /// choose it (in a lab).
     pub pref64: Option<Pref64>,
@@ -121,6 +124,22 @@ pub struct Measure {
     pub ttl_s: u32,
     /// TTL of its negative answers.
     pub negative_ttl_s: u32,
+}
+
+impl Measure {
+    /// The names of its trials, none of them used yet.
+    ///
+    /// # Errors
+    ///
+    /// The pattern needs more names than there are.
+    pub fn names(&self) -> Result<NameSource, PatternError> {
+        NameSource::new(
+            self.cidr,
+            self.zone.clone(),
+            self.cached_share,
+            self.pattern,
+        )
+    }
 }
 
 /// Why a rig cannot be put together or cannot go on.
@@ -155,6 +174,9 @@ pub enum RigError {
     /// The names.
     #[error(transparent)]
     Names(#[from] NamespaceTooSmall),
+    /// The pattern of repeated names.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
     /// The user ended it.
     #[error("interrupted")]
     Interrupted,
@@ -184,19 +206,18 @@ struct Running {
 /// How long one probe is waited for.
 const PROBE_NS: Nanos = SECOND;
 
-/// Rate of the burst before the first trial: slow enough for every DUT, and more at once than a
+/// Rate of the burst before the first trial, and the least of a warm-up: slow enough for every DUT, and more at once than a
 /// probe.
 const BURST_QPS: u64 = 2_000;
 
 impl Rig {
     /// Brings the lab up, if there is one. Nothing is started in it yet.
     pub fn open(spec: RigSpec, interrupted: Arc<AtomicBool>) -> Result<Self, RigError> {
+        let names = spec.measure.names()?;
         let lab = match &spec.place {
             Place::Lab(lab) => Some(Lab::up(lab.setup)?),
             Place::Running { .. } => None,
         };
-        let measure = &spec.measure;
-        let names = NameSource::new(measure.cidr, measure.zone.clone(), measure.cached_share);
         Ok(Self {
             spec,
             names,

@@ -55,7 +55,7 @@ impl Rig {
         let mut notes = Vec::new();
         self.ready(running, &mut notes)?;
         let names = self.fresh_names(running, queries, &mut notes)?;
-        self.preload(running)?;
+        self.warm_up(running, &names, rate_qps, &mut notes)?;
         let drops_before = running.dut.as_ref().map_or(0, |dut| dut.udp_drops());
         let spec = TrialSpec {
             server: running.server,
@@ -63,11 +63,14 @@ impl Rig {
             pacing: measure.pacing,
             duration_ns: measure.duration_ns,
             timeout_ns: measure.timeout_ns,
-            names,
+            names: names.clone(),
             ports: measure.ports,
             stop_early: measure.stop_early,
         };
+        let kept_until_ns = self.kept_until_ns();
         let mut result = running.tester.trial(&spec)?;
+        let passed = result.outcome == Outcome::Passed;
+        self.names.trial_is_over(&names, passed, kept_until_ns);
         if let Some(dut) = &mut running.dut {
             result.dut_memory_bytes = Some(dut.memory_bytes());
             let drops = dut.udp_drops().saturating_sub(drops_before);
@@ -82,7 +85,7 @@ impl Rig {
                 result.dut_exit = Some(exit);
             }
         }
-        running.unsettled = result.outcome != Outcome::Passed;
+        running.unsettled = !passed;
         if let Some(status) = running.authority.as_mut().and_then(|a| a.exit_status()) {
             let fault = TesterFault::AuthorityDied {
                 status: status.to_string(),
@@ -159,7 +162,7 @@ impl Rig {
     /// Waits until the server answers at once and asks the authority nothing of its own accord,
     /// several times in a row: then what the last trial left in its queues is worked off. Gives up
     /// on a server that does not answer at all.
-    fn settle(&mut self, running: &mut Running) -> Result<(), RigError> {
+    pub(super) fn settle(&mut self, running: &mut Running) -> Result<(), RigError> {
         let prober = match &self.spec.place {
             Place::Lab(_) => self.dut_prober(running.server),
             Place::Running { local, .. } => self.running_prober(*local, running.server),
@@ -184,17 +187,5 @@ impl Rig {
             quiet == QUIET_ROUNDS || failed.is_some() || self.interrupted.load(Ordering::Relaxed)
         });
         failed.map_or(Ok(()), |error| Err(error.into()))
-    }
-
-    /// Asks for the cached name, so that it is in the DUT's cache (paper 000, section 7.1).
-    fn preload(&self, running: &Running) -> Result<(), RigError> {
-        if self.names.has_cached() {
-            let prober = match &self.spec.place {
-                Place::Lab(_) => self.dut_prober(running.server),
-                Place::Running { local, .. } => self.running_prober(*local, running.server),
-            };
-            prober.aaaa(self.names.cached(), PROBE_NS)?;
-        }
-        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use dns64_wire::pref64::Pref64;
 use dns64bench::load::generator::{Finished, Generator, Phase, Plan};
 use dns64bench::load::ledger::Ledger;
 use dns64bench::load::pace::{Pacing, Schedule};
-use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
+use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Share, Zone};
 use dns64bench::trial::names::NameSource;
 
 /// What the timer of the paper cost beyond its waiting time with each message (section III).
@@ -19,7 +19,13 @@ fn paced(schedule: Schedule, pacing: Pacing) -> Finished {
         suffix: DEFAULT_SUFFIX.parse().unwrap(),
         aaaa_share: Share::NONE,
     };
-    let mut source = NameSource::new("10.0.0.0/8".parse().unwrap(), zone, Share::NONE);
+    let mut source = NameSource::new(
+        "10.0.0.0/8".parse().unwrap(),
+        zone,
+        Share::NONE,
+        Pattern::OneName,
+    )
+    .unwrap();
     let plan = Plan {
         schedule,
         pacing,

@@ -9,7 +9,7 @@ use dns64_wire::pref64::Pref64;
 use dns64bench::load::generator::{Generator, Phase, Plan};
 use dns64bench::load::ledger::Ledger;
 use dns64bench::load::pace::{Pacing, Schedule};
-use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
+use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Share, Zone};
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::names::NameSource;
 use dns64bench::trial::result::{Answers, Outcome, TesterFault, TrialResult};
@@ -50,7 +50,8 @@ fn spec(trial: &Trial, server: SocketAddr) -> TrialSpec {
         aaaa_share: Share::NONE,
     };
     let share = trial.cached_share.parse().unwrap();
-    let mut source = NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share);
+    let mut source =
+        NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share, Pattern::OneName).unwrap();
     let queries = Schedule::new(trial.rate_qps, trial.duration_ns).queries();
     TrialSpec {
         server,

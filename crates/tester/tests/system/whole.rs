@@ -12,7 +12,7 @@ use dns64bench::authority::counts::AuthorityCounts;
 use dns64bench::load::generator::{Generator, Phase, Plan};
 use dns64bench::load::ledger::Ledger;
 use dns64bench::load::pace::{Pacing, Schedule};
-use dns64bench::namespace::{DEFAULT_SUFFIX, Zone};
+use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Zone};
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::names::NameSource;
 use dns64bench::trial::result::TrialResult;
@@ -182,7 +182,8 @@ impl Whole {
             clock,
             network,
             setup,
-            names: NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share),
+            names: NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share, Pattern::OneName)
+                .unwrap(),
             worker: Worker::new(0, engine, relay, mailbox, gateway),
             stage: Stage::Serving,
             actions: Actions::default(),

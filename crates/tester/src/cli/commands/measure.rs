@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use dns64_transport::clock::Nanos;
 
-use super::setup::{conditions, in_user_namespace, spec};
+use super::setup::{conditions, in_user_namespace, spec, trials};
 use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{OutputArgs, SearchArgs, SelfTestArgs, TrialArgs};
 use crate::cli::resolve::{Measure, Needs, Subject};
@@ -22,7 +22,6 @@ use crate::report::{Conditions, Thousands, json, text};
 use crate::rig::certify::Question;
 use crate::rig::{Rig, RigError};
 use crate::trial::check;
-use crate::trial::names::NameSource;
 use crate::trial::result::TrialResult;
 
 /// `dns64bench trial`
@@ -174,12 +173,8 @@ impl Session<'_> {
     /// set up.
     fn refuse_impossible(&self, rate_qps: u64) -> Result<(), Failure> {
         let load = &self.measure.load;
-        let zone = crate::namespace::Zone {
-            suffix: load.suffix.clone(),
-            aaaa_share: load.aaaa_share,
-        };
         let queries = Schedule::new(rate_qps, load.duration_ns).queries();
-        NameSource::new(load.namespace, zone, load.cached_share).take(queries, None)?;
+        trials(load, false).names()?.take(queries, None)?;
         check(rate_qps, load.duration_ns, load.timeout_ns, load.sockets)?;
         Ok(())
     }

@@ -18,6 +18,7 @@ use crate::lab::dut::DutError;
 use crate::lab::profile::ProfileError;
 use crate::lab::topology::LabError;
 use crate::lab::userns::UsernsError;
+use crate::namespace::PatternError;
 use crate::rig::RigError;
 use crate::trial::TrialError;
 use crate::trial::names::NamespaceTooSmall;
@@ -97,6 +98,12 @@ impl From<NamespaceTooSmall> for Failure {
     }
 }
 
+impl From<PatternError> for Failure {
+    fn from(error: PatternError) -> Self {
+        Self::new(exit::USAGE, error)
+    }
+}
+
 impl From<ProfileError> for Failure {
     fn from(error: ProfileError) -> Self {
         let code = match error {
@@ -136,6 +143,7 @@ impl From<RigError> for Failure {
         match error {
             RigError::Trial(error) => error.into(),
             RigError::Names(error) => error.into(),
+            RigError::Pattern(error) => error.into(),
             RigError::Server(DutError::Profile(error)) => error.into(),
             RigError::Interrupted => Self::new(exit::INTERRUPTED, error),
             other => Self::new(exit::ENVIRONMENT, other),

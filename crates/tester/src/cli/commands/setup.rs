@@ -87,7 +87,7 @@ pub(super) fn spec(measure: &Measure, stop_early: bool) -> Result<RigSpec, Failu
     })
 }
 
-fn trials(load: &Load, stop_early: bool) -> rig::Measure {
+pub(super) fn trials(load: &Load, stop_early: bool) -> rig::Measure {
     rig::Measure {
         pacing: load.pacing,
         duration_ns: load.duration_ns,
@@ -98,6 +98,7 @@ fn trials(load: &Load, stop_early: bool) -> rig::Measure {
             aaaa_share: load.aaaa_share,
         },
         cached_share: load.cached_share,
+        pattern: load.pattern,
         pref64: load.pref64,
         threads: load.threads,
         ports: load.sockets,
@@ -182,6 +183,7 @@ pub(super) fn conditions(rig: &Rig, notes: &[String]) -> Conditions {
         ),
         aaaa_share: measure.zone.aaaa_share.to_string(),
         cached_share: measure.cached_share.to_string(),
+        cached_pattern: (measure.cached_share != Share::NONE).then(|| measure.pattern.to_string()),
         threads: measure.threads,
         sockets: measure.ports,
         notes: notes.to_vec(),

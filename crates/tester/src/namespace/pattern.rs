@@ -1,0 +1,263 @@
+//! Patterns of repeated names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Cidr;
+
+/// Which names are asked again, where a share of the queries asks for names that were asked before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pattern {
+    /// One name, which is loaded into the cache beforehand (paper 000, section 7.1).
+    #[default]
+    OneName,
+    /// The name that was asked this many different names ago: its LRU stack distance.
+    StackDistance {
+        /// At least 1.
+        names: u64,
+    },
+    /// One of the last names, each as likely.
+    SlidingWindow {
+        /// How many; at least 1.
+        names: u64,
+    },
+    /// One of a fixed set of names, the k-th with a probability that goes with 1/k^s.
+    Zipf {
+        /// How many; at least 1.
+        names: u64,
+        /// s in thousandths.
+        exponent_milli: u32,
+    },
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OneName => f.write_str("one name"),
+            Self::StackDistance { names } => write!(f, "stack distance {names}"),
+            Self::SlidingWindow { names } => write!(f, "the last {names} names"),
+            Self::Zipf {
+                names,
+                exponent_milli,
+            } => write!(
+                f,
+                "Zipf {} over {names} names",
+                f64::from(*exponent_milli) / 1000.0
+            ),
+        }
+    }
+}
+
+impl Pattern {
+    /// Names that were asked before a trial's own: the working set. The one name is none of them,
+    /// since it is loaded by itself.
+    pub fn working_set(self) -> u64 {
+        match self {
+            Self::OneName => 0,
+            Self::StackDistance { names }
+            | Self::SlidingWindow { names }
+            | Self::Zipf { names, .. } => names,
+        }
+    }
+
+    /// Whether the working set leaves room for the names of trials in `cidr`.
+    ///
+    /// # Errors
+    ///
+    /// It takes more than a quarter of it.
+    pub fn fits(self, cidr: Cidr) -> Result<(), PatternError> {
+        let (names, most) = (self.working_set(), cidr.names() / WORKING_SET_PART);
+        if names <= most {
+            return Ok(());
+        }
+        Err(PatternError::TooManyNames {
+            names,
+            cidr,
+            most,
+            wider: cidr.widened_to(names.saturating_mul(WORKING_SET_PART)),
+        })
+    }
+}
+
+/// The working set takes at most this part of the names, so that most are left to be asked once.
+const WORKING_SET_PART: u64 = 4;
+
+/// Largest exponent of a Zipf pattern, in thousandths: with 5, already 96 % of the repeated
+/// queries are for the first name.
+const EXPONENT_MAX_MILLI: u32 = 5_000;
+
+/// Why a text is no pattern, or why a pattern does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// None of the forms.
+    #[error(
+        "'{0}' is no pattern of repeated names; write one-name, stack:N, window:N or zipf:N,S with \
+         N a number of names, as in stack:1000 or zipf:10000,0.9"
+    )]
+    Form(String),
+    /// Nothing to repeat.
+    #[error("'{0}' repeats no name; the number of names is at least 1")]
+    NoNames(String),
+    /// Not from 0 to 5 in thousandths.
+    #[error("'{0}' is no exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals")]
+    Exponent(String),
+    /// The namespace has too few names.
+    #[error(
+        "a pattern over {names} names takes more than a quarter of {cidr}, which is {most}; {}",
+        remedy(.wider.as_ref())
+    )]
+    TooManyNames {
+        /// Names of the pattern.
+        names: u64,
+        /// The namespace.
+        cidr: Cidr,
+        /// Names that a pattern in it can have.
+        most: u64,
+        /// The range around it that would do, if there is one.
+        wider: Option<Cidr>,
+    },
+}
+
+fn remedy(wider: Option<&Cidr>) -> String {
+    match wider {
+        Some(wider) => format!("use --namespace {wider}, or fewer names"),
+        None => "use fewer names".into(),
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    /// Reads `one-name`, `stack:N`, `window:N` or `zipf:N,S`.
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let form = || PatternError::Form(text.to_owned());
+        let number = |digits: &str| {
+            let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+            match digits.parse::<u64>() {
+                Ok(0) => Err(PatternError::NoNames(text.to_owned())),
+                Ok(names) if plain => Ok(names),
+                _ => Err(form()),
+            }
+        };
+        match text.split_once(':') {
+            None if text == "one-name" => Ok(Self::OneName),
+            Some(("stack", names)) => Ok(Self::StackDistance {
+                names: number(names)?,
+            }),
+            Some(("window", names)) => Ok(Self::SlidingWindow {
+                names: number(names)?,
+            }),
+            Some(("zipf", both)) => {
+                let (names, exponent) = both.split_once(',').ok_or_else(form)?;
+                Ok(Self::Zipf {
+                    names: number(names)?,
+                    exponent_milli: exponent_milli(exponent)?,
+                })
+            }
+            _ => Err(form()),
+        }
+    }
+}
+
+/// Reads a decimal number exactly, in thousandths.
+fn exponent_milli(text: &str) -> Result<u32, PatternError> {
+    let refused = || PatternError::Exponent(text.to_owned());
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = [whole, fraction].concat();
+    if digits.is_empty() || fraction.len() > 3 || !digits.bytes().all(|d| d.is_ascii_digit()) {
+        return Err(refused());
+    }
+    match format!("0{whole}{fraction:0<3}").parse() {
+        Ok(milli) if milli <= EXPONENT_MAX_MILLI => Ok(milli),
+        _ => Err(refused()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_read() {
+        for (text, pattern) in [
+            ("one-name", Pattern::OneName),
+            ("stack:100", Pattern::StackDistance { names: 100 }),
+            ("window:1", Pattern::SlidingWindow { names: 1 }),
+            (
+                "zipf:10000,0.9",
+                Pattern::Zipf {
+                    names: 10_000,
+                    exponent_milli: 900,
+                },
+            ),
+            (
+                "zipf:2,5",
+                Pattern::Zipf {
+                    names: 2,
+                    exponent_milli: 5000,
+                },
+            ),
+        ] {
+            assert_eq!(text.parse(), Ok(pattern));
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_with_the_bound() {
+        for text in [
+            "",
+            "one",
+            "stack",
+            "stack:",
+            "stack:+1",
+            "stack:1.5",
+            "window:-1",
+            "zipf:10",
+            "stack:1,2",
+            "lru:3",
+            "stack:99999999999999999999",
+        ] {
+            let error = text.parse::<Pattern>().unwrap_err();
+            assert_eq!(error, PatternError::Form(text.into()));
+        }
+        for (text, expected) in [
+            (
+                "window:0",
+                "'window:0' repeats no name; the number of names is at least 1",
+            ),
+            (
+                "zipf:10,5.001",
+                "'5.001' is no exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals",
+            ),
+            (
+                "zipf:10,0.1234",
+                "'0.1234' is no exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals",
+            ),
+            (
+                "zipf:10,NaN",
+                "'NaN' is no exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals",
+            ),
+        ] {
+            assert_eq!(text.parse::<Pattern>().unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_pattern_takes_at_most_a_quarter_of_the_names() {
+        let cidr: Cidr = "10.0.0.0/24".parse().unwrap();
+        assert_eq!(Pattern::StackDistance { names: 64 }.fits(cidr), Ok(()));
+        let error = Pattern::SlidingWindow { names: 65 }.fits(cidr).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a pattern over 65 names takes more than a quarter of 10.0.0.0/24, which is 64; \
+             use --namespace 10.0.0.0/23, or fewer names"
+        );
+        let error = Pattern::StackDistance { names: 1 << 31 }.fits(cidr);
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .ends_with("; use fewer names")
+        );
+    }
+}

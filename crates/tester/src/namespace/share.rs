@@ -1,0 +1,189 @@
+//! Exact shares.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// An exact share between 0 and 1, in millionths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share(u32);
+
+impl Share {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// All.
+    pub const ALL: Self = Self(MILLION);
+
+    /// Whether number `n` belongs to the share. Every window of w numbers holds w times the
+    /// share, rounded up or down: the share is spread evenly, not drawn by lot.
+    pub fn picks(self, n: u64) -> bool {
+        self.below(n + 1) != self.below(n)
+    }
+
+    /// How many steps of width `step` lead from number `n` back to the first number that does not
+    /// belong to the share, at least one step, numbers below 0 left aside; `None` if all that are
+    /// met on the way to 0 belong to it. `step` is at least 1.
+    ///
+    /// In the cycle of 10^6 remainders a number belongs to the share if `n * share` leaves one of
+    /// the largest; so this asks for the first multiple in a range, which Euclid's algorithm tells
+    /// in at most 20 rounds.
+    pub fn steps_back_out(self, n: u64, step: u64) -> Option<u64> {
+        let modulus = u64::from(MILLION);
+        let share = u64::from(self.0);
+        let outside = modulus - share;
+        let back = (modulus - step % modulus * share % modulus) % modulus;
+        let one_back = (n % modulus * share + back) % modulus;
+        let steps = if one_back < outside {
+            1
+        } else {
+            let low = modulus - one_back;
+            let high = (low + outside).checked_sub(1)?;
+            1 + first_multiple_within(back, modulus, low, high)?
+        };
+        (steps <= n / step).then_some(steps)
+    }
+
+    /// How many of the numbers below `n` belong to the share.
+    pub fn below(self, n: u64) -> u64 {
+        let share = u128::from(n) * u128::from(self.0) / u128::from(MILLION);
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+}
+
+const MILLION: u32 = 1_000_000;
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", f64::from(self.0) / 10_000.0)
+    }
+}
+
+/// Why a text is no share.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShareError {
+    /// Not a number from 0 to 1.
+    #[error("'{0}' is not a share; write a number from 0 to 1 or a percentage, as in 0.2 or 20%")]
+    Form(String),
+    /// More decimals than a millionth has.
+    #[error(
+        "'{0}' is not a whole number of millionths; write at most 6 decimals, or 4 of a percentage"
+    )]
+    TooFine(String),
+}
+
+impl FromStr for Share {
+    type Err = ShareError;
+
+    fn from_str(text: &str) -> Result<Self, ShareError> {
+        let form = || ShareError::Form(text.to_owned());
+        let (number, decimals) = match text.strip_suffix('%') {
+            Some(number) => (number, 4),
+            None => (text, 6),
+        };
+        let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), ""));
+        let digits = [whole, fraction].concat();
+        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return Err(form());
+        }
+        let fraction = fraction.trim_end_matches('0');
+        if fraction.len() > decimals {
+            return Err(ShareError::TooFine(text.to_owned()));
+        }
+        // All decimals written out, the digits are the millionths.
+        let millionths = format!("0{whole}{fraction:0<decimals$}").parse();
+        match millionths {
+            Ok(millionths) if millionths <= MILLION => Ok(Self(millionths)),
+            _ => Err(form()),
+        }
+    }
+}
+
+/// The smallest `k` for which `k * factor` leaves a remainder of `low` to `high` by `modulus`, if
+/// there is one; `1 <= low`, `high < modulus`, `factor < modulus`.
+fn first_multiple_within(factor: u64, modulus: u64, low: u64, high: u64) -> Option<u64> {
+    if low > high || factor == 0 {
+        return None;
+    }
+    if 2 * factor > modulus {
+        // Counted downwards, the steps are the shorter ones.
+        return first_multiple_within(modulus - factor, modulus, modulus - high, modulus - low);
+    }
+    let k = low.div_ceil(factor);
+    if k * factor <= high {
+        return Some(k);
+    }
+    // No multiple before the first wrap: find the number of wraps, which is the same question by
+    // the modulus `factor`, at most half as large.
+    let rest = (factor - modulus % factor) % factor;
+    let wraps = first_multiple_within(rest, factor, low % factor, high % factor)?;
+    Some((low + modulus * wraps).div_ceil(factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_fraction_or_a_percentage() {
+        assert_eq!("0.2".parse(), Ok(Share(200_000)));
+        assert_eq!("20%".parse(), Ok(Share(200_000)));
+        assert_eq!("1".parse(), Ok(Share::ALL));
+        assert_eq!("33.3333%".parse(), Ok(Share(333_333)));
+        assert_eq!(".5".parse(), Ok(Share(500_000)));
+        assert_eq!("0.0000010".parse(), Ok(Share(1)));
+        for bad in [
+            "-0.1",
+            "1.1",
+            "101%",
+            "NaN",
+            "",
+            "%",
+            ".",
+            "inf",
+            "1e-3",
+            "99999999999999999999",
+        ] {
+            let error = bad.parse::<Share>().unwrap_err();
+            assert!(matches!(error, ShareError::Form(_)), "{bad}: {error}");
+        }
+        for fine in ["0.0000001", "0.00001%", "1.0000001"] {
+            let error = fine.parse::<Share>().unwrap_err();
+            assert!(matches!(error, ShareError::TooFine(_)), "{fine}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_share_is_exact_in_every_window(ppm in 0_u32..=MILLION, from in 0_u64..1 << 40, width in 0_u64..3000) {
+            let share = Share(ppm);
+            let picked = (from..from + width).filter(|&n| share.picks(n)).count() as u64;
+            prop_assert_eq!(picked, share.below(from + width) - share.below(from));
+            let exact = width * u64::from(ppm);
+            let million = u64::from(MILLION);
+            prop_assert!(picked == exact / million || picked == exact.div_ceil(million));
+        }
+
+        #[test]
+        fn the_way_out_of_a_share_is_what_walking_finds(
+            ppm in 0_u32..=MILLION,
+            n in 0_u64..1 << 34,
+            step in 1_u64..1 << 21,
+        ) {
+            let share = Share(ppm);
+            let walked = (1..=(n / step).min(3_000_000)).find(|k| !share.picks(n - k * step));
+            prop_assert_eq!(share.steps_back_out(n, step), walked);
+        }
+    }
+
+    #[test]
+    fn resonance_of_share_and_step_never_leads_out() {
+        let half: Share = "50%".parse().unwrap();
+        assert!(half.picks(1_000_001));
+        assert_eq!(half.steps_back_out(1_000_001, 100), None);
+        assert_eq!(half.steps_back_out(1_000_001, 101), Some(1));
+        assert_eq!(Share::ALL.steps_back_out(1_000_001, 101), None);
+        assert_eq!(Share::NONE.steps_back_out(5, 5), Some(1));
+        assert_eq!(Share::NONE.steps_back_out(4, 5), None);
+    }
+}
