@@ -1,0 +1,475 @@
+use proptest::prelude::*;
+
+use super::super::simulated::{Simulated, threshold};
+use super::*;
+
+fn found(spec: SearchSpec, dut: impl FnMut(u64) -> Outcome) -> SearchResult {
+    let Ok(result) = run(Search::new(spec), &mut Simulated(dut), &mut |_| {});
+    result
+}
+
+fn stall() -> TesterFault {
+    TesterFault::LateSchedule {
+        lateness_ns: 3_000_000,
+        limit_ns: 2_500_000,
+    }
+}
+
+fn resolution() -> impl Strategy<Value = Resolution> {
+    prop_oneof![
+        (1u32..200_000).prop_map(|millionths| Resolution::Relative { millionths }),
+        (1u64..5_000).prop_map(|qps| Resolution::Absolute { qps }),
+    ]
+}
+
+fn spec() -> impl Strategy<Value = SearchSpec> {
+    let step = proptest::option::of(0u64..100_000);
+    (1u64..5_000_000, resolution(), step).prop_map(|(start_qps, resolution, first_step_qps)| {
+        SearchSpec {
+            resolution,
+            first_step_qps,
+            ..SearchSpec::from_start(start_qps)
+        }
+    })
+}
+
+fn fixed_range(max_qps: u64, resolution: Resolution) -> SearchSpec {
+    SearchSpec {
+        resolution,
+        fixed_range_qps: Some(max_qps),
+        ..SearchSpec::from_start(1)
+    }
+}
+
+fn asked(result: &SearchResult) -> Vec<u64> {
+    result.trials.iter().map(|t| t.rate_qps).collect()
+}
+
+/// The rates of the script in figure 3 of paper 002, and what is left in its variable l.
+fn of_the_script(max: u64, e: u64, limit_qps: u64) -> (Vec<u64>, u64) {
+    let (mut l, mut h, mut rates) = (0, max, Vec::new());
+    while h - l > e {
+        let f = (h + l) / 2;
+        rates.push(f);
+        if f <= limit_qps {
+            l = f;
+        } else {
+            h = f;
+        }
+    }
+    (rates, l)
+}
+
+/// Steps of galloping between the start and the threshold, and the halvings of the widest bracket
+/// that they can leave.
+fn most_trials(spec: &SearchSpec, limit_qps: u64) -> u32 {
+    let (high, low) = (spec.start_qps.max(limit_qps), spec.start_qps.min(limit_qps));
+    let (galloping, widest) = match spec.first_step_qps {
+        None => (high / low.max(1), limit_qps.max(1) * 2),
+        Some(step) => (
+            (high - low) / step.max(1) + 1,
+            limit_qps.max(1) * 2 + step * 2,
+        ),
+    };
+    let widest = Bracket {
+        passed_qps: Some(0),
+        failed_qps: Some(widest),
+        resolution_qps: spec.resolution.qps(limit_qps / 2),
+    };
+    galloping.ilog2() + 3 + widest.trials_left().unwrap_or(0)
+}
+
+proptest! {
+    #[test]
+    fn brackets_the_true_rate_of_any_monotone_dut(
+        spec in spec(),
+        limit in 0u64..3_000_000,
+    ) {
+        let result = found(spec.clone(), |rate| threshold(limit, rate));
+        let mut asked: Vec<u64> = result.trials.iter().map(|t| t.rate_qps).collect();
+        prop_assert!(asked.len() as u64 <= u64::from(most_trials(&spec, limit)));
+        asked.sort_unstable();
+        asked.windows(2).for_each(|pair| assert_ne!(pair[0], pair[1], "asked twice"));
+        if limit == 0 {
+            prop_assert_eq!(result.end, SearchEnd::NothingPasses);
+            prop_assert_eq!(result.rate_qps, None);
+            return Ok(());
+        }
+        let passed = result.rate_qps.unwrap();
+        let failed = result.failed_qps.unwrap();
+        prop_assert_eq!(result.end, SearchEnd::Found);
+        prop_assert!(passed <= limit && limit < failed);
+        prop_assert!(failed - passed <= spec.resolution.qps(passed));
+    }
+
+    #[test]
+    fn a_near_start_saves_trials(
+        start_qps in 1_000u64..1_000_000,
+        offset_millionths in -9_900i64..9_900,
+        millionths in 100u32..5_000,
+    ) {
+        let offset = start_qps.cast_signed() * offset_millionths / 1_000_000;
+        let limit = start_qps.saturating_add_signed(offset);
+        let step = start_qps / 100;
+        let spec = SearchSpec {
+            resolution: Resolution::Relative { millionths },
+            first_step_qps: Some(step),
+            ..SearchSpec::from_start(start_qps)
+        };
+        let halvings = Bracket {
+            passed_qps: Some(start_qps - step),
+            failed_qps: Some(start_qps),
+            resolution_qps: spec.resolution.qps(start_qps - step),
+        };
+        let result = found(spec, |rate| threshold(limit, rate));
+        let most = 2 + halvings.trials_left().unwrap();
+        prop_assert!(asked(&result).len() <= most as usize, "{:?}", asked(&result));
+        prop_assert_eq!(result.end, SearchEnd::Found);
+    }
+
+    #[test]
+    fn a_fixed_range_is_bisected_as_the_script_of_the_papers_does(
+        max_qps in 2u64..3_000_000,
+        e in 1u64..1_000,
+        limit in 0u64..4_000_000,
+    ) {
+        prop_assume!(max_qps > e);
+        let result = found(
+            fixed_range(max_qps, Resolution::Absolute { qps: e }),
+            |rate| threshold(limit, rate),
+        );
+        let (rates, l) = of_the_script(max_qps, e, limit);
+        prop_assert_eq!(asked(&result), rates);
+        prop_assert_eq!(result.rate_qps.unwrap_or(0), l);
+        prop_assert_eq!(result.end, match (result.rate_qps, result.failed_qps) {
+            (None, _) => SearchEnd::NothingPasses,
+            (Some(rate_qps), None) => SearchEnd::LimitedByRequest { rate_qps },
+            (Some(_), Some(_)) => SearchEnd::Found,
+        });
+    }
+
+    #[test]
+    fn a_fixed_range_ends_within_its_bounds_whatever_they_are(
+        max_qps in 0u64..2_000,
+        ceiling_qps in proptest::option::of(0u64..2_000),
+        lowest_qps in 1u64..50,
+        resolution in resolution(),
+        limit in 0u64..2_500,
+    ) {
+        let spec = SearchSpec {
+            ceiling_qps,
+            lowest_qps,
+            ..fixed_range(max_qps, resolution)
+        };
+        let end = spec.limit_qps();
+        let result = found(spec, |rate| threshold(limit, rate));
+        prop_assert!(!result.trials.is_empty(), "no number without a trial");
+        for rate in asked(&result) {
+            prop_assert!(rate >= lowest_qps.min(end) && rate <= end);
+        }
+        match (result.rate_qps, result.failed_qps) {
+            (Some(passed), Some(failed)) => {
+                prop_assert!(passed <= limit && limit < failed);
+                prop_assert!(failed - passed <= resolution.qps(passed));
+            }
+            (Some(passed), None) => {
+                prop_assert!(passed <= limit && end - passed <= resolution.qps(passed));
+            }
+            (None, _) => {
+                prop_assert_eq!(result.end, SearchEnd::NothingPasses);
+                prop_assert!(limit < end.min(lowest_qps.max(resolution.qps(0))));
+            }
+        }
+    }
+
+    #[test]
+    fn never_learns_from_invalid(
+        spec in spec(),
+        limit in 0u64..3_000_000,
+        disturbed in proptest::collection::vec(0..=INVALID_REPEATS, 0..60),
+    ) {
+        let calm = found(spec.clone(), |rate| threshold(limit, rate));
+        let mut plan = disturbed.into_iter();
+        let mut left = plan.next().unwrap_or(0);
+        let result = found(spec, |rate| {
+            if left > 0 {
+                left -= 1;
+                return Outcome::Invalid(stall());
+            }
+            left = plan.next().unwrap_or(0);
+            threshold(limit, rate)
+        });
+        let valid: Vec<u64> = result
+            .trials
+            .iter()
+            .filter(|t| !matches!(t.outcome, Outcome::Invalid(_)))
+            .map(|t| t.rate_qps)
+            .collect();
+        let undisturbed: Vec<u64> = calm.trials.iter().map(|t| t.rate_qps).collect();
+        prop_assert_eq!(valid, undisturbed);
+        prop_assert_eq!(result.end, calm.end);
+        prop_assert_eq!(result.rate_qps, calm.rate_qps);
+    }
+
+    #[test]
+    fn a_dut_without_order_still_passes_directly_below_a_fail(
+        spec in spec(),
+        seed in any::<u64>(),
+    ) {
+        let ceiling = SearchSpec { ceiling_qps: Some(50_000_000), ..spec.clone() };
+        let result = found(ceiling, |rate| {
+            if (rate ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0 {
+                Outcome::Passed
+            } else {
+                Outcome::Failed { shortfall: 1 }
+            }
+        });
+        if result.end != SearchEnd::Found {
+            return Ok(());
+        }
+        let (passed, failed) = (result.rate_qps.unwrap(), result.failed_qps.unwrap());
+        let outcome_at = |rate| {
+            result.trials.iter().find(|t| t.rate_qps == rate).map(|t| t.outcome.clone())
+        };
+        prop_assert_eq!(outcome_at(passed), Some(Outcome::Passed));
+        prop_assert_eq!(outcome_at(failed), Some(Outcome::Failed { shortfall: 1 }));
+        prop_assert!(passed < failed);
+        prop_assert!(failed - passed <= spec.resolution.qps(passed));
+    }
+
+    #[test]
+    fn counts_the_trials_that_are_left(width in 1u64..1_000_000, resolution_qps in 1u64..1000) {
+        let mut bracket = Bracket {
+            passed_qps: Some(1000),
+            failed_qps: Some(1000 + width),
+            resolution_qps,
+        };
+        let promised = bracket.trials_left().unwrap();
+        let mut search = Search::new(SearchSpec {
+            resolution: Resolution::Absolute { qps: resolution_qps },
+            ..SearchSpec::from_start(1)
+        });
+        search.passed_qps = bracket.passed_qps;
+        search.failed_qps = bracket.failed_qps;
+        search.end = search.settled();
+        let mut trials = 0;
+        while search.next_rate().is_some() {
+            search.observe(&Outcome::Failed { shortfall: 1 });
+            trials += 1;
+            bracket = search.bracket();
+        }
+        prop_assert!(trials <= promised && promised <= trials + 1);
+        prop_assert_eq!(bracket.trials_left(), Some(0));
+    }
+}
+
+#[test]
+fn gives_up_after_the_repeats_of_one_rate() {
+    let mut repeats = Vec::new();
+    let result = run(
+        Search::new(SearchSpec::from_start(100)),
+        &mut Simulated(|rate| {
+            if rate <= 200 {
+                Outcome::Passed
+            } else {
+                Outcome::Invalid(stall())
+            }
+        }),
+        &mut |event| {
+            if let Event::Repeat { attempt, of, .. } = event {
+                repeats.push((*attempt, *of));
+            }
+        },
+    );
+    let Ok(result) = result;
+    let asked: Vec<u64> = result.trials.iter().map(|t| t.rate_qps).collect();
+    assert_eq!(asked, [100, 200, 400, 400, 400, 400]);
+    assert_eq!(repeats, [(1, 3), (2, 3), (3, 3)]);
+    assert_eq!(result.end, SearchEnd::TesterFault(stall()));
+    assert_eq!(result.rate_qps, None, "nothing failed above 200");
+}
+
+#[test]
+fn a_pass_at_the_certified_rate_is_a_limit_of_the_tester() {
+    let spec = SearchSpec {
+        ceiling_qps: Some(30_000),
+        ..SearchSpec::from_start(10_000)
+    };
+    let result = found(spec.clone(), |rate| threshold(1_000_000, rate));
+    let asked: Vec<u64> = result.trials.iter().map(|t| t.rate_qps).collect();
+    assert_eq!(asked, [10_000, 20_000, 30_000]);
+    assert_eq!(result.end, SearchEnd::LimitedByTester { rate_qps: 30_000 });
+    assert_eq!(result.rate_qps, Some(30_000));
+    assert_eq!(result.certified_rate_qps, Some(30_000));
+    let below = found(spec, |rate| threshold(29_999, rate));
+    assert_eq!(below.end, SearchEnd::Found);
+}
+
+#[test]
+fn a_start_beyond_the_ceiling_is_lowered_to_it() {
+    let spec = SearchSpec {
+        ceiling_qps: Some(5_000),
+        ..SearchSpec::from_start(10_000)
+    };
+    assert_eq!(Search::new(spec).next_rate(), Some(5_000));
+    let nothing = SearchSpec {
+        ceiling_qps: Some(0),
+        ..SearchSpec::from_start(0)
+    };
+    assert_eq!(Search::new(nothing).next_rate(), Some(1));
+}
+
+#[test]
+fn galloping_goes_no_lower_than_a_trial_with_a_query() {
+    let spec = SearchSpec {
+        lowest_qps: 5,
+        ..SearchSpec::from_start(32)
+    };
+    let result = found(spec.clone(), |rate| threshold(0, rate));
+    let asked: Vec<u64> = result.trials.iter().map(|t| t.rate_qps).collect();
+    assert_eq!(asked, [32, 16, 8, 5]);
+    assert_eq!(result.end, SearchEnd::NothingPasses);
+    let at_it = found(spec, |rate| threshold(5, rate));
+    assert_eq!((at_it.rate_qps, at_it.failed_qps), (Some(5), Some(6)));
+}
+
+#[test]
+fn a_pass_at_the_highest_rate_asked_for_is_no_limit_of_the_tester() {
+    let spec = SearchSpec {
+        ceiling_qps: Some(30_000),
+        max_qps: Some(15_000),
+        ..SearchSpec::from_start(10_000)
+    };
+    let result = found(spec, |rate| threshold(1_000_000, rate));
+    assert_eq!(result.end, SearchEnd::LimitedByRequest { rate_qps: 15_000 });
+}
+
+#[test]
+fn a_dut_without_limit_ends_at_the_finest_schedule() {
+    let result = found(SearchSpec::from_start(1), |_| Outcome::Passed);
+    assert_eq!(
+        result.end,
+        SearchEnd::LimitedByTester {
+            rate_qps: 1_000_000_000
+        }
+    );
+}
+
+#[test]
+fn steps_from_a_known_rate_double() {
+    let spec = |lowest_qps| SearchSpec {
+        lowest_qps,
+        first_step_qps: Some(100),
+        ..SearchSpec::from_start(1_000)
+    };
+    let up = found(spec(1), |rate| threshold(1_650, rate));
+    assert_eq!(asked(&up)[..5], [1_000, 1_100, 1_300, 1_700, 1_500]);
+    let down = found(spec(1), |rate| threshold(500, rate));
+    // Not to 300, 400 below 700: that is less than half of the rate.
+    assert_eq!(asked(&down)[..5], [1_000, 900, 700, 350, 525]);
+    let nothing = found(spec(300), |rate| threshold(0, rate));
+    assert_eq!(asked(&nothing), [1_000, 900, 700, 350, 300]);
+    assert_eq!(nothing.end, SearchEnd::NothingPasses);
+    let limited = SearchSpec {
+        ceiling_qps: Some(1_200),
+        ..spec(1)
+    };
+    let limited = found(limited, |_| Outcome::Passed);
+    assert_eq!(asked(&limited), [1_000, 1_100, 1_200]);
+    assert_eq!(limited.end, SearchEnd::LimitedByTester { rate_qps: 1_200 });
+}
+
+#[test]
+fn a_fixed_range_beyond_the_certificate_is_limited_by_the_tester() {
+    let spec = SearchSpec {
+        ceiling_qps: Some(1_000),
+        ..fixed_range(16_384, Resolution::Absolute { qps: 1 })
+    };
+    let result = found(spec, |_| Outcome::Passed);
+    assert_eq!(asked(&result)[..2], [500, 750]);
+    assert_eq!(result.end, SearchEnd::LimitedByTester { rate_qps: 999 });
+}
+
+#[test]
+fn a_specification_of_an_older_journal_gallops_by_doubling() {
+    let text = r#"{"start_qps":100,"resolution":{"absolute":{"qps":5}},"ceiling_qps":null,"max_qps":900,"lowest_qps":1,"invalid_repeats":3}"#;
+    let spec: SearchSpec = serde_json::from_str(text).unwrap();
+    let expected = SearchSpec {
+        resolution: Resolution::Absolute { qps: 5 },
+        max_qps: Some(900),
+        ..SearchSpec::from_start(100)
+    };
+    assert_eq!(spec, expected);
+}
+
+#[test]
+fn a_run_begins_at_the_median_of_those_before_it() {
+    let resolution = Resolution::Absolute { qps: 10 };
+    for (previous, expected) in [
+        (&[][..], None),
+        (&[20_000], Some((20_000, 40))),
+        (&[20_000, 20_500], Some((20_250, 250))),
+        (&[20_000, 20_000, 20_000], Some((20_000, 10))),
+        (&[20_000, 9_000, 20_300, 20_100], Some((20_050, 150))),
+        (&[u64::MAX, u64::MAX], Some((u64::MAX, 40))),
+    ] {
+        assert_eq!(reuse(previous, resolution), expected, "{previous:?}");
+    }
+}
+
+/// Trials that a search takes on average after `runs` others, when the true rates are distributed
+/// normally around 30,000 queries per second with this standard deviation.
+fn mean_trials(runs: usize, sd_qps: f64) -> f64 {
+    const SEARCHES: u32 = 2_000;
+    let mut state = 1u64;
+    let mut rate = || {
+        // Twelve uniform numbers less their mean are nearly normal.
+        let sum: f64 = (0..12)
+            .map(|_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                f64::from(u32::try_from(state >> 32).unwrap()) / f64::from(u32::MAX)
+            })
+            .sum();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rate"
+        )]
+        let rate = (30_000.0 + (sum - 6.0) * sd_qps) as u64;
+        rate
+    };
+    let mut trials = 0;
+    for _ in 0..SEARCHES {
+        let previous: Vec<u64> = (0..runs).map(|_| rate()).collect();
+        let known = reuse(&previous, Resolution::default());
+        let spec = SearchSpec {
+            first_step_qps: known.map(|(_, step)| step),
+            ..SearchSpec::from_start(known.map_or(1_000, |(start, _)| start))
+        };
+        let limit = rate();
+        trials += found(spec, |rate| threshold(limit, rate)).trials.len();
+    }
+    f64::from(u32::try_from(trials).unwrap()) / f64::from(SEARCHES)
+}
+
+#[test]
+fn what_is_known_of_the_runs_before_saves_half_of_the_trials() {
+    let table: Vec<String> = [0, 1, 2, 3, 5, 10, 19]
+        .iter()
+        .map(|&runs| {
+            let means = [0.0, 30.0, 150.0, 300.0, 900.0].map(|sd| mean_trials(runs, sd));
+            format!("{runs:2} runs: {means:4.1?}")
+        })
+        .collect();
+    expect_test::expect![[r#"
+         0 runs: [16.0, 16.0, 16.0, 16.0, 15.9]
+         1 runs: [ 4.0,  4.3,  5.7,  6.8,  9.3]
+         2 runs: [ 4.0,  4.3,  5.5,  6.6,  8.4]
+         3 runs: [ 2.0,  3.2,  5.7,  6.8,  8.6]
+         5 runs: [ 2.0,  3.1,  5.5,  6.6,  8.2]
+        10 runs: [ 2.0,  3.0,  5.5,  6.5,  8.0]
+        19 runs: [ 2.0,  3.0,  5.4,  6.4,  8.0]"#]]
+    .assert_eq(&table.join("\n"));
+}
