@@ -10,6 +10,7 @@
 
 pub mod environment;
 pub mod journal;
+pub mod estimate;
 pub mod plan;
 pub mod recommended;
 pub mod record;

@@ -5,7 +5,8 @@ use std::fmt;
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Cell, Plan};
+use super::plan::{Cell, Order, Plan, Subject};
+use crate::quantity::Span;
 
 /// One row of the results: a variant, a cell, a duration and a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,7 @@ impl fmt::Display for Task {
 pub fn points(plan: &Plan) -> Vec<Point> {
     let mut points = Vec::new();
     for variant in 0..plan.variants.len() {
+        let first = points.len();
         let mut add = |cell: &Cell, duration_ns, timeout_ns| {
             let point = Point {
                 variant,
@@ -73,7 +75,7 @@ pub fn points(plan: &Plan) -> Vec<Point> {
                 duration_ns,
                 timeout_ns,
             };
-            if !points.contains(&point) {
+            if !points[first..].contains(&point) {
                 points.push(point);
             }
         };
@@ -89,4 +91,162 @@ pub fn points(plan: &Plan) -> Vec<Point> {
         }
     }
     points
+}
+
+/// Everything that a plan asks for, in the order in which it is done: the searches, then the
+/// overload curves, then the soaks, which both need what the searches found. Authorities by
+/// themselves are searched only.
+pub fn tasks(plan: &Plan) -> Vec<Task> {
+    let points = points(plan);
+    let runs = 1..=plan.search.runs;
+    let mut tasks: Vec<Task> = match plan.search.order {
+        Order::Interleaved => runs
+            .flat_map(|run| (0..points.len()).map(move |point| Task::Search { point, run }))
+            .collect(),
+        Order::Sequential => (0..points.len())
+            .flat_map(|point| runs.clone().map(move |run| Task::Search { point, run }))
+            .collect(),
+    };
+    // The first point of a variant is its first cell with the duration and timeout of the plan.
+    let firsts: Vec<usize> = (0..plan.variants.len())
+        .filter(|&variant| !matches!(plan.variants[variant].subject, Subject::Authority { .. }))
+        .filter_map(|variant| points.iter().position(|point| point.variant == variant))
+        .collect();
+    if plan.overload.is_some() {
+        tasks.extend(firsts.iter().map(|&point| Task::Overload { point }));
+    }
+    if plan.soak.is_some() {
+        tasks.extend(firsts.iter().map(|&point| Task::Soak { point }));
+    }
+    tasks
+}
+
+/// A point in words: its variant, and its cell with duration and timeout if they are not the
+/// plan's.
+pub fn point_name(plan: &Plan, point: &Point) -> (String, String) {
+    let variant = plan.variants.get(point.variant);
+    let mut cell = point.cell.to_string();
+    if point.duration_ns != plan.duration_ns {
+        cell.push_str(&format!(", trials of {}", Span(point.duration_ns)));
+    }
+    if point.timeout_ns != plan.timeout_ns {
+        cell.push_str(&format!(", timeout {}", Span(point.timeout_ns)));
+    }
+    (variant.map_or_else(String::new, |v| v.name.clone()), cell)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn plan(text: &str) -> Plan {
+        Plan::parse("x.toml", text).unwrap()
+    }
+
+    fn words(tasks: &[Task]) -> Vec<String> {
+        let words = tasks.iter().map(|t| format!("{}: {t}", t.point()));
+        words.collect()
+    }
+
+    const TWO: &str = "[[dut]]\nprofile = \"bind\"\n[[dut]]\nprofile = \"unbound\"\n";
+
+    #[test]
+    fn runs_are_interleaved_and_the_rest_follows() {
+        let plan = plan(&format!(
+            "[search]\nruns = 2\n[cells]\naaaa-share = [0, 1]\n[overload]\n[soak]\n{TWO}"
+        ));
+        assert_eq!(
+            words(&tasks(&plan)),
+            [
+                "0: run 1",
+                "1: run 1",
+                "2: run 1",
+                "3: run 1",
+                "0: run 2",
+                "1: run 2",
+                "2: run 2",
+                "3: run 2",
+                "0: overload curve",
+                "2: overload curve",
+                "0: soak",
+                "2: soak",
+            ]
+        );
+    }
+
+    #[test]
+    fn one_point_after_the_other_if_that_is_wanted() {
+        let plan = plan(&format!(
+            "[search]\nruns = 2\norder = \"sequential\"\n{TWO}"
+        ));
+        assert_eq!(
+            words(&tasks(&plan)),
+            ["0: run 1", "0: run 2", "1: run 1", "1: run 2"]
+        );
+    }
+
+    #[test]
+    fn authorities_by_themselves_are_searched_only() {
+        let plan = plan("[search]\nruns = 1\n[overload]\n[[dut]]\nauthority = \"nsd\"\n");
+        assert_eq!(words(&tasks(&plan)), ["0: run 1"]);
+    }
+
+    #[test]
+    fn a_point_is_named_by_what_is_not_the_plans() {
+        let plan = plan(&format!(
+            "[trial]\nduration = \"60s\"\n[queue-check]\ndurations = [\"5s\", \"60s\"]\n\
+             timeouts = [\"0.5s\", \"1s\"]\n{TWO}"
+        ));
+        let names: Vec<_> = points(&plan)
+            .iter()
+            .map(|point| point_name(&plan, point))
+            .map(|(variant, cell)| format!("{variant}: {cell}"))
+            .collect();
+        assert_eq!(
+            names[..4],
+            [
+                "bind: AAAA 0%, cached 0%",
+                "bind: AAAA 0%, cached 0%, trials of 5 s, timeout 500 ms",
+                "bind: AAAA 0%, cached 0%, timeout 500 ms",
+                "bind: AAAA 0%, cached 0%, trials of 5 s",
+            ]
+        );
+        assert_eq!(names.len(), 8);
+    }
+
+    proptest! {
+        #[test]
+        fn each_point_has_each_run_once_and_in_order(
+            duts in 1usize..4,
+            runs in 1u32..6,
+            grid in prop::sample::select(vec!["worst-case", "aaaa", "cached", "rfc8219"]),
+            sequential: bool,
+        ) {
+            let order = if sequential { "sequential" } else { "interleaved" };
+            let mut text = format!(
+                "[search]\nruns = {runs}\norder = \"{order}\"\n[cells]\ngrid = \"{grid}\"\n"
+            );
+            for dut in 0..duts {
+                text.push_str(&format!("[[dut]]\nprofile = \"bind\"\nname = \"d{dut}\"\n"));
+            }
+            let plan = plan(&text);
+            let tasks = tasks(&plan);
+            prop_assert_eq!(tasks.len(), points(&plan).len() * runs as usize);
+            prop_assert_eq!(tasks.iter().collect::<HashSet<_>>().len(), tasks.len());
+            for point in 0..points(&plan).len() {
+                let of_it: Vec<u32> = tasks
+                    .iter()
+                    .filter_map(|task| match *task {
+                        Task::Search { point: p, run } if p == point => Some(run),
+                        _ => None,
+                    })
+                    .collect();
+                prop_assert_eq!(of_it, (1..=runs).collect::<Vec<_>>());
+            }
+        }
+    }
 }

@@ -315,6 +315,30 @@ pub struct LabExecArgs {
     pub command: Vec<String>,
 }
 
+/// `dns64bench run`
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The plan
+    #[arg(value_name = "PLAN.toml")]
+    pub plan: PathBuf,
+
+    /// Say what would be done and how long it would take, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Directory for journal and report, which is made [default: the name of the plan]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+
+    /// Serve a live page and metrics at this address, such as [::1]:8064
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub http: Option<SocketAddr>,
+
+    /// No progress, only errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
 /// `dns64bench doctor`
 #[derive(Args, Debug)]
 pub struct DoctorArgs {}

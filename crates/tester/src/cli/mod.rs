@@ -14,7 +14,8 @@ pub mod values;
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, DemoArgs, DoctorArgs, GenerateArgs, LabArgs, SearchArgs, SelfTestArgs, TrialArgs,
+    AuthorityArgs, DemoArgs, DoctorArgs, GenerateArgs, LabArgs, RunArgs, SearchArgs, SelfTestArgs,
+    TrialArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -61,6 +62,14 @@ pub enum Command {
     #[command(after_help = SEARCH_EXAMPLES)]
     Search(SearchArgs),
 
+    /// Do all searches of a plan, and what else it asks for
+    ///
+    /// A campaign: any number of servers, shares, core counts and settings, 20 runs of each, by one
+    /// file. The keys of the file are described in docs/plan.md; examples/ has one for each
+    /// experiment of the papers.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+
     /// Serve the zone of the test names, as the authority of a DUT
     ///
     /// The AuthDNS subsystem of the Tester by itself: answers A queries with the four numbers of
@@ -103,6 +112,11 @@ const SEARCH_EXAMPLES: &str = "\
 Examples:
   dns64bench search --dut bind --lab netns -l 5s --cpus 0 --dut-cpus 1
   dns64bench search -s 2001:db8::53 --self-test-server [2001:db8::54]:53";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  dns64bench run --dry-run examples/rfc8219.toml
+  dns64bench run -o results examples/quick.toml";
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod lab;
 mod measure;
+mod plan;
 mod setup;
 
 use std::io::Write;
@@ -14,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use super::args::GenerateArgs;
 use super::resolve::UsageError;
 use super::{Command, exit, generate};
+use crate::campaign::plan::PlanError;
 use crate::lab::dut::DutError;
 use crate::lab::profile::ProfileError;
 use crate::lab::topology::LabError;
@@ -51,6 +53,11 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Trial(args) => measure::trial(args),
         Command::SelfTest(args) => measure::self_test(args),
         Command::Search(args) => measure::search(args),
+        Command::Run(args) if args.dry_run => plan::dry_run(&args.plan),
+        Command::Run(_) => Err(Failure::new(
+            exit::USAGE,
+            anyhow::anyhow!("campaigns cannot be run by this build; add --dry-run to see the plan"),
+        )),
         Command::Authority(args) => authority::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Doctor(_) => doctor::run(),
@@ -88,6 +95,12 @@ fn print(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Result<(), 
 
 impl From<UsageError> for Failure {
     fn from(error: UsageError) -> Self {
+        Self::new(exit::USAGE, error)
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
         Self::new(exit::USAGE, error)
     }
 }

@@ -9,3 +9,4 @@
 //! `verify` checks.
 
 pub mod analysis;
+pub mod dry_run;
