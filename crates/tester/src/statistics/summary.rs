@@ -2,6 +2,38 @@
 
 use serde::Serialize;
 
+use super::{bootstrap, sorted, trend};
+
+/// 99.9 % of a normal distribution lie within so many standard deviations of its mean. The margins
+/// of tables 1 to 5 of paper 000 follow from it, and not from Student's t.
+const QUANTILE_999: f64 = 3.290_526_731_491_896;
+
+/// Makes the median absolute deviation of a normal distribution its standard deviation: one over
+/// the quantile of 75 %, as rounded in tables 1 to 5 of paper 000.
+const MAD_SCALE: f64 = 1.4826;
+
+/// Mean and median further apart are called skewed, in per cent of the median. Paper 002, section
+/// 4.3, asks for "a significant difference": those of tables 1 to 5 of paper 000, which it calls
+/// stable or acceptable, are all below 0.5 %, and that of table 2 of paper 002 with its run 22 %
+/// below the median is 2.6 %.
+const SKEW_PCT: f64 = 1.0;
+
+/// Standard deviations above are called scattered, in per cent of the mean (paper 002, section
+/// 4.3).
+const SCATTER_PCT: f64 = 10.0;
+
+/// A drift has to be less likely by chance. Every point of a campaign is tested: where nothing
+/// drifts, the usual 0.05 would flag one or two of the 31 cells of RFC 8219, this one in every third
+/// campaign.
+const DRIFT_P: f64 = 0.01;
+
+/// A drift has to be larger, in per cent of the median: what a test of 60 s with a timeout of 1 s
+/// can be wrong by anyway (paper 000, equation 2).
+const DRIFT_PCT: f64 = 2.0;
+
+/// Runs that RFC 8219 section 9.2 asks for.
+const RUNS: usize = 20;
+
 /// The figures of the rates that the runs found, all in queries per second unless the name says
 /// otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,4 +91,256 @@ pub enum Flag {
         /// How many there are.
         runs: usize,
     },
+}
+
+/// The figures of `rates`, in queries per second and in the order of the runs, found by trials of
+/// `duration_s` with `timeout_s`, both above 0.
+///
+/// `None` if there are no rates, or one of them is not finite.
+pub fn summarise(rates: &[f64], duration_s: f64, timeout_s: f64) -> Option<Summary> {
+    let sorted = sorted(rates)?;
+    let median = median_of_sorted(&sorted)?;
+    let runs = rates.len();
+    let average = rates.iter().sum::<f64>() / runs as f64;
+    let standard_deviation = standard_deviation(rates, average);
+    let deviations: Vec<f64> = rates.iter().map(|rate| (rate - median).abs()).collect();
+    Some(Summary {
+        runs,
+        average,
+        median,
+        p1: percentile_of_sorted(&sorted, 1.0)?,
+        p99: percentile_of_sorted(&sorted, 99.0)?,
+        standard_deviation,
+        margin_of_error_999: QUANTILE_999 * standard_deviation / (runs as f64).sqrt(),
+        median_absolute_deviation: MAD_SCALE * self::median(&deviations)?,
+        dispersion_pct: dispersion_pct(rates),
+        calculated: calculated_rate(median, duration_s, timeout_s),
+        median_interval: bootstrap::median_interval(rates),
+        flags: flags(rates, average, median, standard_deviation),
+    })
+}
+
+/// What a reader has to be warned of.
+fn flags(rates: &[f64], average: f64, median: f64, standard_deviation: f64) -> Vec<Flag> {
+    let mut flags = Vec::new();
+    let by_pct = share_pct(average - median, median);
+    if by_pct.abs() > SKEW_PCT {
+        flags.push(Flag::Skewed { by_pct });
+    }
+    let standard_deviation_pct = share_pct(standard_deviation, average);
+    if standard_deviation_pct > SCATTER_PCT {
+        flags.push(Flag::Scattered {
+            standard_deviation_pct,
+        });
+    }
+    let points: Vec<_> = (0..rates.len())
+        .map(|run| run as f64)
+        .zip(rates.iter().copied())
+        .collect();
+    if let Some(trend) = trend::trend(&points) {
+        let by_pct = share_pct(trend.slope * (rates.len() - 1) as f64, median);
+        if trend.p < DRIFT_P && by_pct.abs() > DRIFT_PCT {
+            flags.push(Flag::Drift { by_pct, p: trend.p });
+        }
+    }
+    if rates.len() < RUNS {
+        flags.push(Flag::FewRuns { runs: rates.len() });
+    }
+    flags
+}
+
+/// The `percent`-th percentile: the smallest of `values` for which at least `percent` per cent of
+/// them are not larger (RFC 2330 section 11.3). With fewer than 100 values the 1st is their
+/// minimum and the 99th their maximum.
+///
+/// `None` if there are no values, one is not finite, or `percent` is not in 0..=100.
+pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
+    percentile_of_sorted(&sorted(values)?, percent)
+}
+
+/// The median: the middle value, or the mean of the two middle ones, which is where it differs from
+/// the 50th percentile (RFC 2330 section 11.3).
+///
+/// `None` if there are no values or one is not finite.
+pub fn median(values: &[f64]) -> Option<f64> {
+    median_of_sorted(&sorted(values)?)
+}
+
+/// The same of values in rising order.
+pub(super) fn percentile_of_sorted(sorted: &[f64], percent: f64) -> Option<f64> {
+    if !(0.0..=100.0).contains(&percent) {
+        return None;
+    }
+    // Products instead of quotients, and a little less: 7 % of 100 values are 7 of them.
+    let enough = percent * sorted.len() as f64 * (1.0 - 1e-12);
+    let below = |rank: usize| (rank as f64) * 100.0 < enough;
+    let mut ranks = 1..=sorted.len();
+    ranks
+        .find(|&rank| !below(rank))
+        .map(|rank| sorted[rank - 1])
+}
+
+/// The same of values in rising order.
+pub(super) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(f64::midpoint(lower, upper))
+}
+
+/// median / (1 + timeout / duration), in the unit of `median`: the rate that a DUT can sustain which
+/// stores requests and answers them when their timeout is nearly over (paper 000, equation 1).
+/// `duration_s` is above 0.
+pub fn calculated_rate(median: f64, duration_s: f64, timeout_s: f64) -> f64 {
+    median / (1.0 + timeout_s / duration_s)
+}
+
+/// By how much `rate` is below `reference`, in per cent of `reference`; negative if it is above
+/// (RFC 8219 section 10.2.1, the formula for "higher is better"). `reference` is above 0.
+pub fn degradation_pct(reference: f64, rate: f64) -> f64 {
+    share_pct(reference - rate, reference)
+}
+
+/// (max - min) / median, in per cent (paper 001, equation 3); 0 if there are no values or all are
+/// equal.
+pub fn dispersion_pct(values: &[f64]) -> f64 {
+    let sorted = sorted(values).unwrap_or_default();
+    let ends = sorted.first().zip(sorted.last());
+    let range = ends.map_or(0.0, |(min, max)| max - min);
+    share_pct(range, median_of_sorted(&sorted).unwrap_or_default())
+}
+
+/// `part` in per cent of `whole`; nothing of nothing is 0.
+fn share_pct(part: f64, whole: f64) -> f64 {
+    if part == 0.0 {
+        0.0
+    } else {
+        part / whole * 100.0
+    }
+}
+
+/// Of a sample (n - 1); 0 for a single value.
+fn standard_deviation(values: &[f64], average: f64) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let squares: f64 = values.iter().map(|value| (value - average).powi(2)).sum();
+    (squares / (values.len() - 1) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_empirical_distribution() {
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        for percent in 1..=100 {
+            assert_eq!(percentile(&hundred, percent.into()), Some(percent.into()));
+        }
+        assert_eq!(percentile(&hundred, 0.0), Some(1.0));
+        assert_eq!(percentile(&hundred, 50.1), Some(51.0));
+        // Where percentile and median differ.
+        assert_eq!(percentile(&[4.0, 1.0, 3.0, 2.0], 50.0), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(percentile(&[1.0], 100.1), None);
+        assert_eq!(percentile(&[], 50.0), None);
+        assert_eq!(median(&[1.0, f64::NAN]), None);
+    }
+
+    #[test]
+    fn degradation_is_positive_where_the_rate_is_lower() {
+        assert_eq!(degradation_pct(200.0, 150.0), 25.0);
+        assert_eq!(degradation_pct(200.0, 250.0), -25.0);
+        assert_eq!(degradation_pct(0.0, 0.0), 0.0);
+    }
+
+    #[test]
+    fn a_single_run_and_no_run() {
+        let one = summarise(&[500.0], 60.0, 1.0).unwrap();
+        assert_eq!(
+            (one.median, one.p1, one.p99, one.average),
+            (500.0, 500.0, 500.0, 500.0)
+        );
+        assert_eq!(
+            (one.standard_deviation, one.margin_of_error_999),
+            (0.0, 0.0)
+        );
+        assert_eq!((one.dispersion_pct, one.median_interval), (0.0, None));
+        assert_eq!(one.flags, [Flag::FewRuns { runs: 1 }]);
+        assert_eq!(summarise(&[], 60.0, 1.0), None);
+        assert_eq!(summarise(&[1.0, f64::INFINITY], 60.0, 1.0), None);
+    }
+
+    #[test]
+    fn steady_runs_have_no_flag() {
+        let rates: Vec<f64> = (0..20)
+            .map(|run| 1000.0 + f64::from(run * 7 % 20))
+            .collect();
+        assert_eq!(summarise(&rates, 60.0, 1.0).unwrap().flags, []);
+        // A certain trend that is too small to matter: 1.9 per mille.
+        let small: Vec<f64> = (0..20).map(|run| 10_000.0 + f64::from(run)).collect();
+        assert_eq!(summarise(&small, 60.0, 1.0).unwrap().flags, []);
+    }
+
+    #[test]
+    fn each_flag_is_raised_by_what_it_names() {
+        let drifting: Vec<f64> = (0..20).map(|run| 1000.0 - 2.0 * f64::from(run)).collect();
+        let flags = summarise(&drifting, 60.0, 1.0).unwrap().flags;
+        let [Flag::Drift { by_pct, p }] = flags[..] else {
+            panic!("{flags:?}");
+        };
+        assert!(
+            (by_pct + 38.0 / 981.0 * 100.0).abs() < 1e-9 && p < 1e-6,
+            "{by_pct} {p}"
+        );
+
+        let mut outlier = vec![1000.0; 20];
+        outlier[7] = 700.0;
+        let flags = summarise(&outlier, 60.0, 1.0).unwrap().flags;
+        assert_eq!(flags, [Flag::Skewed { by_pct: -1.5 }]);
+
+        let halves: Vec<f64> = (0..20)
+            .map(|run| if run % 2 == 0 { 800.0 } else { 1200.0 })
+            .collect();
+        let flags = summarise(&halves, 60.0, 1.0).unwrap().flags;
+        let [
+            Flag::Scattered {
+                standard_deviation_pct,
+            },
+        ] = flags[..]
+        else {
+            panic!("{flags:?}");
+        };
+        assert!((standard_deviation_pct - 20.52).abs() < 0.01);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn figures_keep_their_order(rates in prop::collection::vec(1.0..1e7f64, 1..60)) {
+            let found = summarise(&rates, 60.0, 1.0).unwrap();
+            prop_assert!(rates.contains(&found.p1) && rates.contains(&found.p99));
+            prop_assert!(found.p1 <= found.median && found.median <= found.p99);
+            prop_assert!(found.calculated < found.median);
+            prop_assert!(found.dispersion_pct >= 0.0 && found.standard_deviation >= 0.0);
+            if let Some((low, high)) = found.median_interval {
+                prop_assert!(found.p1 <= low && low <= high);
+                prop_assert!(high <= percentile(&rates, 100.0).unwrap());
+            }
+        }
+
+        #[test]
+        fn a_percentile_is_a_value_and_rises(
+            values in prop::collection::vec(-1e9..1e9f64, 1..300),
+            percents in (0.0..=100.0f64, 0.0..=100.0f64),
+        ) {
+            let (low, high) = (percents.0.min(percents.1), percents.0.max(percents.1));
+            let (at_low, at_high) = (percentile(&values, low), percentile(&values, high));
+            prop_assert!(values.contains(&at_low.unwrap()));
+            prop_assert!(at_low <= at_high);
+        }
+    }
 }

@@ -1,0 +1,159 @@
+//! Intervals by drawing samples from the sample (Efron, "Bootstrap methods: another look at the
+//! jackknife", 1979).
+//!
+//! The draws are the same at every call: who computes a report anew gets its numbers.
+
+use super::sorted;
+use super::summary::percentile_of_sorted;
+
+/// Samples that an interval is made from. 1000 to 2000 are the usual least for percentiles (Efron and
+/// Tibshirani, "An introduction to the bootstrap", section 13.3); with ten times as many the ends
+/// no longer depend on the seed at the resolution of rates.
+const RESAMPLES: usize = 10_000;
+
+/// Samples at least, where each of them is expensive (ibid.).
+const RESAMPLES_MIN: usize = 1_000;
+
+/// So many weighted values may be visited for one interval, some tenths of a second.
+const WORK_MAX: usize = 100_000_000;
+
+/// The percentiles at the ends of an interval of 95 %.
+const ENDS_PCT: (f64, f64) = (2.5, 97.5);
+
+/// Fewer values have no interval: of two values a sample shows nothing but themselves.
+pub(super) const VALUES_MIN: usize = 3;
+
+/// Numbers by the generator splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014).
+pub(super) struct Draws(u64);
+
+impl Draws {
+    /// The next number.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Draws as many values as there are, and counts how often each was.
+    pub(super) fn sample(&mut self, counts: &mut [u64]) {
+        counts.fill(0);
+        for _ in 0..counts.len() {
+            // The upper half of the product of the number, as a fraction of 1, and their count.
+            let place = u128::from(self.next()) * counts.len() as u128;
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "less than the count, a usize"
+            )]
+            let place = (place >> 64) as usize;
+            counts[place] += 1;
+        }
+    }
+}
+
+/// The 95 % interval of a statistic that visits `work` values for each sample.
+pub(super) fn interval(work: usize, mut statistic: impl FnMut(&mut Draws) -> f64) -> (f64, f64) {
+    let resamples = (WORK_MAX / work.max(1)).clamp(RESAMPLES_MIN, RESAMPLES);
+    let mut draws = Draws(0);
+    let mut found: Vec<f64> = (0..resamples).map(|_| statistic(&mut draws)).collect();
+    found.sort_by(f64::total_cmp);
+    let end = |percent| percentile_of_sorted(&found, percent).unwrap_or_default();
+    (end(ENDS_PCT.0), end(ENDS_PCT.1))
+}
+
+/// The median of values in rising order, each as often as its weight says; the weights add up to
+/// `total`, above 0.
+pub(super) fn weighted_median(weighted: impl Iterator<Item = (f64, u64)>, total: u64) -> f64 {
+    let (lower, upper) = (total.div_ceil(2), total / 2 + 1);
+    let mut below = 0;
+    let mut at_lower = None;
+    for (value, weight) in weighted {
+        below += weight;
+        if at_lower.is_none() && below >= lower {
+            at_lower = Some(value);
+        }
+        if below >= upper {
+            return f64::midpoint(at_lower.unwrap_or(value), value);
+        }
+    }
+    at_lower.unwrap_or_default()
+}
+
+/// The interval that holds the median with 95 %, in the unit of `values`: percentile bootstrap, the
+/// same for the same values in whatever order.
+///
+/// `None` for fewer than three values, or if one is not finite.
+pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
+    let sorted = sorted(values).filter(|sorted| sorted.len() >= VALUES_MIN)?;
+    let mut counts = vec![0; sorted.len()];
+    Some(interval(sorted.len(), |draws| {
+        draws.sample(&mut counts);
+        let weighted = sorted.iter().copied().zip(counts.iter().copied());
+        weighted_median(weighted, sorted.len() as u64)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::statistics::summary::median;
+
+    #[test]
+    fn the_generator_is_splitmix64() {
+        // First outputs for the seed 1234567, as implementations of it are checked.
+        let mut draws = Draws(1_234_567);
+        let first: Vec<u64> = (0..3).map(|_| draws.next()).collect();
+        let expected: [u64; 3] = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+        ];
+        assert_eq!(first, expected);
+    }
+
+    #[test]
+    fn ends_are_where_the_exact_bootstrap_has_them() {
+        // Of 21 different values the median of a sample is at most the k-th with the probability
+        // that 11 or more of 21 draws are among the first k: 2.3 % for k = 6, 6.6 % for k = 7.
+        let values: Vec<f64> = (1..=21).map(f64::from).collect();
+        assert_eq!(median_interval(&values), Some((7.0, 15.0)));
+    }
+
+    #[test]
+    fn few_or_broken_values_have_no_interval() {
+        assert_eq!(median_interval(&[1.0, 2.0]), None);
+        assert_eq!(median_interval(&[1.0, 2.0, f64::NAN]), None);
+        assert_eq!(median_interval(&[7.0; 3]), Some((7.0, 7.0)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_weight_is_so_many_copies(
+            weighted in prop::collection::vec((-100.0..100.0f64, 0..4u64), 1..20),
+        ) {
+            let mut weighted = weighted;
+            weighted.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let copies: Vec<f64> = weighted
+                .iter()
+                .flat_map(|(value, weight)| (0..*weight).map(|_| *value))
+                .collect();
+            if let Some(median) = median(&copies) {
+                let total = copies.len() as u64;
+                prop_assert_eq!(weighted_median(weighted.into_iter(), total), median);
+            }
+        }
+
+        #[test]
+        fn the_interval_does_not_depend_on_the_order(
+            values in prop::collection::vec(1.0..1e6f64, 3..12),
+        ) {
+            let mut reversed = values.clone();
+            reversed.reverse();
+            prop_assert_eq!(median_interval(&values), median_interval(&reversed));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Whether a DUT stores requests and works them off until their timeout (paper 000, sections 6.6 to
+//! 6.9).
+
+use serde::Serialize;
+
+use super::summary::{calculated_rate, dispersion_pct};
+
+/// The calculated rates agree if they disperse by less than this part of what they would disperse by
+/// if the DUT stored nothing. Then its medians would all be the same, and dividing them by
+/// 1 + timeout / duration would bring in the whole dispersion of one over that factor; if it stores
+/// whatever it can, nothing of it is left. Of tables 1 to 5 of paper 000 mtd64-ng leaves at most
+/// 0.07 of it, TOTD 0.60 and BIND 0.86. A quarter says that a DUT uses three quarters of its
+/// timeouts, and leaves room for the scatter of medians.
+const PART_MAX: f64 = 0.25;
+
+/// A dispersion below, in per cent, is rounding: the ratios of timeout and duration are all equal.
+const ROUNDING: f64 = 1e-9;
+
+/// What several durations and timeouts say together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct QueueCheck {
+    /// median / (1 + timeout / duration) of each row, in queries per second and in their order
+    /// (paper 000, equation 1).
+    pub calculated: Vec<f64>,
+    /// (max - min) / median of the medians, in per cent.
+    pub median_dispersion_pct: f64,
+    /// The same of the calculated rates.
+    pub calculated_dispersion_pct: f64,
+    /// The calculated rates agree: the DUT stores requests, and can sustain that rate only.
+    pub stores_requests: bool,
+}
+
+/// Checks rows of duration (seconds), timeout (seconds) and median (queries per second).
+///
+/// `None` if fewer than two rows differ in timeout / duration, or a number is not finite and above 0.
+pub fn check(rows: &[(f64, f64, f64)]) -> Option<QueueCheck> {
+    let valid = |number: f64| number.is_finite() && number > 0.0;
+    if !rows
+        .iter()
+        .all(|row| valid(row.0) && valid(row.1) && valid(row.2))
+    {
+        return None;
+    }
+    // What a DUT would show that answers one query per second whatever the timeout.
+    let unstored: Vec<f64> = rows
+        .iter()
+        .map(|row| calculated_rate(1.0, row.0, row.1))
+        .collect();
+    let unstored_pct = dispersion_pct(&unstored);
+    if unstored_pct < ROUNDING {
+        return None;
+    }
+    let medians: Vec<f64> = rows.iter().map(|row| row.2).collect();
+    let calculated: Vec<f64> = rows
+        .iter()
+        .map(|row| calculated_rate(row.2, row.0, row.1))
+        .collect();
+    let calculated_dispersion_pct = dispersion_pct(&calculated);
+    Some(QueueCheck {
+        calculated,
+        median_dispersion_pct: dispersion_pct(&medians),
+        calculated_dispersion_pct,
+        stores_requests: calculated_dispersion_pct < PART_MAX * unstored_pct,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_quarter_is_far_from_what_the_papers_measured() {
+        let part = |rows: &[(f64, f64, f64)]| {
+            let unstored: Vec<_> = rows.iter().map(|row| (row.0, row.1, 1000.0)).collect();
+            check(rows).unwrap().calculated_dispersion_pct
+                / check(&unstored).unwrap().calculated_dispersion_pct
+        };
+        let rows = |timeout_s, medians: [f64; 4]| {
+            let mut durations_s = [5.0, 10.0, 30.0, 60.0].into_iter();
+            medians.map(|median| (durations_s.next().unwrap(), timeout_s, median))
+        };
+        for (rows, expected) in [
+            (rows(1.0, [3448.0, 3161.0, 2971.0, 2926.0]), 0.01),
+            (rows(0.5, [3168.0, 3026.0, 2932.0, 2920.0]), 0.06),
+            (rows(5.0, [5787.0, 4339.5, 3372.0, 3136.0]), 0.00),
+            (rows(1.0, [3552.5, 3506.0, 3480.5, 3471.0]), 0.86),
+            (rows(1.0, [2581.0, 2532.5, 2421.5, 2412.0]), 0.60),
+        ] {
+            assert!(
+                (part(&rows) - expected).abs() < 0.006,
+                "{rows:?}: {}",
+                part(&rows)
+            );
+        }
+    }
+
+    #[test]
+    fn one_ratio_of_timeout_and_duration_decides_nothing() {
+        assert_eq!(check(&[]), None);
+        assert_eq!(check(&[(60.0, 1.0, 3000.0), (30.0, 0.5, 3100.0)]), None);
+        assert_eq!(check(&[(60.0, 1.0, 3000.0), (30.0, 1.0, 0.0)]), None);
+        assert_eq!(check(&[(60.0, 1.0, 3000.0), (0.0, 1.0, 3000.0)]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_full_queue_is_seen_and_a_missing_one_is_not(
+            sustainable in 100.0..1e6f64,
+            timeout_s in 0.1..5.0f64,
+            durations_s in prop::collection::btree_set(1..120u32, 2..6),
+        ) {
+            let rows = |stored: f64| -> Vec<_> {
+                let durations = durations_s.iter().map(|duration_s| f64::from(*duration_s));
+                durations.map(|s| (s, timeout_s, sustainable * (1.0 + stored * timeout_s / s))).collect()
+            };
+            let full = check(&rows(1.0)).unwrap();
+            prop_assert!(full.stores_requests, "{:?}", full);
+            for rate in full.calculated {
+                prop_assert!((rate / sustainable - 1.0).abs() < 1e-9);
+            }
+            prop_assert!(!check(&rows(0.0)).unwrap().stores_requests);
+        }
+    }
+}
