@@ -46,10 +46,9 @@ pub fn run<T: Trials>(
     };
     observer(&Event::Finished(&end));
     let bracket = search.bracket();
-    let confirmed = !matches!(end, SearchEnd::TesterFault(_));
     Ok(SearchResult {
         end,
-        rate_qps: bracket.passed_qps.filter(|_| confirmed),
+        rate_qps: search.answer(),
         failed_qps: bracket.failed_qps,
         resolution_qps: bracket.resolution_qps,
         trials: done,
@@ -264,6 +263,14 @@ impl Search {
     /// How the search ended, `None` while it goes on.
     pub fn finished(&self) -> Option<&SearchEnd> {
         self.end.as_ref()
+    }
+
+    /// The fastest rate that passed, once the search is over and unless the Tester broke.
+    pub fn answer(&self) -> Option<u64> {
+        match self.end {
+            None | Some(SearchEnd::TesterFault(_)) => None,
+            Some(_) => self.passed_qps,
+        }
     }
 
     /// What is known so far.
