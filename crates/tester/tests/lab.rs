@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -194,7 +195,7 @@ fn every_installed_server_synthesises() {
             let mut dut = Dut::start(spec, || ask(setup, 1)).unwrap();
             assert_eq!(ask(setup, 2), Probe::Answered, "{name}");
             assert!(!dut.version().unwrap().is_empty(), "{name}");
-            assert!(dut.memory_bytes() > 1 << 20, "{name}");
+            assert!(dut.resources().memory_bytes > 1 << 20, "{name}");
             assert_eq!(dut.udp_drops(), 0, "{name}");
             dut.restart(|| ask(setup, 3)).unwrap();
             drop(dut);
@@ -219,6 +220,7 @@ fn settings(setup: Setup) -> Settings {
         pref64: PREF64,
         suffix: "dns64perf.test".into(),
         cpus: "0".parse().unwrap(),
+        chosen: BTreeMap::new(),
     }
 }
 

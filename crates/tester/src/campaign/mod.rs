@@ -9,8 +9,8 @@
 //! Everything that a report says follows from the journal alone.
 
 pub mod environment;
-pub mod journal;
 pub mod estimate;
+pub mod journal;
 pub mod plan;
 pub mod recommended;
 pub mod record;

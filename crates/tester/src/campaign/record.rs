@@ -7,6 +7,7 @@ use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::tasks::Task;
+pub use crate::lab::process::Resources;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::procedure::selftest::SelfTestEnd;
 use crate::trial::result::TrialResult;
@@ -181,17 +182,6 @@ pub struct CertificateConditions {
     pub duration_ns: Nanos,
     /// Timeout of the DUT's trials; that of the self-test is a quarter.
     pub timeout_ns: Nanos,
-}
-
-/// What a process uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resources {
-    /// Resident memory, its child processes included.
-    pub memory_bytes: u64,
-    /// Open descriptors.
-    pub descriptors: u64,
-    /// Threads.
-    pub threads: u64,
 }
 
 /// The machine that a session ran on. What cannot be read is an empty text or missing.

@@ -8,7 +8,7 @@ use dns64_transport::clock::Nanos;
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
-use super::values::JsonOut;
+use super::values::{self, JsonOut};
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::lab::host::CpuSet;
 use crate::namespace::{Cidr, DEFAULT_SUFFIX, Pattern, Share, parse_suffix};
@@ -118,6 +118,10 @@ pub struct SubjectArgs {
     /// Program of that DNS64 server [default: looked up in PATH by the profile]
     #[arg(long, value_name = "PATH", requires = "dut")]
     pub dut_binary: Option<PathBuf>,
+
+    /// A setting of its profile, such as threads=2; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "dut", value_parser = values::setting)]
+    pub dut_set: Vec<(String, String)>,
 
     /// Start the DNS64 server anew before each trial
     #[arg(long, requires = "dut")]

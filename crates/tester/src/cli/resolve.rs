@@ -1,5 +1,6 @@
 //! From what was typed to what it means: one subject, one load, and remarks for the report.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -71,6 +72,8 @@ pub struct DutPlan {
     pub profile: String,
     /// Its program, if it is not to be looked up.
     pub binary: Option<PathBuf>,
+    /// Values for settings of its profile; the last one given counts.
+    pub settings: BTreeMap<String, String>,
     /// Start it anew before each trial.
     pub restart: bool,
     /// Its CPUs.
@@ -206,6 +209,7 @@ impl SubjectArgs {
     fn lab_plan(self) -> LabPlan {
         let Self {
             dut_binary,
+            dut_set,
             restart,
             dut_cpus,
             ..
@@ -214,6 +218,7 @@ impl SubjectArgs {
             dut: self.dut.map(|profile| DutPlan {
                 profile,
                 binary: dut_binary,
+                settings: dut_set.into_iter().collect(),
                 restart,
                 cpus: dut_cpus.unwrap_or_default(),
             }),

@@ -3,6 +3,23 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::quantity::ValueError;
+
+/// Reads a setting of a profile, "threads=2": a name and a value, which may be empty.
+///
+/// # Errors
+///
+/// What has no name or no equals sign.
+pub fn setting(text: &str) -> Result<(String, String), ValueError> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(ValueError::Unreadable {
+            wanted: "a setting of the profile and its value",
+            example: "threads=2",
+        }),
+    }
+}
+
 /// Where the JSON goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonOut {
@@ -20,5 +37,24 @@ impl FromStr for JsonOut {
             "-" => Self::Stdout,
             path => Self::File(path.into()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_names_with_values() {
+        let pair = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
+        assert_eq!(setting("threads=2"), pair("threads", "2"));
+        assert_eq!(setting("a=b=c"), pair("a", "b=c"));
+        assert_eq!(setting("a="), pair("a", ""));
+        for text in ["", "threads", "=2"] {
+            assert_eq!(
+                setting(text).unwrap_err().to_string(),
+                "a setting of the profile and its value is expected, such as threads=2"
+            );
+        }
     }
 }

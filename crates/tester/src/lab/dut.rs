@@ -13,8 +13,9 @@ use dns64_transport::clock::{Nanos, SECOND};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::cpuset::{self, Cores};
 use super::host::{Host, HostError};
-use super::process::{self, RunError};
+use super::process::{self, Resources, RunError};
 use super::profile::{Profile, ProfileError, Settings, ZONE_FILE};
 use super::zone::{ZoneError, ZoneFile};
 
@@ -56,6 +57,8 @@ pub struct Dut {
     program: PathBuf,
     workdir: Workdir,
     child: Child,
+    /// After the child: a cgroup can be removed when its processes are gone.
+    cores: Cores,
     /// Silent starts before the present one.
     silent_starts: u32,
 }
@@ -74,12 +77,14 @@ impl Dut {
         let program = spec.profile.program(spec.program.as_deref())?;
         check_address(&spec)?;
         let workdir = Workdir::create(&spec.profile.name)?;
-        let child = launch(&spec, &program, &workdir)?;
+        let cores = Cores::keep_to(&spec.settings.cpus);
+        let child = launch(&spec, &program, &workdir, &cores)?;
         let mut dut = Self {
             spec,
             program,
             workdir,
             child,
+            cores,
             silent_starts: 0,
         };
         dut.wait_ready(&mut probe)?;
@@ -100,7 +105,7 @@ impl Dut {
     fn relaunch(&mut self) -> Result<(), DutError> {
         self.stop();
         self.workdir.empty()?;
-        self.child = launch(&self.spec, &self.program, &self.workdir)?;
+        self.child = launch(&self.spec, &self.program, &self.workdir, &self.cores)?;
         Ok(())
     }
 
@@ -174,9 +179,33 @@ impl Dut {
         self.child.id()
     }
 
-    /// Resident memory of all of the server's processes, in bytes.
-    pub fn memory_bytes(&self) -> u64 {
-        process::memory_bytes(self.child.id())
+    /// What all of the server's processes use now.
+    pub fn resources(&self) -> Resources {
+        process::resources(self.child.id())
+    }
+
+    /// How the server is kept to its cores.
+    pub fn cores(&self) -> &Cores {
+        &self.cores
+    }
+
+    /// Path of the server's program.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Names and contents of the files that the server is configured by, with `{workdir}` in place
+    /// of its directory, which is another one each time: equal configurations are equal here.
+    ///
+    /// # Errors
+    ///
+    /// None once the server has been started.
+    pub fn files(&self) -> Result<Vec<(String, String)>, DutError> {
+        let Self { spec, program, .. } = self;
+        let rendered = spec
+            .profile
+            .render(&spec.settings, program, Path::new("{workdir}"))?;
+        Ok(rendered.files)
     }
 
     /// Datagrams that the server's sockets have lost so far at full receive buffers. In a
@@ -251,7 +280,12 @@ fn check_address(spec: &DutSpec) -> Result<(), DutError> {
     socket.map(drop).map_err(taken)
 }
 
-fn launch(spec: &DutSpec, program: &Path, workdir: &Workdir) -> Result<Child, DutError> {
+fn launch(
+    spec: &DutSpec,
+    program: &Path,
+    workdir: &Workdir,
+    cores: &Cores,
+) -> Result<Child, DutError> {
     let rendered = spec
         .profile
         .render(&spec.settings, program, &workdir.path)?;
@@ -268,8 +302,8 @@ fn launch(spec: &DutSpec, program: &Path, workdir: &Workdir) -> Result<Child, Du
     let log_too = log.try_clone().map_err(|e| workdir.error(e))?;
     let first = &rendered.command[0];
     let first = process::find_program(first).unwrap_or_else(|| first.into());
-    spec.host
-        .command(&first, &spec.settings.cpus)
+    cores
+        .command(&spec.host, &first, &spec.settings.cpus)
         .args(&rendered.command[1..])
         .envs(rendered.environment)
         .current_dir(&workdir.path)
@@ -372,9 +406,10 @@ fn enter(base: &Path) -> std::io::Result<File> {
     Ok(door)
 }
 
-/// Removes what servers of crashed Testers have left in this user's working directories. Where
-/// there are none, there is nothing to do.
+/// Removes what servers of crashed Testers have left: their cgroups, and this user's working
+/// directories. Where there are none, there is nothing to do.
 pub(super) fn sweep_abandoned() {
+    cpuset::sweep_abandoned();
     let base = workdir_base();
     if let Ok(_door) = enter(&base) {
         sweep(&base);

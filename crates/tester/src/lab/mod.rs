@@ -7,8 +7,9 @@
 //! it, watches it and stops it.
 //!
 //! Nothing here prints, and nothing here changes a setting of the machine outside the namespaces
-//! that it made.
+//! and cgroups that it made.
 
+pub mod cpuset;
 pub mod dut;
 pub mod host;
 pub mod interface;

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 
 /// Pause between two looks at something that is awaited.
 const POLL_NS: Nanos = SECOND / 100;
@@ -194,21 +195,34 @@ fn parent(pid: u32) -> Option<u32> {
     .and_then(|value| u32::try_from(value).ok())
 }
 
-/// Resident memory of `root` and its descendants in bytes. A page that several processes share
-/// counts once (`Pss` of `/proc/PID/smaps_rollup`, proc(5)); where that may not be read, once for
-/// each of them (`VmRSS`).
-pub fn memory_bytes(root: u32) -> u64 {
-    let field = |pid: u32, file: &str, key: &str| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
-        status_field(&text, key)
-    };
-    tree(root)
-        .into_iter()
-        .filter_map(|pid| {
-            field(pid, "smaps_rollup", "Pss:").or_else(|| field(pid, "status", "VmRSS:"))
-        })
-        .map(|kib| kib * 1024)
-        .sum()
+/// What a process and all that descend from it use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Resident memory. A page that several of the processes share counts once (`Pss` of
+    /// `/proc/PID/smaps_rollup`, proc(5)); where that may not be read, once for each of them
+    /// (`VmRSS`).
+    pub memory_bytes: u64,
+    /// Open descriptors.
+    pub descriptors: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+/// What `root` and its descendants use now. A process that has ended uses nothing.
+pub fn resources(root: u32) -> Resources {
+    let mut all = Resources::default();
+    for pid in tree(root) {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
+        let status = read("status").unwrap_or_default();
+        let memory_kib = read("smaps_rollup")
+            .and_then(|text| status_field(&text, "Pss:"))
+            .or_else(|| status_field(&status, "VmRSS:"));
+        all.memory_bytes += memory_kib.unwrap_or(0) * 1024;
+        all.threads += status_field(&status, "Threads:").unwrap_or(0);
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
+        all.descriptors += open.map_or(0, |entries| entries.count() as u64);
+    }
+    all
 }
 
 fn status_field(status: &str, key: &str) -> Option<u64> {
@@ -318,12 +332,16 @@ mod tests {
             .unwrap();
         let grown = wait_until(SECOND * 10, || tree(child.id()).len() == 3);
         let pids = tree(child.id());
-        assert!(memory_bytes(child.id()) > 0);
+        let used = resources(child.id());
         for pid in pids {
             signal(pid, Signal::KILL);
         }
         kill(&mut child);
         assert!(grown);
+        // Each process has one thread and standard input, output and error at least.
+        assert_eq!(used.threads, 3);
+        assert!(used.descriptors >= 9 && used.memory_bytes > 0, "{used:?}");
+        assert_eq!(resources(child.id()), Resources::default());
     }
 
     #[test]

@@ -21,8 +21,11 @@
 //! upstream_family = "ipv4"
 //! upstream_port = 53
 //!
+//! [settings]                      # optional: placeholders of its own and their defaults
+//! threads = "{cores}"
+//!
 //! [environment]                   # optional
-//! THREADS = "{cores}"
+//! THREADS = "{threads}"
 //!
 //! [files]                         # file name below the working directory -> contents
 //! "example.conf" = '''
@@ -30,8 +33,12 @@
 //! '''
 //! ```
 //!
-//! Placeholders stand in braces without spaces: see [`PLACEHOLDERS`]. Braces around anything else
+//! Placeholders stand in braces without spaces: see [`PLACEHOLDERS`], and the names of the profile's
+//! own settings, which the user may give other values than their defaults. Braces around anything else
 //! than small letters, digits and underscores are left alone, so write `{ any; }` with spaces.
+
+mod error;
+mod template;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -43,6 +50,8 @@ use toml::Spanned;
 
 use super::host::CpuSet;
 use super::process::find_program;
+pub use error::ProfileError;
+use template::{is_plain, substitute, unknown};
 
 /// How one kind of server is run.
 #[derive(Clone, Debug, Deserialize)]
@@ -67,6 +76,8 @@ pub struct Profile {
     /// What the server cannot do without.
     #[serde(default)]
     pub requires: Requires,
+    #[serde(default)]
+    settings: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     environment: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
@@ -140,6 +151,8 @@ pub struct Settings {
     pub suffix: String,
     /// CPUs that the server runs on, with a thread for each.
     pub cpus: CpuSet,
+    /// Values for the profile's own settings; the others have their defaults.
+    pub chosen: BTreeMap<String, String>,
 }
 
 /// The names that may stand in braces.
@@ -219,20 +232,24 @@ impl Profile {
                 return Err((contents.span().start, message));
             }
         }
-        let templates = self.command.iter().chain(&self.version.command);
-        let templates = templates.chain(self.environment.values());
-        for template in templates.chain(self.files.values()) {
-            if let Some(unknown) = unknown_placeholder(template.get_ref()) {
-                let span = template.span();
-                let within = text[span.clone()].find(&format!("{{{unknown}}}"));
+        for (name, default) in &self.settings {
+            let at = default.span().start;
+            if !is_plain(name) || PLACEHOLDERS.contains(&name.as_str()) {
                 let message = format!(
-                    "unknown placeholder {{{unknown}}}; there are {}",
+                    "{name:?} cannot be a setting; write small letters, digits and underscores, and \
+                     none of {}",
                     PLACEHOLDERS.join(", ")
                 );
-                return Err((span.start + within.unwrap_or(0), message));
+                return Err((at, message));
             }
         }
-        Ok(())
+        let own: Vec<&str> = self.settings.keys().map(String::as_str).collect();
+        let here = self.command.iter().chain(self.environment.values());
+        let here = here.chain(self.files.values());
+        let elsewhere = self.version.command.iter().chain(self.settings.values());
+        here.map(|template| (template, &own[..]))
+            .chain(elsewhere.map(|template| (template, &[][..])))
+            .try_for_each(|(template, own)| check_placeholders(text, template, own))
     }
 
     /// The built-in profile of this name.
@@ -263,6 +280,37 @@ impl Profile {
             source,
         })?;
         Self::parse(name, &text)
+    }
+
+    /// Names of the profile's own settings, with their defaults.
+    pub fn settings(&self) -> impl Iterator<Item = (&str, &str)> {
+        let own = self.settings.iter();
+        own.map(|(name, default)| (name.as_str(), default.get_ref().as_str()))
+    }
+
+    /// Whether the profile has all settings that values are given for.
+    ///
+    /// # Errors
+    ///
+    /// One that it has not; the error lists those that it has.
+    pub fn check_settings(&self, chosen: &BTreeMap<String, String>) -> Result<(), ProfileError> {
+        match chosen
+            .keys()
+            .find(|name| !self.settings.contains_key(*name))
+        {
+            None => Ok(()),
+            Some(unknown) => Err(ProfileError::Setting {
+                name: self.name.clone(),
+                unknown: unknown.clone(),
+                known: match self.settings.is_empty() {
+                    true => "it has none".to_owned(),
+                    false => format!(
+                        "it has {}",
+                        self.settings.keys().cloned().collect::<Vec<_>>().join(", ")
+                    ),
+                },
+            }),
+        }
     }
 
     /// Finds the server's program: `given` if any, otherwise the first of [`Self::programs`].
@@ -307,7 +355,8 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// The server [`requires`](Self::requires) what `settings` do not give.
+    /// The server [`requires`](Self::requires) what `settings` do not give, or has not one of the
+    /// settings that were chosen.
     pub fn render(
         &self,
         settings: &Settings,
@@ -315,7 +364,13 @@ impl Profile {
         workdir: &Path,
     ) -> Result<Rendered, ProfileError> {
         self.check_requirements(settings)?;
-        let value = |name: &str| settings.value(name, program, workdir);
+        self.check_settings(&settings.chosen)?;
+        let given = |name: &str| settings.value(name, program, workdir);
+        let value = |name: &str| match (settings.chosen.get(name), self.settings.get(name)) {
+            (Some(chosen), _) => chosen.clone(),
+            (None, Some(default)) => substitute(default.get_ref(), given),
+            (None, None) => given(name),
+        };
         let fill = |template: &Spanned<String>| substitute(template.get_ref(), value);
         Ok(Rendered {
             command: self.command.iter().map(fill).collect(),
@@ -450,54 +505,21 @@ const BUILT_IN: [(&str, &str); 8] = [
     ("nsd", include_str!("../../profiles/nsd.toml")),
 ];
 
-/// One piece of a template.
-enum Piece<'a> {
-    Text(&'a str),
-    Placeholder(&'a str),
-}
-
-/// Cuts a template at its placeholders.
-fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
-    let mut rest = template;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        if let Some(name) = placeholder_at_start(rest) {
-            rest = &rest[name.len() + 2..];
-            return Some(Piece::Placeholder(name));
-        }
-        let end = rest
-            .char_indices()
-            .skip(1)
-            .find(|&(at, c)| c == '{' && placeholder_at_start(&rest[at..]).is_some())
-            .map_or(rest.len(), |(at, _)| at);
-        let (text, tail) = rest.split_at(end);
-        rest = tail;
-        Some(Piece::Text(text))
-    })
-}
-
-fn placeholder_at_start(text: &str) -> Option<&str> {
-    let (name, _) = text.strip_prefix('{')?.split_once('}')?;
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    (!name.is_empty() && name.chars().all(plain)).then_some(name)
-}
-
-fn unknown_placeholder(template: &str) -> Option<&str> {
-    pieces(template).find_map(|piece| match piece {
-        Piece::Placeholder(name) if !PLACEHOLDERS.contains(&name) => Some(name),
-        _ => None,
-    })
-}
-
-fn substitute(template: &str, value: impl Fn(&str) -> String) -> String {
-    pieces(template)
-        .map(|piece| match piece {
-            Piece::Text(text) => text.to_owned(),
-            Piece::Placeholder(name) => value(name),
-        })
-        .collect()
+/// Checks that every placeholder of `template`, which is a part of `text`, stands for something.
+fn check_placeholders(
+    text: &str,
+    template: &Spanned<String>,
+    own: &[&str],
+) -> Result<(), (usize, String)> {
+    let is_known = |name: &str| PLACEHOLDERS.contains(&name) || own.contains(&name);
+    let Some(unknown) = unknown(template.get_ref(), is_known) else {
+        return Ok(());
+    };
+    let span = template.span();
+    let within = text[span.clone()].find(&format!("{{{unknown}}}"));
+    let known = [&PLACEHOLDERS, own].concat().join(", ");
+    let message = format!("unknown placeholder {{{unknown}}}; there are {known}");
+    Err((span.start + within.unwrap_or(0), message))
 }
 
 /// Line and column, from 1, of a byte offset.
@@ -508,69 +530,6 @@ pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
         before.matches('\n').count() + 1,
         before[line_start..].chars().count() + 1,
     )
-}
-
-/// Why a profile cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ProfileError {
-    /// Not TOML or not a profile; the text has line and column.
-    #[error("profile {origin}: {error}")]
-    Toml {
-        /// File or built-in name.
-        origin: String,
-        /// What the parser said.
-        error: String,
-    },
-    /// A value that cannot be.
-    #[error("profile {origin}, line {line}, column {column}: {message}")]
-    Content {
-        /// File or built-in name.
-        origin: String,
-        /// From 1.
-        line: usize,
-        /// From 1.
-        column: usize,
-        /// What is wrong and what to do.
-        message: String,
-    },
-    /// The file cannot be read.
-    #[error("cannot read profile {path:?}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// No built-in profile of that name.
-    #[error(
-        "no profile {0:?}; there are {known}, or give the path of a .toml file",
-        known = built_in_names().collect::<Vec<_>>().join(", ")
-    )]
-    Unknown(String),
-    /// The server is not installed.
-    #[error("{name}: found none of {programs}; {remedy}")]
-    NoProgram {
-        /// Name of the profile.
-        name: String,
-        /// What was looked for.
-        programs: String,
-        /// How to get it.
-        remedy: String,
-    },
-    /// The program that was given is none.
-    #[error("{path:?} is not an executable file; give the path of the server's binary")]
-    NotExecutable {
-        /// What was given.
-        path: PathBuf,
-    },
-    /// The server cannot do what is asked.
-    #[error("{name} needs {needs}")]
-    Requires {
-        /// Name of the profile.
-        name: String,
-        /// What it needs, and the remedy.
-        needs: String,
-    },
 }
 
 #[cfg(test)]

@@ -113,9 +113,7 @@ fn random(i: u64, draw: u64) -> u64 {
 
 /// A number below `bound` from one of 64 bits, each as likely.
 fn below(random: u64, bound: u64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half fits")]
-    let scaled = ((u128::from(random) * u128::from(bound)) >> 64) as u64;
-    scaled
+    ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }
 
 /// Draws rank k of 1 to n with probability k^-s / sum of j^-s, by rejection-inversion (Hörmann and
@@ -278,10 +276,9 @@ mod tests {
             ],
         ) {
             let repeats = Repeats::new(share(ppm), pattern);
-            let mut next = 0;
-            for i in (0..2_000).filter(|&i| !share(ppm).picks(i)) {
+            let fresh = (0..2_000).filter(|&i| !share(ppm).picks(i));
+            for (next, i) in (0..).zip(fresh) {
                 prop_assert_eq!(repeats.asked(i), Asked::Own(next));
-                next += 1;
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
     DELTA, SelfTestEnd, SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
+use crate::trial::achieved::Achieved;
 use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
 
 /// Writes one trial as a JSON object.
@@ -171,6 +172,8 @@ struct Trial<'a> {
     timing: TimingNumbers,
     tester_drops: u64,
     authority: Option<AuthorityCounts>,
+    /// Never of a self-test, in which no DUT asks.
+    achieved: Option<Achieved>,
     dut_memory_bytes: Option<u64>,
     backend: &'a str,
     notes: &'a [String],
@@ -200,6 +203,7 @@ impl<'a> Trial<'a> {
             timing: TimingNumbers::new(&result.timing),
             tester_drops: result.tester_drops,
             authority: result.authority,
+            achieved: certifying.and_then(|_| Achieved::of(result)),
             dut_memory_bytes: result.dut_memory_bytes,
             backend: &result.backend,
             notes: &result.notes,

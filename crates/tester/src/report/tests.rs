@@ -102,6 +102,52 @@ fn a_trial_for_a_terminal() {
 }
 
 #[test]
+fn what_was_achieved_is_told_beside_what_was_asked_for() {
+    let mut result = TrialResult {
+        outcome: Outcome::Passed,
+        queries_sent: 2_000,
+        authority: Some(AuthorityCounts {
+            aaaa: 1_010,
+            a: 760,
+            answered: 1_010,
+            nodata: 757,
+            other: 3,
+            ..AuthorityCounts::default()
+        }),
+        ..failed()
+    };
+    let conditions = Conditions {
+        aaaa_share: "25%".into(),
+        cached_share: "50%".into(),
+        cached_pattern: Some("stack distance 100".into()),
+        ..conditions()
+    };
+    let mut out = Vec::new();
+    text::trial(&mut out, &result, &conditions).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let expected = "
+Achieved, as the authority saw it
+  cached names                         49.5000 %  of the queries; asked for 50%
+  names with an AAAA                   25.0495 %  of the names not cached; asked for 25%
+  queries of the DUT                    0.8865    for each of the Measurer
+";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("  cached names                stack distance 100\n"));
+    let json = |result: &TrialResult| {
+        let mut out = Vec::new();
+        json::trial(&mut out, result, &conditions).unwrap();
+        parsed(&String::from_utf8(out).unwrap())
+    };
+    assert_eq!(json(&result)["achieved"]["cached_share"], 0.495);
+    assert_eq!(json(&result)["achieved"]["amplification"], 0.8865);
+    // A DUT that asks again cannot have a share below none; without an authority nothing is known.
+    result.queries_sent = 1_000;
+    assert_eq!(json(&result)["achieved"]["cached_share"], 0.0);
+    result.authority = None;
+    assert!(json(&result)["achieved"].is_null());
+}
+
+#[test]
 fn a_silent_dut_beyond_the_certified_rate_for_a_terminal() {
     let silent = TrialResult {
         outcome: Outcome::Failed { shortfall: 41_000 },

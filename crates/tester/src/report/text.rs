@@ -10,6 +10,7 @@ use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
     SelfTestEnd, SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
+use crate::trial::achieved::Achieved;
 use crate::trial::result::{Answers, Outcome, TesterFault, Timing, TrialResult};
 
 /// Writes the table of one trial.
@@ -30,6 +31,7 @@ pub fn trial(
         Some((result.duration_ns, result.timeout_ns)),
     )?;
     evidence(out, result)?;
+    achieved(out, result, conditions)?;
     notes(out, conditions.notes.iter().chain(&result.notes))
 }
 
@@ -114,6 +116,10 @@ pub fn search(
         "Tester certified to",
         rate(conditions.certified_rate_qps),
     )?;
+    let passed = |trial: &&TrialResult| Some(trial.rate_qps) == result.rate_qps;
+    if let Some(fastest) = result.trials.iter().rfind(passed) {
+        achieved(out, fastest, conditions)?;
+    }
     let remarks = remarks(&result.trials);
     notes(out, conditions.notes.iter().chain(&remarks))
 }
@@ -363,6 +369,41 @@ fn authority(out: &mut impl Write, counts: &AuthorityCounts) -> io::Result<()> {
         count(out, label, queries, None, meaning)?;
     }
     Ok(())
+}
+
+/// The shares as the authority saw them, beside those that were asked for.
+fn achieved(out: &mut impl Write, result: &TrialResult, conditions: &Conditions) -> io::Result<()> {
+    let Some(achieved) = Achieved::of(result) else {
+        return Ok(());
+    };
+    section(out, "Achieved, as the authority saw it")?;
+    let row = |out: &mut _, label, value: String, meaning: String| {
+        line(out, label, format!("{value:>18}  {meaning}"))
+    };
+    let percent = |share: Option<f64>| {
+        share.map_or("unknown".into(), |share| format!("{:.4} %", 100.0 * share))
+    };
+    row(
+        out,
+        "cached names",
+        percent(achieved.cached_share),
+        format!("of the queries; asked for {}", conditions.cached_share),
+    )?;
+    row(
+        out,
+        "names with an AAAA",
+        percent(achieved.aaaa_share),
+        format!(
+            "of the names not cached; asked for {}",
+            conditions.aaaa_share
+        ),
+    )?;
+    row(
+        out,
+        "queries of the DUT",
+        format!("{:.4}  ", achieved.amplification),
+        "for each of the Measurer".to_owned(),
+    )
 }
 
 /// What went wrong, for a line of a table: the remedy stands behind a semicolon.

@@ -9,6 +9,7 @@ pub mod placement;
 mod trials;
 mod warm_up;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use dns64_wire::pref64::Pref64;
 use crate::authority::answer::ZoneConfig;
 use crate::lab::dut::{Dut, DutError, DutSpec, Probe};
 use crate::lab::host::{Host, HostError};
+use crate::lab::process::Resources;
 use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::topology::{self, Lab, LabError, Role, Setup};
 use crate::lab::zone::ZoneFile;
@@ -80,6 +82,8 @@ pub struct DutChoice {
     pub profile: Profile,
     /// Its program, where it is not to be looked up.
     pub program: Option<PathBuf>,
+    /// Values for settings of the profile; the others have their defaults.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// Which server is the authority.
@@ -248,7 +252,40 @@ impl Rig {
 
     /// What the DUT says that it is.
     pub fn dut_version(&self) -> Option<String> {
-        self.running.as_ref()?.dut.as_ref()?.version().ok()
+        self.dut()?.version().ok()
+    }
+
+    /// The DUT, where it is ours: its program, its files, how it is kept to its cores.
+    pub fn dut(&self) -> Option<&Dut> {
+        self.running.as_ref()?.dut.as_ref()
+    }
+
+    /// What the DUT uses now, where it is ours to look at.
+    pub fn resources(&self) -> Option<Resources> {
+        self.dut().map(Dut::resources)
+    }
+
+    /// Cores of the roles that run here and are kept to some: role and list.
+    pub fn cpus(&self) -> Vec<(String, String)> {
+        let Placement {
+            measurer,
+            authority,
+            dut,
+        } = &self.spec.placement;
+        let (in_lab, has_dut) = match &self.spec.place {
+            Place::Running { .. } => (false, false),
+            Place::Lab(lab) => (true, lab.dut.is_some()),
+        };
+        let roles = [
+            ("Measurer", measurer, true),
+            ("authority", authority, in_lab),
+            ("DUT", dut, has_dut),
+        ];
+        roles
+            .into_iter()
+            .filter(|(_, set, is_here)| *is_here && !set.is_unrestricted())
+            .map(|(role, set, _)| (role.to_owned(), set.to_string()))
+            .collect()
     }
 
     /// The server under test and the prefix that it synthesises with, once started.
@@ -402,6 +439,7 @@ impl Rig {
             pref64: topology::PREF64,
             suffix: self.suffix(),
             cpus: self.spec.placement.authority.clone(),
+            chosen: BTreeMap::new(),
         }
     }
 
@@ -435,6 +473,7 @@ impl Rig {
                 pref64: (pref64.addr(), pref64.prefix_len()),
                 suffix: self.suffix(),
                 cpus: self.spec.placement.dut.clone(),
+                chosen: choice.settings.clone(),
             },
             zone: None,
         }

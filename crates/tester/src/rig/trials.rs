@@ -72,7 +72,7 @@ impl Rig {
         let passed = result.outcome == Outcome::Passed;
         self.names.trial_is_over(&names, passed, kept_until_ns);
         if let Some(dut) = &mut running.dut {
-            result.dut_memory_bytes = Some(dut.memory_bytes());
+            result.dut_memory_bytes = Some(dut.resources().memory_bytes);
             let drops = dut.udp_drops().saturating_sub(drops_before);
             if drops > 0 {
                 notes.push(format!(

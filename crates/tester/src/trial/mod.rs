@@ -3,6 +3,7 @@
 //! A [`Tester`] owns the threads and the authority's sockets; [`Tester::trial`] opens fresh
 //! sockets toward the server, shares the schedule out, and sums up what the shards found.
 
+pub mod achieved;
 pub mod names;
 pub mod probe;
 pub mod result;

@@ -126,11 +126,13 @@ fn lab(plan: &LabPlan, placement: &Placement) -> Result<LabSpec, Failure> {
     let dut = match &plan.dut {
         Some(dut) => {
             let profile = load(&dut.profile, ProfileRole::Dut)?;
-            // A missing program is told before anything is set up.
+            // A missing program or setting is told before anything is set up.
             profile.program(dut.binary.as_deref())?;
+            profile.check_settings(&dut.settings)?;
             Some(DutChoice {
                 profile,
                 program: dut.binary.clone(),
+                settings: dut.settings.clone(),
             })
         }
         None => None,
@@ -186,6 +188,7 @@ pub(super) fn conditions(rig: &Rig, notes: &[String]) -> Conditions {
         cached_pattern: (measure.cached_share != Share::NONE).then(|| measure.pattern.to_string()),
         threads: measure.threads,
         sockets: measure.ports,
+        cpus: rig.cpus(),
         notes: notes.to_vec(),
         ..Conditions::default()
     };
@@ -198,20 +201,7 @@ pub(super) fn conditions(rig: &Rig, notes: &[String]) -> Conditions {
             "paced by the self-correcting timer of paper 001, equation (1), to show its fault";
         conditions.not_a_measurement.push(reason.to_owned());
     }
-    let role = |name: &str, set: &CpuSet| {
-        (!set.is_unrestricted()).then(|| (name.to_owned(), set.to_string()))
-    };
-    let placement = &spec.placement;
-    conditions
-        .cpus
-        .extend(role("Measurer", &placement.measurer));
     if let Place::Lab(lab) = &spec.place {
-        conditions
-            .cpus
-            .extend(role("authority", &placement.authority));
-        conditions
-            .cpus
-            .extend(role("DUT", &placement.dut).filter(|_| lab.dut.is_some()));
         describe_lab(&mut conditions, lab, rig);
     }
     conditions
@@ -243,6 +233,9 @@ fn describe_lab(conditions: &mut Conditions, lab: &LabSpec, rig: &Rig) {
             .dut_version()
             .unwrap_or_else(|| "version unknown".to_owned());
         conditions.dut = Some(format!("{} ({version})", dut.profile.name));
+        let kept = rig.dut().and_then(|dut| dut.cores().note());
+        let kept = kept.map(|how| format!("cores of the DUT {how}"));
+        conditions.notes.extend(kept);
         if !dut.profile.caches && rig.spec().measure.cached_share != Share::NONE {
             let idle = "the DUT has no cache: the cached share is asked for all the same";
             conditions.notes.push(idle.to_owned());

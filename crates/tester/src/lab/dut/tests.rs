@@ -20,6 +20,7 @@ fn spec(script: &str, port: u16) -> DutSpec {
             pref64: super::super::topology::PREF64,
             suffix: "dns64perf.test".into(),
             cpus: super::super::host::CpuSet::unrestricted(),
+            chosen: std::collections::BTreeMap::new(),
         },
         zone: None,
     }
@@ -43,7 +44,7 @@ fn a_server_runs_is_measured_and_goes() {
     )
     .len()
         == 2));
-    assert!(dut.is_alive() && dut.memory_bytes() > 0);
+    assert!(dut.is_alive() && dut.resources().threads == 2);
     assert_eq!(dut.version().unwrap(), "script 1.2");
     let sleeper = process::tree(dut.pid())[1];
     dut.stop();
@@ -85,6 +86,42 @@ fn a_restart_begins_with_an_empty_directory() {
     assert_ne!(dut.pid(), first);
     assert!(process::wait_until(10 * SECOND, || cache.exists()));
     assert!(!dut.log_tail().contains("cache"), "{}", dut.log_tail());
+}
+
+#[test]
+fn a_server_has_its_cores_and_no_others_whichever_way() {
+    let mut spec = spec("sleep 100 & wait", free_port());
+    let core = dns64_transport::cpu::available()[0];
+    spec.settings.cpus = [core].into_iter().collect();
+    let mut dut = Dut::start(spec, || Probe::Answered).unwrap();
+    assert!(process::wait_until(10 * SECOND, || process::tree(
+        dut.pid()
+    )
+    .len()
+        == 2));
+    for pid in process::tree(dut.pid()) {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let allowed = format!("Cpus_allowed_list:\t{core}\n");
+        assert!(status.contains(&allowed), "{status}");
+    }
+    let note = dut.cores().note().unwrap();
+    let cgroup = std::fs::read_to_string(format!("/proc/{}/cgroup", dut.pid())).unwrap();
+    let by_cgroup = cgroup.contains("/dns64bench.");
+    assert_eq!(note == "by cgroup cpuset", by_cgroup, "{note}");
+    dut.restart(|| Probe::Answered).unwrap();
+    let again = || std::fs::read_to_string(format!("/proc/{}/cgroup", dut.pid())).unwrap();
+    assert!(process::wait_until(10 * SECOND, || again() == cgroup));
+}
+
+#[test]
+fn files_are_told_without_the_directory_of_this_start() {
+    let dut = Dut::start(spec("cd {workdir}; sleep 100", free_port()), || {
+        Probe::Answered
+    });
+    let dut = dut.unwrap();
+    let expected = ("script".to_owned(), "cd {workdir}; sleep 100\n".to_owned());
+    assert_eq!(dut.files().unwrap(), [expected]);
+    assert!(dut.program().ends_with("sh"), "{:?}", dut.program());
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn settings() -> Settings {
         pref64: ("2001:2:0:6464::".parse().unwrap(), 96),
         suffix: "dns64perf.test".into(),
         cpus: "0-1".parse().unwrap(),
+        chosen: BTreeMap::new(),
     }
 }
 
@@ -36,7 +37,7 @@ fn toml_errors_say_where() {
               |
             8 | colour = "red"
               | ^^^^^^
-            unknown field `colour`, expected one of `name`, `role`, `programs`, `package`, `caches`, `command`, `stop_signal`, `receive_buffer`, `version`, `requires`, `environment`, `files`"#]],
+            unknown field `colour`, expected one of `name`, `role`, `programs`, `package`, `caches`, `command`, `stop_signal`, `receive_buffer`, `version`, `requires`, `settings`, `environment`, `files`"#]],
     );
     let error = Profile::parse("x.toml", "name = \n")
         .unwrap_err()
@@ -108,9 +109,95 @@ fn every_built_in_profile_is_sound() {
             .render(&settings, Path::new("/bin/server"), Path::new("/w"))
             .unwrap();
         for (file, contents) in rendered.files {
-            assert!(unknown_placeholder(&contents).is_none(), "{name}: {file}");
+            assert!(unknown(&contents, |_| false).is_none(), "{name}: {file}");
         }
     }
+}
+
+#[test]
+fn settings_have_defaults_and_can_be_chosen() {
+    let text = format!(
+        "{MINIMAL}[settings]\nthreads = '{{cores}}'\ncache = '64m'\n\
+         [files]\nf = '{{threads}} {{cache}} {{cores}}'\n"
+    );
+    let profile = Profile::parse("x.toml", &text).unwrap();
+    let mut settings = settings();
+    let file = |settings: &Settings| {
+        let rendered = profile.render(settings, Path::new("x"), Path::new("w"));
+        rendered.map(|r| r.files[0].1.clone())
+    };
+    assert_eq!(file(&settings).unwrap(), "2 64m 2");
+    settings.chosen.insert("threads".into(), "7".into());
+    assert_eq!(file(&settings).unwrap(), "7 64m 2");
+    settings.chosen.insert("thraeds".into(), "7".into());
+    assert_eq!(
+        file(&settings).unwrap_err().to_string(),
+        "profile x has no setting \"thraeds\"; it has cache, threads"
+    );
+    let plain = Profile::parse("x.toml", MINIMAL).unwrap();
+    assert_eq!(
+        plain
+            .check_settings(&settings.chosen)
+            .unwrap_err()
+            .to_string(),
+        "profile x has no setting \"thraeds\"; it has none"
+    );
+    let defaults: Vec<_> = profile.settings().collect();
+    assert_eq!(defaults, [("cache", "64m"), ("threads", "{cores}")]);
+}
+
+#[test]
+fn settings_cannot_hide_placeholders_or_depend_on_each_other() {
+    for (extra, expected) in [
+        (
+            "[settings]\nport = '1'\n",
+            "line 9, column 8: \"port\" cannot be a setting",
+        ),
+        (
+            "[settings]\nPort-x = '1'\n",
+            "line 9, column 10: \"Port-x\" cannot be a setting",
+        ),
+        (
+            "[settings]\na = '1'\nb = '{a}'\n",
+            "line 10, column 6: unknown placeholder {a}; there are",
+        ),
+        (
+            "[settings]\na = '1'\n[files]\nf = '{c}'\n",
+            "upstream_family, pref64, pref64_address, suffix, cores, zone, a",
+        ),
+    ] {
+        let error = Profile::parse("x.toml", &format!("{MINIMAL}{extra}")).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn every_dut_has_its_threads_as_a_setting_that_is_used() {
+    for name in built_in_names() {
+        let profile = Profile::built_in(name).unwrap();
+        if profile.role == ProfileRole::Authority || profile.requires.root {
+            continue;
+        }
+        let mut settings = settings();
+        let names: Vec<String> = profile.settings().map(|(n, _)| n.to_owned()).collect();
+        assert!(names.contains(&"threads".to_owned()), "{name}");
+        let mut seen = vec![format!("{:?}", render_of(&profile, &settings))];
+        for setting in names {
+            settings.chosen.insert(setting.clone(), "77".into());
+            let rendered = format!("{:?}", render_of(&profile, &settings));
+            assert!(
+                !seen.contains(&rendered),
+                "{name}: {setting} changes nothing"
+            );
+            seen.push(rendered);
+        }
+    }
+}
+
+fn render_of(profile: &Profile, settings: &Settings) -> Rendered {
+    profile
+        .render(settings, Path::new("/bin/server"), Path::new("/w"))
+        .unwrap()
 }
 
 #[test]

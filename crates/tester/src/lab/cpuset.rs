@@ -1,0 +1,371 @@
+//! Cores by cgroup: a server in a cpuset of its own sees and can use only its cores. Where no such
+//! cgroup can be made, its affinity has to do, which a program may change for itself.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dns64_transport::clock::{Nanos, SECOND};
+use rustix::fs::{FlockOperation, flock};
+
+use super::host::{CpuSet, Host};
+use super::process::{self, RunError};
+
+/// How a server is kept to its cores.
+#[derive(Debug)]
+pub enum Cores {
+    /// Not at all: the scheduler decides.
+    Any,
+    /// By a cgroup.
+    Cgroup(Cpuset),
+    /// By affinity, because no cgroup can be made, for this reason.
+    Affinity(CpusetError),
+}
+
+impl Cores {
+    /// The best that this machine allows.
+    pub fn keep_to(cpus: &CpuSet) -> Self {
+        if cpus.is_unrestricted() {
+            return Self::Any;
+        }
+        match Cpuset::create(cpus) {
+            Ok(cpuset) => Self::Cgroup(cpuset),
+            Err(reason) => Self::Affinity(reason),
+        }
+    }
+
+    /// A command that runs `program` on `host` and on `cpus`; its process ID is that of `program`.
+    pub fn command(&self, host: &Host, program: &Path, cpus: &CpuSet) -> Command {
+        let Self::Cgroup(cpuset) = self else {
+            return host.command(program, cpus);
+        };
+        // The cgroup is joined first: `ip netns exec` puts another /sys in its place.
+        let inner = host.command(program, &CpuSet::unrestricted());
+        let mut command = cpuset.joined("exec \"$@\"");
+        command.arg(inner.get_program()).args(inner.get_args());
+        command
+    }
+
+    /// How it is done, for the report; nothing where nothing is done.
+    pub fn note(&self) -> Option<String> {
+        match self {
+            Self::Any => None,
+            Self::Cgroup(_) => Some("by cgroup cpuset".to_owned()),
+            Self::Affinity(reason) => {
+                Some(format!("by affinity: no cgroup can be made here: {reason}"))
+            }
+        }
+    }
+}
+
+/// A cgroup with a set of cores, removed when dropped. Its lock tells those that are in use from
+/// those that a crash left behind, which the next one removes.
+#[derive(Debug)]
+pub struct Cpuset {
+    path: PathBuf,
+    /// Open and locked as long as the cgroup is in use.
+    _lock: File,
+}
+
+/// Why there is no cgroup.
+#[derive(Debug, thiserror::Error)]
+pub enum CpusetError {
+    /// No hierarchy has it.
+    #[error("no cgroup above this process hands the cpuset controller down")]
+    NoController,
+    /// The kernel refused.
+    #[error("{path}: {reason}")]
+    Refused {
+        /// Directory or file.
+        path: String,
+        /// What it said.
+        reason: io::Error,
+    },
+    /// No process can be tried in it.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A process cannot join it.
+    #[error("no process can join {path}: {said}")]
+    Join {
+        /// The cgroup.
+        path: String,
+        /// What the shell said.
+        said: String,
+    },
+    /// The kernel gives other cores than were asked for.
+    #[error("its processes would have the cores {given} instead of {wanted}")]
+    OtherCores {
+        /// What they have.
+        given: String,
+        /// What was asked for.
+        wanted: String,
+    },
+}
+
+/// The two kinds of cgroups (cgroups(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// Where cgroups are mounted (file-hierarchy(7), cgroups(7)).
+const MOUNT: &str = "/sys/fs/cgroup";
+/// Names of our cgroups begin with this.
+const PREFIX: &str = "dns64bench.";
+/// Long enough for a shell to start on a busy machine.
+const PROOF_LIMIT: Nanos = 5 * SECOND;
+/// Processes that were killed are gone from their cgroup within this time.
+const GONE_LIMIT: Nanos = SECOND;
+
+impl Cpuset {
+    fn create(cpus: &CpuSet) -> Result<Self, CpusetError> {
+        let (parent, version) = own_parent().ok_or(CpusetError::NoController)?;
+        let cpuset = Self::below(&parent, version, cpus)?;
+        cpuset.prove(cpus)?;
+        Ok(cpuset)
+    }
+
+    /// Makes the cgroup and gives it its cores.
+    fn below(parent: &Path, version: Version, cpus: &CpuSet) -> Result<Self, CpusetError> {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("{PREFIX}{}.{number}", std::process::id()));
+        let cpuset = {
+            let _door = enter(parent).map_err(|e| refused(parent, e))?;
+            sweep(parent);
+            std::fs::create_dir(&path).map_err(|e| refused(&path, e))?;
+            match lock(&path) {
+                Ok(lock) => Self { path, _lock: lock },
+                Err(e) => {
+                    // It is empty; what remains of it is swept by the next one.
+                    let _ = std::fs::remove_dir(&path);
+                    return Err(refused(&path, e));
+                }
+            }
+        };
+        if version == Version::One {
+            // Unlike in version 2, nothing is inherited, and none means that nobody can join.
+            let mems = parent.join("cpuset.mems");
+            let mems = std::fs::read_to_string(&mems).map_err(|e| refused(&mems, e))?;
+            cpuset.set("cpuset.mems", mems.trim())?;
+        }
+        cpuset.set("cpuset.cpus", &cpus.to_string())?;
+        Ok(cpuset)
+    }
+
+    fn set(&self, file: &str, value: &str) -> Result<(), CpusetError> {
+        let path = self.path.join(file);
+        std::fs::write(&path, value).map_err(|e| refused(&path, e))
+    }
+
+    /// A shell that joins the cgroup and then does `then` with the arguments that are added.
+    fn joined(&self, then: &str) -> Command {
+        let mut command = Command::new("sh");
+        let script = format!("echo $$ >\"$0\" && {then}");
+        command.args(["-c", &script]);
+        command.arg(self.path.join("cgroup.procs"));
+        command
+    }
+
+    /// Sends a process into it and looks where it may run: rights and cores are known only then.
+    fn prove(&self, cpus: &CpuSet) -> Result<(), CpusetError> {
+        let mut proof = self.joined("exec cat /proc/self/status");
+        let end = process::run(&mut proof, PROOF_LIMIT)?;
+        if !end.status.success() {
+            return Err(CpusetError::Join {
+                path: self.path.display().to_string(),
+                said: end.stderr.trim().to_owned(),
+            });
+        }
+        let mut lines = end.stdout.lines();
+        let given = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let given = given.unwrap_or_default().trim();
+        match given.parse::<CpuSet>() {
+            Ok(set) if set == *cpus => Ok(()),
+            _ => Err(CpusetError::OtherCores {
+                given: given.to_owned(),
+                wanted: cpus.to_string(),
+            }),
+        }
+    }
+}
+
+impl Drop for Cpuset {
+    fn drop(&mut self) {
+        // A destructor has nobody to tell; the next cgroup sweeps.
+        process::wait_until(GONE_LIMIT, || std::fs::remove_dir(&self.path).is_ok());
+    }
+}
+
+fn refused(path: &Path, reason: io::Error) -> CpusetError {
+    CpusetError::Refused {
+        path: path.display().to_string(),
+        reason,
+    }
+}
+
+/// One at a time, so that nobody sweeps a cgroup that is not locked yet.
+fn enter(parent: &Path) -> io::Result<File> {
+    let door = File::open(parent)?;
+    flock(&door, FlockOperation::LockExclusive)?;
+    Ok(door)
+}
+
+fn lock(path: &Path) -> io::Result<File> {
+    let lock = File::open(path)?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(lock)
+}
+
+/// Removes what servers of crashed Testers have left, if there is such a place.
+pub(super) fn sweep_abandoned() {
+    if let Some((parent, _)) = own_parent()
+        && let Ok(_door) = enter(&parent)
+    {
+        sweep(&parent);
+    }
+}
+
+/// Removes our cgroups that nobody has locked. One with a process in it stays.
+fn sweep(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        if ours && lock(&entry.path()).is_ok() {
+            // What cannot be removed is no obstacle to a new one.
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
+fn own_parent() -> Option<(PathBuf, Version)> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    parent(Path::new(MOUNT), &own)
+}
+
+/// The cgroup below which a cpuset can be made, by what `/proc/self/cgroup` says. Nothing is changed
+/// in any cgroup that is there: in version 2 it is the nearest one above this process that hands
+/// the controller down already.
+fn parent(mount: &Path, own: &str) -> Option<(PathBuf, Version)> {
+    let mut lines = own.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        Some((fields.next()?, fields.next()?.trim_start_matches('/')))
+    });
+    let one = lines
+        .clone()
+        .find(|(controllers, _)| controllers.split(',').any(|name| name == "cpuset"));
+    if let Some((_, path)) = one {
+        let hierarchy = mount.join("cpuset");
+        let own = hierarchy.join(path);
+        // In a container the path may be one of the machine outside.
+        let parent = if own.is_dir() { own } else { hierarchy };
+        return Some((parent, Version::One));
+    }
+    let (_, path) = lines.find(|(controllers, _)| controllers.is_empty())?;
+    let unified = mount.join("unified");
+    let hierarchy = match unified.is_dir() {
+        true => unified,
+        false => mount.to_path_buf(),
+    };
+    let own = hierarchy.join(path);
+    let hands_down = |cgroup: &&Path| {
+        std::fs::read_to_string(cgroup.join("cgroup.subtree_control"))
+            .is_ok_and(|names| names.split_whitespace().any(|name| name == "cpuset"))
+    };
+    let mut above = own.ancestors().take_while(|at| at.starts_with(&hierarchy));
+    let parent = above.find(hands_down)?;
+    Some((parent.to_path_buf(), Version::Two))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn cpus(text: &str) -> CpuSet {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn version_1_has_a_hierarchy_for_cpusets() {
+        let mount = tempfile::tempdir().unwrap();
+        fs::create_dir_all(mount.path().join("cpuset/jobs/mine")).unwrap();
+        let own = "9:name=systemd:/\n3:cpu,cpuset:/jobs/mine\n0::/\n";
+        let hierarchy = mount.path().join("cpuset");
+        let found = parent(mount.path(), own);
+        assert_eq!(found, Some((hierarchy.join("jobs/mine"), Version::One)));
+        // The path of another machine's view.
+        let found = parent(mount.path(), "3:cpuset:/docker/abc\n");
+        assert_eq!(found, Some((hierarchy, Version::One)));
+    }
+
+    #[test]
+    fn version_2_has_the_nearest_cgroup_that_hands_cpusets_down() {
+        let mount = tempfile::tempdir().unwrap();
+        let hands_down = |path: &str, controllers: &str| {
+            let cgroup = mount.path().join(path);
+            fs::create_dir_all(&cgroup).unwrap();
+            fs::write(cgroup.join("cgroup.subtree_control"), controllers).unwrap();
+        };
+        let own = "0::/user.slice/mine/app\n";
+        hands_down("user.slice/mine/app", "");
+        assert_eq!(parent(mount.path(), own), None);
+        hands_down("", "cpuset cpu io");
+        let root = mount.path().join("");
+        assert_eq!(parent(mount.path(), own), Some((root, Version::Two)));
+        hands_down("user.slice/mine", "memory cpuset");
+        let nearest = mount.path().join("user.slice/mine");
+        assert_eq!(parent(mount.path(), own), Some((nearest, Version::Two)));
+    }
+
+    #[test]
+    fn a_cgroup_gets_its_cores_and_abandoned_ones_are_removed() {
+        let tree = tempfile::tempdir().unwrap();
+        fs::write(tree.path().join("cpuset.mems"), "0\n").unwrap();
+        let abandoned = tree.path().join("dns64bench.1.0");
+        let strange = tree.path().join("strange.1.0");
+        fs::create_dir(&abandoned).unwrap();
+        fs::create_dir(&strange).unwrap();
+        let first = Cpuset::below(tree.path(), Version::One, &cpus("0,2-3")).unwrap();
+        let second = Cpuset::below(tree.path(), Version::Two, &cpus("1")).unwrap();
+        assert!(!abandoned.exists() && strange.exists());
+        let text = |cpuset: &Cpuset, file| fs::read_to_string(cpuset.path.join(file)).unwrap();
+        assert_eq!(text(&first, "cpuset.cpus"), "0,2-3");
+        assert_eq!(text(&first, "cpuset.mems"), "0");
+        assert_eq!(text(&second, "cpuset.cpus"), "1");
+        assert!(!second.path.join("cpuset.mems").exists());
+        // In a real cgroup the files go with the directory.
+        let path = second.path.clone();
+        fs::remove_file(path.join("cpuset.cpus")).unwrap();
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_place_without_rights_or_with_other_cores_is_refused_with_the_reason() {
+        let tree = tempfile::tempdir().unwrap();
+        let error = Cpuset::below(&tree.path().join("none"), Version::Two, &cpus("1"));
+        let text = error.unwrap_err().to_string();
+        assert!(
+            text.ends_with("none: No such file or directory (os error 2)"),
+            "{text}"
+        );
+        // A directory is no cgroup: its processes run where they did before.
+        let cpuset = Cpuset::below(tree.path(), Version::Two, &cpus("8000")).unwrap();
+        let error = cpuset.prove(&cpus("8000")).unwrap_err();
+        let text = error.to_string();
+        assert!(text.ends_with("instead of 8000"), "{text}");
+        let note = Cores::Affinity(error).note().unwrap();
+        assert!(
+            note.starts_with("by affinity: no cgroup can be made here: its processes"),
+            "{note}"
+        );
+        fs::remove_dir_all(&cpuset.path).unwrap();
+    }
+}

@@ -1,0 +1,44 @@
+//! What a trial really asked of the DUT, as the authority saw it.
+
+use serde::{Deserialize, Serialize};
+
+use super::result::TrialResult;
+
+/// The shares that a trial achieved. Probes and warm-up are not in it: the authority's counts are
+/// those of the trial alone.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Achieved {
+    /// Share of the AAAA queries at the authority that it answered with an AAAA, 0 to 1; `None` if
+    /// it got none.
+    pub aaaa_share: Option<f64>,
+    /// Share of the Measurer's queries for which the authority was not asked for an AAAA, 0 to 1. A
+    /// DUT that asks again lowers it, at most to 0; `amplification` shows by how much.
+    pub cached_share: Option<f64>,
+    /// Queries at the authority for one of the Measurer: 2 where nothing is cached and no name has an
+    /// AAAA (RFC 8219 section 9.1), above where the DUT asks again.
+    pub amplification: f64,
+}
+
+impl Achieved {
+    /// What `result` tells; `None` without an authority of ours, or if nothing was sent.
+    pub fn of(result: &TrialResult) -> Option<Self> {
+        let counts = result.authority.as_ref()?;
+        let sent = result.queries_sent;
+        let without =
+            |part: u64, whole: u64| (whole > 0).then(|| ratio(whole.saturating_sub(part), whole));
+        Some(Self {
+            // Every name has an A, so only AAAA queries have no data for an answer.
+            aaaa_share: without(counts.nodata, counts.aaaa),
+            cached_share: without(counts.aaaa, sent),
+            amplification: (sent > 0).then(|| ratio(counts.queries(), sent))?,
+        })
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a trial has fewer than 2^52 queries"
+)]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
