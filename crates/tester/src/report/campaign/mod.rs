@@ -10,3 +10,6 @@
 
 pub mod analysis;
 pub mod dry_run;
+
+#[cfg(test)]
+pub(crate) mod sample;

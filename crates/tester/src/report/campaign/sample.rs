@@ -1,0 +1,479 @@
+//! Synthetic campaigns: a plan, and the journal that its driver would have written for DUTs whose
+//! limits are known. Everything is arithmetic, so that expected texts can be kept.
+
+use std::collections::BTreeMap;
+
+use dns64_transport::clock::SECOND;
+
+use crate::authority::counts::AuthorityCounts;
+use crate::campaign::plan::{
+    Cell, LabKind, Method, Order, Overload, Plan, QueueCheck, Restart, SearchPlan, Soak, Subject,
+    TesterPlan, Variant,
+};
+use crate::campaign::record::{CertificateConditions, Environment, Line, Record, Resources};
+use crate::campaign::tasks::{Point, Task, points};
+use crate::lab::host::CpuSet;
+use crate::lab::topology::Setup;
+use crate::namespace::{DEFAULT_SUFFIX, Pattern, Share, parse_suffix};
+use crate::procedure::search::{Resolution, Search, SearchEnd, SearchSpec};
+use crate::procedure::selftest::{SelfTestEnd, self_test_rate};
+use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
+
+/// The seal of every sample.
+pub(crate) const SEAL: &str = "5ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea1";
+
+/// Rate for which the Tester of the samples is certified.
+const CERTIFIED_QPS: u64 = 40_000;
+
+/// 2025-11-21 10:00:00 UTC.
+const BEGAN_UNIX_MS: u64 = 1_763_719_200_000;
+
+/// Three variants (two of one DUT, with one core and with two), five cells, a queue check, three
+/// runs, overload and soak; on the way an invalid trial, an abandoned run and a crash.
+pub(crate) fn small() -> (Plan, Vec<Line>) {
+    let plan = plan();
+    let lines = journal(&plan);
+    (plan, lines)
+}
+
+/// What RFC 8219 asks for in full: 31 cells, 20 runs, trials of 60 s, for three DUTs.
+pub(crate) fn full() -> (Plan, Vec<Line>) {
+    let mut plan = plan();
+    plan.cells = [0, 20, 40, 60, 80]
+        .into_iter()
+        .flat_map(|cached| [0, 20, 40, 60, 80, 100].map(|aaaa| cell(aaaa, cached)))
+        .chain([cell(0, 100)])
+        .collect();
+    plan.duration_ns = 60 * SECOND;
+    plan.search.runs = 20;
+    plan.search.resolution = Resolution::Relative { millionths: 1000 };
+    plan.queue_check = None;
+    let lines = journal(&plan);
+    (plan, lines)
+}
+
+fn cell(aaaa_pct: u64, cached_pct: u64) -> Cell {
+    let share = |pct: u64| -> Share { format!("{pct}%").parse().unwrap() };
+    Cell {
+        aaaa_share: share(aaaa_pct),
+        cached_share: share(cached_pct),
+        pattern: Pattern::OneName,
+    }
+}
+
+pub(crate) fn plan() -> Plan {
+    let variant = |name: &str, dut: &str, cpus: &str, settings: &[(&str, &str)]| Variant {
+        name: name.to_owned(),
+        dut: dut.to_owned(),
+        subject: Subject::Profile {
+            profile: dut.to_owned(),
+            binary: None,
+        },
+        cpus: cpus.parse().unwrap(),
+        settings: settings
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect(),
+    };
+    Plan {
+        name: "Sample <of> 100 % & more".to_owned(),
+        description: "Two servers, one of them with one core and with two.".to_owned(),
+        tester: TesterPlan {
+            lab: LabKind::Netns,
+            setup: Setup::ThreeDevice,
+            upstream_family: None,
+            authority: "built-in".to_owned(),
+            threads: 1,
+            sockets: None,
+            cpus: "0".parse().unwrap(),
+            authority_cpus: CpuSet::unrestricted(),
+            namespace: "10.0.0.0/8".parse().unwrap(),
+            suffix: parse_suffix(DEFAULT_SUFFIX).unwrap(),
+            pref64: None,
+            uncertified: false,
+            raw: None,
+        },
+        duration_ns: SECOND,
+        timeout_ns: SECOND,
+        search: SearchPlan {
+            runs: 3,
+            resolution: Resolution::Relative { millionths: 10_000 },
+            method: Method::Galloping {
+                start_qps: 4_000,
+                max_qps: None,
+                reuse: true,
+            },
+            stop_early: true,
+            restart: Restart::Never,
+            settle_ns: SECOND / 2,
+            order: Order::Interleaved,
+        },
+        variants: vec![
+            variant("dns64d, 1 core", "dns64d", "1", &[("workers", "1")]),
+            variant("dns64d, 2 cores", "dns64d", "1-2", &[("workers", "2")]),
+            variant("un_bound & <co>", "un_bound & <co>", "1", &[]),
+        ],
+        cells: vec![
+            cell(0, 0),
+            cell(50, 0),
+            cell(100, 0),
+            cell(0, 50),
+            cell(0, 100),
+        ],
+        queue_check: Some(QueueCheck {
+            durations_ns: vec![SECOND, 2 * SECOND],
+            timeouts_ns: vec![SECOND, SECOND / 2],
+        }),
+        overload: Some(Overload {
+            factors_milli: vec![500, 1000, 2000, 5000],
+        }),
+        soak: Some(Soak {
+            share: "80%".parse().unwrap(),
+            length_ns: 12 * SECOND,
+        }),
+    }
+}
+
+/// What the DUT of a point can do, by the papers' model of its work, a little different in each
+/// run. The third variant stores requests, so that its limit grows with the timeout.
+fn limit_qps(point: &Point, run: u32) -> u64 {
+    let ppm = |share: Share| share.below(1_000_000);
+    let base_qps = [9_000, 17_100, 6_000][point.variant.min(2)];
+    let full = 1_000_000;
+    let work = full - ppm(point.cell.aaaa_share) * 2 / 5;
+    let work = work - work * ppm(point.cell.cached_share) * 4 / 5 / full;
+    let mut rate = base_qps * full / work;
+    if point.variant == 2 {
+        rate += rate * point.timeout_ns / point.duration_ns;
+    }
+    rate + rate * (u64::from(run) * 7 % 5) / 500
+}
+
+struct Journal {
+    lines: Vec<Line>,
+    now_ms: u64,
+}
+
+impl Journal {
+    fn write(&mut self, record: Record) {
+        self.lines.push(Line {
+            number: self.lines.len() as u64,
+            at_unix_ms: self.now_ms,
+            record,
+        });
+        self.now_ms += 10;
+    }
+
+    fn trial(&mut self, task: Task, number: u64, result: TrialResult) -> u64 {
+        let sent_for = result.queries_sent * SECOND / result.rate_qps;
+        let took_ns = sent_for + result.timeout_ns + SECOND / 2;
+        self.now_ms += took_ns / 1_000_000;
+        self.write(Record::Trial {
+            task,
+            number,
+            took_ns,
+            resources: Some(Resources {
+                memory_bytes: 50_000_000 + 4096 * number,
+                descriptors: 24,
+                threads: 3,
+            }),
+            result,
+        });
+        took_ns
+    }
+
+    fn session(&mut self, torn_bytes: u64, kernel: &str) {
+        let details = [
+            ("frequency governor", "performance"),
+            ("interface measurer0", "veth, MTU 1500, GSO on"),
+            ("SMT", "off"),
+        ];
+        let text = |(k, v): (&str, &str)| (k.to_owned(), v.to_owned());
+        self.write(Record::Session {
+            environment: Box::new(Environment {
+                host: "bench".to_owned(),
+                boot_id: format!("boot of {kernel}"),
+                kernel: kernel.to_owned(),
+                os: "Debian GNU/Linux 12".to_owned(),
+                cpu: "Example CPU".to_owned(),
+                cpus: 4,
+                memory_bytes: 8_000_000_000,
+                details: details.into_iter().map(text).collect(),
+            }),
+            torn_bytes,
+        });
+    }
+
+    fn self_test(&mut self, plan: &Plan, point: &Point) {
+        let mut result = trial(point, self_test_rate(CERTIFIED_QPS), 0, true);
+        result.timeout_ns = point.timeout_ns / 4;
+        self.now_ms += 1300;
+        self.write(Record::SelfTest {
+            conditions: CertificateConditions {
+                boot_id: "boot of Linux 6.1.0".to_owned(),
+                kernel: "Linux 6.1.0".to_owned(),
+                lab: "netns, three-device".to_owned(),
+                authority: plan.tester.authority.clone(),
+                threads: 1,
+                sockets: None,
+                cpus: vec![("Measurer".to_owned(), "0".to_owned())],
+                names: "10.0.0.0/8 dns64perf.test.".to_owned(),
+                cell: point.cell.to_string(),
+                duration_ns: point.duration_ns,
+                timeout_ns: point.timeout_ns,
+            },
+            end: SelfTestEnd::Certified,
+            passed_rate_qps: Some(self_test_rate(CERTIFIED_QPS)),
+            certified_rate_qps: Some(CERTIFIED_QPS),
+            trials: vec![result],
+        });
+    }
+}
+
+/// A trial at `rate_qps` of a DUT that can do `limit_qps`; in a self-test the DUT is left out.
+fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> TrialResult {
+    let due = rate_qps * point.duration_ns / SECOND;
+    let can = limit_qps * point.duration_ns / SECOND;
+    let shortfall = if self_test {
+        0
+    } else {
+        due.saturating_sub(can)
+    };
+    let valid = due - shortfall;
+    let cached = point.cell.cached_share.below(due);
+    let fresh = due - cached;
+    let own = point.cell.aaaa_share.below(fresh);
+    let p50 = 90_000 + 1_000_000_000 / rate_qps + if shortfall > 0 { 40_000_000 } else { 0 };
+    let at = |pct: f64| {
+        let slow = if pct < 50.0 {
+            0
+        } else {
+            p50 * 100 / (1000 - scaled(pct)).max(1)
+        };
+        (pct, p50 / 2 + slow)
+    };
+    let rtt_percentiles: Vec<_> = PERCENTILES.into_iter().map(at).collect();
+    TrialResult {
+        outcome: match shortfall {
+            0 => Outcome::Passed,
+            shortfall => Outcome::Failed { shortfall },
+        },
+        rate_qps,
+        duration_ns: point.duration_ns,
+        timeout_ns: point.timeout_ns,
+        queries_due: due,
+        queries_sent: due,
+        undecided: 0,
+        ended_early: false,
+        answers: Answers {
+            valid,
+            missing: shortfall,
+            ..Answers::default()
+        },
+        rtt: Rtt {
+            p50: rtt_percentiles[3].1,
+            p99: rtt_percentiles[8].1,
+            p999: rtt_percentiles[10].1,
+            max: rtt_percentiles[15].1,
+        },
+        rtt_percentiles,
+        timing: Timing {
+            lateness_ns_p50: 300,
+            lateness_ns_p99: 2_000 + rate_qps % 1000,
+            lateness_ns_p999: 9_000,
+            lateness_ns_max: 40_000 + rate_qps,
+            bin_10ms_deviation_pct_max: 1.25,
+            bin_100ms_deviation_pct_max: 0.125,
+            quantum_ns: 10_000,
+            burst: 1,
+        },
+        tester_drops: 0,
+        authority: Some(AuthorityCounts {
+            aaaa: fresh,
+            a: fresh - own,
+            other: 0,
+            answered: fresh,
+            nodata: fresh - own,
+            ..AuthorityCounts::default()
+        }),
+        dut_memory_bytes: Some(50_000_000),
+        backend: "udp".to_owned(),
+        notes: Vec::new(),
+    }
+}
+
+/// A percentage in tenths of a per cent.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "0 to 1000"
+)]
+fn scaled(pct: f64) -> u64 {
+    (pct * 10.0) as u64
+}
+
+/// The journal of a campaign by this plan.
+pub(crate) fn journal(plan: &Plan) -> Vec<Line> {
+    let mut journal = Journal {
+        lines: Vec::new(),
+        now_ms: BEGAN_UNIX_MS,
+    };
+    journal.write(Record::Campaign {
+        format: crate::campaign::record::FORMAT,
+        tester: "dns64bench 0.1.0".to_owned(),
+        plan: format!("# {}\n", plan.name),
+        plan_origin: "sample.toml".to_owned(),
+        plan_sha256: "0123456789abcdef".repeat(4),
+        command: ["dns64bench", "run", "my plans/sample.toml"]
+            .map(str::to_owned)
+            .to_vec(),
+    });
+    journal.session(0, "Linux 6.1.0");
+    let points = points(plan);
+    journal.self_test(plan, &points[0]);
+    for (variant, it) in plan.variants.iter().enumerate() {
+        journal.write(started_variant(variant, it));
+    }
+    for run in 1..=plan.search.runs {
+        if run == 2 {
+            // The machine was started anew in between, and half a line had been written.
+            journal.now_ms += 60_000;
+            journal.session(17, "Linux 6.1.1");
+            journal.self_test(plan, &points[0]);
+        }
+        for (index, point) in points.iter().enumerate() {
+            search(&mut journal, plan, index, point, run);
+        }
+    }
+    for (index, point) in points.iter().enumerate() {
+        if point.cell == plan.cells[0]
+            && (point.duration_ns, point.timeout_ns) == (plan.duration_ns, plan.timeout_ns)
+        {
+            beyond(&mut journal, plan, index, point);
+        }
+    }
+    journal.write(Record::Complete);
+    journal.lines
+}
+
+fn started_variant(variant: usize, it: &Variant) -> Record {
+    Record::Variant {
+        variant,
+        version: Some(format!("{} 1.2.3", it.dut)),
+        server: "[2001:2::2]:53".to_owned(),
+        pref64: "64:ff9b::/96".to_owned(),
+        cpus: vec![
+            ("Measurer".to_owned(), "0".to_owned()),
+            ("DUT".to_owned(), it.cpus.to_string()),
+        ],
+        files_sha256: BTreeMap::from([("server.conf".to_owned(), "ab".repeat(32))]),
+        program_sha256: Some("cd".repeat(32)),
+        not_a_measurement: Vec::new(),
+        notes: vec!["trials of 1 s are shorter than 60 s".to_owned()],
+    }
+}
+
+fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: u32) {
+    let task = Task::Search { point: index, run };
+    let spec = SearchSpec {
+        resolution: plan.search.resolution,
+        ceiling_qps: Some(CERTIFIED_QPS),
+        ..SearchSpec::from_start(4_000)
+    };
+    journal.write(Record::Started {
+        task,
+        search: Some(spec.clone()),
+        base_rate_qps: None,
+    });
+    let mut search = Search::new(spec);
+    let limit = limit_qps(point, run);
+    let mut took_ns = 0;
+    let mut number = 0;
+    while let Some(rate_qps) = search.next_rate() {
+        number += 1;
+        let mut result = trial(point, rate_qps, limit, false);
+        if (index, run, number) == (0, 1, 2) {
+            result.outcome = Outcome::Invalid(TesterFault::LateSchedule {
+                lateness_ns: 3_000_000,
+                limit_ns: 2_500_000,
+            });
+        }
+        if (index, run, number) == (1, 2, 1) {
+            result
+                .notes
+                .push("the DUT was started anew: it died".to_owned());
+        }
+        search.observe(&result.outcome);
+        took_ns += journal.trial(task, number, result);
+        if (index, run, number) == (2, 3, 2) {
+            journal.write(Record::Abandoned {
+                task,
+                reason: "the DUT died three times".to_owned(),
+            });
+            return;
+        }
+    }
+    let bracket = search.bracket();
+    let end = search.finished().unwrap().clone();
+    let rate_qps = bracket
+        .passed_qps
+        .filter(|_| !matches!(end, SearchEnd::NothingPasses));
+    journal.write(Record::Finished {
+        task,
+        end: Some(end),
+        rate_qps,
+        failed_qps: bracket.failed_qps,
+        took_ns,
+    });
+}
+
+/// Overload curve and soak of a point.
+fn beyond(journal: &mut Journal, plan: &Plan, index: usize, point: &Point) {
+    let base = limit_qps(point, 1);
+    let factors = plan.overload.iter().flat_map(|o| o.factors_milli.clone());
+    let overload: Vec<u64> = factors
+        .map(|milli| base * u64::from(milli) / 1000)
+        .collect();
+    let soak = plan.soak.map_or(Vec::new(), |soak| {
+        let segments = soak.length_ns.div_ceil(plan.duration_ns).min(60);
+        (0..segments).map(|_| soak.share.below(base)).collect()
+    });
+    for (task, rates) in [
+        (Task::Overload { point: index }, overload),
+        (Task::Soak { point: index }, soak),
+    ] {
+        if rates.is_empty() {
+            continue;
+        }
+        journal.write(Record::Started {
+            task,
+            search: None,
+            base_rate_qps: Some(base),
+        });
+        let mut took_ns = 0;
+        for (number, rate_qps) in (1..).zip(rates) {
+            took_ns += journal.trial(task, number, trial(point, rate_qps, base, false));
+        }
+        journal.write(Record::Finished {
+            task,
+            end: None,
+            rate_qps: None,
+            failed_qps: None,
+            took_ns,
+        });
+    }
+}
+
+#[test]
+fn a_sample_holds_what_it_is_for() {
+    let (plan, lines) = small();
+    let count = |wanted: fn(&Record) -> bool| lines.iter().filter(|l| wanted(&l.record)).count();
+    assert_eq!(count(|r| matches!(r, Record::Session { .. })), 2);
+    assert_eq!(count(|r| matches!(r, Record::Abandoned { .. })), 1);
+    let searches = points(&plan).len() * 3;
+    assert_eq!(
+        count(|r| matches!(r, Record::Finished { .. })),
+        searches - 1 + 2 * 3
+    );
+    assert!(matches!(lines.last().unwrap().record, Record::Complete));
+}
