@@ -8,8 +8,10 @@
 //! Nothing but the journal goes in, so that the same journal gives the same octets: that is what
 //! `verify` checks.
 
+pub mod analyse;
 pub mod analysis;
 pub mod dry_run;
+mod words;
 
 #[cfg(test)]
 pub(crate) mod sample;

@@ -1,0 +1,346 @@
+//! What the numbers are of: conditions, variants, certificates, sessions, commands and time.
+
+use super::told::Told;
+use crate::campaign::plan::{LabKind, Method, Order, Plan, Restart, Subject};
+use crate::campaign::tasks::{Point, Task};
+use crate::lab::host::CpuSet;
+use crate::lab::profile::Family;
+use crate::lab::topology::Setup;
+use crate::procedure::search::Resolution;
+use crate::procedure::selftest::SelfTestEnd;
+use crate::report::campaign::analysis::{
+    Certificate, PointResult, RunResult, Session, TimeSpent, VariantInfo,
+};
+use crate::report::campaign::words;
+use crate::report::{Span, Thousands};
+
+/// Reasons that hold for every variant.
+pub(super) fn not_a_measurement(
+    plan: &Plan,
+    told: &Told<'_>,
+    points: &[PointResult],
+) -> Vec<String> {
+    let of = |variant: usize| -> Vec<String> {
+        let records = told.variants.get(variant).into_iter().flatten();
+        distinct(records.flat_map(|record| record.not_a_measurement).cloned())
+    };
+    let mut reasons = of(0);
+    reasons.retain(|reason| (1..plan.variants.len()).all(|variant| of(variant).contains(reason)));
+    if plan.tester.lab == LabKind::Loopback && reasons.is_empty() {
+        reasons.push("all roles share the loopback interface".to_owned());
+    }
+    let uncertified =
+        |p: &PointResult| p.certified_rate_qps.is_none() && !is_authority(plan, p.variant);
+    let mut measured = points.iter().filter(|p| p.summary.is_some()).peekable();
+    if measured.peek().is_some() && measured.all(uncertified) {
+        reasons.push("the Tester is not certified (RFC 8219 section 9.2.1)".to_owned());
+    }
+    reasons
+}
+
+/// Whether a variant is an authority, measured by the self-test itself.
+pub(super) fn is_authority(plan: &Plan, variant: usize) -> bool {
+    let subject = plan.variants.get(variant).map(|v| &v.subject);
+    matches!(subject, Some(Subject::Authority { .. }))
+}
+
+fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = Vec::new();
+    for text in texts {
+        if !seen.contains(&text) {
+            seen.push(text);
+        }
+    }
+    seen
+}
+
+/// Where the roles really ran: the plan may leave it to the machine.
+pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
+    if let Some(first) = told.self_tests.first() {
+        return first.conditions.lab.clone();
+    }
+    let kind = match plan.tester.lab {
+        LabKind::Auto => "the best that the machine allows",
+        LabKind::Netns => "network namespaces",
+        LabKind::Userns => "network namespaces in a user namespace",
+        LabKind::Loopback => "loopback",
+    };
+    let setup = match plan.tester.setup {
+        Setup::Loopback => "one device",
+        Setup::TwoDevice => "two devices",
+        Setup::ThreeDevice => "three devices",
+    };
+    format!("{kind}, {setup}")
+}
+
+/// Names and values of what was the same for all variants.
+pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> {
+    let tester = &plan.tester;
+    let family = match tester.upstream_family {
+        None => "IPv4, or what the DUT needs",
+        Some(Family::Ipv4) => "IPv4",
+        Some(Family::Ipv6) => "IPv6",
+    };
+    let ports = tester.sockets.map_or_else(
+        || "as many as the rate needs".to_owned(),
+        |sockets| sockets.to_string(),
+    );
+    let pref64 = tester.pref64.map_or_else(
+        || "chosen or learnt, see the variants".to_owned(),
+        |pref64| pref64.to_string(),
+    );
+    let mut conditions = vec![
+        ("lab", lab(plan, told)),
+        ("authority", tester.authority.clone()),
+        ("between DUT and authority", family.to_owned()),
+        ("length of a trial", Span(plan.duration_ns).to_string()),
+        ("timeout", Span(plan.timeout_ns).to_string()),
+        ("runs", plan.search.runs.to_string()),
+        ("search", method(plan)),
+        ("resolution", resolution(plan.search.resolution)),
+        ("order", order(plan.search.order).to_owned()),
+        ("start of the DUT", restart(plan.search.restart).to_owned()),
+        (
+            "rest between trials",
+            Span(plan.search.settle_ns).to_string(),
+        ),
+        ("threads of the Measurer", tester.threads.to_string()),
+        ("source ports", ports),
+        ("cores of the Measurer", cores(&tester.cpus)),
+        ("cores of the authority", cores(&tester.authority_cpus)),
+        ("names", format!("{} .{}", tester.namespace, tester.suffix)),
+        ("prefix of the answers", pref64),
+    ];
+    if tester.uncertified {
+        conditions.push(("certificate", "not asked for by the plan".to_owned()));
+    }
+    let owned = |(name, value): (&str, String)| (name.to_owned(), value);
+    conditions.into_iter().map(owned).collect()
+}
+
+fn cores(cpus: &CpuSet) -> String {
+    match cpus.is_unrestricted() {
+        true => "any".to_owned(),
+        false => cpus.to_string(),
+    }
+}
+
+fn method(plan: &Plan) -> String {
+    let early = match plan.search.stop_early {
+        true => "failing trials end early",
+        false => "each trial to its end",
+    };
+    match plan.search.method {
+        Method::Galloping {
+            start_qps,
+            max_qps,
+            reuse,
+        } => {
+            let max = max_qps.map_or(String::new(), |max| format!(" up to {}", Thousands(max)));
+            let reuse = match reuse {
+                true => ", later runs from what the ones before found",
+                false => "",
+            };
+            let start = Thousands(start_qps);
+            format!("galloping from {start} queries/s{max}, then bisection{reuse}; {early}")
+        }
+        Method::FixedRange { max_qps } => format!(
+            "bisection of 0 to {} queries/s; {early}",
+            Thousands(max_qps)
+        ),
+    }
+}
+
+fn resolution(resolution: Resolution) -> String {
+    match resolution {
+        Resolution::Relative { millionths } => words::pct(f64::from(millionths) / 10_000.0),
+        Resolution::Absolute { qps } => format!("{} queries/s", Thousands(qps)),
+    }
+}
+
+fn order(order: Order) -> &'static str {
+    match order {
+        Order::Interleaved => "run 1 of all points, then run 2 of all",
+        Order::Sequential => "all runs of one point, then those of the next",
+    }
+}
+
+fn restart(restart: Restart) -> &'static str {
+    match restart {
+        Restart::Never => "only when it has to be",
+        Restart::Search => "before each search",
+        Restart::Trial => "before each trial",
+    }
+}
+
+/// What was measured: the plan's names, and what they turned out to be at the last start.
+pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
+    let infos = plan.variants.iter().zip(&told.variants);
+    let info = |(variant, records): (&crate::campaign::plan::Variant, &Vec<_>)| {
+        let records: &[super::told::VariantTold<'_>] = records;
+        let last = records.last();
+        let owned = |text: &str| text.to_owned();
+        let mut hashes = Vec::new();
+        if let Some(program) = last.and_then(|r| r.program_sha256) {
+            hashes.push(("program".to_owned(), program.to_owned()));
+        }
+        let files = last.into_iter().flat_map(|r| r.files_sha256);
+        hashes.extend(files.map(|(name, hash)| (name.clone(), hash.clone())));
+        let reasons = records.iter().flat_map(|r| r.not_a_measurement).cloned();
+        let notes = records.iter().flat_map(|r| r.notes).cloned();
+        let settings = variant.settings.iter();
+        VariantInfo {
+            name: variant.name.clone(),
+            dut: variant.dut.clone(),
+            version: last.and_then(|r| r.version).map(owned),
+            settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),
+            cpus: last.map_or(Vec::new(), |r| r.cpus.to_vec()),
+            server: last.map(|r| r.server.to_owned()),
+            pref64: last.map(|r| r.pref64.to_owned()),
+            hashes,
+            not_a_measurement: distinct(reasons),
+            notes: distinct(notes),
+        }
+    };
+    infos.map(info).collect()
+}
+
+/// The self-tests.
+pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
+    let certificate = |test: &super::told::SelfTestTold<'_>| Certificate {
+        conditions: test.conditions.clone(),
+        end: match test.end {
+            SelfTestEnd::Certified => "certified".to_owned(),
+            SelfTestEnd::Failed { shortfall } => format!(
+                "failed: {} without an answer within a quarter of the timeout",
+                words::count(usize::try_from(*shortfall).unwrap_or(usize::MAX), "query")
+                    .replace("querys", "queries")
+            ),
+            SelfTestEnd::TesterFault(fault) => format!("disturbed: {fault}"),
+        },
+        passed_rate_qps: test.passed_rate_qps,
+        certified_rate_qps: test.certified_rate_qps,
+        trials: test.trials.len(),
+    };
+    told.self_tests.iter().map(certificate).collect()
+}
+
+/// The processes that worked on the campaign.
+pub(super) fn sessions(told: &Told<'_>) -> Vec<Session> {
+    let last = told.sessions.len().saturating_sub(1);
+    let session = |(index, session): (usize, &super::told::SessionTold<'_>)| Session {
+        began: words::moment(session.began_unix_ms),
+        ended: match session.ended {
+            Some(how) => how.to_owned(),
+            None if index == last => "under way, or without a word".to_owned(),
+            None => "without a word".to_owned(),
+        },
+        torn_bytes: session.torn_bytes,
+        environment: session.environment.clone(),
+    };
+    told.sessions.iter().enumerate().map(session).collect()
+}
+
+/// What to type to repeat the campaign.
+pub(super) fn commands(told: &Told<'_>) -> Vec<String> {
+    let quoted: Vec<_> = told.command.iter().map(|word| quoted(word)).collect();
+    match quoted.is_empty() {
+        true => Vec::new(),
+        false => vec![quoted.join(" ")],
+    }
+}
+
+/// A word as a shell takes it (POSIX, section 2.2.2).
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%[]".contains(c);
+    match !word.is_empty() && word.chars().all(plain) && !word.contains('[') {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Where the time went, and how long the papers' script would have taken.
+pub(super) fn time(
+    plan: &Plan,
+    planned: &[Point],
+    told: &Told<'_>,
+    points: &[PointResult],
+) -> TimeSpent {
+    let runs = || points.iter().flat_map(|point| &point.runs);
+    let others = told
+        .tasks
+        .iter()
+        .filter(|(task, _)| !matches!(task, Task::Search { .. }));
+    let self_tests = told.self_tests.iter().flat_map(|test| test.trials);
+    let mut fixed_range_s = 0.0;
+    for (variant, _) in plan.variants.iter().enumerate() {
+        let own = || points.iter().filter(move |p| p.variant == variant);
+        let rates = own().flat_map(|p| &p.runs).filter_map(|run| run.rate_qps);
+        let Some(highest) = rates.max() else { continue };
+        let range_qps = highest
+            .saturating_mul(2)
+            .saturating_add(1)
+            .next_power_of_two();
+        for point in own() {
+            let runs = point.runs.iter();
+            fixed_range_s += runs
+                .map(|run| {
+                    fixed_range(
+                        plan,
+                        &planned[point.point],
+                        point.point,
+                        run,
+                        range_qps,
+                        told,
+                    )
+                })
+                .sum::<f64>();
+        }
+    }
+    TimeSpent {
+        searches_s: runs().map(|run| run.took_s).sum(),
+        self_tests_s: self_tests
+            .map(|trial| words::seconds(trial.duration_ns + trial.timeout_ns))
+            .sum(),
+        others_s: others.map(|(_, task)| words::seconds(task.took_ns())).sum(),
+        trials: runs().map(|run| run.trials.len()).sum(),
+        fixed_range_s,
+    }
+}
+
+/// A search of 0 to `range_qps` down to the resolution that the run has reached: one trial for each
+/// halving, each as long as the trials of the run that went to their end, or duration and timeout
+/// if there was none.
+fn fixed_range(
+    plan: &Plan,
+    point: &Point,
+    index: usize,
+    run: &RunResult,
+    range_qps: u64,
+    told: &Told<'_>,
+) -> f64 {
+    let Some(rate_qps) = run.rate_qps else {
+        return 0.0;
+    };
+    let mut halvings = 0.0;
+    let mut width = range_qps;
+    while width > plan.search.resolution.qps(rate_qps) {
+        width = width.div_ceil(2);
+        halvings += 1.0;
+    }
+    let task = Task::Search {
+        point: index,
+        run: run.run,
+    };
+    let trials = told.tasks.get(&task).map_or(&[][..], |task| &task.trials);
+    let whole: Vec<f64> = trials
+        .iter()
+        .filter(|t| !t.result.ended_early)
+        .map(|t| words::seconds(t.took_ns))
+        .collect();
+    let trial_s = match whole.len() {
+        0 => words::seconds(point.duration_ns + point.timeout_ns),
+        trials => whole.iter().sum::<f64>() / trials as f64,
+    };
+    halvings * trial_s
+}

@@ -1,0 +1,307 @@
+//! What several points say together, and the trials beyond and below the rate that was found.
+
+use super::told::{TaskTold, Told, TrialTold};
+use crate::campaign::plan::Plan;
+use crate::campaign::tasks::{Point, Task};
+use crate::report::answered;
+use crate::report::campaign::analysis::{
+    ModelResult, OverloadCurve, OverloadRow, PointResult, QueueCheckResult, Scaling, Slope,
+    SoakResult, SoakRow,
+};
+use crate::report::campaign::words;
+use crate::statistics::{model, queue, trend};
+use crate::trial::result::{Outcome, TrialResult};
+
+/// Trends with a higher probability by chance are told as none.
+const SIGNIFICANT: f64 = 0.05;
+
+/// The papers' models, of each variant that has cells enough.
+pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<ModelResult> {
+    let usual = |p: &&PointResult| {
+        let point = &planned[p.point];
+        p.pattern.is_empty()
+            && point.duration_ns == plan.duration_ns
+            && point.timeout_ns == plan.timeout_ns
+    };
+    let mut models = Vec::new();
+    for variant in 0..plan.variants.len() {
+        let own = || points.iter().filter(|p| p.variant == variant).filter(usual);
+        let by_aaaa = own().filter(|p| p.cached_pct == 0.0);
+        let by_cached = own().filter(|p| p.aaaa_pct == 0.0);
+        models.extend(fitted(
+            variant,
+            &AAAA_MODEL,
+            by_aaaa.map(|p| (p.aaaa_pct, p)),
+        ));
+        models.extend(fitted(
+            variant,
+            &CACHED_MODEL,
+            by_cached.map(|p| (p.cached_pct, p)),
+        ));
+    }
+    models
+}
+
+/// What a model is called, and what its parameters are.
+struct Model {
+    name: &'static str,
+    variable: &'static str,
+    full: &'static str,
+    saved: &'static str,
+}
+
+/// Paper 000, equation 7.
+const AAAA_MODEL: Model = Model {
+    name: "AAAA share",
+    variable: "a",
+    full: "work for a name without AAAA: (TC + 2 TA + TS) / alpha",
+    saved: "work that an AAAA saves: (TA + TS) / alpha",
+};
+
+/// Paper 000, equation 8.
+const CACHED_MODEL: Model = Model {
+    name: "cached share",
+    variable: "c",
+    full: "work for a name that is not cached: (TC + 2 TA + TS) / beta",
+    saved: "work that the cache saves: (2 TA + TS) / beta",
+};
+
+fn fitted<'p>(
+    variant: usize,
+    model: &Model,
+    cells: impl Iterator<Item = (f64, &'p PointResult)>,
+) -> Option<ModelResult> {
+    let cells: Vec<(f64, f64)> = cells
+        .filter_map(|(share, point)| Some((share, point.summary.as_ref()?.median)))
+        .collect();
+    let shares: Vec<_> = cells
+        .iter()
+        .map(|(pct, rate)| (pct / 100.0, *rate))
+        .collect();
+    let fit = model::fit(&shares)?;
+    let rows = cells.iter().zip(&fit.fitted);
+    Some(ModelResult {
+        variant,
+        model: model.name,
+        equation: format!(
+            "R({0}) = 1 / ({1:.3} us - {0} * {2:.3} us)",
+            model.variable,
+            fit.full_s * 1e6,
+            fit.saved_s * 1e6
+        ),
+        parameters: vec![
+            (model.full.to_owned(), fit.full_s * 1e6, "us"),
+            (model.saved.to_owned(), fit.saved_s * 1e6, "us"),
+        ],
+        fitted: rows
+            .map(|((pct, median), says)| (*pct, *median, *says))
+            .collect(),
+        residual_pct_max: fit.residual_pct_max,
+        r_squared: fit.r_squared,
+    })
+}
+
+/// Whether each variant stores requests.
+pub(super) fn queue_checks(
+    plan: &Plan,
+    planned: &[Point],
+    points: &[PointResult],
+) -> Vec<QueueCheckResult> {
+    if plan.queue_check.is_none() {
+        return Vec::new();
+    }
+    let check = |variant: usize| {
+        let own = points.iter().filter(|p| p.variant == variant);
+        let first = own
+            .clone()
+            .filter(|p| Some(&planned[p.point].cell) == plan.cells.first());
+        let rows: Vec<_> = first
+            .filter_map(|p| Some((p.duration_s, p.timeout_s, p.summary.as_ref()?.median)))
+            .collect();
+        let check = queue::check(&rows)?;
+        let calculated = rows.iter().zip(&check.calculated);
+        let (medians, rates) = (check.median_dispersion_pct, check.calculated_dispersion_pct);
+        let verdict = match check.stores_requests {
+            true => format!(
+                "stores requests: the calculated rates agree within {rates:.1} %, the medians only \
+                 within {medians:.1} %; the calculated rate is the sustainable one"
+            ),
+            false => format!(
+                "does not use the timeout up: the medians agree within {medians:.1} %, the \
+                 calculated rates within {rates:.1} %; the median is the sustainable rate"
+            ),
+        };
+        Some(QueueCheckResult {
+            variant,
+            rows: calculated
+                .map(|((d, t, median), rate)| (*d, *t, *median, *rate))
+                .collect(),
+            median_dispersion_pct: medians,
+            calculated_dispersion_pct: rates,
+            stores_requests: check.stores_requests,
+            verdict,
+        })
+    };
+    (0..plan.variants.len()).filter_map(check).collect()
+}
+
+/// Rates by cores, of DUTs that were measured with more than one number of them.
+pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
+    let mut duts: Vec<&str> = plan.variants.iter().map(|v| v.dut.as_str()).collect();
+    let mut seen = Vec::new();
+    duts.retain(|dut| {
+        !seen.contains(dut) && {
+            seen.push(*dut);
+            true
+        }
+    });
+    let of = |dut: &str| {
+        let mut rows: Vec<(usize, usize, f64)> = Vec::new();
+        for (variant, it) in plan
+            .variants
+            .iter()
+            .enumerate()
+            .filter(|(_, v)| v.dut == dut)
+        {
+            let first = points.iter().find(|p| p.variant == variant);
+            let cores = it.cpus.cpus().len();
+            if let Some((point, summary)) = first.and_then(|p| Some((p.point, p.summary.as_ref()?)))
+                && cores > 0
+            {
+                rows.push((cores, point, summary.median));
+            }
+        }
+        rows.sort_by_key(|row| (row.0, row.1));
+        let (fewest, _, base) = *rows.first()?;
+        (rows.last()?.0 > fewest).then(|| Scaling {
+            dut: dut.to_owned(),
+            rows: rows
+                .into_iter()
+                .map(|(cores, point, median)| {
+                    (cores, point, median, median / cores as f64, median / base)
+                })
+                .collect(),
+        })
+    };
+    duts.into_iter().filter_map(of).collect()
+}
+
+/// The overload curves.
+pub(super) fn overloads(
+    planned: &[Point],
+    told: &Told<'_>,
+    points: &[PointResult],
+) -> Vec<OverloadCurve> {
+    let mut curves = Vec::new();
+    for (task, told) in &told.tasks {
+        let (Task::Overload { point }, Some(base)) = (task, told.base_rate_qps) else {
+            continue;
+        };
+        let Some(planned) = planned.get(*point) else {
+            continue;
+        };
+        let certified = points[*point].certified_rate_qps;
+        let trials = told.trials.iter().map(|t| t.result);
+        curves.push(OverloadCurve {
+            variant: planned.variant,
+            base_rate_qps: base,
+            rows: trials.map(|t| overload_row(t, certified)).collect(),
+        });
+    }
+    curves
+}
+
+fn overload_row(trial: &TrialResult, certified_qps: Option<u64>) -> OverloadRow {
+    let any = answered(&trial.answers) > 0;
+    OverloadRow {
+        rate_qps: trial.rate_qps,
+        goodput_qps: trial.answers.valid as f64 / words::seconds(trial.duration_ns.max(1)),
+        rtt_ns_p50: any.then_some(trial.rtt.p50),
+        rtt_ns_p99: any.then_some(trial.rtt.p99),
+        doubtful: matches!(trial.outcome, Outcome::Invalid(_))
+            || trial.ended_early
+            || certified_qps.is_none_or(|certified| trial.rate_qps > certified),
+    }
+}
+
+/// The soaks. Disturbed segments are left out.
+pub(super) fn soaks(planned: &[Point], told: &Told<'_>) -> Vec<SoakResult> {
+    let soak = |(task, told): (&Task, &TaskTold<'_>)| {
+        let Task::Soak { point } = task else {
+            return None;
+        };
+        let variant = planned.get(*point)?.variant;
+        let rate_qps = told.trials.first()?.result.rate_qps;
+        let mut at_ns = 0;
+        let mut rows = Vec::new();
+        for trial in &told.trials {
+            at_ns += trial.took_ns;
+            if !matches!(trial.result.outcome, Outcome::Invalid(_)) {
+                rows.push(soak_row(trial, words::seconds(at_ns)));
+            }
+        }
+        Some(SoakResult {
+            variant,
+            rate_qps,
+            shortfall: rows.iter().map(|row| row.shortfall).sum(),
+            slopes: slopes(&rows),
+            rows,
+        })
+    };
+    told.tasks.iter().filter_map(soak).collect()
+}
+
+fn soak_row(trial: &TrialTold<'_>, at_s: f64) -> SoakRow {
+    SoakRow {
+        at_s,
+        shortfall: match trial.result.outcome {
+            Outcome::Failed { shortfall } => shortfall,
+            Outcome::Passed | Outcome::Invalid(_) => 0,
+        },
+        rtt_ns_p99: trial.result.rtt.p99,
+        rtt_ns_p999: trial.result.rtt.p999,
+        memory_bytes: trial.memory_bytes(),
+        descriptors: trial.resources.map(|r| r.descriptors),
+        threads: trial.resources.map(|r| r.threads),
+    }
+}
+
+fn slopes(rows: &[SoakRow]) -> Vec<Slope> {
+    type Figure = fn(&SoakRow) -> Option<f64>;
+    let figures: [(&'static str, &'static str, Figure); 5] = [
+        ("memory", "MiB", |row| {
+            row.memory_bytes.map(|b| b as f64 / f64::from(1 << 20))
+        }),
+        ("descriptors", "descriptors", |row| {
+            row.descriptors.map(|n| n as f64)
+        }),
+        ("threads", "threads", |row| row.threads.map(|n| n as f64)),
+        ("p99 of the round-trip time", "ms", |row| {
+            Some(row.rtt_ns_p99 as f64 / 1e6)
+        }),
+        ("queries without an answer", "per segment", |row| {
+            Some(row.shortfall as f64)
+        }),
+    ];
+    let slope = |(of, unit, figure): (&'static str, &'static str, Figure)| {
+        let places = rows
+            .iter()
+            .filter_map(|row| Some((row.at_s / 3600.0, figure(row)?)));
+        let trend = trend::trend(&places.collect::<Vec<_>>())?;
+        let verdict = if trend.p >= SIGNIFICANT || trend.slope == 0.0 {
+            format!("no trend beyond chance (p = {:.3})", trend.p)
+        } else {
+            let way = if trend.slope > 0.0 { "rises" } else { "falls" };
+            let by = trend.slope.abs();
+            format!("{way} by {by:.3} {unit} per hour (p = {:.3})", trend.p)
+        };
+        Some(Slope {
+            of,
+            per_hour: trend.slope,
+            unit,
+            p: trend.p,
+            verdict,
+        })
+    };
+    figures.into_iter().filter_map(slope).collect()
+}

@@ -1,0 +1,100 @@
+//! From the lines of a journal to every number of the report.
+//!
+//! ```text
+//! lines -> told (by subject) -> points, curves, about -> warnings, statement, verdict
+//! ```
+
+mod about;
+mod curves;
+mod points;
+mod statement;
+mod told;
+mod warnings;
+
+use told::Told;
+
+use super::analysis::{Analysis, FORMAT, PointResult};
+use super::words;
+use crate::campaign::plan::Plan;
+use crate::campaign::record::Line;
+use crate::campaign::tasks;
+
+/// Every number of the report of a campaign by `plan`, whose journal holds `lines` and ends with
+/// `seal`. The same lines give the same numbers; what is missing or unfinished has none.
+pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
+    let told = Told::of(plan, lines);
+    let planned = tasks::points(plan);
+    let points = points::results(plan, &planned, &told);
+    let time = about::time(plan, &planned, &told, &points);
+    let mut analysis = Analysis {
+        format: FORMAT,
+        name: plan.name.clone(),
+        description: plan.description.clone(),
+        tester: told.tester.to_owned(),
+        plan_sha256: told.plan_sha256.to_owned(),
+        journal_seal: seal.to_owned(),
+        complete: told.complete,
+        verdict: Vec::new(),
+        not_a_measurement: about::not_a_measurement(plan, &told, &points),
+        warnings: Vec::new(),
+        conditions: about::conditions(plan, &told),
+        variants: about::variants(plan, &told),
+        certificates: about::certificates(&told),
+        models: curves::models(plan, &planned, &points),
+        queue_checks: curves::queue_checks(plan, &planned, &points),
+        scaling: curves::scaling(plan, &points),
+        overloads: curves::overloads(&planned, &told, &points),
+        soaks: curves::soaks(&planned, &told),
+        points,
+        sessions: about::sessions(&told),
+        statement: Vec::new(),
+        commands: about::commands(&told),
+        time,
+    };
+    analysis.verdict = verdict(&analysis);
+    analysis.warnings = warnings::all(plan, &told, &analysis);
+    analysis.statement = statement::clauses(plan, &told, &analysis);
+    analysis
+}
+
+/// The point of a variant that stands for it: nothing cached and no AAAA (RFC 8219 section 9.2),
+/// or else its first.
+pub(super) fn headline(analysis: &Analysis, variant: usize) -> Option<&PointResult> {
+    let mut own = analysis.points.iter().filter(|p| p.variant == variant);
+    let first = own.clone().next();
+    own.find(|p| is_worst_case(p)).or(first)
+}
+
+/// No AAAA and nothing cached.
+pub(super) fn is_worst_case(point: &PointResult) -> bool {
+    point.aaaa_pct == 0.0 && point.cached_pct == 0.0
+}
+
+/// A sentence for each variant.
+fn verdict(analysis: &Analysis) -> Vec<String> {
+    let sentence = |(variant, info): (usize, &super::analysis::VariantInfo)| {
+        let name = &info.name;
+        let Some(point) = headline(analysis, variant) else {
+            return format!("{name}: nothing was planned");
+        };
+        let cell = words::cell(point);
+        let Some(summary) = &point.summary else {
+            return format!("{name}: no rate was found at {cell}");
+        };
+        let at_least = if point.lower_bound { "at least " } else { "" };
+        let mut text = format!(
+            "{name}: {at_least}{} queries/s at {cell} (median of {}, 1st to 99th percentile {} to \
+             {})",
+            words::rate(summary.median),
+            words::count(summary.runs, "run"),
+            words::rate(summary.p1),
+            words::rate(summary.p99),
+        );
+        let doubts = analysis.not_a_measurement.first();
+        if let Some(reason) = doubts.or(info.not_a_measurement.first()) {
+            text += &format!("; not a measurement: {reason}");
+        }
+        text
+    };
+    analysis.variants.iter().enumerate().map(sentence).collect()
+}

@@ -1,0 +1,217 @@
+//! The rows of the results: runs, their figures, and what the authority and the sender saw.
+
+use super::told::{TaskTold, Told, TrialTold};
+use crate::campaign::plan::{Plan, Subject};
+use crate::campaign::tasks::{Point, Task};
+use crate::namespace::{Pattern, Share};
+use crate::procedure::search::SearchEnd;
+use crate::report::campaign::analysis::{Achieved, PointResult, RunResult, Step, TimingResult};
+use crate::report::campaign::words;
+use crate::statistics::summary::{Summary, degradation_pct, summarise};
+use crate::trial::result::{Outcome, TrialResult};
+
+/// The results of all points.
+pub(super) fn results(plan: &Plan, points: &[Point], told: &Told<'_>) -> Vec<PointResult> {
+    let mut results: Vec<_> = points
+        .iter()
+        .enumerate()
+        .map(|(index, point)| result(plan, index, point, told))
+        .collect();
+    for index in 0..results.len() {
+        let first = points
+            .iter()
+            .position(|p| p.variant == points[index].variant);
+        let Some(first) = first.filter(|first| *first != index) else {
+            continue;
+        };
+        let same_spans = points[index].duration_ns == points[first].duration_ns
+            && points[index].timeout_ns == points[first].timeout_ns;
+        if let (Some(base), Some(this), true) =
+            (&results[first].summary, &results[index].summary, same_spans)
+        {
+            results[index].degradation_pct = Some(degradation_pct(base.median, this.median));
+        }
+    }
+    results
+}
+
+fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointResult {
+    let task = |run| told.tasks.get(&Task::Search { point: index, run });
+    let runs: Vec<_> = (1..=plan.search.runs)
+        .map(|run| run_result(run, task(run)))
+        .collect();
+    let duration_s = words::seconds(point.duration_ns);
+    let timeout_s = words::seconds(point.timeout_ns);
+    let rates: Vec<f64> = rates(&runs).map(|(_, rate)| rate).collect();
+    let summary = summarise(&rates, duration_s, timeout_s);
+    let trials: Vec<_> = (1..=plan.search.runs)
+        .filter_map(task)
+        .flat_map(|task| task.trials.iter().copied())
+        .collect();
+    let certified_rate_qps = certified(plan, point, (1..=plan.search.runs).filter_map(task));
+    let typical = typical(&runs, summary.as_ref(), task);
+    PointResult {
+        point: index,
+        variant: point.variant,
+        aaaa_pct: pct(point.cell.aaaa_share),
+        cached_pct: pct(point.cell.cached_share),
+        pattern: match point.cell.pattern {
+            Pattern::OneName => String::new(),
+            pattern => pattern.to_string(),
+        },
+        duration_s,
+        timeout_s,
+        lower_bound: runs.iter().any(|run| run.ended.starts_with("limited")),
+        headroom: certified_rate_qps
+            .zip(summary.as_ref())
+            .map(|(certified, summary)| certified as f64 / summary.median),
+        certified_rate_qps,
+        summary,
+        degradation_pct: None,
+        runs,
+        achieved: achieved(&trials),
+        rtt_ns: typical.map_or(Vec::new(), |t| t.rtt_percentiles.clone()),
+        timing: typical.map(|typical| timing(typical, &trials)),
+        memory_bytes_max: trials.iter().filter_map(TrialTold::memory_bytes).max(),
+    }
+}
+
+/// A share in per cent.
+fn pct(share: Share) -> f64 {
+    share.below(1_000_000) as f64 / 10_000.0
+}
+
+/// Runs that found a rate, and the rates.
+fn rates(runs: &[RunResult]) -> impl Iterator<Item = (&RunResult, f64)> {
+    runs.iter()
+        .filter_map(|run| Some((run, run.rate_qps? as f64)))
+}
+
+/// The lowest rate for which the Tester was certified in these searches; `None` as soon as one
+/// was without a certificate. An authority is measured by the self-test itself.
+fn certified<'t>(
+    plan: &Plan,
+    point: &Point,
+    searches: impl Iterator<Item = &'t TaskTold<'t>>,
+) -> Option<u64> {
+    let subject = &plan.variants.get(point.variant)?.subject;
+    if matches!(subject, Subject::Authority { .. }) {
+        return None;
+    }
+    let ceilings = searches.filter_map(|task| task.search.map(|spec| spec.ceiling_qps));
+    ceilings
+        .collect::<Option<Vec<u64>>>()
+        .and_then(|ceilings| ceilings.into_iter().min())
+}
+
+fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
+    let Some(task) = task else {
+        return RunResult {
+            run,
+            ended: "unfinished",
+            why: Some("not begun".to_owned()),
+            rate_qps: None,
+            failed_qps: None,
+            took_s: 0.0,
+            trials: Vec::new(),
+        };
+    };
+    let finished = task.finished.as_ref().filter(|_| task.abandoned.is_none());
+    let (ended, why) = ended(task);
+    let has_rate = matches!(ended, "found" | "limited_by_tester" | "limited_by_request");
+    RunResult {
+        run,
+        ended,
+        why,
+        rate_qps: finished.and_then(|f| f.rate_qps).filter(|_| has_rate),
+        failed_qps: finished.and_then(|f| f.failed_qps),
+        took_s: words::seconds(finished.map_or_else(|| task.took_ns(), |f| f.took_ns)),
+        trials: task.trials.iter().map(|t| step(t.result)).collect(),
+    }
+}
+
+fn ended(task: &TaskTold<'_>) -> (&'static str, Option<String>) {
+    if let Some(reason) = task.abandoned {
+        return ("abandoned", Some(reason.to_owned()));
+    }
+    match task.finished.as_ref().and_then(|finished| finished.end) {
+        None => ("unfinished", Some("under way, or cut short".to_owned())),
+        Some(SearchEnd::Found) => ("found", None),
+        Some(SearchEnd::LimitedByTester { .. }) => ("limited_by_tester", None),
+        Some(SearchEnd::LimitedByRequest { .. }) => ("limited_by_request", None),
+        Some(SearchEnd::NothingPasses) => (
+            "nothing_passes",
+            Some("the DUT fails even at the lowest rate".to_owned()),
+        ),
+        Some(SearchEnd::TesterFault(fault)) => ("tester_fault", Some(fault.to_string())),
+    }
+}
+
+fn step(result: &TrialResult) -> Step {
+    let (outcome, shortfall, why) = match &result.outcome {
+        Outcome::Passed => ("passed", 0, String::new()),
+        Outcome::Failed { shortfall } => ("failed", *shortfall, words::losses(result)),
+        Outcome::Invalid(fault) => ("invalid", 0, fault.to_string()),
+    };
+    Step {
+        rate_qps: result.rate_qps,
+        outcome,
+        shortfall,
+        why,
+    }
+}
+
+/// The passed trial of the run nearest to the median.
+fn typical<'t>(
+    runs: &[RunResult],
+    summary: Option<&Summary>,
+    task: impl Fn(u32) -> Option<&'t TaskTold<'t>>,
+) -> Option<&'t TrialResult> {
+    let median = summary?.median;
+    let distance = |rate: f64| (rate - median).abs();
+    let (run, _) = rates(runs).min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)))?;
+    let trials = &task(run.run)?.trials;
+    let passed = |t: &&TrialTold<'t>| {
+        t.result.outcome == Outcome::Passed && Some(t.result.rate_qps) == run.rate_qps
+    };
+    trials.iter().rfind(passed).map(|t| t.result)
+}
+
+fn timing(typical: &TrialResult, trials: &[TrialTold<'_>]) -> TimingResult {
+    let valid = |t: &&TrialTold<'_>| !matches!(t.result.outcome, Outcome::Invalid(_));
+    let lateness = |t: &TrialTold<'_>| t.result.timing.lateness_ns_max;
+    TimingResult {
+        lateness_ns_p99: typical.timing.lateness_ns_p99,
+        lateness_ns_max: typical.timing.lateness_ns_max,
+        bin_10ms_deviation_pct_max: typical.timing.bin_10ms_deviation_pct_max,
+        bin_100ms_deviation_pct_max: typical.timing.bin_100ms_deviation_pct_max,
+        worst_lateness_ns: trials.iter().filter(valid).map(lateness).max().unwrap_or(0),
+        tester_drops: trials.iter().map(|t| t.result.tester_drops).sum(),
+    }
+}
+
+/// What the authority counted in the trials that passed, all together.
+///
+/// A DUT asks for AAAA once for each name that it does not know. The authority answers each A query
+/// with a record, so that the other answers with records are those of names with an AAAA.
+fn achieved(trials: &[TrialTold<'_>]) -> Option<Achieved> {
+    let passed = trials
+        .iter()
+        .filter(|t| t.result.outcome == Outcome::Passed);
+    let (mut sent, mut asked, mut aaaa, mut with_aaaa) = (0, 0, 0, 0);
+    for trial in passed {
+        let Some(counts) = trial.result.authority else {
+            continue;
+        };
+        sent += trial.result.queries_sent;
+        asked += counts.queries();
+        aaaa += counts.aaaa;
+        with_aaaa += counts.answered.saturating_sub(counts.a).min(counts.aaaa);
+    }
+    let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
+    Some(Achieved {
+        aaaa_pct: share(with_aaaa, aaaa).map(|share| share * 100.0),
+        cached_pct: share(sent.saturating_sub(aaaa), sent)? * 100.0,
+        amplification: share(asked, sent)?,
+    })
+}
