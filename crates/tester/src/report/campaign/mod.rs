@@ -11,6 +11,12 @@
 pub mod analyse;
 pub mod analysis;
 pub mod dry_run;
+mod csv;
+pub mod files;
+mod gnuplot;
+mod latex;
+mod markdown;
+mod metrics;
 mod words;
 
 #[cfg(test)]

@@ -55,12 +55,16 @@ pub(super) fn spans(point: &PointResult) -> String {
     )
 }
 
-/// Variant and shares of a point, and its spans if they are not those of the first point.
+/// Whether a point has the duration and timeout of the first point: those of the plan.
+pub(super) fn is_usual(analysis: &Analysis, point: &PointResult) -> bool {
+    let first = &analysis.points[0];
+    (point.duration_s, point.timeout_s) == (first.duration_s, first.timeout_s)
+}
+
+/// Variant and shares of a point, and its duration and timeout if they are not the plan's.
 pub(super) fn point(analysis: &Analysis, point: &PointResult) -> String {
     let variant = &analysis.variants[point.variant].name;
-    let first = &analysis.points[0];
-    let plain = (point.duration_s, point.timeout_s) == (first.duration_s, first.timeout_s);
-    match plain {
+    match is_usual(analysis, point) {
         true => format!("{variant}, {}", cell(point)),
         false => format!("{variant}, {}, {}", cell(point), spans(point)),
     }

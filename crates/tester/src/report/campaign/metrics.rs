@@ -1,0 +1,100 @@
+//! The trials that passed, in the form of DNS-OARC's dns-metrics (draft of 2024-05-30): JSON lines
+//! that other tools for DNS measurements read.
+
+use serde_json::json;
+
+use super::analysis::Analysis;
+use super::words;
+use crate::campaign::plan::Plan;
+use crate::campaign::record::{Line, Record};
+use crate::trial::result::{Outcome, TrialResult};
+
+/// The draft that the keys are of.
+const SCHEMA_VERSION: u32 = 2024_05_30;
+
+/// A header, then a `stats_sum` for each trial that passed. All spans are in nanoseconds, as the
+/// header says; `since` and `until` hold the rests before and after the trial too.
+pub(super) fn lines(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String {
+    let (generator, version) = analysis
+        .tester
+        .split_once(' ')
+        .unwrap_or((&analysis.tester, ""));
+    let run_id = &analysis.journal_seal;
+    let header = json!({
+        "runid": run_id,
+        "type": "header",
+        "schema_version": SCHEMA_VERSION,
+        "generator": generator,
+        "generator_version": version,
+        "generator_params": analysis.commands,
+        "time_units_per_sec": 1_000_000_000,
+        "stats_interval": words::seconds(plan.duration_ns),
+        "timeout": words::seconds(plan.timeout_ns),
+    });
+    let mut out = format!("{header}\n");
+    for line in lines {
+        let Record::Trial {
+            task,
+            number,
+            took_ns,
+            result,
+            ..
+        } = &line.record
+        else {
+            continue;
+        };
+        let Some(point) = analysis.points.get(task.point()) else {
+            continue;
+        };
+        if result.outcome != Outcome::Passed {
+            continue;
+        }
+        let sub_id = format!("{}, {task}, trial {number}", words::point(analysis, point));
+        let until = line.at_unix_ms.saturating_mul(1_000_000);
+        out += &format!(
+            "{}\n",
+            stats(
+                run_id,
+                &sub_id,
+                until.saturating_sub(*took_ns),
+                until,
+                result
+            )
+        );
+    }
+    out
+}
+
+fn stats(
+    run_id: &str,
+    sub_id: &str,
+    since: u64,
+    until: u64,
+    trial: &TrialResult,
+) -> serde_json::Value {
+    let a = &trial.answers;
+    let responses = crate::report::answered(a);
+    let least = trial.rtt_percentiles.iter().find(|(pct, _)| *pct == 0.0);
+    let mut latency = json!({ "max": trial.rtt.max });
+    if let Some((_, least_ns)) = least {
+        latency["min"] = json!(least_ns);
+    }
+    json!({
+        "runid": run_id,
+        "subid": sub_id,
+        "type": "stats_sum",
+        "since": since,
+        "until": until,
+        "sent": { "queries": trial.queries_sent },
+        "received": { "responses": responses },
+        "timeouts": { "queries": a.missing },
+        "unexpected": { "responses": a.duplicate + a.stray },
+        "response_rcodes": { "NOERROR": responses },
+        "response_latency": latency,
+        "conn_info": {
+            "type": "udp",
+            "packets_sent": trial.queries_sent,
+            "packets_received": responses + a.duplicate + a.stray,
+        },
+    })
+}
