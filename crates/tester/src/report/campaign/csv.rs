@@ -214,6 +214,7 @@ pub(super) fn trials(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String
         "memory_bytes",
         "descriptors",
         "threads",
+        "dut_exit",
         "backend",
         "notes",
     ];
@@ -312,6 +313,7 @@ fn add_surroundings(table: &mut Table, trial: &TrialResult, resources: Option<Re
         .opt(resources.map(|r| r.memory_bytes).or(trial.dut_memory_bytes))
         .opt(resources.map(|r| r.descriptors))
         .opt(resources.map(|r| r.threads))
+        .opt(trial.dut_exit.as_ref())
         .add(&trial.backend)
         .add(trial.notes.join("; "))
         .end();

@@ -6,16 +6,12 @@ use std::collections::BTreeMap;
 use dns64_transport::clock::SECOND;
 
 use crate::authority::counts::AuthorityCounts;
-use crate::campaign::plan::{
-    Cell, LabKind, Method, Order, Overload, Plan, QueueCheck, Restart, SearchPlan, Soak, Subject,
-    TesterPlan, Variant,
-};
+use crate::campaign::journal::sha256_hex;
+use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{CertificateConditions, Environment, Line, Record, Resources};
 use crate::campaign::tasks::{Point, Task, points};
-use crate::lab::host::CpuSet;
-use crate::lab::topology::Setup;
-use crate::namespace::{DEFAULT_SUFFIX, Pattern, Share, parse_suffix};
-use crate::procedure::search::{Resolution, Search, SearchEnd, SearchSpec};
+use crate::namespace::Share;
+use crate::procedure::search::{Search, SearchEnd, SearchSpec};
 use crate::procedure::selftest::{SelfTestEnd, self_test_rate};
 use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 
@@ -28,110 +24,82 @@ const CERTIFIED_QPS: u64 = 40_000;
 /// 2025-11-21 10:00:00 UTC.
 const BEGAN_UNIX_MS: u64 = 1_763_719_200_000;
 
-/// Three variants (two of one DUT, with one core and with two), five cells, a queue check, three
+/// Three variants (two of one DUT, with one core and with two), seven cells, a queue check, three
 /// runs, overload and soak; on the way an invalid trial, an abandoned run and a crash.
+const SMALL: &str = r#"
+name = "Sample <of> 100 % & more"
+description = "Two servers, one of them with one core and with two."
+
+[tester]
+lab = "netns"
+cpus = "0"
+
+[trial]
+duration = "1s"
+timeout = "1s"
+
+[search]
+runs = 3
+resolution = "1%"
+start-rate = 4000
+settle = "500ms"
+
+[cells]
+aaaa-share = ["0%", "50%", "100%"]
+cached-share = ["0%", "50%", "100%"]
+
+[[dut]]
+name = "dns64d"
+profile = "dns64d"
+cores = ["1", "1-2"]
+set = { threads = 1 }
+
+[[dut]]
+name = "un_bound & <co>"
+profile = "unbound"
+cores = "1"
+
+[queue-check]
+durations = ["1s", "2s"]
+timeouts = ["1s", "500ms"]
+
+[overload]
+factors = [0.5, 1, 2, 5]
+
+[soak]
+share = "80%"
+length = "12s"
+"#;
+
+/// What RFC 8219 asks for in full, for three DUTs: 31 cells, 20 runs, trials of 60 s.
+const FULL: &str = r#"
+name = "All of RFC 8219"
+[search]
+start-rate = 4000
+[cells]
+grid = "rfc8219"
+[[dut]]
+profile = "dns64d"
+[[dut]]
+profile = "unbound"
+[[dut]]
+profile = "bind"
+"#;
+
+/// A small campaign that has everything.
 pub(crate) fn small() -> (Plan, Vec<Line>) {
-    let plan = plan();
-    let lines = journal(&plan);
-    (plan, lines)
+    campaign(SMALL)
 }
 
-/// What RFC 8219 asks for in full: 31 cells, 20 runs, trials of 60 s, for three DUTs.
+/// A campaign of the size that RFC 8219 asks for.
 pub(crate) fn full() -> (Plan, Vec<Line>) {
-    let mut plan = plan();
-    plan.cells = [0, 20, 40, 60, 80]
-        .into_iter()
-        .flat_map(|cached| [0, 20, 40, 60, 80, 100].map(|aaaa| cell(aaaa, cached)))
-        .chain([cell(0, 100)])
-        .collect();
-    plan.duration_ns = 60 * SECOND;
-    plan.search.runs = 20;
-    plan.search.resolution = Resolution::Relative { millionths: 1000 };
-    plan.queue_check = None;
-    let lines = journal(&plan);
+    campaign(FULL)
+}
+
+fn campaign(text: &str) -> (Plan, Vec<Line>) {
+    let plan = Plan::parse("sample.toml", text).unwrap();
+    let lines = journal(&plan, text);
     (plan, lines)
-}
-
-fn cell(aaaa_pct: u64, cached_pct: u64) -> Cell {
-    let share = |pct: u64| -> Share { format!("{pct}%").parse().unwrap() };
-    Cell {
-        aaaa_share: share(aaaa_pct),
-        cached_share: share(cached_pct),
-        pattern: Pattern::OneName,
-    }
-}
-
-pub(crate) fn plan() -> Plan {
-    let variant = |name: &str, dut: &str, cpus: &str, settings: &[(&str, &str)]| Variant {
-        name: name.to_owned(),
-        dut: dut.to_owned(),
-        subject: Subject::Profile {
-            profile: dut.to_owned(),
-            binary: None,
-        },
-        cpus: cpus.parse().unwrap(),
-        settings: settings
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect(),
-    };
-    Plan {
-        name: "Sample <of> 100 % & more".to_owned(),
-        description: "Two servers, one of them with one core and with two.".to_owned(),
-        tester: TesterPlan {
-            lab: LabKind::Netns,
-            setup: Setup::ThreeDevice,
-            upstream_family: None,
-            authority: "built-in".to_owned(),
-            threads: 1,
-            sockets: None,
-            cpus: "0".parse().unwrap(),
-            authority_cpus: CpuSet::unrestricted(),
-            namespace: "10.0.0.0/8".parse().unwrap(),
-            suffix: parse_suffix(DEFAULT_SUFFIX).unwrap(),
-            pref64: None,
-            uncertified: false,
-            raw: None,
-        },
-        duration_ns: SECOND,
-        timeout_ns: SECOND,
-        search: SearchPlan {
-            runs: 3,
-            resolution: Resolution::Relative { millionths: 10_000 },
-            method: Method::Galloping {
-                start_qps: 4_000,
-                max_qps: None,
-                reuse: true,
-            },
-            stop_early: true,
-            restart: Restart::Never,
-            settle_ns: SECOND / 2,
-            order: Order::Interleaved,
-        },
-        variants: vec![
-            variant("dns64d, 1 core", "dns64d", "1", &[("workers", "1")]),
-            variant("dns64d, 2 cores", "dns64d", "1-2", &[("workers", "2")]),
-            variant("un_bound & <co>", "un_bound & <co>", "1", &[]),
-        ],
-        cells: vec![
-            cell(0, 0),
-            cell(50, 0),
-            cell(100, 0),
-            cell(0, 50),
-            cell(0, 100),
-        ],
-        queue_check: Some(QueueCheck {
-            durations_ns: vec![SECOND, 2 * SECOND],
-            timeouts_ns: vec![SECOND, SECOND / 2],
-        }),
-        overload: Some(Overload {
-            factors_milli: vec![500, 1000, 2000, 5000],
-        }),
-        soak: Some(Soak {
-            share: "80%".parse().unwrap(),
-            length_ns: 12 * SECOND,
-        }),
-    }
 }
 
 /// What the DUT of a point can do, by the papers' model of its work, a little different in each
@@ -297,6 +265,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
             ..AuthorityCounts::default()
         }),
         dut_memory_bytes: Some(50_000_000),
+        dut_exit: None,
         backend: "udp".to_owned(),
         notes: Vec::new(),
     }
@@ -313,7 +282,7 @@ fn scaled(pct: f64) -> u64 {
 }
 
 /// The journal of a campaign by this plan.
-pub(crate) fn journal(plan: &Plan) -> Vec<Line> {
+fn journal(plan: &Plan, text: &str) -> Vec<Line> {
     let mut journal = Journal {
         lines: Vec::new(),
         now_ms: BEGAN_UNIX_MS,
@@ -321,9 +290,9 @@ pub(crate) fn journal(plan: &Plan) -> Vec<Line> {
     journal.write(Record::Campaign {
         format: crate::campaign::record::FORMAT,
         tester: "dns64bench 0.1.0".to_owned(),
-        plan: format!("# {}\n", plan.name),
+        plan: text.to_owned(),
         plan_origin: "sample.toml".to_owned(),
-        plan_sha256: "0123456789abcdef".repeat(4),
+        plan_sha256: sha256_hex(text.as_bytes()),
         command: ["dns64bench", "run", "my plans/sample.toml"]
             .map(str::to_owned)
             .to_vec(),
@@ -399,9 +368,11 @@ fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: 
             });
         }
         if (index, run, number) == (1, 2, 1) {
-            result
-                .notes
-                .push("the DUT was started anew: it died".to_owned());
+            result.dut_exit = Some("signal: 11 (SIGSEGV)".to_owned());
+        }
+        if (index, number) == (3, 1) {
+            let lost = format!("the DUT's sockets lost {} queries", 10 + run);
+            result.notes.push(lost);
         }
         search.observe(&result.outcome);
         took_ns += journal.trial(task, number, result);

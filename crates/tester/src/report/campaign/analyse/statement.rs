@@ -280,17 +280,11 @@ fn six_messages(f: &Facts<'_>) -> Finding {
 }
 
 fn devices(f: &Facts<'_>) -> Finding {
-    match (uses_lab(f), is_loopback(f)) {
+    match (f.plan.uses_lab(), is_loopback(f)) {
         (false, _) => (NOT_APPLICABLE, "the servers were there before".to_owned()),
         (true, true) => (NOT_MET, format!("all roles on one device: {}", f.lab)),
         (true, false) => (MET, f.lab.clone()),
     }
-}
-
-/// Whether any server had to be started.
-fn uses_lab(f: &Facts<'_>) -> bool {
-    let mut subjects = f.plan.variants.iter().map(|v| &v.subject);
-    subjects.any(|subject| !matches!(subject, Subject::Server { .. }))
 }
 
 fn is_loopback(f: &Facts<'_>) -> bool {
@@ -311,7 +305,7 @@ fn ipv6(f: &Facts<'_>) -> Finding {
 }
 
 fn upstream(f: &Facts<'_>) -> Finding {
-    match uses_lab(f) {
+    match f.plan.uses_lab() {
         true => {
             let family = f
                 .analysis
@@ -472,7 +466,7 @@ fn self_test_reading(f: &Facts<'_>) -> Finding {
 
 /// Clauses that a lab of namespaces meets by itself.
 fn private(f: &Facts<'_>, how: &str) -> Finding {
-    match (uses_lab(f), is_loopback(f)) {
+    match (f.plan.uses_lab(), is_loopback(f)) {
         (false, _) => (
             NOT_APPLICABLE,
             "the network of the servers is not the Tester's: its operator has to say".to_owned(),

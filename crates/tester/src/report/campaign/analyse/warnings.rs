@@ -283,6 +283,7 @@ fn trials(told: &Told<'_>, analysis: &Analysis, variant: usize, warnings: &mut V
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
     let mut uneven = 0;
     let mut notes: BTreeMap<String, (&str, usize)> = BTreeMap::new();
+    let mut exits: BTreeMap<String, (&str, usize)> = BTreeMap::new();
     for trial in trials() {
         match &trial.outcome {
             Outcome::Invalid(fault) => *faults.entry(words::fault(fault)).or_default() += 1,
@@ -291,6 +292,15 @@ fn trials(told: &Told<'_>, analysis: &Analysis, variant: usize, warnings: &mut V
         for note in &trial.notes {
             notes.entry(without_numbers(note)).or_insert((note, 0)).1 += 1;
         }
+    }
+    for exit in trials().filter_map(|trial| trial.dut_exit.as_deref()) {
+        exits.entry(without_numbers(exit)).or_insert((exit, 0)).1 += 1;
+    }
+    for (exit, times) in exits.values() {
+        warnings.push(format!(
+            "{name}: the DUT ended by itself in {}: {exit}",
+            words::count(*times, "trial")
+        ));
     }
     let all = trials().count();
     if !faults.is_empty() {
