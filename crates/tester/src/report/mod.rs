@@ -6,7 +6,9 @@
 pub mod campaign;
 pub mod json;
 pub mod progress;
+pub mod raw;
 pub mod text;
+pub mod timing;
 
 use std::fmt;
 

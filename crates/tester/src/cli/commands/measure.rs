@@ -18,6 +18,7 @@ use crate::procedure::search::{self, Resolution, Search, SearchResult, SearchSpe
 use crate::procedure::selftest::{SelfTestEnd, SelfTestResult, self_test_timeout};
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
+use crate::report::raw::{Header, RawFile};
 use crate::report::{Conditions, Thousands, json, text};
 use crate::rig::certify::Question;
 use crate::rig::{Rig, RigError};
@@ -26,10 +27,12 @@ use crate::trial::result::TrialResult;
 
 /// `dns64bench trial`
 pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
-    let rate_qps = args.rate;
-    let measure = args.measure.resolve(Needs::Dut)?;
+    let (rate_qps, raw) = (args.rate, args.raw);
+    let mut measure = args.measure.resolve(Needs::Dut)?;
+    measure.load.pacing = args.pacing.into();
     with_output(&measure, |session| {
         session.refuse_impossible(rate_qps)?;
+        let raw = raw.as_deref().map(RawFile::create).transpose()?;
         let mut rig = session.rig(false)?;
         let certificate = session.certify(&rig, Question::At(rate_qps), Some(rate_qps))?;
         let result = session.shown(self_length(&rig), |observer| {
@@ -42,6 +45,10 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
         })?;
         let conditions = session.conditions(&rig, certificate);
         session.write_trial(&result, &conditions)?;
+        if let (Some(raw), Some(rows)) = (raw, rig.rows()) {
+            let header = Header::of(&rows);
+            raw.write(rows, &header)?;
+        }
         Ok(exit::of_trial(&result.outcome))
     })
 }
@@ -118,6 +125,8 @@ pub(super) struct Session<'a> {
     measure: &'a Measure,
     interrupted: Arc<AtomicBool>,
     json: Option<Sink>,
+    /// The JSON has its object: what fails from here on is told in words alone.
+    told: bool,
 }
 
 /// Where JSON goes.
@@ -139,9 +148,12 @@ pub(super) fn with_output(
         measure,
         interrupted,
         json: Sink::open(&measure.output)?,
+        told: false,
     };
     let done = run(&mut session);
-    if let Err(failure) = &done {
+    if let Err(failure) = &done
+        && !session.told
+    {
         session.write_json(|out| {
             let error = format!("{:#}", failure.error);
             let object = serde_json::json!({ "error": error, "exit_code": failure.code });
@@ -283,6 +295,7 @@ impl Session<'_> {
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
     ) -> Result<(), Failure> {
+        self.told = true;
         match &mut self.json {
             None => Ok(()),
             Some(Sink::Stdout) => print(write),

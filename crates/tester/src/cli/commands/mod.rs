@@ -21,6 +21,7 @@ use crate::lab::profile::ProfileError;
 use crate::lab::topology::LabError;
 use crate::lab::userns::UsernsError;
 use crate::namespace::PatternError;
+use crate::report::raw::RawError;
 use crate::rig::RigError;
 use crate::trial::TrialError;
 use crate::trial::names::NamespaceTooSmall;
@@ -124,6 +125,17 @@ impl From<ProfileError> for Failure {
             | ProfileError::NotExecutable { .. }
             | ProfileError::Requires { .. } => exit::ENVIRONMENT,
             _ => exit::USAGE,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<RawError> for Failure {
+    fn from(error: RawError) -> Self {
+        let code = if error.is_usage() {
+            exit::USAGE
+        } else {
+            exit::ENVIRONMENT
         };
         Self::new(code, error)
     }

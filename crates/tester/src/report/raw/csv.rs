@@ -1,0 +1,201 @@
+//! The `dns64perf.csv` of dns64perf++: seven lines of parameters, an empty one, the names of the
+//! columns, and a row for each query, with semicolons.
+//!
+//! Times are real time, in nanoseconds since 1970. A query without an answer was received at 0, with
+//! a round-trip time of -1.
+
+use std::io::{self, Write};
+
+use super::Header;
+use crate::namespace;
+use crate::trial::rows::{Row, Rows};
+
+/// First line of the file.
+pub const TITLE: &str = "dns64perf++ test parameters";
+
+/// Names of the columns.
+pub const COLUMNS: &str = "query;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]";
+
+/// Rows are collected up to this many octets before they are handed to the system.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Writes header and rows; `valid` says whose `answered` is 1. Returns how many rows there were.
+///
+/// # Errors
+///
+/// What the writer gives.
+pub fn write(
+    mut out: impl Write,
+    rows: Rows<'_>,
+    header: &Header,
+    valid: impl Fn(&Row) -> bool,
+) -> io::Result<u64> {
+    let mut text = Vec::with_capacity(CHUNK_BYTES + ROW_BYTES_MAX);
+    write_header(&mut text, header)?;
+    let suffix = rows.names().zone.suffix.to_string();
+    // The root is written as a dot already.
+    let suffix = format!(".{};", suffix.trim_start_matches('.'));
+    let started_at_ns = rows.started_at_ns();
+    let mut count = 0;
+    for row in rows {
+        put_row(
+            &mut text,
+            &row,
+            suffix.as_bytes(),
+            started_at_ns,
+            valid(&row),
+        );
+        count += 1;
+        if text.len() >= CHUNK_BYTES {
+            out.write_all(&text)?;
+            text.clear();
+        }
+    }
+    out.write_all(&text)?;
+    out.flush()?;
+    Ok(count)
+}
+
+fn write_header(out: &mut Vec<u8>, header: &Header) -> io::Result<()> {
+    let Header {
+        server,
+        port,
+        requests,
+        burst,
+        threads,
+        delay_ns,
+    } = header;
+    write!(
+        out,
+        "{TITLE}\nserver: {server}\nport: {port}\nnumber of requests: {requests}\n\
+         burst size: {burst}\nnumber of threads: {threads}\n\
+         delay between bursts: {delay_ns} ns\n\n{COLUMNS}\n"
+    )
+}
+
+#[inline]
+fn put_row(text: &mut Vec<u8>, row: &Row, suffix: &[u8], started_at_ns: u64, valid: bool) {
+    let sent_at_ns = started_at_ns + row.sent_ns;
+    text.extend(namespace::label(row.address));
+    text.extend_from_slice(suffix);
+    put_number(text, row.shard as u64);
+    text.push(b';');
+    put_number(text, sent_at_ns);
+    text.push(b';');
+    if row.received() {
+        put_number(text, sent_at_ns + row.rtt_ns);
+        text.extend_from_slice(if valid { b";1;1;" } else { b";1;0;" });
+        put_number(text, row.rtt_ns);
+        text.push(b'\n');
+    } else {
+        text.extend_from_slice(b"0;0;0;-1\n");
+    }
+}
+
+/// Appends a number in decimals, two at a time: this is most of the work of a row.
+#[inline]
+fn put_number(text: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; DIGITS_MAX];
+    let mut at = DIGITS_MAX;
+    while number >= 100 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[pair(number % 100)]);
+        number /= 100;
+    }
+    at -= 2;
+    digits[at..at + 2].copy_from_slice(&PAIRS[pair(number)]);
+    at += usize::from(number < 10);
+    text.extend_from_slice(&digits[at..]);
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "below 100")]
+fn pair(number: u64) -> usize {
+    number as usize
+}
+
+/// 2^64 has 20 digits.
+const DIGITS_MAX: usize = 20;
+
+/// A name of at most 255 octets, as text at most four times as long; numbers and separators.
+const ROW_BYTES_MAX: usize = 4 * 255 + 5 * DIGITS_MAX;
+
+/// "00" to "99".
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut n = 0;
+    while n < 100 {
+        #[expect(clippy::cast_possible_truncation, reason = "n is below 100")]
+        let number = n as u8;
+        pairs[n] = [b'0' + number / 10, b'0' + number % 10];
+        n += 1;
+    }
+    pairs
+};
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::load::ledger::State;
+
+    #[test]
+    fn header_and_rows_are_these_octets() {
+        let header = Header {
+            server: "2001:db8::53".parse().unwrap(),
+            port: 53,
+            requests: 3,
+            burst: 1,
+            threads: 2,
+            delay_ns: 100_000,
+        };
+        let mut text = Vec::new();
+        write_header(&mut text, &header).unwrap();
+        let row = |index, state, rtt_ns| Row {
+            index,
+            address: Ipv4Addr::new(10, 0, 7, 255),
+            shard: 1,
+            sent_ns: 42,
+            lateness_ns: 2,
+            rtt_ns,
+            state,
+            expired: true,
+        };
+        for (row, valid) in [
+            (row(0, State::Valid, 484_287), true),
+            (row(1, State::Wrong, 7), false),
+            (row(2, State::Pending, 0), false),
+        ] {
+            let suffix = b".dns64perf.test.;";
+            put_row(&mut text, &row, suffix, 1_795_255_495_747_081_589, valid);
+        }
+        let expected = "\
+dns64perf++ test parameters
+server: 2001:db8::53
+port: 53
+number of requests: 3
+burst size: 1
+number of threads: 2
+delay between bursts: 100000 ns
+
+query;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]
+010-000-007-255.dns64perf.test.;1;1795255495747081631;1795255495747565918;1;1;484287
+010-000-007-255.dns64perf.test.;1;1795255495747081631;1795255495747081638;1;0;7
+010-000-007-255.dns64perf.test.;1;1795255495747081631;0;0;0;-1
+";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_written_as_everywhere(number: u64, shift in 0_u32..64) {
+            for number in [number >> shift, u64::MAX, 0, 9, 10, 99, 100] {
+                let mut text = Vec::new();
+                put_number(&mut text, number);
+                prop_assert_eq!(String::from_utf8(text).unwrap(), number.to_string());
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Raw data: each query of a trial, written when the trial is over.
+//!
+//! [`csv`] is the file of dns64perf++, which its scripts read; Parquet, for those who load tens of
+//! millions of rows at once, comes with the cargo feature `parquet`. Rows are read from the ledgers
+//! and written as they are formed; nothing is held twice.
+
+pub mod csv;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use dns64_transport::clock::Nanos;
+
+use crate::trial::rows::Rows;
+
+/// What the file says of the trial, in the words of dns64perf++.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Who was asked.
+    pub server: IpAddr,
+    /// At which port.
+    pub port: u16,
+    /// Queries of the schedule.
+    pub requests: u64,
+    /// Queries of a burst.
+    pub burst: u64,
+    /// Threads.
+    pub threads: u64,
+    /// From one burst of a thread to its next.
+    pub delay_ns: Nanos,
+}
+
+impl Header {
+    /// The header of the trial that the rows are from.
+    pub fn of(rows: &Rows<'_>) -> Self {
+        let schedule = rows.schedule();
+        Self {
+            server: rows.server().ip(),
+            port: rows.server().port(),
+            requests: schedule.queries(),
+            burst: schedule.burst(),
+            threads: schedule.shards(),
+            delay_ns: schedule.burst_interval_ns(),
+        }
+    }
+}
+
+/// Why raw data cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum RawError {
+    /// The name tells no format.
+    #[error(
+        "{} ends neither in .csv nor in .parquet; the ending says what is written",
+        path.display()
+    )]
+    Ending {
+        /// As given.
+        path: PathBuf,
+    },
+    /// Built without Parquet.
+    #[error(
+        "cannot write {}: this dns64bench was built without the cargo feature parquet; write .csv, \
+         or build with --features parquet",
+        path.display()
+    )]
+    NoParquet {
+        /// As given.
+        path: PathBuf,
+    },
+    /// The file cannot be made.
+    #[error("cannot make {}: {reason}", path.display())]
+    Create {
+        /// As given.
+        path: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// The file cannot be written to its end.
+    #[error("cannot write {} to its end: {reason}; what is there is not the whole trial", path.display())]
+    Write {
+        /// As given.
+        path: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+}
+
+impl RawError {
+    /// Whether another name would help, and not another disk.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Ending { .. } | Self::NoParquet { .. })
+    }
+}
+
+/// A file for raw data, made but not written yet: what is wrong with it is told before the trial.
+#[derive(Debug)]
+pub struct RawFile {
+    path: PathBuf,
+    file: File,
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Format {
+    Csv,
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+impl RawFile {
+    /// Makes the file, or empties it. Its ending, `.csv` or `.parquet`, is its format.
+    ///
+    /// # Errors
+    ///
+    /// Another ending, Parquet without its cargo feature, or what the system refuses.
+    pub fn create(path: &Path) -> Result<Self, RawError> {
+        let owned = || path.to_owned();
+        let format = match path.extension().and_then(|e| e.to_str()) {
+            Some("csv") => Format::Csv,
+            #[cfg(feature = "parquet")]
+            Some("parquet") => Format::Parquet,
+            #[cfg(not(feature = "parquet"))]
+            Some("parquet") => return Err(RawError::NoParquet { path: owned() }),
+            _ => return Err(RawError::Ending { path: owned() }),
+        };
+        let file = File::create(path).map_err(|reason| {
+            let path = owned();
+            RawError::Create { path, reason }
+        })?;
+        Ok(Self {
+            path: owned(),
+            file,
+            format,
+        })
+    }
+
+    /// Writes all rows; returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// What the disk refuses.
+    pub fn write(self, rows: Rows<'_>, header: &Header) -> Result<u64, RawError> {
+        let Self { path, file, format } = self;
+        let written = match format {
+            Format::Csv => csv::write(&file, rows, header, |row| {
+                row.state == crate::load::ledger::State::Valid
+            }),
+            #[cfg(feature = "parquet")]
+            Format::Parquet => parquet::write(&file, rows, header),
+        };
+        written.map_err(|reason| RawError::Write { path, reason })
+    }
+}
+
+/// Writes all rows to `path`; returns how many there were.
+///
+/// # Errors
+///
+/// See [`RawFile`].
+pub fn write(path: &Path, rows: Rows<'_>, header: &Header) -> Result<u64, RawError> {
+    RawFile::create(path)?.write(rows, header)
+}

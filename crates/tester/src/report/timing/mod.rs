@@ -1,0 +1,210 @@
+//! The timing of a sender, from the raw data of a trial: how many queries it sent in each 100 ms and
+//! in each 10 ms, as the figures 2, 4 and 5 of paper 001 show it.
+
+pub mod figure;
+pub mod read;
+
+use std::io::{self, Write};
+
+use dns64_transport::clock::{Nanos, SECOND};
+
+use super::Thousands;
+use super::raw::Header;
+use read::{ReadError, Source};
+
+/// Widths of the bins: paper 001, figures 2 and 4, and figure 5.
+const WIDTHS_NS: [Nanos; 2] = [100_000_000, 10_000_000];
+
+/// When the queries of a trial left.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// What was to be done.
+    pub header: Header,
+    /// Queries that were sent.
+    pub queries: u64,
+    /// From the first query to the last.
+    pub total_ns: Nanos,
+    /// Counts in spans of 100 ms and of 10 ms from the first query on.
+    pub bins: [Bins; 2],
+}
+
+/// Queries sent in spans of equal width.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bins {
+    /// Width of a bin.
+    pub width_ns: Nanos,
+    /// Queries sent in each, to the last one in which any was.
+    pub sent: Vec<u64>,
+}
+
+/// Bins in a word.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Bins within the schedule; a bin that it ends in does not count.
+    pub bins: usize,
+    /// Fewest queries sent in one.
+    pub min: u64,
+    /// Most queries sent in one.
+    pub max: u64,
+    /// Largest deviation from the queries due in a bin, in per cent of those.
+    pub deviation_pct_max: f64,
+}
+
+impl Timing {
+    /// Reads the raw data twice: for the first query, and for all others after it.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be read, or is not the raw data of a trial.
+    pub fn read(source: &Source) -> Result<Self, ReadError> {
+        let (mut queries, mut first, mut last) = (0, Nanos::MAX, 0);
+        let header = source.each(|sent_ns| {
+            queries += 1;
+            first = first.min(sent_ns);
+            last = last.max(sent_ns);
+        })?;
+        let total_ns = last.saturating_sub(first);
+        if queries == 0 || total_ns > LONGEST_NS {
+            return Err(source.no_trial(queries, total_ns));
+        }
+        let mut bins = WIDTHS_NS.map(|width_ns| Bins {
+            width_ns,
+            sent: vec![0; index(total_ns / width_ns) + 1],
+        });
+        source.each(|sent_ns| {
+            for bins in &mut bins {
+                bins.add(sent_ns.saturating_sub(first));
+            }
+        })?;
+        Ok(Self {
+            header,
+            queries,
+            total_ns,
+            bins,
+        })
+    }
+
+    /// When the last query was due, after the first.
+    pub fn specified_ns(&self) -> Nanos {
+        let Header {
+            requests,
+            burst,
+            threads,
+            delay_ns,
+            ..
+        } = self.header;
+        let bursts_before = requests.saturating_sub(1) / burst;
+        share(bursts_before, delay_ns, threads)
+    }
+
+    /// Queries due in a span, on the average.
+    #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
+    pub fn due_in(&self, span_ns: Nanos) -> f64 {
+        let Header {
+            burst,
+            threads,
+            delay_ns,
+            ..
+        } = self.header;
+        burst as f64 * threads as f64 * span_ns as f64 / delay_ns as f64
+    }
+
+    /// The bins in a word; `None` if the schedule is shorter than one.
+    pub fn spread(&self, bins: &Bins) -> Option<Spread> {
+        let Header {
+            requests,
+            burst,
+            threads,
+            delay_ns,
+            ..
+        } = self.header;
+        let length_ns = share(requests, delay_ns, burst.saturating_mul(threads));
+        // A trial that ended early has nothing in the bins after its end.
+        let whole = index(length_ns / bins.width_ns).min(bins.sent.len());
+        let due = self.due_in(bins.width_ns);
+        let sent = &bins.sent[..whole];
+        #[expect(clippy::cast_precision_loss, reason = "counts of a bin")]
+        let deviation = |&n: &u64| 100.0 * (n as f64 - due).abs() / due;
+        Some(Spread {
+            bins: whole,
+            min: *sent.iter().min()?,
+            max: *sent.iter().max()?,
+            deviation_pct_max: sent.iter().map(deviation).fold(0.0, f64::max),
+        })
+    }
+}
+
+impl Bins {
+    fn add(&mut self, moment_ns: Nanos) {
+        // Between two readings the file may have grown.
+        if let Some(bin) = self.sent.get_mut(index(moment_ns / self.width_ns)) {
+            *bin += 1;
+        }
+    }
+}
+
+/// Writes the table of a trial.
+///
+/// # Errors
+///
+/// What the writer gives.
+#[expect(clippy::cast_precision_loss, reason = "per cent to show")]
+pub fn write_text(out: &mut impl Write, timing: &Timing) -> io::Result<()> {
+    let Header {
+        server,
+        port,
+        requests,
+        burst,
+        threads,
+        ..
+    } = &timing.header;
+    writeln!(
+        out,
+        "{} queries sent to {server} port {port}, {} of them due in {:.3} s by {threads} threads in \
+         bursts of {burst}",
+        Thousands(timing.queries),
+        Thousands(*requests),
+        timing.specified_ns() as f64 / SECOND as f64,
+    )?;
+    writeln!(
+        out,
+        "total sending time {} ns, {:.2}% of specified\n",
+        Thousands(timing.total_ns),
+        100.0 * timing.total_ns as f64 / timing.specified_ns().max(1) as f64
+    )?;
+    let spreads = timing.bins.each_ref().map(|bins| timing.spread(bins));
+    let mut line = |label: &str, cell: &dyn Fn(usize) -> String| {
+        writeln!(out, "{label:<22}{:>14}{:>14}", cell(0), cell(1))
+    };
+    let width_ms = |k: usize| format!("{} ms", timing.bins[k].width_ns / 1_000_000);
+    let told = |k: usize, tell: &dyn Fn(Spread) -> String| spreads[k].map_or("-".into(), tell);
+    line("queries sent in", &width_ms)?;
+    line("whole bins", &|k| {
+        told(k, &|s| Thousands(s.bins as u64).to_string())
+    })?;
+    line("due in each", &|k| {
+        format!("{:.1}", timing.due_in(timing.bins[k].width_ns))
+    })?;
+    line("fewest sent", &|k| {
+        told(k, &|s| Thousands(s.min).to_string())
+    })?;
+    line("most sent", &|k| told(k, &|s| Thousands(s.max).to_string()))?;
+    line("largest deviation", &|k| {
+        told(k, &|s| format!("{:.2}%", s.deviation_pct_max))
+    })
+}
+
+/// `a * b / c`, rounded down.
+fn share(a: u64, b: u64, c: u64) -> u64 {
+    u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).unwrap_or(u64::MAX)
+}
+
+fn index(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+/// No trial is longer than a day; what claims to be would ask for memory without end.
+const LONGEST_NS: Nanos = 24 * 60 * 60 * SECOND;
+
+#[cfg(test)]
+mod tests;
