@@ -266,10 +266,13 @@ fn the_cached_share_does_not_reach_the_authority() {
         if !Profile::built_in(name).unwrap().caches {
             continue;
         }
-        let run = trial(&format!("--dut {name} --cached-share 50%"));
-        run.assert_passed();
-        assert_about(run.number("/authority/aaaa"), 1000, name);
-        assert_about(run.number("/authority/a"), 1000, name);
+        for pattern in ["one-name", "stack:100", "window:500", "zipf:500,0.9"] {
+            let repeated = format!("--cached-share 50% --cached-pattern {pattern}");
+            let run = trial(&format!("--dut {name} {repeated}"));
+            run.assert_passed();
+            assert_about(run.number("/authority/aaaa"), 1000, name);
+            assert_about(run.number("/authority/a"), 1000, name);
+        }
     }
 }
 

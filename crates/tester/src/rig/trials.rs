@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use dns64_transport::clock::{Nanos, SECOND};
 
+use super::warm_up::answered;
 use super::{PROBE_NS, Place, Rig, RigError, Running};
 use crate::lab::dut::{Dut, Probe};
 use crate::lab::process;
@@ -69,8 +70,9 @@ impl Rig {
         };
         let kept_until_ns = self.kept_until_ns();
         let mut result = running.tester.trial(&spec)?;
-        let passed = result.outcome == Outcome::Passed;
-        self.names.trial_is_over(&names, passed, kept_until_ns);
+        let all_answered = answered(&result) == result.queries_due;
+        self.names
+            .trial_is_over(&names, all_answered, kept_until_ns);
         if let Some(dut) = &mut running.dut {
             result.dut_memory_bytes = Some(dut.resources().memory_bytes);
             let drops = dut.udp_drops().saturating_sub(drops_before);
@@ -85,7 +87,7 @@ impl Rig {
                 result.dut_exit = Some(exit);
             }
         }
-        running.unsettled = !passed;
+        running.unsettled = result.outcome != Outcome::Passed;
         if let Some(status) = running.authority.as_mut().and_then(|a| a.exit_status()) {
             let fault = TesterFault::AuthorityDied {
                 status: status.to_string(),

@@ -9,7 +9,7 @@ use super::{BURST_QPS, PROBE_NS, Place, Rig, RigError, Running};
 use crate::load::generator::Names;
 use crate::load::pace::Pacing;
 use crate::trial::TrialSpec;
-use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::result::TrialResult;
 
 /// A working set is asked within about this time, if the rate of the trial allows.
 const WARM_UP_S: u64 = 5;
@@ -22,6 +22,11 @@ const ROUNDS: u32 = 2;
 /// keep that one must not be overrun before the trial has begun.
 fn warm_up_rate_qps(names: u64, trial_rate_qps: u64) -> u64 {
     BURST_QPS.max(names / WARM_UP_S).min(trial_rate_qps)
+}
+
+/// Queries whose answers the server now has, whenever they came and however late the queries left.
+pub(super) fn answered(result: &TrialResult) -> u64 {
+    result.answers.valid + result.answers.late
 }
 
 impl Rig {
@@ -58,8 +63,8 @@ impl Rig {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Err(RigError::Interrupted);
             }
-            missed = result.queries_due - result.answers.valid;
-            if result.outcome == Outcome::Passed {
+            missed = result.queries_due - answered(&result);
+            if missed == 0 {
                 self.names.were_asked(set, kept_until_ns);
                 return Ok(());
             }

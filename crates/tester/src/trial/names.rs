@@ -167,9 +167,9 @@ impl NameSource {
         };
     }
 
-    /// A trial is over: its last `names` that were dealt out follow the ones before them, if every
-    /// query was answered. If not, nobody knows which of them the server has.
-    pub fn trial_is_over(&mut self, names: &Names, passed: bool, kept_until_ns: Nanos) {
+    /// The trial with the last `names` that were dealt out is over: they follow those before them, if
+    /// every query was answered. If not, nobody knows which of them the server has.
+    pub fn trial_is_over(&mut self, names: &Names, all_answered: bool, kept_until_ns: Nanos) {
         if matches!(self.pattern, Pattern::Zipf { .. }) {
             return;
         }
@@ -178,7 +178,7 @@ impl NameSource {
             true => (self.asked.names.start, self.asked.kept_until_ns),
             false => (names.first, Nanos::MAX),
         };
-        self.asked = match passed {
+        self.asked = match all_answered {
             true => Asked {
                 names: start..self.next,
                 kept_until_ns: until_ns.min(kept_until_ns),

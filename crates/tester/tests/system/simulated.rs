@@ -27,6 +27,7 @@ struct Trial {
     conditions: Conditions,
     stop_early: bool,
     cached_share: &'static str,
+    pattern: Pattern,
 }
 
 /// 2,000 queries in one second over a link of 0.1 ms, timeout 250 ms.
@@ -42,6 +43,7 @@ const PLAIN: Trial = Trial {
     },
     stop_early: false,
     cached_share: "0",
+    pattern: Pattern::OneName,
 };
 
 fn spec(trial: &Trial, server: SocketAddr) -> TrialSpec {
@@ -51,7 +53,7 @@ fn spec(trial: &Trial, server: SocketAddr) -> TrialSpec {
     };
     let share = trial.cached_share.parse().unwrap();
     let mut source =
-        NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share, Pattern::OneName).unwrap();
+        NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share, trial.pattern).unwrap();
     let queries = Schedule::new(trial.rate_qps, trial.duration_ns).queries();
     TrialSpec {
         server,
@@ -342,6 +344,26 @@ fn the_cached_name_is_matched_by_its_id_and_its_port() {
                 ..NONE
             }
         );
+    }
+}
+
+#[test]
+fn repeated_names_are_judged_by_the_same_arithmetic_that_sent_them() {
+    let conditions = Conditions {
+        jitter_ns: 20 * MILLISECOND,
+        ..PLAIN.conditions
+    };
+    for pattern in ["stack:1", "stack:100", "window:50", "zipf:1000,1.2"] {
+        for cached_share in ["0.5", "0.9", "1"] {
+            let result = Trial {
+                cached_share,
+                pattern: pattern.parse().unwrap(),
+                conditions,
+                ..PLAIN
+            }
+            .against(Conduct::Good);
+            assert_eq!(result.answers.valid, 2000, "{pattern} {cached_share}");
+        }
     }
 }
 
