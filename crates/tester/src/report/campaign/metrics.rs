@@ -20,13 +20,17 @@ pub(super) fn lines(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String 
         .split_once(' ')
         .unwrap_or((&analysis.tester, ""));
     let run_id = &analysis.journal_seal;
+    let command = lines.iter().find_map(|line| match &line.record {
+        Record::Campaign { command, .. } => command.get(1..),
+        _ => None,
+    });
     let header = json!({
         "runid": run_id,
         "type": "header",
         "schema_version": SCHEMA_VERSION,
         "generator": generator,
         "generator_version": version,
-        "generator_params": analysis.commands,
+        "generator_params": command.unwrap_or_default(),
         "time_units_per_sec": 1_000_000_000,
         "stats_interval": words::seconds(plan.duration_ns),
         "timeout": words::seconds(plan.timeout_ns),

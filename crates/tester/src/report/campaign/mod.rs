@@ -21,3 +21,6 @@ mod words;
 
 #[cfg(test)]
 pub(crate) mod sample;
+
+#[cfg(test)]
+mod tests;

@@ -111,6 +111,14 @@ pub(super) fn outcome(outcome: &Outcome) -> &'static str {
     }
 }
 
+/// The probability of something by chance.
+pub(super) fn p(p: f64) -> String {
+    match p < 0.001 {
+        true => "p < 0.001".to_owned(),
+        false => format!("p = {p:.3}"),
+    }
+}
+
 /// "1 run", "2 runs".
 pub(super) fn count(number: usize, what: &str) -> String {
     let s = if number == 1 { "" } else { "s" };

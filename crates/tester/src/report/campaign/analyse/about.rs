@@ -108,7 +108,10 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
         ("source ports", ports),
         ("cores of the Measurer", cores(&tester.cpus)),
         ("cores of the authority", cores(&tester.authority_cpus)),
-        ("names", format!("{} .{}", tester.namespace, tester.suffix)),
+        (
+            "names",
+            format!("{} under {}", tester.namespace, tester.suffix),
+        ),
         ("prefix of the answers", pref64),
     ];
     if tester.uncertified {

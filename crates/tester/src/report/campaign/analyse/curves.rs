@@ -15,11 +15,12 @@ use crate::trial::result::{Outcome, TrialResult};
 /// Trends with a higher probability by chance are told as none.
 const SIGNIFICANT: f64 = 0.05;
 
-/// The papers' models, of each variant that has cells enough.
+/// The papers' models, of each variant that has cells enough. A lower bound fits no model.
 pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<ModelResult> {
     let usual = |p: &&PointResult| {
         let point = &planned[p.point];
         p.pattern.is_empty()
+            && !p.lower_bound
             && point.duration_ns == plan.duration_ns
             && point.timeout_ns == plan.timeout_ns
     };
@@ -111,7 +112,9 @@ pub(super) fn queue_checks(
         return Vec::new();
     }
     let check = |variant: usize| {
-        let own = points.iter().filter(|p| p.variant == variant);
+        let own = points
+            .iter()
+            .filter(|p| p.variant == variant && !p.lower_bound);
         let first = own
             .clone()
             .filter(|p| Some(&planned[p.point].cell) == plan.cells.first());
@@ -289,11 +292,11 @@ fn slopes(rows: &[SoakRow]) -> Vec<Slope> {
             .filter_map(|row| Some((row.at_s / 3600.0, figure(row)?)));
         let trend = trend::trend(&places.collect::<Vec<_>>())?;
         let verdict = if trend.p >= SIGNIFICANT || trend.slope == 0.0 {
-            format!("no trend beyond chance (p = {:.3})", trend.p)
+            format!("no trend beyond chance ({})", words::p(trend.p))
         } else {
             let way = if trend.slope > 0.0 { "rises" } else { "falls" };
             let by = trend.slope.abs();
-            format!("{way} by {by:.3} {unit} per hour (p = {:.3})", trend.p)
+            format!("{way} by {by:.3} {unit} per hour ({})", words::p(trend.p))
         };
         Some(Slope {
             of,

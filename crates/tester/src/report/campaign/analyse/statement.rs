@@ -129,7 +129,7 @@ const CLAUSES: [Row; 28] = [
         "B-10",
         "MUST",
         "first with names that are all different (section 9.2)",
-        |f| worst_case(f, "every name was asked once"),
+        |f| worst_case(f, "nothing cached, each name asked once"),
     ),
     ("B-11", "MAY", "shares of cached names (section 9.2)", |f| {
         shares(f, |p| p.cached_pct)
@@ -138,7 +138,7 @@ const CLAUSES: [Row; 28] = [
         "B-12",
         "MUST",
         "first with no AAAA and exactly one A per name (section 9.2)",
-        |f| worst_case(f, "every name had one A and no AAAA"),
+        |f| worst_case(f, "no AAAA, one A for each name"),
     ),
     (
         "B-13",

@@ -235,7 +235,8 @@ fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<String>)
             "{name}: the standard deviation is {sd:.1} % of the mean: the runs scatter"
         )),
         Flag::Drift { by_pct, p } => Some(format!(
-            "{name}: the runs drift by {by_pct:+.1} % from the first to the last (p = {p:.3})"
+            "{name}: the runs drift by {by_pct:+.1} % from the first to the last ({})",
+            words::p(*p)
         )),
         Flag::FewRuns { .. } => None,
     }));

@@ -1,0 +1,235 @@
+//! The files of the small sample in full, and laws that hold for any report.
+
+use expect_test::{ExpectFile, expect_file};
+use serde_json::Value;
+
+use super::analyse::analyse;
+use super::files::{SCHEMA, files};
+use super::sample::{SEAL, full, small};
+use crate::campaign::record::Record;
+
+fn text_of(file: &str) -> String {
+    let (plan, lines) = small();
+    let files = files(&plan, &lines, SEAL).unwrap();
+    let (_, octets) = files.into_iter().find(|(path, _)| *path == file).unwrap();
+    String::from_utf8(octets).unwrap()
+}
+
+fn check(file: &str, expected: &ExpectFile) {
+    expected.assert_eq(&text_of(file));
+}
+
+#[test]
+fn a_report_in_markdown() {
+    check("report.md", &expect_file!["testdata/report.md"]);
+}
+
+#[test]
+fn the_tables_of_the_papers() {
+    check("tables.tex", &expect_file!["testdata/tables.tex"]);
+}
+
+#[test]
+fn a_row_for_each_run_and_point() {
+    check("runs.csv", &expect_file!["testdata/runs.csv"]);
+    check("points.csv", &expect_file!["testdata/points.csv"]);
+}
+
+#[test]
+fn figures_for_gnuplot() {
+    check("data/rates.dat", &expect_file!["testdata/rates.dat"]);
+    check("data/plot.gp", &expect_file!["testdata/plot.gp"]);
+    let points = small_points();
+    assert_eq!(
+        text_of("data/latency.dat").matches("\n\n\n").count(),
+        points - 1
+    );
+    assert_eq!(
+        text_of("data/convergence.dat").matches("\n\n\n").count(),
+        3 * points - 1
+    );
+}
+
+fn small_points() -> usize {
+    let (plan, _) = small();
+    crate::campaign::tasks::points(&plan).len()
+}
+
+#[test]
+fn a_row_for_each_trial() {
+    let (_, lines) = small();
+    let trials = lines
+        .iter()
+        .filter(|l| matches!(l.record, Record::Trial { .. }))
+        .count();
+    let text = text_of("trials.csv");
+    assert_eq!(text.lines().count(), trials + 1);
+    let columns = |line: &str| line.matches(',').count();
+    let mut rows = text.lines();
+    let header = rows.next().unwrap();
+    // Names without a comma or a quote need no quotes.
+    assert!(
+        rows.clone()
+            .all(|row| row.contains('"') || columns(row) == columns(header))
+    );
+    let invalid = rows.find(|row| row.contains(",invalid,")).unwrap();
+    assert!(invalid.contains(
+        ",8000,invalid,,the sender was held up for 3.0 ms and the limit is 2.5 ms; give the Tester a \
+         core of its own (--cpus) or lower the rate,8000,8000,0,false,"
+    ));
+}
+
+#[test]
+fn passed_trials_for_tools_that_read_dns_metrics() {
+    let text = text_of("dns-metrics.jsonl");
+    let mut lines = text.lines();
+    expect_test::expect![[r#"{"generator":"dns64bench","generator_params":["run","my plans/sample.toml"],"generator_version":"0.1.0","runid":"5ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea1","schema_version":20240530,"stats_interval":1.0,"time_units_per_sec":1000000000,"timeout":1.0,"type":"header"}"#]].assert_eq(lines.next().unwrap());
+    expect_test::expect![[r#"{"conn_info":{"packets_received":4000,"packets_sent":4000,"type":"udp"},"received":{"responses":4000},"response_latency":{"max":34170000,"min":170000},"response_rcodes":{"NOERROR":4000},"runid":"5ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea1","sent":{"queries":4000},"since":1763719201370000000,"subid":"dns64d cores=1, AAAA 0 %, cached 0 %, run 1, trial 1","timeouts":{"queries":0},"type":"stats_sum","unexpected":{"responses":0},"until":1763719203870000000}"#]].assert_eq(lines.next().unwrap());
+    assert!(lines.all(|line| line.contains("\"type\":\"stats_sum\"")));
+}
+
+#[test]
+fn results_are_of_the_published_form() {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let results: Value = serde_json::from_str(&text_of("results.json")).unwrap();
+    assert_eq!(faults(&schema, &schema, &results, ""), Vec::<String>::new());
+    let mut wrong = results.clone();
+    wrong["points"][0]["summary"]["median"] = "fast".into();
+    wrong["points"][1]["runs"][0]["ended"] = "soon".into();
+    wrong["time"]["extra"] = 1.into();
+    wrong["format"] = 2.into();
+    assert_eq!(
+        faults(&schema, &schema, &wrong, ""),
+        [
+            "/format: not 1",
+            "/points/0/summary: of none of the forms",
+            "/points/1/runs/0/ended: not one of the words",
+            "/time/extra: unknown",
+        ]
+    );
+}
+
+/// Where `value` is not of the form that `schema` asks for: the keywords that our schema uses.
+fn faults(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(name) = schema["$ref"].as_str() {
+        let target = root.pointer(name.trim_start_matches('#')).unwrap();
+        found.extend(faults(root, target, value, at));
+    }
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        Value::Null => Vec::new(),
+        one => vec![one.clone()],
+    };
+    if !types.is_empty() && !types.iter().any(|t| is_of(value, t.as_str().unwrap())) {
+        return vec![format!("{at}: not of type {}", schema["type"])];
+    }
+    if schema.get("const").is_some_and(|wanted| wanted != value) {
+        found.push(format!("{at}: not {}", schema["const"]));
+    }
+    if schema["enum"]
+        .as_array()
+        .is_some_and(|words| !words.contains(value))
+    {
+        found.push(format!("{at}: not one of the words"));
+    }
+    let number = value.as_f64();
+    let below = |bound: &str| {
+        schema[bound]
+            .as_f64()
+            .zip(number)
+            .is_some_and(|(least, n)| n < least)
+    };
+    if below("minimum")
+        || schema["maximum"]
+            .as_f64()
+            .zip(number)
+            .is_some_and(|(most, n)| n > most)
+    {
+        found.push(format!("{at}: out of bounds"));
+    }
+    if let Some(forms) = schema["anyOf"].as_array()
+        && forms
+            .iter()
+            .all(|form| !faults(root, form, value, at).is_empty())
+    {
+        found.push(format!("{at}: of none of the forms"));
+    }
+    if let Some(items) = value.as_array() {
+        if (items.len() as u64) < schema["minItems"].as_u64().unwrap_or(0) {
+            found.push(format!("{at}: too few"));
+        }
+        for (index, item) in items.iter().enumerate() {
+            found.extend(faults(
+                root,
+                &schema["items"],
+                item,
+                &format!("{at}/{index}"),
+            ));
+        }
+    }
+    if let Some(members) = value.as_object() {
+        for name in schema["required"].as_array().into_iter().flatten() {
+            if !members.contains_key(name.as_str().unwrap()) {
+                found.push(format!("{at}/{}: missing", name.as_str().unwrap()));
+            }
+        }
+        for (name, member) in members {
+            match schema["properties"].get(name) {
+                Some(form) => found.extend(faults(root, form, member, &format!("{at}/{name}"))),
+                None if schema["additionalProperties"] == false => {
+                    found.push(format!("{at}/{name}: unknown"));
+                }
+                None => {}
+            }
+        }
+    }
+    found
+}
+
+fn is_of(value: &Value, kind: &str) -> bool {
+    match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        other => panic!("unknown type {other}"),
+    }
+}
+
+#[test]
+fn any_beginning_of_a_journal_makes_a_report() {
+    let (plan, lines) = small();
+    for end in [0, 1, 2, 3, 4, 6, 7, 8, 40, 200, lines.len() - 1] {
+        let analysis = analyse(&plan, &lines[..end], SEAL);
+        assert!(!analysis.complete);
+        assert!(
+            analysis.warnings[0].starts_with("the campaign is not complete"),
+            "{end}"
+        );
+        files(&plan, &lines[..end], SEAL).unwrap();
+    }
+}
+
+#[test]
+fn a_campaign_of_full_size_has_all_its_figures() {
+    let (plan, lines) = full();
+    let analysis = analyse(&plan, &lines, SEAL);
+    assert_eq!(analysis.points.len(), 93);
+    for point in &analysis.points {
+        assert_eq!(
+            point.summary.as_ref().unwrap().runs,
+            if point.point == 2 { 19 } else { 20 }
+        );
+    }
+    // Both models for each DUT, and the RFC's statement of what it asks for.
+    assert_eq!(analysis.models.len(), 6);
+    let met = |id: &str| analysis.statement.iter().find(|c| c.id == id).unwrap().met;
+    assert_eq!(
+        [met("B-6"), met("B-9"), met("B-14"), met("B-17")],
+        ["met", "not met", "met", "met"]
+    );
+}
