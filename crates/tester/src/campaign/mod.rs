@@ -14,5 +14,6 @@ pub mod journal;
 pub mod plan;
 pub mod recommended;
 pub mod record;
+pub mod state;
 pub mod status;
 pub mod tasks;

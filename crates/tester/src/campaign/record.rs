@@ -29,6 +29,10 @@ pub struct Line {
 }
 
 /// What happened.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all records of a journal are of the largest kind"
+)]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {

@@ -386,8 +386,8 @@ pub fn reuse(previous: &[u64], resolution: Resolution) -> Option<(u64, u64)> {
     Some((start, scatter.max(least)))
 }
 
-/// The middle one, or the mean of the two in the middle, rounded down.
-fn median(mut rates: Vec<u64>) -> Option<u64> {
+/// The middle one, or the mean of the two in the middle, rounded down; `None` of nothing.
+pub fn median(mut rates: Vec<u64>) -> Option<u64> {
     rates.sort_unstable();
     let upper = *rates.get(rates.len() / 2)?;
     let lower = rates[(rates.len() - 1) / 2];

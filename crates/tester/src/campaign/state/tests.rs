@@ -1,0 +1,345 @@
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::campaign::journal::tests::{conditions, octets_of};
+use crate::campaign::journal::{JOURNAL_FILE, Journal};
+use crate::campaign::tasks::tasks;
+use crate::procedure::search::{Resolution, reuse};
+use crate::procedure::selftest::SelfTestEnd;
+use crate::procedure::simulated::{result, threshold};
+use crate::trial::result::TesterFault;
+
+fn plan(runs: u32) -> Plan {
+    let text = format!(
+        "[search]\nruns = {runs}\n[overload]\n[soak]\nlength = \"1h\"\n\
+         [[dut]]\nprofile = \"unbound\"\n\
+         [[dut]]\nprofile = \"bind\"\n"
+    );
+    Plan::parse("plan.toml", &text).unwrap()
+}
+
+fn search(point: usize, run: u32) -> Task {
+    Task::Search { point, run }
+}
+
+fn line(record: Record) -> Line {
+    Line {
+        number: 0,
+        at_unix_ms: 0,
+        record,
+    }
+}
+
+fn folded(plan: &Plan, records: impl IntoIterator<Item = Record>) -> State {
+    let mut state = State::new(plan);
+    for record in records {
+        state.apply(&line(record));
+    }
+    state
+}
+
+fn started(task: Task) -> Record {
+    Record::Started {
+        task,
+        search: matches!(task, Task::Search { .. }).then(|| SearchSpec::from_start(100)),
+        base_rate_qps: None,
+    }
+}
+
+fn trial(task: Task, rate_qps: u64, outcome: Outcome) -> Record {
+    Record::Trial {
+        task,
+        number: 1,
+        took_ns: 3,
+        result: result(rate_qps, outcome),
+        resources: None,
+    }
+}
+
+fn finished(task: Task, rate_qps: Option<u64>) -> Record {
+    Record::Finished {
+        task,
+        end: None,
+        rate_qps,
+        failed_qps: None,
+        took_ns: 10,
+    }
+}
+
+fn abandoned(task: Task) -> Record {
+    Record::Abandoned {
+        task,
+        reason: "it died".to_owned(),
+    }
+}
+
+fn disturbed() -> Outcome {
+    Outcome::Invalid(TesterFault::NotSent { queries: 1 })
+}
+
+/// What a controller that knows nothing but the state does next, with DUTs and disturbances that
+/// are drawn by lot from the seed.
+fn next(state: &State, tasks: &[Task], seed: u64) -> Option<Record> {
+    if state.is_complete() {
+        return None;
+    }
+    let Some(task) = state.next_task(tasks) else {
+        return Some(Record::Complete);
+    };
+    let lot = |what: u64, of: u64| {
+        let mut hasher = DefaultHasher::new();
+        (seed, task, what).hash(&mut hasher);
+        hasher.finish() % of
+    };
+    let Some(under_way) = state.under_way() else {
+        let hopeless = state.abandoned_in_row(task.point()) >= 2;
+        return Some(if hopeless || lot(0, 5) == 0 {
+            abandoned(task)
+        } else {
+            begin(state, task)
+        });
+    };
+    let rate_qps = match &under_way.search {
+        Some(search) => search.next_rate(),
+        None => under_way
+            .base_rate_qps
+            .filter(|_| under_way.steps < 4)
+            .map(|base| base * (under_way.steps as u64 + 1)),
+    };
+    let Some(rate_qps) = rate_qps else {
+        return Some(Record::Finished {
+            task,
+            end: under_way
+                .search
+                .as_ref()
+                .and_then(|s| s.finished().cloned()),
+            rate_qps: under_way.search.as_ref().and_then(Search::answer),
+            failed_qps: None,
+            took_ns: under_way.took_ns,
+        });
+    };
+    let number = under_way.trials + 1;
+    let outcome = match lot(number, 4) {
+        0 => disturbed(),
+        _ => threshold(9_000 + lot(number + 1_000, 300), rate_qps),
+    };
+    Some(Record::Trial {
+        task,
+        number,
+        took_ns: lot(number + 2_000, 99),
+        result: result(rate_qps, outcome),
+        resources: None,
+    })
+}
+
+fn begin(state: &State, task: Task) -> Record {
+    let resolution = Resolution::Absolute { qps: 20 };
+    let known = reuse(&state.rates_qps(task.point()), resolution);
+    let spec = SearchSpec {
+        resolution,
+        first_step_qps: known.map(|(_, step)| step),
+        ..SearchSpec::from_start(known.map_or(1_000, |(start, _)| start))
+    };
+    let is_search = matches!(task, Task::Search { .. });
+    Record::Started {
+        task,
+        search: is_search.then_some(spec),
+        base_rate_qps: state.median_rate_qps(task.point()),
+    }
+}
+
+/// Goes on to the end, and gives what it has recorded.
+fn go_on(state: &mut State, tasks: &[Task], seed: u64) -> Vec<Record> {
+    let mut records = Vec::new();
+    while let Some(record) = next(state, tasks, seed) {
+        state.apply(&line(record.clone()));
+        records.push(record);
+    }
+    records
+}
+
+fn texts<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
+    let text = |record: &Record| serde_json::to_string(record).unwrap();
+    records.into_iter().map(text).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_kill_at_any_octet_changes_nothing_of_what_is_done(
+        seed in any::<u64>(),
+        runs in 1u32..6,
+        cuts in proptest::collection::vec(0.0..1.0f64, 1..4),
+    ) {
+        let plan = plan(runs);
+        let tasks = tasks(&plan);
+        let mut calm = State::new(&plan);
+        let whole = go_on(&mut calm, &tasks, seed);
+        prop_assert_eq!(calm.tasks_over(), tasks.len());
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(JOURNAL_FILE);
+        let mut records = whole.clone();
+        let mut state = State::new(&plan);
+        for cut in cuts {
+            let octets = octets_of(records);
+            let first = octets.iter().position(|&octet| octet == b'\n').unwrap() + 1;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place by lot")]
+            let cut = first + ((octets.len() - first) as f64 * cut) as usize;
+            fs::write(&path, &octets[..cut]).unwrap();
+            let (_, lines, _) = Journal::resume(dir.path()).unwrap();
+            state = State::new(&plan);
+            lines.iter().for_each(|line| state.apply(line));
+            records = lines.into_iter().skip(1).map(|line| line.record).collect();
+            state.apply(&line(Record::Stopped { reason: "killed".to_owned() }));
+            records.extend(go_on(&mut state, &tasks, seed));
+        }
+        prop_assert_eq!(texts(&records), texts(&whole));
+        prop_assert_eq!(format!("{state:?}"), format!("{calm:?}"));
+    }
+}
+
+#[test]
+fn tasks_are_done_in_order_and_the_one_under_way_first() {
+    let plan = plan(2);
+    let tasks = tasks(&plan);
+    let mut state = State::new(&plan);
+    assert_eq!(state.next_task(&tasks), Some(search(0, 1)));
+    state.apply(&line(started(search(0, 2))));
+    assert_eq!(state.next_task(&tasks), Some(search(0, 2)));
+    state.apply(&line(finished(search(0, 2), Some(50))));
+    state.apply(&line(abandoned(search(0, 1))));
+    assert_eq!(state.next_task(&tasks), Some(search(1, 1)));
+    assert_eq!(state.over(search(0, 1)), Some(Over::Abandoned));
+    assert_eq!(
+        state.over(search(0, 2)),
+        Some(Over::Finished { rate_qps: Some(50) })
+    );
+    for task in tasks.clone() {
+        state.apply(&line(finished(task, None)));
+    }
+    assert_eq!(state.next_task(&tasks), None);
+    assert!(!state.is_complete(), "the journal does not say so yet");
+    state.apply(&line(Record::Complete));
+    assert!(state.is_complete());
+}
+
+#[test]
+fn rates_are_in_the_order_of_the_runs() {
+    let found = [(3, Some(30)), (1, Some(10)), (4, None), (2, Some(21))];
+    let state = folded(
+        &plan(4),
+        found.map(|(run, rate)| finished(search(1, run), rate)),
+    );
+    assert_eq!(state.rates_qps(1), [10, 21, 30]);
+    assert_eq!(state.median_rate_qps(1), Some(21));
+    assert_eq!(state.rates_qps(0), [0; 0]);
+    assert_eq!(state.median_rate_qps(0), None);
+    let spent = Spent {
+        tasks: 4,
+        total_ns: 40,
+    };
+    assert_eq!(state.spent(search(0, 9)), spent);
+    assert_eq!(state.spent(Task::Soak { point: 1 }), Spent::default());
+}
+
+#[test]
+fn a_search_goes_on_with_what_it_has_learnt() {
+    let task = search(0, 1);
+    let records = [
+        started(task),
+        trial(task, 100, Outcome::Passed),
+        trial(task, 200, disturbed()),
+        Record::Stopped {
+            reason: "asked to".to_owned(),
+        },
+    ];
+    let state = folded(&plan(1), records.clone());
+    let under_way = state.under_way().unwrap();
+    assert_eq!(under_way.search.as_ref().unwrap().next_rate(), Some(200));
+    assert_eq!((under_way.trials, under_way.took_ns), (2, 6));
+    assert_eq!((state.trials(), state.invalid_trials()), (2, 1));
+    let anew = folded(&plan(1), records.into_iter().chain([started(task)]));
+    assert_eq!(anew.under_way().unwrap().trials, 0);
+    assert_eq!(anew.trials(), 2, "they were made all the same");
+}
+
+#[test]
+fn a_trial_that_the_search_did_not_ask_for_teaches_nothing() {
+    let task = search(0, 1);
+    let state = folded(&plan(1), [started(task), trial(task, 150, Outcome::Passed)]);
+    assert!(state.under_way().is_none());
+    assert_eq!(
+        state.next_task(&tasks(&plan(1))),
+        Some(task),
+        "it begins anew"
+    );
+    let other = folded(
+        &plan(1),
+        [started(task), trial(search(1, 1), 100, Outcome::Passed)],
+    );
+    assert_eq!(other.under_way().unwrap().trials, 0);
+}
+
+#[test]
+fn disturbed_factors_are_repeated_and_segments_are_not() {
+    let steps = |task, outcomes: &[Outcome]| {
+        let trials = outcomes.iter().map(|o| trial(task, 100, o.clone()));
+        let state = folded(&plan(1), std::iter::once(started(task)).chain(trials));
+        state.under_way().unwrap().steps
+    };
+    let overload = Task::Overload { point: 0 };
+    let failed = Outcome::Failed { shortfall: 1 };
+    assert_eq!(steps(overload, &[Outcome::Passed, failed.clone()]), 2);
+    assert_eq!(steps(overload, &[disturbed(), disturbed(), disturbed()]), 0);
+    assert_eq!(steps(overload, &vec![disturbed(); 4]), 1);
+    assert_eq!(steps(overload, &[disturbed(), failed, disturbed()]), 1);
+    let soak = Task::Soak { point: 0 };
+    assert_eq!(steps(soak, &[disturbed(), Outcome::Passed]), 2);
+}
+
+#[test]
+fn a_certificate_holds_for_its_conditions_until_the_next() {
+    let self_test = |duration_ns, certified_rate_qps| Record::SelfTest {
+        conditions: conditions(duration_ns),
+        end: SelfTestEnd::Certified,
+        passed_rate_qps: None,
+        certified_rate_qps,
+        trials: vec![],
+    };
+    let tests = [
+        self_test(1, Some(10)),
+        self_test(2, Some(20)),
+        self_test(1, Some(11)),
+    ];
+    let mut state = folded(&plan(1), tests);
+    assert_eq!(state.certificate(&conditions(1)), Some(11));
+    assert_eq!(state.certificate(&conditions(2)), Some(20));
+    assert_eq!(state.certificate(&conditions(3)), None);
+    state.apply(&line(self_test(1, None)));
+    assert_eq!(state.certificate(&conditions(1)), None, "it failed");
+}
+
+#[test]
+fn a_finished_task_of_a_variant_ends_its_row_of_abandoned_ones() {
+    let mut state = folded(
+        &plan(3),
+        [
+            abandoned(search(0, 1)),
+            abandoned(search(1, 1)),
+            abandoned(search(0, 2)),
+        ],
+    );
+    assert_eq!(
+        (state.abandoned_in_row(0), state.abandoned_in_row(1)),
+        (2, 1)
+    );
+    state.apply(&line(finished(search(0, 3), None)));
+    assert_eq!(
+        (state.abandoned_in_row(0), state.abandoned_in_row(1)),
+        (0, 1)
+    );
+}
