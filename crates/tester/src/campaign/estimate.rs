@@ -364,11 +364,11 @@ fn papers(plan: &Plan, points: &[Point]) -> Papers {
     }
 }
 
-/// To build a lab of namespaces, start authority and DUT in it and probe them: measured with
-/// Unbound and dns64d on two cores of a virtual machine.
+/// To build a lab of namespaces, start authority and DUT in it and probe them: what it takes with
+/// Unbound and dns64d on two cores of a virtual machine, rounded.
 const START_NS: Nanos = SECOND / 2 * 3;
 
-/// Between two trials, for ledgers, probes and the DUT's queues: measured likewise.
+/// Between two trials, for ledgers, probes and the DUT's queues, on the same machine.
 const GAP_NS: Nanos = SECOND / 2;
 
 /// A failing trial sends this part of its duration until its first loss is certain. It is less far

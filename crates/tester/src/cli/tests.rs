@@ -224,7 +224,8 @@ fn contradictions_are_usage_errors() {
             ErrorKind::ArgumentConflict,
         ),
         ("lab exec measurer", ErrorKind::MissingRequiredArgument),
-        ("run", ErrorKind::InvalidSubcommand),
+        ("measure", ErrorKind::InvalidSubcommand),
+        ("run --dry-run", ErrorKind::MissingRequiredArgument),
     ] {
         match parse(&format!("dns64bench {line}")) {
             Err(error) => assert_eq!(error.kind(), kind, "{line}: {error}"),

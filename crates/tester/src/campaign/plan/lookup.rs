@@ -1,9 +1,10 @@
 //! What a plan names beyond itself: profiles and features of this program.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 
 use super::duts::resolved;
-use super::file::{At, File};
+use super::file::{At, Dut, File};
 use super::read::BUILT_IN;
 use super::{Fault, RawFormat};
 use crate::lab::profile::{Profile, ProfileRole};
@@ -28,9 +29,12 @@ pub(super) fn profiles(file: &File, origin: &str) -> Result<(), Fault> {
         if let Some(at) = &dut.profile {
             let profile = load(at, origin, ProfileRole::Dut)?;
             check_family(&profile, at, file)?;
+            check_settings(&profile, dut)?;
         }
-        if let Some(at) = &dut.authority {
-            authority(at, origin)?;
+        if let Some(at) = &dut.authority
+            && let Some(profile) = authority(at, origin)?
+        {
+            check_settings(&profile, dut)?;
         }
     }
     Ok(())
@@ -83,4 +87,16 @@ fn check_family(profile: &Profile, at: &At<String>, file: &File) -> Result<(), F
         )),
         _ => Ok(()),
     }
+}
+
+/// Whether the profile has the settings that are set or swept.
+fn check_settings(profile: &Profile, dut: &Dut) -> Result<(), Fault> {
+    let set = dut.set.iter().map(|(key, at)| (key, at.span().start));
+    let sweep = dut.sweep.iter().map(|(key, at)| (key, at.span().start));
+    for (key, offset) in set.chain(sweep) {
+        profile
+            .check_settings(&BTreeMap::from([(key.clone(), String::new())]))
+            .map_err(|error| Fault::new(offset, error.to_string()))?;
+    }
+    Ok(())
 }

@@ -413,4 +413,6 @@ pub struct Soak {
 }
 
 #[cfg(test)]
+mod documented_tests;
+#[cfg(test)]
 mod tests;

@@ -56,64 +56,65 @@ fn a_plan_of_one_dut_is_what_rfc_8219_asks_for() {
     assert_eq!(plan.remarks(), Vec::<String>::new());
 }
 
+/// Every key that there is, with a value that is not its default.
+const EVERY_KEY: &str = r#"
+name = "all of it"
+description = "every key"
+[tester]
+lab = "userns"
+setup = "two-device"
+upstream-family = "ipv6"
+authority = "nsd"
+threads = 2
+sockets = 16
+cpus = "0"
+authority-cpus = "1"
+namespace = "10.0.0.0/7"
+suffix = "example.org"
+pref64 = "64:ff9b::/96"
+uncertified = true
+raw = "csv"
+[trial]
+duration = "30s"
+timeout = 0.5
+[search]
+runs = 5
+resolution = "1%"
+method = "galloping"
+start-rate = "20k"
+max-rate = 100000
+reuse = false
+stop-early = false
+restart = "search"
+settle = "10s"
+order = "sequential"
+[cells]
+aaaa-share = ["0%", 0.5, 1]
+cached-share = "80%"
+pattern = "stack:100"
+[[dut]]
+name = "mine"
+profile = "my/own.toml"
+binary = "bin/own"
+cores = ["1", "1-2"]
+set = { cache = 10, mode = "fast" }
+sweep = { threads = [1, "2"] }
+[[dut]]
+server = "2001:db8::53"
+self-test-server = "[::1]:5300"
+[queue-check]
+durations = ["5s", "10s"]
+timeouts = [0.5, 5]
+[overload]
+factors = [0.5, 2]
+[soak]
+share = "50%"
+length = "2h"
+"#;
+
 #[test]
 fn every_key_is_taken() {
-    let plan = plan(
-        r#"
-        name = "all of it"
-        description = "every key"
-        [tester]
-        lab = "userns"
-        setup = "two-device"
-        upstream-family = "ipv6"
-        authority = "nsd"
-        threads = 2
-        sockets = 16
-        cpus = "0"
-        authority-cpus = "1"
-        namespace = "10.0.0.0/7"
-        suffix = "example.org"
-        pref64 = "64:ff9b::/96"
-        uncertified = true
-        raw = "csv"
-        [trial]
-        duration = "30s"
-        timeout = 0.5
-        [search]
-        runs = 5
-        resolution = "1%"
-        method = "galloping"
-        start-rate = "20k"
-        max-rate = 100000
-        reuse = false
-        stop-early = false
-        restart = "search"
-        settle = "10s"
-        order = "sequential"
-        [cells]
-        aaaa-share = ["0%", 0.5, 1]
-        cached-share = "80%"
-        pattern = "stack:100"
-        [[dut]]
-        name = "mine"
-        profile = "my/own.toml"
-        binary = "bin/own"
-        cores = ["1", "1-2"]
-        set = { cache = 10, mode = "fast" }
-        sweep = { threads = [1, "2"] }
-        [[dut]]
-        server = "2001:db8::53"
-        self-test-server = "[::1]:5300"
-        [queue-check]
-        durations = ["5s", "10s"]
-        timeouts = [0.5, 5]
-        [overload]
-        factors = [0.5, 2]
-        [soak]
-        share = "50%"
-        length = "2h"
-        "#,
-    );
+    let plan = plan(EVERY_KEY);
     assert_eq!(plan.name, "all of it");
     assert_eq!(plan.tester.lab, LabKind::Userns);
     assert_eq!(plan.tester.setup, Setup::TwoDevice);
@@ -132,6 +133,11 @@ fn every_key_is_taken() {
         }
     );
     assert_eq!(plan.search.settle_ns, 10_000_000_000);
+}
+
+#[test]
+fn every_key_of_cells_and_duts_is_taken() {
+    let plan = plan(EVERY_KEY);
     assert_eq!(
         cells(&plan),
         [
@@ -263,6 +269,14 @@ fn values_that_cannot_be_are_pointed_at() {
                 r#"plan dir/x.toml, line 2, column 8: "a" is not a set of CPUs; write "0" or "0,2-3""#
             ]],
         ),
+    ] {
+        check(text, &expected);
+    }
+}
+
+#[test]
+fn shares_and_names_that_cannot_be_are_pointed_at() {
+    for (text, expected) in [
         (
             "[cells]\naaaa-share = [\"0%\", \"101%\"]",
             expect![
@@ -478,6 +492,12 @@ fn profiles_are_looked_up_when_a_plan_is_loaded() {
             "[tester]\nauthority = \"bind\"\n[[dut]]\nprofile = \"unbound\"",
             expect![[
                 r#"plan DIR/x.toml, line 2, column 13: "bind" is a DNS64 server, no authority; write "built-in" or "nsd""#
+            ]],
+        ),
+        (
+            "[[dut]]\nprofile = \"mtd64-ng\"\nsweep = { thread = [1, 2] }",
+            expect![[
+                r#"plan DIR/x.toml, line 3, column 20: profile mtd64-ng has no setting "thread"; it has threads"#
             ]],
         ),
         (
