@@ -114,6 +114,10 @@ fn what_was_achieved_is_told_beside_what_was_asked_for() {
             other: 3,
             ..AuthorityCounts::default()
         }),
+        answers: Answers {
+            valid: 2_000,
+            ..Answers::default()
+        },
         ..failed()
     };
     let conditions = Conditions {
@@ -140,6 +144,10 @@ Achieved, as the authority saw it
     };
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.495);
     assert_eq!(json(&result)["achieved"]["amplification"], 0.8865);
+    // A query that was lost is not a cached one.
+    result.answers.missing = 1;
+    assert!(json(&result)["achieved"]["cached_share"].is_null());
+    result.answers.missing = 0;
     // A DUT that asks again cannot have a share below none; without an authority nothing is known.
     result.queries_sent = 1_000;
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.0);

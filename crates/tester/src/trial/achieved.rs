@@ -11,8 +11,9 @@ pub struct Achieved {
     /// Share of the AAAA queries at the authority that it answered with an AAAA, 0 to 1; `None` if
     /// it got none.
     pub aaaa_share: Option<f64>,
-    /// Share of the Measurer's queries for which the authority was not asked for an AAAA, 0 to 1. A
-    /// DUT that asks again lowers it, at most to 0; `amplification` shows by how much.
+    /// Share of the Measurer's queries for which the authority was not asked for an AAAA, 0 to 1;
+    /// `None` if some were not answered, because a lost query looks like a cached one. A DUT that
+    /// asks again lowers it, at most to 0; `amplification` shows by how much.
     pub cached_share: Option<f64>,
     /// Queries at the authority for one of the Measurer: 2 where nothing is cached and no name has an
     /// AAAA (RFC 8219 section 9.1), above where the DUT asks again.
@@ -24,12 +25,13 @@ impl Achieved {
     pub fn of(result: &TrialResult) -> Option<Self> {
         let counts = result.authority.as_ref()?;
         let sent = result.queries_sent;
+        let all_answered = result.answers.missing == 0 && result.undecided == 0;
         let without =
             |part: u64, whole: u64| (whole > 0).then(|| ratio(whole.saturating_sub(part), whole));
         Some(Self {
             // Every name has an A, so only AAAA queries have no data for an answer.
             aaaa_share: without(counts.nodata, counts.aaaa),
-            cached_share: without(counts.aaaa, sent),
+            cached_share: without(counts.aaaa, sent).filter(|_| all_answered),
             amplification: (sent > 0).then(|| ratio(counts.queries(), sent))?,
         })
     }
