@@ -205,6 +205,22 @@ pub fn parse_label(label: &[u8; LABEL_BYTES]) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(octets))
 }
 
+/// The address that a first label stands for in the older form, without leading zeros: `10-0-7-255`
+/// (paper 003, section IV.D); `None` if it is not of that form.
+pub fn parse_short_label(label: &[u8]) -> Option<Ipv4Addr> {
+    let mut numbers = label.split(|&octet| octet == b'-');
+    let mut octets = [0; 4];
+    for octet in &mut octets {
+        let digits = numbers.next()?;
+        let plain = digits.len() <= 3 && digits.iter().all(u8::is_ascii_digit);
+        if !plain || digits.len() > 1 && digits[0] == b'0' {
+            return None;
+        }
+        *octet = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    }
+    numbers.next().is_none().then(|| Ipv4Addr::from(octets))
+}
+
 /// "000" to "255".
 const DIGITS: [[u8; 3]; 256] = {
     let mut digits = [[b'0'; 3]; 256];
@@ -242,6 +258,28 @@ mod tests {
             b"999-000-007-255",
         ] {
             assert_eq!(parse_label(bad), None);
+        }
+    }
+
+    #[test]
+    fn the_older_form_of_a_label_has_no_leading_zeros() {
+        let address = Ipv4Addr::new(10, 0, 7, 255);
+        assert_eq!(parse_short_label(b"10-0-7-255"), Some(address));
+        for bad in [
+            "10-0-7",
+            "10-0-7-256",
+            "10-0-07-255",
+            "10-0-7-",
+            "10-0-7-255-",
+            "10-0-7-2a",
+            "",
+            "---",
+            "10-0--7",
+            "+1-0-0-0",
+            "010-000-007-255",
+            "10-0-7-0255",
+        ] {
+            assert_eq!(parse_short_label(bad.as_bytes()), None, "{bad}");
         }
     }
 

@@ -6,7 +6,7 @@ use dns64_wire::codes::Rtype;
 use dns64_wire::name::Name;
 
 use super::answer::ZoneConfig;
-use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label};
+use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label, parse_short_label};
 
 /// Where a name of the zone stands. There is nothing between these, so a name without a place has
 /// nothing below it either (RFC 8020 section 2) and none is an empty non-terminal (RFC 4592
@@ -18,7 +18,7 @@ pub(super) enum Place {
     /// `ns` below the suffix: it exists, because the NS record names it, but the zone does not
     /// know its own address.
     NameServer,
-    /// Four numbers below the suffix.
+    /// Four numbers below the suffix, with leading zeros or without.
     Host(Ipv4Addr),
     /// Any other name below the suffix.
     Nowhere,
@@ -57,7 +57,7 @@ impl Place {
         }
         match <&[u8; LABEL_BYTES]>::try_from(label).map(parse_label) {
             Ok(Some(address)) => Self::Host(address),
-            _ => Self::Nowhere,
+            _ => parse_short_label(label).map_or(Self::Nowhere, Self::Host),
         }
     }
 }

@@ -279,6 +279,42 @@ pub struct AuthorityArgs {
     pub suffix: NameBuf,
 }
 
+/// `dns64bench dns64perf`
+#[derive(Args, Debug)]
+#[command(override_usage = "\
+dns64bench dns64perf [OPTIONS] <server> <port> <subnet> <number of requests> <burst size> \
+<number of threads> [<ports per thread>] <delay between bursts in ns> <timeout in s>
+       dns64bench dns64perf --classic <client number> <threads> <timeout in s> <server> [<port>]")]
+pub struct Dns64PerfArgs {
+    /// The arguments of dns64perf++, in their order; with --classic those of dns64perf
+    #[arg(value_name = "ARGUMENT", required = true)]
+    pub arguments: Vec<String>,
+
+    /// Be the dns64perf of 2015: 256 experiments of 256 queries, each sent when the last is answered
+    #[arg(long, conflicts_with_all = ["pacing", "pref64"])]
+    pub classic: bool,
+
+    /// Which answers are valid: those with this prefix, any AAAA, or what a few probes show
+    #[arg(long, value_name = "auto|any|PREFIX", default_value = "auto", value_parser = accepted)]
+    pub pref64: AcceptedArg,
+
+    /// Who decides when a query leaves
+    #[arg(long, value_name = "PACING", default_value = "absolute")]
+    pub pacing: PacingKind,
+}
+
+/// `dns64bench timing`
+#[derive(Args, Debug)]
+pub struct TimingArgs {
+    /// Raw data of a trial: what `trial --raw`, `dns64perf` or dns64perf++ has written
+    #[arg(value_name = "RAW.csv")]
+    pub raw: PathBuf,
+
+    /// Where the picture goes [default: beside the raw data, as .svg]
+    #[arg(short, long, value_name = "FILE.svg")]
+    pub output: Option<PathBuf>,
+}
+
 /// `dns64bench lab`
 #[derive(Args, Debug)]
 pub struct LabArgs {
@@ -447,6 +483,25 @@ fn pref64(text: &str) -> Result<Pref64Arg, dns64_wire::pref64::Pref64Error> {
     match text {
         "auto" => Ok(Pref64Arg::Auto),
         prefix => prefix.parse().map(Pref64Arg::Given),
+    }
+}
+
+/// The value of `dns64perf --pref64`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptedArg {
+    /// Learn from some answers what the others must be.
+    Auto,
+    /// Any AAAA record is right.
+    Any,
+    /// Synthesised with this prefix.
+    Given(Pref64),
+}
+
+fn accepted(text: &str) -> Result<AcceptedArg, dns64_wire::pref64::Pref64Error> {
+    match text {
+        "auto" => Ok(AcceptedArg::Auto),
+        "any" => Ok(AcceptedArg::Any),
+        prefix => prefix.parse().map(AcceptedArg::Given),
     }
 }
 

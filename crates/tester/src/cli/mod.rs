@@ -14,8 +14,8 @@ pub mod values;
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, DemoArgs, DoctorArgs, GenerateArgs, LabArgs, RunArgs, SearchArgs, SelfTestArgs,
-    TrialArgs,
+    AuthorityArgs, DemoArgs, Dns64PerfArgs, DoctorArgs, GenerateArgs, LabArgs, RunArgs, SearchArgs,
+    SelfTestArgs, TimingArgs, TrialArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -76,6 +76,19 @@ pub enum Command {
     /// the name, and AAAA queries for a share of the names, until it is interrupted.
     Authority(AuthorityArgs),
 
+    /// Show how evenly a trial was sent, from its raw data
+    ///
+    /// Counts the queries sent in each 100 ms and in each 10 ms, and draws them as SVG.
+    Timing(TimingArgs),
+
+    /// Be dns64perf++, or dns64perf: their arguments, their output
+    ///
+    /// Takes the 8 or 9 arguments of dns64perf++, prints its five lines and writes dns64perf.csv into
+    /// the current directory, so that scripts made for it run unchanged. There is no certificate:
+    /// whether the Tester kept up is told on standard error and by the exit code.
+    #[command(name = "dns64perf", after_help = DNS64PERF_EXAMPLES)]
+    Dns64Perf(Dns64PerfArgs),
+
     /// Make, use and remove hosts in network namespaces
     Lab(LabArgs),
 
@@ -117,6 +130,11 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   dns64bench run --dry-run examples/rfc8219.toml
   dns64bench run -o results examples/quick.toml";
+
+const DNS64PERF_EXAMPLES: &str = "\
+Examples:
+  dns64bench dns64perf 2001:db8::53 53 10.0.0.0/8 60000 1 1 1 1000000 1
+  dns64bench dns64perf --classic 1 4 1 2001:db8::53";
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 //! sockets toward the server, shares the schedule out, and sums up what the shards found.
 
 pub mod achieved;
+pub mod classic;
 pub mod names;
 pub mod probe;
 pub mod result;

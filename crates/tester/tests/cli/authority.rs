@@ -8,16 +8,16 @@ use super::dut::{Conduct, Dut, LOCALHOST, closed_port};
 use super::program::{finish, interrupt, run, server, start, turn, undisturbed};
 
 /// A running authority; dropping it kills it.
-struct Authority {
+pub(crate) struct Authority {
     child: Option<Child>,
     stdout: Option<BufReader<ChildStdout>>,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// What it said when it was ready.
     ready: String,
 }
 
 impl Authority {
-    fn start(flags: &str) -> Self {
+    pub(crate) fn start(flags: &str) -> Self {
         let address = free_port();
         let line = format!(
             "authority --listen {} --port {} {flags}",
@@ -43,7 +43,7 @@ impl Authority {
     }
 
     /// Interrupts it; returns its exit code and its last words.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let child = self.child.take().unwrap();
         interrupt(&child);
         let ran = finish(child, "authority");

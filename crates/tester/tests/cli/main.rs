@@ -6,15 +6,18 @@
 //! - `authority`: the authority as a process of its own, and the certificates that it gives.
 //! - `search`: how searches end.
 //! - `input`: what is refused, with which words, before anything is sent.
-//! - `output`: where JSON and tables go, and interrupts.
+//! - `output`: where JSON and tables go, and interrupts; `raw`: the rows of a trial and their figures.
+//! - `dns64perf`: the command lines and the output of the ancestors.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod authority;
+mod dns64perf;
 mod dut;
 mod input;
 mod output;
 mod pref64;
 mod program;
+mod raw;
 mod search;
 mod verdicts;

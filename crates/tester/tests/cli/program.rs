@@ -1,6 +1,7 @@
 //! Runs the built program, never for longer than a bound.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,8 +42,14 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
 
 /// Starts the program with the words of `line` as its arguments.
 pub(crate) fn start(line: &str) -> Child {
+    start_in(".".as_ref(), line)
+}
+
+/// The same in a directory.
+pub(crate) fn start_in(directory: &Path, line: &str) -> Child {
     Command::new(env!("CARGO_BIN_EXE_dns64bench"))
         .args(line.split_whitespace())
+        .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -53,6 +60,11 @@ pub(crate) fn start(line: &str) -> Child {
 /// Runs the program to its end.
 pub(crate) fn run(line: &str) -> Ran {
     finish(start(line), line)
+}
+
+/// The same in a directory.
+pub(crate) fn run_in(directory: &Path, line: &str) -> Ran {
+    finish(start_in(directory, line), line)
 }
 
 /// Waits for a started program.

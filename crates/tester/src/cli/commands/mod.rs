@@ -2,11 +2,13 @@
 
 mod authority;
 mod demo;
+mod dns64perf;
 mod doctor;
 mod lab;
 mod measure;
 mod plan;
 mod setup;
+mod timing;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -61,6 +63,8 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         )),
         Command::Authority(args) => authority::run(&args),
         Command::Lab(args) => lab::run(args),
+        Command::Timing(args) => timing::run(&args),
+        Command::Dns64Perf(args) => dns64perf::run(&args),
         Command::Doctor(_) => doctor::run(),
         Command::Demo(args) => demo::run(args),
         Command::Generate(GenerateArgs { what }) => {

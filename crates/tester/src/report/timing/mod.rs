@@ -160,8 +160,8 @@ pub fn write_text(out: &mut impl Write, timing: &Timing) -> io::Result<()> {
     } = &timing.header;
     writeln!(
         out,
-        "{} queries sent to {server} port {port}, {} of them due in {:.3} s by {threads} threads in \
-         bursts of {burst}",
+        "{} queries sent to {server} port {port}; {} due in {:.3} s, threads: {threads}, burst \
+         size: {burst}",
         Thousands(timing.queries),
         Thousands(*requests),
         timing.specified_ns() as f64 / SECOND as f64,

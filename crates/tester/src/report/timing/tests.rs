@@ -69,7 +69,7 @@ fn the_table_is_this() {
     let mut text = Vec::new();
     write_text(&mut text, &read(THEIRS.as_bytes()).unwrap()).unwrap();
     let expected = "\
-5 queries sent to ::1 port 15353, 5 of them due in 0.200 s by 1 threads in bursts of 1
+5 queries sent to ::1 port 15353; 5 due in 0.200 s, threads: 1, burst size: 1
 total sending time 200,100,009 ns, 100.05% of specified
 
 queries sent in               100 ms         10 ms

@@ -1,0 +1,266 @@
+//! `dns64bench dns64perf`: the command lines of dns64perf++ and, with `--classic`, of dns64perf.
+
+mod arguments;
+mod classic;
+mod lines;
+
+use std::fs::File;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::pref64::Pref64;
+
+use super::{Failure, exit, interrupt, print};
+use crate::cli::args::{AcceptedArg, Dns64PerfArgs};
+use crate::lab::host::Host;
+use crate::load::generator::{Generator, Names};
+use crate::load::ledger::State;
+use crate::load::pace::{Pacing, Schedule};
+use crate::load::repeat::Repeats;
+use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, own_aaaa, parse_suffix};
+use crate::report::raw::{Header, RawError, csv};
+use crate::trial::probe::Prober;
+use crate::trial::result::Outcome;
+use crate::trial::rows::Row;
+use crate::trial::{Measurer, Tester, TrialSpec, check_schedule};
+use arguments::{ArgumentError, Test};
+use lines::Sums;
+
+/// The file that dns64perf++ writes, in the current directory.
+const FILE: &str = "dns64perf.csv";
+
+/// Runs the test that the arguments describe.
+pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
+    if args.classic {
+        return classic::run(&args.arguments);
+    }
+    let test = Test::parse(&args.arguments)?;
+    let pacing = Pacing::from(args.pacing);
+    let schedule = test.schedule(pacing);
+    let spec = TrialSpec {
+        server: test.server,
+        rate_qps: test.rate_qps(),
+        pacing,
+        duration_ns: schedule.duration_ns(),
+        timeout_ns: test.timeout_ns,
+        names: test.names(zone()?, None),
+        ports: Some(test.ports_enough()),
+        stop_early: false,
+    };
+    check_schedule(schedule, spec.rate_qps, spec.timeout_ns, spec.ports)?;
+    measure(&test, schedule, spec, args.pref64)
+}
+
+fn measure(
+    test: &Test,
+    schedule: Schedule,
+    mut spec: TrialSpec,
+    accepted: AcceptedArg,
+) -> Result<u8, Failure> {
+    let interrupted = interrupt()?;
+    let path = Path::new(FILE);
+    let file = File::create(path).map_err(|reason| RawError::Create {
+        path: path.to_owned(),
+        reason,
+    })?;
+    let judge = Judge::new(accepted, test, &spec.names.zone);
+    spec.names.pref64 = judge.pref64;
+    let measurer = Measurer {
+        host: Host::Here,
+        local: None,
+        threads: test.threads,
+        cores: Vec::new(),
+    };
+    let mut tester = Tester::open(measurer, None, &interrupted)?;
+    let result = tester.trial_by(&spec, schedule)?;
+    if interrupted.load(Ordering::Relaxed) {
+        let error = anyhow::anyhow!("interrupted");
+        return Err(Failure::new(exit::INTERRUPTED, error));
+    }
+    let Some(rows) = tester.rows() else {
+        return Ok(exit::TESTER);
+    };
+    let valid = |row: &Row| judge.valid(row, spec.timeout_ns);
+    let sums = Sums::of(rows.clone(), valid);
+    let mut remarks = sums.timers(schedule);
+    remarks.extend(judge.remark.clone());
+    if let Outcome::Invalid(fault) = &result.outcome {
+        remarks.push(format!(
+            "dns64bench: the Tester disturbed the test: {fault}"
+        ));
+    }
+    remark(&remarks);
+    print(|out| sums.write(out))?;
+    csv::write(&file, rows, &test.header(), valid).map_err(|reason| RawError::Write {
+        path: path.to_owned(),
+        reason,
+    })?;
+    Ok(match result.outcome {
+        Outcome::Invalid(_) => exit::TESTER,
+        Outcome::Passed | Outcome::Failed { .. } => exit::PASSED,
+    })
+}
+
+/// Tells what does not belong to the result; whoever closed standard error does not want it.
+fn remark(remarks: &[String]) {
+    for remark in remarks {
+        let _ = writeln!(std::io::stderr(), "{remark}");
+    }
+}
+
+/// Which answers are valid.
+struct Judge {
+    /// What the names are answered with; `None` if each has an AAAA of its own.
+    pref64: Option<Pref64>,
+    /// Any other AAAA record will do as well.
+    any: bool,
+    /// What the user should know about it.
+    remark: Option<String>,
+}
+
+/// Names that are asked before the test. With a share of 1/16 of AAAA records, one of so many
+/// neighbours has one; paper 000, section 7.1, has no smaller share than a fifth.
+const PROBES: u64 = 16;
+
+/// How long a probe is waited for.
+const PROBE_NS: Nanos = SECOND;
+
+impl Judge {
+    fn new(accepted: AcceptedArg, test: &Test, zone: &Zone) -> Self {
+        match accepted {
+            AcceptedArg::Given(pref64) => Self {
+                pref64: Some(pref64),
+                any: false,
+                remark: None,
+            },
+            AcceptedArg::Any => Self::any(None),
+            AcceptedArg::Auto => match learn(test, zone) {
+                Ok(pref64) => Self {
+                    pref64,
+                    any: false,
+                    remark: None,
+                },
+                Err(why) => Self::any(Some(format!(
+                    "dns64bench: any AAAA record counts as valid, since {why}; --pref64 says which are right"
+                ))),
+            },
+        }
+    }
+
+    fn any(remark: Option<String>) -> Self {
+        Self {
+            pref64: Some(Pref64::WELL_KNOWN),
+            any: true,
+            remark,
+        }
+    }
+
+    fn valid(&self, row: &Row, timeout_ns: Nanos) -> bool {
+        match row.state {
+            State::Valid => true,
+            State::Wrong => self.any && row.rtt_ns <= timeout_ns,
+            _ => false,
+        }
+    }
+}
+
+/// Finds out what the names are answered with, from the last ones of the subnet: the prefix that
+/// explains all answers, or `None` if each name has an AAAA of its own. An error says why neither.
+fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
+    let prober = Prober {
+        host: Host::Here,
+        local: None,
+        server: test.server,
+        zone: zone.clone(),
+    };
+    let names = test.subnet.names();
+    let asked: Vec<Ipv4Addr> = (1..=PROBES.min(names))
+        .map(|back| test.subnet.address(names - back))
+        .collect();
+    let mut answers = Vec::new();
+    for &name in &asked {
+        let answer = prober.aaaa(name, PROBE_NS).map_err(|e| e.to_string())?;
+        answers.push((name, answer));
+    }
+    let own = answers
+        .iter()
+        .filter(|(name, found)| found.contains(&own_aaaa(*name)))
+        .count();
+    if own == answers.len() {
+        return Ok(None);
+    }
+    if own > 0 {
+        return Err("some names have an AAAA of their own".to_owned());
+    }
+    let explains = |pref64: &Pref64| {
+        let fits = |(name, found): &(Ipv4Addr, Vec<_>)| found.contains(&pref64.embed(*name));
+        answers.iter().all(fits)
+    };
+    let candidates = answers
+        .iter()
+        .flat_map(|(name, found)| found.iter().flat_map(|&a| Pref64::learn(a, *name)));
+    let mut fitting = candidates.filter(explains);
+    fitting
+        .next()
+        .map(Some)
+        .ok_or_else(|| format!("no one pref64 explains the answers of {}", test.server))
+}
+
+impl Test {
+    /// A schedule that does what the arguments say.
+    fn schedule(&self, pacing: Pacing) -> Schedule {
+        let bursts = (self.delay_ns, self.threads as u64);
+        let schedule = Schedule::in_bursts(self.requests, self.burst, bursts);
+        match pacing {
+            Pacing::Absolute => schedule,
+            Pacing::SelfCorrecting => schedule.with_burst(self.burst),
+        }
+    }
+
+    /// Sockets of all threads: as many as asked for, or as the query IDs need.
+    fn ports_enough(&self) -> usize {
+        let needed = Generator::ports_needed(self.rate_qps(), self.timeout_ns);
+        let needed = usize::try_from(needed).unwrap_or(usize::MAX);
+        needed.max(self.threads * self.ports_each)
+    }
+
+    fn names(&self, zone: Zone, pref64: Option<Pref64>) -> Names {
+        Names {
+            cidr: self.subnet,
+            first: 0,
+            cached: self.subnet.first(),
+            repeats: Repeats::none(),
+            zone,
+            pref64,
+        }
+    }
+
+    fn header(&self) -> Header {
+        Header {
+            server: self.server.ip(),
+            port: self.server.port(),
+            requests: self.requests,
+            burst: self.burst,
+            threads: self.threads as u64,
+            delay_ns: self.delay_ns,
+        }
+    }
+}
+
+/// The zone of dns64perf++.
+fn zone() -> Result<Zone, Failure> {
+    let suffix = parse_suffix(DEFAULT_SUFFIX).map_err(|e| Failure::new(exit::USAGE, e))?;
+    Ok(Zone {
+        suffix,
+        aaaa_share: Share::NONE,
+    })
+}
+
+impl From<ArgumentError> for Failure {
+    fn from(error: ArgumentError) -> Self {
+        Self::new(exit::USAGE, error)
+    }
+}

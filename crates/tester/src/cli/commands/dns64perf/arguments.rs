@@ -1,0 +1,294 @@
+//! The positional arguments of dns64perf++ and of dns64perf.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use dns64_transport::clock::{Nanos, SECOND};
+
+use crate::load::pace::BURST_MAX;
+use crate::namespace::Cidr;
+use crate::quantity;
+use crate::trial::classic::EXPERIMENTS;
+
+/// Why the arguments describe no test.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ArgumentError {
+    /// Too few or too many.
+    #[error("{given} arguments; {wanted}")]
+    Count {
+        /// As given.
+        given: usize,
+        /// What is needed.
+        wanted: &'static str,
+    },
+    /// One of them is wrong.
+    #[error("{what} is '{given}'; {wanted} is needed")]
+    Value {
+        /// Which.
+        what: &'static str,
+        /// As given.
+        given: String,
+        /// What it must be.
+        wanted: String,
+    },
+    /// Each query asks for another name.
+    #[error("{requests} requests need as many names and {subnet} has {names}; {remedy}")]
+    Subnet {
+        /// As given.
+        requests: u64,
+        /// As given.
+        subnet: Cidr,
+        /// Names in it.
+        names: u64,
+        /// What to do.
+        remedy: String,
+    },
+}
+
+/// A test of dns64perf++.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Test {
+    pub(super) server: SocketAddr,
+    pub(super) subnet: Cidr,
+    pub(super) requests: u64,
+    pub(super) burst: u64,
+    pub(super) threads: usize,
+    pub(super) ports_each: usize,
+    /// From one burst of a thread to its next.
+    pub(super) delay_ns: Nanos,
+    pub(super) timeout_ns: Nanos,
+}
+
+impl Test {
+    /// Reads 8 arguments, or 9 with the ports of each thread before the delay.
+    pub(super) fn parse(arguments: &[String]) -> Result<Self, ArgumentError> {
+        let (first, ports, last) = match arguments {
+            [first @ .., delay, timeout] if first.len() == 6 => (first, None, [delay, timeout]),
+            [first @ .., ports, delay, timeout] if first.len() == 6 => {
+                (first, Some(ports), [delay, timeout])
+            }
+            other => {
+                return Err(ArgumentError::Count {
+                    given: other.len(),
+                    wanted: "dns64perf++ takes 8, or 9 with the ports per thread: server, port, \
+                             subnet, number of requests, burst size, number of threads, [ports per \
+                             thread,] delay between bursts in ns, timeout in s",
+                });
+            }
+        };
+        let test = Self {
+            server: SocketAddr::new(address(&first[0])?, port(&first[1])?),
+            subnet: parsed("subnet", &first[2], "an IPv4 range such as 10.0.0.0/8")?,
+            requests: whole("number of requests", &first[3], 1..=1 << 32)?,
+            burst: whole("burst size", &first[4], 1..=BURST_MAX)?,
+            threads: index(whole("number of threads", &first[5], 1..=256)?),
+            ports_each: match ports {
+                Some(ports) => index(whole("number of ports per thread", ports, 1..=16_384)?),
+                None => 1,
+            },
+            delay_ns: whole("delay between bursts in ns", last[0], 1..=3600 * SECOND)?,
+            timeout_ns: timeout(last[1])?,
+        };
+        test.fits()
+    }
+
+    /// Whether the subnet has a name for each request.
+    fn fits(self) -> Result<Self, ArgumentError> {
+        let (requests, subnet) = (self.requests, self.subnet);
+        if requests <= subnet.names() {
+            return Ok(self);
+        }
+        let remedy = match subnet.widened_to(requests) {
+            Some(wider) => format!("use {wider}, or fewer requests"),
+            None => "use fewer requests".to_owned(),
+        };
+        Err(ArgumentError::Subnet {
+            requests,
+            subnet,
+            names: subnet.names(),
+            remedy,
+        })
+    }
+
+    /// Queries per second of all threads, rounded up.
+    pub(super) fn rate_qps(&self) -> u64 {
+        let per_delay = u128::from(self.burst) * self.threads as u128 * u128::from(SECOND);
+        u64::try_from(per_delay.div_ceil(u128::from(self.delay_ns))).unwrap_or(u64::MAX)
+    }
+}
+
+/// A run of dns64perf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Classic {
+    pub(super) client: u8,
+    pub(super) threads: usize,
+    pub(super) timeout_ns: Nanos,
+    pub(super) server: SocketAddr,
+}
+
+impl Classic {
+    /// Reads 4 arguments, or 5 with the port (paper 003, section IV.B).
+    pub(super) fn parse(arguments: &[String]) -> Result<Self, ArgumentError> {
+        let ([client, threads, time, server], at) = match arguments {
+            [client, threads, time, server] => ([client, threads, time, server], 53),
+            [client, threads, time, server, at] => ([client, threads, time, server], port(at)?),
+            other => {
+                return Err(ArgumentError::Count {
+                    given: other.len(),
+                    wanted: "dns64perf takes 4, or 5 with the port: client number, threads, \
+                             timeout in s, server, [port]",
+                });
+            }
+        };
+        let wanted = "a power of two of at most 256";
+        let power = |n: &usize| EXPERIMENTS.is_multiple_of(*n);
+        let count: Option<usize> = threads.parse().ok().filter(|&n| n > 0).filter(power);
+        Ok(Self {
+            client: parsed("client number", client, "a number from 0 to 255")?,
+            threads: count.ok_or_else(|| wrong("threads", threads, wanted))?,
+            timeout_ns: timeout(time)?,
+            server: SocketAddr::new(address(server)?, at),
+        })
+    }
+}
+
+fn address(given: &str) -> Result<IpAddr, ArgumentError> {
+    parsed("server", given, "an IPv6 or IPv4 address")
+}
+
+fn port(given: &str) -> Result<u16, ArgumentError> {
+    match given.parse() {
+        Ok(port @ 1..) => Ok(port),
+        _ => Err(wrong("port", given, "a number from 1 to 65535")),
+    }
+}
+
+fn timeout(given: &str) -> Result<Nanos, ArgumentError> {
+    let seconds = given.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let value = quantity::timeout(given).ok().filter(|_| seconds);
+    value.ok_or_else(|| wrong("timeout in s", given, "a number above 0 and up to 60"))
+}
+
+fn whole(
+    what: &'static str,
+    given: &str,
+    range: RangeInclusive<u64>,
+) -> Result<u64, ArgumentError> {
+    let value = given.parse().ok().filter(|value| range.contains(value));
+    let (low, high) = range.into_inner();
+    value.ok_or_else(|| wrong(what, given, &format!("a number from {low} to {high}")))
+}
+
+fn parsed<T: FromStr>(what: &'static str, given: &str, wanted: &str) -> Result<T, ArgumentError> {
+    given.parse().map_err(|_| wrong(what, given, wanted))
+}
+
+fn wrong(what: &'static str, given: &str, wanted: &str) -> ArgumentError {
+    ArgumentError::Value {
+        what,
+        given: given.to_owned(),
+        wanted: wanted.to_owned(),
+    }
+}
+
+/// What has been bounded to far less than 2^32.
+fn index(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn eight_arguments_and_nine_are_one_test() {
+        let eight = Test::parse(&words("2001:db8::53 53 10.0.0.0/8 60000 1 2 4000 0.25")).unwrap();
+        let expected = Test {
+            server: "[2001:db8::53]:53".parse().unwrap(),
+            subnet: "10.0.0.0/8".parse().unwrap(),
+            requests: 60_000,
+            burst: 1,
+            threads: 2,
+            ports_each: 1,
+            delay_ns: 4_000,
+            timeout_ns: 250_000_000,
+        };
+        assert_eq!(eight, expected);
+        assert_eq!(eight.rate_qps(), 500_000);
+        let nine = Test::parse(&words("192.0.2.53 53 10.0.0.0/8 60000 1 2 50 4000 1")).unwrap();
+        assert_eq!((nine.ports_each, nine.delay_ns), (50, 4_000));
+    }
+
+    #[test]
+    fn what_is_no_test_is_told_by_its_argument() {
+        let told = |line: &str| Test::parse(&words(line)).unwrap_err().to_string();
+        for (line, text) in [
+            ("::1 53", "2 arguments; dns64perf++ takes 8, or 9"),
+            ("1 2 3 4 5 6 7 8 9 10", "10 arguments"),
+            (
+                "host 53 10.0.0.0/8 6 1 1 1 1",
+                "server is 'host'; an IPv6 or IPv4 address",
+            ),
+            (
+                "::1 0 10.0.0.0/8 6 1 1 1 1",
+                "port is '0'; a number from 1 to 65535",
+            ),
+            (
+                "::1 53 10.0.0.0 6 1 1 1 1",
+                "subnet is '10.0.0.0'; an IPv4 range",
+            ),
+            ("::1 53 10.0.0.0/8 -6 1 1 1 1", "number of requests is '-6'"),
+            (
+                "::1 53 10.0.0.0/8 6 65 1 1 1",
+                "burst size is '65'; a number from 1 to 64",
+            ),
+            ("::1 53 10.0.0.0/8 6 1 0 1 1", "number of threads is '0'"),
+            (
+                "::1 53 10.0.0.0/8 6 1 1 0 1 1",
+                "number of ports per thread is '0'",
+            ),
+            (
+                "::1 53 10.0.0.0/8 6 1 1 0 1",
+                "delay between bursts in ns is '0'",
+            ),
+            ("::1 53 10.0.0.0/8 6 1 1 1 61", "timeout in s is '61'"),
+            ("::1 53 10.0.0.0/8 6 1 1 1 1h", "timeout in s is '1h'"),
+            (
+                "::1 53 10.0.0.0/24 257 1 1 1 1",
+                "257 requests need as many names and 10.0.0.0/24 has 256; use 10.0.0.0/23",
+            ),
+        ] {
+            assert!(told(line).starts_with(text), "{line}: {}", told(line));
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_2015_are_read() {
+        let classic = Classic::parse(&words("1 4 1 2001:db8::53")).unwrap();
+        let expected = Classic {
+            client: 1,
+            threads: 4,
+            timeout_ns: SECOND,
+            server: "[2001:db8::53]:53".parse().unwrap(),
+        };
+        assert_eq!(classic, expected);
+        assert_eq!(
+            Classic::parse(&words("1 4 1 ::1 5353"))
+                .unwrap()
+                .server
+                .port(),
+            5353
+        );
+        let told = |line: &str| Classic::parse(&words(line)).unwrap_err().to_string();
+        assert!(told("256 4 1 ::1").starts_with("client number is '256'"));
+        assert!(told("1 3 1 ::1").ends_with("a power of two of at most 256 is needed"));
+        assert!(told("1 0 1 ::1").starts_with("threads is '0'"));
+        assert!(told("1 4 0 ::1").starts_with("timeout in s is '0'"));
+        assert!(told("1 4 1").starts_with("3 arguments; dns64perf takes 4"));
+    }
+}

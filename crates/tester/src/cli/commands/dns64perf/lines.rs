@@ -1,0 +1,151 @@
+//! The five lines that dns64perf++ prints, and those of its senders.
+
+use std::io::{self, Write};
+
+use dns64_transport::clock::Nanos;
+
+use crate::load::pace::Schedule;
+use crate::trial::rows::Row;
+
+/// Sums over the queries of a test.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    sent: u64,
+    received: u64,
+    valid: u64,
+    /// Of the answers: sum of the round-trip times, and of their squares.
+    rtt_ns: u128,
+    rtt_squared: u128,
+    /// Of each sender: when its first and its last query left.
+    senders: Vec<Option<(Nanos, Nanos)>>,
+}
+
+impl Sums {
+    pub(super) fn of(rows: impl Iterator<Item = Row>, valid: impl Fn(&Row) -> bool) -> Self {
+        let mut sums = Self::default();
+        for row in rows {
+            sums.sent += 1;
+            if row.received() {
+                sums.received += 1;
+                sums.rtt_ns += u128::from(row.rtt_ns);
+                sums.rtt_squared += u128::from(row.rtt_ns) * u128::from(row.rtt_ns);
+            }
+            sums.valid += u64::from(valid(&row));
+            let senders = sums.senders.len().max(row.shard + 1);
+            sums.senders.resize(senders, None);
+            let first = sums.senders[row.shard].map_or(row.sent_ns, |(first, _)| first);
+            sums.senders[row.shard] = Some((first, row.sent_ns));
+        }
+        sums
+    }
+
+    /// A line for each sender: from its first query to one interval after its last, against what its
+    /// part of the schedule takes.
+    pub(super) fn timers(&self, schedule: Schedule) -> Vec<String> {
+        let shards = self.senders.len() as u64;
+        let line = |(k, &(first, last)): (u64, &(Nanos, Nanos))| {
+            let part = schedule.shard(k, shards);
+            let interval_ns = part.burst_interval_ns();
+            let took_ns = last - first + interval_ns;
+            let bursts = part.shard_queries().div_ceil(part.burst());
+            let percent = 100.0 * precise(took_ns.into()) / precise((bursts * interval_ns).into());
+            format!("Full timer execution took {took_ns} ns, {percent:.2}% of specified.")
+        };
+        (0..).zip(self.senders.iter().flatten()).map(line).collect()
+    }
+
+    /// The five lines.
+    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let Self {
+            sent,
+            received,
+            valid,
+            ..
+        } = *self;
+        let percent = |n: u64| 100.0 * precise(n.into()) / precise(sent.max(1).into());
+        let (average_ms, deviation_ms) = self.rtt_ms();
+        writeln!(out, "Sent queries: {sent}")?;
+        writeln!(
+            out,
+            "Received answers: {received} ({:.2}%)",
+            percent(received)
+        )?;
+        writeln!(out, "Valid answers: {valid} ({:.2}%)", percent(valid))?;
+        writeln!(out, "Average round-trip time: {average_ms:.2} ms")?;
+        writeln!(
+            out,
+            "Standard deviation of the round-trip time: {deviation_ms:.2} ms"
+        )
+    }
+
+    /// Average of the round-trip times of all answers, and their standard deviation as of a whole
+    /// population; 0 without answers.
+    fn rtt_ms(&self) -> (f64, f64) {
+        let n = u128::from(self.received.max(1));
+        let average_ns = precise(self.rtt_ns) / precise(n);
+        // n^2 times the variance, exact: 2^32 squares of a minute are below 2^104.
+        let spread = (n * self.rtt_squared).saturating_sub(self.rtt_ns * self.rtt_ns);
+        (average_ns / 1e6, precise(spread).sqrt() / precise(n) / 1e6)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "two digits of it are shown")]
+fn precise(n: u128) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::load::ledger::State;
+
+    fn row(index: u64, rtt_ms: u64, state: State) -> Row {
+        Row {
+            index,
+            address: Ipv4Addr::UNSPECIFIED,
+            shard: usize::try_from(index % 2).unwrap(),
+            sent_ns: index * 1_000_000,
+            lateness_ns: 0,
+            rtt_ns: rtt_ms * 1_000_000,
+            state,
+            expired: true,
+        }
+    }
+
+    #[test]
+    fn the_lines_are_those_of_dns64perf() {
+        let rows = [
+            row(0, 1, State::Valid),
+            row(1, 2, State::Wrong),
+            row(2, 6, State::Valid),
+            row(3, 0, State::Pending),
+        ];
+        let sums = Sums::of(rows.into_iter(), |row| row.state == State::Valid);
+        let mut text = Vec::new();
+        sums.write(&mut text).unwrap();
+        // Average of 1, 2 and 6 ms: 3 ms; deviations -2, -1, 3: sqrt(14 / 3).
+        let expected = "\
+Sent queries: 4
+Received answers: 3 (75.00%)
+Valid answers: 2 (50.00%)
+Average round-trip time: 3.00 ms
+Standard deviation of the round-trip time: 2.16 ms
+";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+        let schedule = Schedule::in_bursts(4, 1, (2_000_000, 2));
+        let line = "Full timer execution took 4000000 ns, 100.00% of specified.";
+        assert_eq!(sums.timers(schedule), [line, line]);
+    }
+
+    #[test]
+    fn without_answers_the_times_are_zero() {
+        let rows = [row(0, 0, State::Pending)].into_iter();
+        let mut text = Vec::new();
+        Sums::of(rows, |_| false).write(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("Received answers: 0 (0.00%)\n"), "{text}");
+        assert!(text.ends_with("time: 0.00 ms\n"), "{text}");
+    }
+}

@@ -1,0 +1,228 @@
+//! dns64perf of 2015 (paper 003): closed-loop queries by a few threads, of which only the time that
+//! 256 of them take together is measured.
+//!
+//! It is a comparison of servers and no trial of RFC 8219: the rate is whatever the server makes of
+//! it, so a slow server is asked less.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::{HEADER_LEN, Message, Section};
+use dns64_wire::name::NameBuf;
+
+/// Experiments of a run, and queries of an experiment (paper 003, section II).
+pub const EXPERIMENTS: usize = 256;
+
+/// What is asked, by whom and how.
+#[derive(Clone, Debug)]
+pub struct ClassicSpec {
+    /// The server.
+    pub server: SocketAddr,
+    /// Number of the client, so that several of them ask for different names.
+    pub client: u8,
+    /// Threads; a divisor of [`EXPERIMENTS`].
+    pub threads: usize,
+    /// How long each answer is waited for; above zero.
+    pub timeout_ns: Nanos,
+    /// What stands after the first label.
+    pub suffix: NameBuf,
+}
+
+/// What came of one experiment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Experiment {
+    /// From the start of its threads to the end of the last one.
+    pub elapsed_ns: Nanos,
+    /// Answers in time.
+    pub answered: usize,
+    /// Those of them with an AAAA record.
+    pub with_aaaa: usize,
+}
+
+/// Why an experiment could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ClassicError {
+    /// ICMP port unreachable.
+    #[error("nothing listens at {server}; start the server or correct its address and port")]
+    Refused {
+        /// The server.
+        server: SocketAddr,
+    },
+    /// A socket call failed.
+    #[error("cannot ask {server}: {reason}")]
+    Socket {
+        /// The server.
+        server: SocketAddr,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// A thread has panicked.
+    #[error("a thread of the experiment ended without a report; this is a bug")]
+    ThreadLost,
+}
+
+impl ClassicSpec {
+    /// Experiment `b`: asks for the names `10-a-b-0` to `10-a-b-255` of client `a`, each thread for
+    /// its part of them, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from asking; an answer that does not come is none.
+    pub fn experiment(&self, b: u8) -> Result<Experiment, ClassicError> {
+        let each = EXPERIMENTS / self.threads;
+        let begun = MonotonicClock.now();
+        let parts: Vec<_> = thread::scope(|scope| {
+            let part = |k| scope.spawn(move || self.ask(b, k * each..(k + 1) * each));
+            let threads: Vec<_> = (0..self.threads).map(part).collect();
+            threads
+                .into_iter()
+                .map(thread::ScopedJoinHandle::join)
+                .collect()
+        });
+        let mut sum = Experiment {
+            elapsed_ns: MonotonicClock.now() - begun,
+            ..Experiment::default()
+        };
+        for part in parts {
+            let part = part.map_err(|_| ClassicError::ThreadLost)??;
+            sum.answered += part.answered;
+            sum.with_aaaa += part.with_aaaa;
+        }
+        Ok(sum)
+    }
+
+    /// The part of one thread.
+    fn ask(&self, b: u8, numbers: std::ops::Range<usize>) -> Result<Experiment, ClassicError> {
+        let socket = self.socket().map_err(|e| self.failed(e))?;
+        let mut part = Experiment::default();
+        for c in numbers.filter_map(|c| u8::try_from(c).ok()) {
+            let query = self.query(Ipv4Addr::new(10, self.client, b, c));
+            let answer = self.exchange(&socket, &query);
+            if let Some(reply) = answer.map_err(|e| self.failed(e))? {
+                part.answered += 1;
+                part.with_aaaa += usize::from(has_aaaa(&reply));
+            }
+        }
+        Ok(part)
+    }
+
+    fn socket(&self) -> io::Result<UdpSocket> {
+        let any: SocketAddr = if self.server.is_ipv4() {
+            (Ipv4Addr::UNSPECIFIED, 0).into()
+        } else {
+            (Ipv6Addr::UNSPECIFIED, 0).into()
+        };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(self.server)?;
+        Ok(socket)
+    }
+
+    /// The query for the AAAA of an address's name: RD set, and an ID made of the second and the
+    /// third number (paper 003, section IV.D.3).
+    fn query(&self, address: Ipv4Addr) -> Vec<u8> {
+        let [first, a, b, c] = address.octets();
+        let label = format!("{first}-{a}-{b}-{c}");
+        let mut query = vec![a, b, 0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 0];
+        query.extend(u8::try_from(label.len()));
+        query.extend(label.as_bytes());
+        query.extend(self.suffix.as_wire());
+        query.extend([0, 28, 0, 1]); // AAAA, IN
+        query
+    }
+
+    /// Sends a query and waits for the reply to it. All queries of an experiment have one ID, so the
+    /// question tells a reply from one that comes too late.
+    fn exchange(&self, socket: &UdpSocket, query: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let question = &query[HEADER_LEN..];
+        let mut reply = vec![0; REPLY_BYTES_MAX];
+        let until = MonotonicClock.now() + self.timeout_ns;
+        socket.send(query)?;
+        loop {
+            let left_ns = until.saturating_sub(MonotonicClock.now());
+            if left_ns == 0 {
+                return Ok(None);
+            }
+            socket.set_read_timeout(Some(Duration::from_nanos(left_ns)))?;
+            match socket.recv(&mut reply) {
+                Ok(len) if answers(&reply[..len], query, question) => {
+                    reply.truncate(len);
+                    return Ok(Some(reply));
+                }
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if is_timeout(&e) => return Ok(None),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn failed(&self, reason: io::Error) -> ClassicError {
+        let server = self.server;
+        match reason.kind() {
+            io::ErrorKind::ConnectionRefused => ClassicError::Refused { server },
+            _ => ClassicError::Socket { server, reason },
+        }
+    }
+}
+
+/// Whether `reply` has QR, the ID and the question of `query`.
+fn answers(reply: &[u8], query: &[u8], question: &[u8]) -> bool {
+    let echoed = reply.get(HEADER_LEN..HEADER_LEN + question.len());
+    echoed.is_some_and(|echoed| echoed.eq_ignore_ascii_case(question))
+        && reply[..2] == query[..2]
+        && reply[2] & 0x80 != 0
+}
+
+/// Whether a reply brings an AAAA record, whichever.
+fn has_aaaa(reply: &[u8]) -> bool {
+    let Ok(message) = Message::parse(reply) else {
+        return false;
+    };
+    message.rcode() == Rcode::NOERROR
+        && message
+            .records()
+            .map_while(Result::ok)
+            .any(|record| record.section == Section::Answer && record.rtype == Rtype::AAAA)
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+/// Queries have no OPT record, so no reply is longer (RFC 1035 section 2.3.4).
+const REPLY_BYTES_MAX: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_has_the_older_name_and_the_id_of_client_and_experiment() {
+        let spec = ClassicSpec {
+            server: "[::1]:53".parse().unwrap(),
+            client: 1,
+            threads: 4,
+            timeout_ns: 1,
+            suffix: "dns64perf.test.".parse().unwrap(),
+        };
+        let query = spec.query(Ipv4Addr::new(10, 1, 20, 255));
+        let expected = b"\x01\x14\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\
+            \x0b10-1-20-255\x09dns64perf\x04test\x00\x00\x1c\x00\x01";
+        assert_eq!(query, expected);
+        let mut reply = query.clone();
+        reply[2] |= 0x80;
+        assert!(answers(&reply, &query, &query[HEADER_LEN..]));
+        assert!(!has_aaaa(&reply));
+        let other = spec.query(Ipv4Addr::new(10, 1, 20, 254));
+        assert!(!answers(&reply, &other, &other[HEADER_LEN..]));
+        assert!(!answers(&query, &query, &query[HEADER_LEN..]));
+        assert!(!answers(b"", &query, &query[HEADER_LEN..]));
+    }
+}

@@ -1,0 +1,122 @@
+//! `trial --raw` and `timing`.
+
+use super::authority::Authority;
+use super::dut::{Conduct, Dut, LOCALHOST};
+use super::program::{run, server, undisturbed};
+
+const TRIAL: &str = "-Q 200 -l 200ms -t 1s --pref64 64:ff9b::/96";
+
+#[test]
+fn the_rows_of_a_trial_are_written_and_drawn() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("raw.csv");
+    let raw = path.display();
+    let ran = undisturbed(|| {
+        let dut = Dut::start(LOCALHOST, Conduct::DieAfter(30));
+        run(&format!(
+            "trial {} {TRIAL} -T 2 --raw {raw}",
+            server(dut.address)
+        ))
+    });
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let csv = std::fs::read_to_string(&path).unwrap();
+    let rows: Vec<Vec<&str>> = csv
+        .lines()
+        .skip(9)
+        .map(|l| l.split(';').collect())
+        .collect();
+    assert_eq!(rows.len(), 40, "{csv}");
+    // In the order of the schedule, the threads in turn.
+    for (k, row) in rows.iter().enumerate() {
+        assert!(
+            row[0].starts_with(&format!("010-000-000-{k:03}.")),
+            "{row:?}"
+        );
+        assert_eq!(row[1], (k % 2).to_string(), "{row:?}");
+    }
+    let answered = |rows: &[Vec<&str>]| rows.iter().filter(|r| r[5] == "1").count();
+    assert_eq!(answered(&rows), 30, "{csv}");
+    assert!(csv.contains("\nnumber of threads: 2\ndelay between bursts: 10000000 ns\n"));
+
+    let timing = run(&format!("timing {raw}"));
+    assert_eq!(timing.code, Some(0), "{timing:?}");
+    assert!(
+        timing
+            .stdout
+            .starts_with("40 queries sent to 127.0.0.1 port "),
+        "{timing:?}"
+    );
+    assert!(
+        timing
+            .stdout
+            .contains("\nwhole bins                         2            20\n")
+    );
+    let svg = std::fs::read_to_string(directory.path().join("raw.svg")).unwrap();
+    assert!(
+        svg.starts_with("<svg") && svg.contains("queries sent in 10 ms"),
+        "{svg}"
+    );
+
+    let cut = &csv[..csv.len() - 20];
+    std::fs::write(&path, cut).unwrap();
+    let timing = run(&format!("timing {raw} -o {raw}.svg"));
+    assert_eq!(timing.code, Some(2), "{timing:?}");
+    assert!(timing.stderr.contains("raw.csv, line 49: "), "{timing:?}");
+}
+
+#[test]
+fn a_full_disk_takes_the_rows_and_leaves_the_result() {
+    let directory = tempfile::tempdir().unwrap();
+    let full = directory.path().join("full.csv");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let dut = Dut::start(LOCALHOST, Conduct::Good);
+    let server = server(dut.address);
+    let ran = run(&format!(
+        "trial {server} {TRIAL} --raw {} --json -",
+        full.display()
+    ));
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert_eq!(ran.json()["queries_sent"], 40, "{ran:?}");
+    assert!(
+        ran.stderr.contains("full.csv to its end: No space left"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_is_refused_before_the_trial() {
+    let dut = Dut::start(LOCALHOST, Conduct::Good);
+    let server = server(dut.address);
+    let mut cases = vec![
+        ("raw.txt", 2, "raw.txt ends neither in .csv nor in .parquet"),
+        (
+            "/nowhere/raw.csv",
+            4,
+            "cannot make /nowhere/raw.csv: No such file",
+        ),
+    ];
+    if cfg!(not(feature = "parquet")) {
+        cases.push(("raw.parquet", 2, "without the cargo feature parquet"));
+    }
+    for (path, code, text) in cases {
+        let ran = run(&format!("trial {server} {TRIAL} --raw {path}"));
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert!(ran.stderr.contains(text), "{ran:?}");
+    }
+    assert_eq!(dut.seen(), 0);
+}
+
+#[test]
+fn the_self_correcting_timer_is_no_measurement() {
+    let authority = Authority::start("--self-test");
+    let subject = server(authority.address);
+    let trial = "--aaaa-share 1 -Q 200 -l 200ms --pacing self-correcting --json -";
+    let ran = undisturbed(|| run(&format!("trial {subject} {trial}")));
+    let json = ran.json();
+    assert_eq!(json["queries_sent"], 40, "{json}");
+    let watermarks = json["not_a_measurement"].to_string();
+    assert!(
+        watermarks.contains("self-correcting timer of paper 001"),
+        "{json}"
+    );
+}
