@@ -301,8 +301,11 @@ fn search_trials(plan: &Plan, point: &Point, run: u32) -> (u64, u64, u64) {
             let most = up.max(down);
             let likely = (GALLOP_LIKELY + bisections(start_qps)).min(most);
             if reuse && run > 1 {
-                // A bracket that proves wrong costs its two trials and a whole search.
-                (2, likely.min(REUSED_LIKELY), most + 2)
+                // What was found before is nothing like what is found now: steps that double from
+                // the resolution to the farthest rate, two of them in the wrong direction.
+                let steps = halvings(limit_qps, resolution.qps(start_qps)) + 1;
+                let astray = steps + bisections((limit_qps / 2).max(1));
+                (2, likely.min(REUSED_LIKELY), most.max(astray) + 2)
             } else {
                 let least = 2 + bisections((start_qps / 2).max(1)).saturating_sub(1);
                 (least.min(likely), likely, most)

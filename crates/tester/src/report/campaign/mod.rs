@@ -10,8 +10,8 @@
 
 pub mod analyse;
 pub mod analysis;
-pub mod dry_run;
 mod csv;
+pub mod dry_run;
 pub mod files;
 mod gnuplot;
 mod latex;
