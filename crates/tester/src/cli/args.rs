@@ -379,6 +379,46 @@ pub struct RunArgs {
     pub quiet: bool,
 }
 
+/// `dns64bench report`
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Directory of the campaign
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+
+    /// Template of the page, in the language of minijinja [default: the built-in one]
+    #[arg(long, value_name = "FILE")]
+    pub template: Option<PathBuf>,
+}
+
+/// `dns64bench verify`
+#[derive(Args, Debug)]
+pub struct VerifyArgs {
+    /// Directory of the campaign
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+/// `dns64bench compare`
+#[derive(Args, Debug)]
+pub struct CompareArgs {
+    /// Directory of the campaign to compare with
+    #[arg(value_name = "A")]
+    pub before: PathBuf,
+
+    /// Directory of the campaign that is judged
+    #[arg(value_name = "B")]
+    pub after: PathBuf,
+
+    /// How much slower B may be, in per cent of A
+    #[arg(long, value_name = "PCT", default_value_t = 5.0, value_parser = values::pct)]
+    pub max_regression: f64,
+
+    /// Write the comparison as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `dns64bench doctor`
 #[derive(Args, Debug)]
 pub struct DoctorArgs {}

@@ -14,8 +14,8 @@ pub mod values;
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, DemoArgs, Dns64PerfArgs, DoctorArgs, GenerateArgs, LabArgs, RunArgs, SearchArgs,
-    SelfTestArgs, TimingArgs, TrialArgs,
+    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, DoctorArgs, GenerateArgs, LabArgs,
+    ReportArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -69,6 +69,25 @@ pub enum Command {
     /// experiment of the papers.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+
+    /// Make the report of a campaign
+    ///
+    /// From the journal alone, in DIR/report: Markdown, JSON with its schema, CSV, LaTeX, gnuplot
+    /// and DNS-OARC dns-metrics. A campaign that still runs may be reported too.
+    Report(ReportArgs),
+
+    /// Check a report against the journal
+    ///
+    /// Every line of the journal has to bear its seal, and every number of the report to follow
+    /// from it again. Exits with 3 if one does not, and with 4 if something is not there.
+    Verify(VerifyArgs),
+
+    /// Compare two campaigns, point by point
+    ///
+    /// Names, shares, durations and timeouts have to be the same. Exits with 1 if B is slower than
+    /// A by more than --max-regression somewhere, and not by chance.
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(CompareArgs),
 
     /// Serve the zone of the test names, as the authority of a DUT
     ///
@@ -135,6 +154,11 @@ const DNS64PERF_EXAMPLES: &str = "\
 Examples:
   dns64bench dns64perf 2001:db8::53 53 10.0.0.0/8 60000 1 1 1 1000000 1
   dns64bench dns64perf --classic 1 4 1 2001:db8::53";
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  dns64bench compare results/before results/after
+  dns64bench compare --max-regression 2 --json before after";
 
 #[cfg(test)]
 mod tests;

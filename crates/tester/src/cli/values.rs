@@ -20,6 +20,20 @@ pub fn setting(text: &str) -> Result<(String, String), ValueError> {
     }
 }
 
+/// Reads a percentage of at least 0, with or without its sign.
+///
+/// # Errors
+///
+/// What is no number, or not in 0 to 100.
+pub fn pct(text: &str) -> Result<f64, ValueError> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
+    let pct = number.ok().filter(|pct| (0.0..=100.0).contains(pct));
+    pct.ok_or(ValueError::Unreadable {
+        wanted: "a percentage from 0 to 100",
+        example: "5",
+    })
+}
+
 /// Where the JSON goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonOut {

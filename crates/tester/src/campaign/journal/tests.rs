@@ -464,3 +464,14 @@ fn fill(dir: &Path) {
     // A shorter record still fits: the place of the lost one is free.
     assert_eq!(journal.append(Record::Complete).unwrap().number, next);
 }
+
+/// The octets of a journal of these lines.
+pub(crate) fn octets_of_lines(all: &[Line]) -> Vec<u8> {
+    let (mut octets, mut seal) = (Vec::new(), String::new());
+    for line in all {
+        let (text, next) = lines::sealed(&seal, line).unwrap();
+        octets.extend(text);
+        seal = next;
+    }
+    octets
+}

@@ -1,14 +1,17 @@
 //! What the subcommands do, from resolved arguments to an exit code.
 
 mod authority;
+mod compare;
 mod demo;
 mod dns64perf;
 mod doctor;
 mod lab;
 mod measure;
 mod plan;
+mod report;
 mod setup;
 mod timing;
+mod verify;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 use super::args::GenerateArgs;
 use super::resolve::UsageError;
 use super::{Command, exit, generate};
+use crate::campaign::journal::JournalError;
 use crate::campaign::plan::PlanError;
 use crate::lab::dut::DutError;
 use crate::lab::profile::ProfileError;
@@ -61,6 +65,9 @@ pub fn run(command: Command) -> Result<u8, Failure> {
             exit::USAGE,
             anyhow::anyhow!("campaigns cannot be run by this build; add --dry-run to see the plan"),
         )),
+        Command::Report(args) => report::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Authority(args) => authority::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Timing(args) => timing::run(&args),
@@ -101,6 +108,19 @@ fn print(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Result<(), 
 impl From<UsageError> for Failure {
     fn from(error: UsageError) -> Self {
         Self::new(exit::USAGE, error)
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        let code = match error {
+            JournalError::BadLine { .. } | JournalError::Torn(_) => exit::TESTER,
+            JournalError::Exists { .. }
+            | JournalError::OtherPlan { .. }
+            | JournalError::PlanChanged { .. } => exit::USAGE,
+            _ => exit::ENVIRONMENT,
+        };
+        Self::new(code, error)
     }
 }
 

@@ -2,14 +2,24 @@
 
 use super::analyse::analyse;
 use super::{csv, gnuplot, latex, markdown, metrics};
+use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 
 /// The published form of `results.json`, JSON Schema 2020-12.
 pub const SCHEMA: &str = include_str!("../../../schema/results.schema.json");
 
+/// The file that holds the hashes of all others, and who made them.
+pub const SUMS: &str = "SHA256SUMS";
+
+/// The template of the page, kept beside it if it is not the built-in one.
+pub const TEMPLATE: &str = "template.html";
+
+/// This program, as it signs its reports.
+pub const MAKER: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));
+
 /// Every file of the report: its path below the folder of the report, and its octets. The same
-/// journal gives the same files.
+/// journal and template give the same files.
 ///
 /// # Errors
 ///
@@ -18,6 +28,7 @@ pub fn files(
     plan: &Plan,
     lines: &[Line],
     seal: &str,
+    template: Option<&str>,
 ) -> Result<Vec<(&'static str, Vec<u8>)>, serde_json::Error> {
     let analysis = analyse(plan, lines, seal);
     let mut results = serde_json::to_string_pretty(&analysis)?;
@@ -26,9 +37,9 @@ pub fn files(
         Record::Campaign { plan, .. } => Some(plan.clone()),
         _ => None,
     });
-    let texts = [
-        ("report.md", markdown::page(&analysis)),
+    let mut texts = vec![
         ("results.json", results),
+        ("report.md", markdown::page(&analysis)),
         ("results.schema.json", SCHEMA.to_owned()),
         ("plan.toml", plan_text.unwrap_or_default()),
         ("points.csv", csv::points(&analysis, plan)),
@@ -41,5 +52,27 @@ pub fn files(
         ("data/latency.dat", gnuplot::latency(&analysis)),
         ("data/plot.gp", gnuplot::script(&analysis)),
     ];
-    Ok(texts.map(|(path, text)| (path, text.into_bytes())).into())
+    texts.extend(template.map(|text| (TEMPLATE, text.to_owned())));
+    texts.push((SUMS, sums(&texts, seal)));
+    Ok(texts
+        .into_iter()
+        .map(|(path, text)| (path, text.into_bytes()))
+        .collect())
+}
+
+/// Hashes in the form that `sha256sum --check` reads, which skips the first two lines.
+fn sums(texts: &[(&str, String)], seal: &str) -> String {
+    let mut sums = format!(
+        "{}\n# from the journal with the seal {seal}\n",
+        maker_line()
+    );
+    for (path, text) in texts {
+        sums += &format!("{}  {path}\n", sha256_hex(text.as_bytes()));
+    }
+    sums
+}
+
+/// The first line of [`SUMS`], without its end.
+pub fn maker_line() -> String {
+    format!("# made by {MAKER}")
 }

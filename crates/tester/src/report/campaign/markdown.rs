@@ -17,6 +17,7 @@ pub(super) fn page(analysis: &Analysis) -> String {
     several_points(&mut out, analysis);
     beyond(&mut out, analysis);
     conditions(&mut out, analysis);
+    self_tests(&mut out, analysis);
     machines(&mut out, analysis);
     statement(&mut out, analysis);
     repeat(&mut out, analysis);
@@ -278,6 +279,9 @@ fn conditions(out: &mut String, analysis: &Analysis) {
         .flat_map(|v| v.notes.iter().map(|note| format!("{}: {note}", v.name)))
         .collect();
     list(out, "Remarks", &notes);
+}
+
+fn self_tests(out: &mut String, analysis: &Analysis) {
     if !analysis.certificates.is_empty() {
         out.push_str("\n## Self-tests\n");
         let rows = analysis.certificates.iter().map(|c| {

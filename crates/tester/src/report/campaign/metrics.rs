@@ -10,7 +10,7 @@ use crate::campaign::record::{Line, Record};
 use crate::trial::result::{Outcome, TrialResult};
 
 /// The draft that the keys are of.
-const SCHEMA_VERSION: u32 = 2024_05_30;
+const SCHEMA_VERSION: u32 = 20_240_530;
 
 /// A header, then a `stats_sum` for each trial that passed. All spans are in nanoseconds, as the
 /// header says; `since` and `until` hold the rests before and after the trial too.

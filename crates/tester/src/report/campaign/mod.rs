@@ -10,6 +10,7 @@
 
 pub mod analyse;
 pub mod analysis;
+pub mod compare;
 mod csv;
 pub mod dry_run;
 pub mod files;
@@ -17,6 +18,7 @@ mod gnuplot;
 mod latex;
 mod markdown;
 mod metrics;
+pub mod verify;
 mod words;
 
 #[cfg(test)]

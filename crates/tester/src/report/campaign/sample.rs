@@ -245,29 +245,36 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
             max: rtt_percentiles[15].1,
         },
         rtt_percentiles,
-        timing: Timing {
-            lateness_ns_p50: 300,
-            lateness_ns_p99: 2_000 + rate_qps % 1000,
-            lateness_ns_p999: 9_000,
-            lateness_ns_max: 40_000 + rate_qps,
-            bin_10ms_deviation_pct_max: 1.25,
-            bin_100ms_deviation_pct_max: 0.125,
-            quantum_ns: 10_000,
-            burst: 1,
-        },
+        timing: timing(rate_qps),
         tester_drops: 0,
-        authority: Some(AuthorityCounts {
-            aaaa: fresh,
-            a: fresh - own,
-            other: 0,
-            answered: fresh,
-            nodata: fresh - own,
-            ..AuthorityCounts::default()
-        }),
+        authority: Some(counts(fresh, own)),
         dut_memory_bytes: Some(50_000_000),
         dut_exit: None,
         backend: "udp".to_owned(),
         notes: Vec::new(),
+    }
+}
+
+fn timing(rate_qps: u64) -> Timing {
+    Timing {
+        lateness_ns_p50: 300,
+        lateness_ns_p99: 2_000 + rate_qps % 1000,
+        lateness_ns_p999: 9_000,
+        lateness_ns_max: 40_000 + rate_qps,
+        bin_10ms_deviation_pct_max: 1.25,
+        bin_100ms_deviation_pct_max: 0.125,
+        quantum_ns: 10_000,
+        burst: 1,
+    }
+}
+
+fn counts(fresh: u64, own: u64) -> AuthorityCounts {
+    AuthorityCounts {
+        aaaa: fresh,
+        a: fresh - own,
+        answered: fresh,
+        nodata: fresh - own,
+        ..AuthorityCounts::default()
     }
 }
 

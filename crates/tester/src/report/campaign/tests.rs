@@ -10,7 +10,7 @@ use crate::campaign::record::Record;
 
 fn text_of(file: &str) -> String {
     let (plan, lines) = small();
-    let files = files(&plan, &lines, SEAL).unwrap();
+    let files = files(&plan, &lines, SEAL, None).unwrap();
     let (_, octets) = files.into_iter().find(|(path, _)| *path == file).unwrap();
     String::from_utf8(octets).unwrap()
 }
@@ -156,32 +156,49 @@ fn faults(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> 
         found.push(format!("{at}: of none of the forms"));
     }
     if let Some(items) = value.as_array() {
-        if (items.len() as u64) < schema["minItems"].as_u64().unwrap_or(0) {
-            found.push(format!("{at}: too few"));
-        }
-        for (index, item) in items.iter().enumerate() {
-            found.extend(faults(
-                root,
-                &schema["items"],
-                item,
-                &format!("{at}/{index}"),
-            ));
-        }
+        found.extend(faults_of_items(root, schema, items, at));
     }
     if let Some(members) = value.as_object() {
-        for name in schema["required"].as_array().into_iter().flatten() {
-            if !members.contains_key(name.as_str().unwrap()) {
-                found.push(format!("{at}/{}: missing", name.as_str().unwrap()));
+        found.extend(faults_of_members(root, schema, members, at));
+    }
+    found
+}
+
+fn faults_of_items(root: &Value, schema: &Value, items: &[Value], at: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if (items.len() as u64) < schema["minItems"].as_u64().unwrap_or(0) {
+        found.push(format!("{at}: too few"));
+    }
+    for (index, item) in items.iter().enumerate() {
+        found.extend(faults(
+            root,
+            &schema["items"],
+            item,
+            &format!("{at}/{index}"),
+        ));
+    }
+    found
+}
+
+fn faults_of_members(
+    root: &Value,
+    schema: &Value,
+    members: &serde_json::Map<String, Value>,
+    at: &str,
+) -> Vec<String> {
+    let required = schema["required"].as_array().into_iter().flatten();
+    let names = required.map(|name| name.as_str().unwrap());
+    let missing = names.filter(|name| !members.contains_key(*name));
+    let mut found: Vec<_> = missing
+        .map(|name| format!("{at}/{name}: missing"))
+        .collect();
+    for (name, member) in members {
+        match schema["properties"].get(name) {
+            Some(form) => found.extend(faults(root, form, member, &format!("{at}/{name}"))),
+            None if schema["additionalProperties"] == false => {
+                found.push(format!("{at}/{name}: unknown"));
             }
-        }
-        for (name, member) in members {
-            match schema["properties"].get(name) {
-                Some(form) => found.extend(faults(root, form, member, &format!("{at}/{name}"))),
-                None if schema["additionalProperties"] == false => {
-                    found.push(format!("{at}/{name}: unknown"));
-                }
-                None => {}
-            }
+            None => {}
         }
     }
     found
@@ -210,7 +227,7 @@ fn any_beginning_of_a_journal_makes_a_report() {
             analysis.warnings[0].starts_with("the campaign is not complete"),
             "{end}"
         );
-        files(&plan, &lines[..end], SEAL).unwrap();
+        files(&plan, &lines[..end], SEAL, None).unwrap();
     }
 }
 

@@ -283,21 +283,14 @@ fn trials(told: &Told<'_>, analysis: &Analysis, variant: usize, warnings: &mut V
     };
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
     let mut uneven = 0;
-    let mut notes: BTreeMap<String, (&str, usize)> = BTreeMap::new();
-    let mut exits: BTreeMap<String, (&str, usize)> = BTreeMap::new();
     for trial in trials() {
         match &trial.outcome {
             Outcome::Invalid(fault) => *faults.entry(words::fault(fault)).or_default() += 1,
             Outcome::Passed | Outcome::Failed { .. } => uneven += usize::from(is_uneven(trial)),
         }
-        for note in &trial.notes {
-            notes.entry(without_numbers(note)).or_insert((note, 0)).1 += 1;
-        }
     }
-    for exit in trials().filter_map(|trial| trial.dut_exit.as_deref()) {
-        exits.entry(without_numbers(exit)).or_insert((exit, 0)).1 += 1;
-    }
-    for (exit, times) in exits.values() {
+    let exits = trials().filter_map(|trial| trial.dut_exit.as_deref());
+    for (exit, times) in alike(exits).values() {
         warnings.push(format!(
             "{name}: the DUT ended by itself in {}: {exit}",
             words::count(*times, "trial")
@@ -322,7 +315,8 @@ fn trials(told: &Told<'_>, analysis: &Analysis, variant: usize, warnings: &mut V
             words::count(all, "trial")
         ));
     }
-    for (note, times) in notes.values() {
+    let notes = trials().flat_map(|trial| &trial.notes).map(String::as_str);
+    for (note, times) in alike(notes).values() {
         warnings.push(match times {
             1 => format!("{name}: {note}"),
             times => format!("{name}: {note} (so or alike in {times} trials)"),
@@ -334,6 +328,18 @@ fn is_uneven(trial: &TrialResult) -> bool {
     let deviation_pct = trial.timing.bin_100ms_deviation_pct_max;
     let queries = deviation_pct / 100.0 * trial.rate_qps as f64 / 10.0;
     deviation_pct > BIN_DEVIATION_PCT_MAX && queries > BIN_DEVIATION_QUERIES
+}
+
+/// The first of all remarks that are alike, and how many there are.
+fn alike<'t>(remarks: impl Iterator<Item = &'t str>) -> BTreeMap<String, (&'t str, usize)> {
+    let mut alike = BTreeMap::new();
+    for remark in remarks {
+        alike
+            .entry(without_numbers(remark))
+            .or_insert((remark, 0))
+            .1 += 1;
+    }
+    alike
 }
 
 /// A remark with a mark for each number, so that remarks that differ in numbers only are one.

@@ -1,0 +1,125 @@
+//! `dns64bench report`, and what it has in common with `verify` and `compare`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Failure, exit, print};
+use crate::campaign::journal::{self, JournalError};
+use crate::campaign::plan::Plan;
+use crate::campaign::record::{Line, Record};
+use crate::cli::args::ReportArgs;
+use crate::report::campaign::analyse::analyse;
+use crate::report::campaign::files::{self, TEMPLATE};
+
+/// The folder of the report in the directory of a campaign.
+pub(super) const FOLDER: &str = "report";
+
+/// The journal of a campaign, and the plan in it.
+pub(super) struct Loaded {
+    pub(super) plan: Plan,
+    pub(super) lines: Vec<Line>,
+    pub(super) seal: String,
+    /// Why the end of the journal was left out, if it was.
+    pub(super) torn: Option<String>,
+}
+
+/// Reads the journal in `dir`. One that is being written may end in half a line.
+pub(super) fn load(dir: &Path) -> Result<Loaded, Failure> {
+    let (reading, torn) = match journal::read(dir) {
+        Ok(reading) => (reading, None),
+        Err(JournalError::Torn(torn)) => {
+            let why = torn.to_string();
+            (torn.reading, Some(why))
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let Some(Record::Campaign {
+        plan, plan_origin, ..
+    }) = reading.lines.first().map(|line| &line.record)
+    else {
+        let error = anyhow::anyhow!("the journal in {} has no line yet", dir.display());
+        return Err(Failure::new(exit::ENVIRONMENT, error));
+    };
+    Ok(Loaded {
+        plan: Plan::parse(plan_origin, plan)?,
+        lines: reading.lines,
+        seal: reading.seal,
+        torn,
+    })
+}
+
+/// Makes all files of the report and says what was found.
+pub(super) fn run(args: &ReportArgs) -> Result<u8, Failure> {
+    let loaded = load(&args.directory)?;
+    let template = args.template.as_deref().map(read_template).transpose()?;
+    let folder = write(&args.directory, &loaded, template.as_deref())?;
+    let analysis = analyse(&loaded.plan, &loaded.lines, &loaded.seal);
+    print(|out| {
+        use io::Write as _;
+        for sentence in &analysis.verdict {
+            writeln!(out, "{sentence}")?;
+        }
+        if let Some(torn) = &loaded.torn {
+            writeln!(out, "left out: {torn}")?;
+        }
+        let warnings = analysis.warnings.len();
+        let s = if warnings == 1 { "" } else { "s" };
+        writeln!(
+            out,
+            "{warnings} warning{s} and all figures: {}",
+            folder.display()
+        )
+    })?;
+    Ok(exit::PASSED)
+}
+
+fn read_template(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|reason| {
+        let error = anyhow::anyhow!("cannot read template {}: {reason}", path.display());
+        Failure::new(exit::USAGE, error)
+    })
+}
+
+/// Writes all files of the report below `dir`, each whole or not at all, and gives their folder.
+pub(super) fn write(
+    dir: &Path,
+    loaded: &Loaded,
+    template: Option<&str>,
+) -> Result<PathBuf, Failure> {
+    let files = files::files(&loaded.plan, &loaded.lines, &loaded.seal, template)
+        .map_err(|error| Failure::new(exit::ENVIRONMENT, error))?;
+    let folder = dir.join(FOLDER);
+    let failed = |path: &Path, reason: io::Error| {
+        let error = anyhow::anyhow!("cannot write {}: {reason}", path.display());
+        Failure::new(exit::ENVIRONMENT, error)
+    };
+    for (name, octets) in &files {
+        let path = folder.join(name);
+        replace(&path, octets).map_err(|reason| failed(&path, reason))?;
+    }
+    if template.is_none() {
+        let left = folder.join(TEMPLATE);
+        match fs::remove_file(&left) {
+            Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(&left, reason));
+            }
+            _ => {}
+        }
+    }
+    Ok(folder)
+}
+
+/// Puts a file in place of another at once: who reads it has the old or the new one.
+fn replace(path: &Path, octets: &[u8]) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    fs::write(&draft, octets)?;
+    fs::rename(&draft, path).inspect_err(|_| {
+        // The draft is of no use; that it stays is told by the error itself.
+        let _ = fs::remove_file(&draft);
+    })
+}

@@ -1,0 +1,286 @@
+//! Two campaigns side by side: which points are slower in the second, and how surely.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::analysis::{Analysis, PointResult};
+use super::words;
+use crate::statistics::compare;
+
+/// Probability below which a difference is not taken for chance.
+const SIGNIFICANT: f64 = 0.05;
+
+/// With fewer runs on a side the test can hardly say anything: of three runs each, even the rarest
+/// order has an exact probability of 0.1. The interval judges then.
+const RUNS_FOR_TEST: usize = 5;
+
+/// Two campaigns side by side.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// Names of the campaigns.
+    pub names: (String, String),
+    /// How much slower the second may be, in per cent.
+    pub max_regression_pct: f64,
+    /// What makes the two hard to compare.
+    pub warnings: Vec<String>,
+    /// Points of both.
+    pub rows: Vec<Row>,
+    /// Points of the first alone.
+    pub only_first: Vec<String>,
+    /// Points of the second alone.
+    pub only_second: Vec<String>,
+}
+
+/// A point of both campaigns.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Variant, shares, duration and timeout.
+    pub point: String,
+    /// Medians, in queries per second.
+    pub medians: (Option<f64>, Option<f64>),
+    /// Runs with a rate.
+    pub runs: (usize, usize),
+    /// Change of the median, in per cent of the first.
+    pub change_pct: Option<f64>,
+    /// 95 % interval of the shift between the runs, in per cent of the first median.
+    pub interval_pct: Option<(f64, f64)>,
+    /// Cliff's delta: -1 if all runs of the second are slower, 1 if all are faster.
+    pub cliffs_delta: Option<f64>,
+    /// The same in a word.
+    pub effect: Option<&'static str>,
+    /// Probability of such a difference by chance (Mann-Whitney).
+    pub p: Option<f64>,
+    /// "slower", "within the limit", or "not judged".
+    pub verdict: &'static str,
+    /// What the verdict rests on, or why there is none.
+    pub why: String,
+}
+
+impl Comparison {
+    /// Compares the points of `b` with those of `a`.
+    pub fn of(a: &Analysis, b: &Analysis, max_regression_pct: f64) -> Self {
+        let twin = |of: &Analysis, point: &PointResult, among: &Analysis| {
+            let key = key(of, point);
+            among.points.iter().position(|p| self::key(among, p) == key)
+        };
+        let mut rows = Vec::new();
+        let mut only_first = Vec::new();
+        for point in &a.points {
+            match twin(a, point, b) {
+                Some(index) => rows.push(row(
+                    key(a, point),
+                    point,
+                    &b.points[index],
+                    max_regression_pct,
+                )),
+                None => only_first.push(key(a, point)),
+            }
+        }
+        let alone = b.points.iter().filter(|point| twin(b, point, a).is_none());
+        Self {
+            names: (a.name.clone(), b.name.clone()),
+            max_regression_pct,
+            warnings: warnings(a, b),
+            rows,
+            only_first,
+            only_second: alone.map(|point| key(b, point)).collect(),
+        }
+    }
+
+    /// Whether a point is slower than allowed.
+    pub fn has_regressions(&self) -> bool {
+        self.rows.iter().any(|row| row.verdict == SLOWER)
+    }
+
+    /// Writes a table, warnings first.
+    ///
+    /// # Errors
+    ///
+    /// What the writer gives.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        for warning in &self.warnings {
+            writeln!(out, "warning: {warning}")?;
+        }
+        let cells: Vec<[String; 8]> = std::iter::once(HEADS.map(str::to_owned))
+            .chain(self.rows.iter().map(shown))
+            .collect();
+        let widths = [0, 1, 2, 3, 4, 5, 6].map(|column| {
+            let widths = cells.iter().map(|row| row[column].chars().count());
+            widths.max().unwrap_or(0)
+        });
+        for row in &cells {
+            write!(out, "{:<width$}", row[0], width = widths[0])?;
+            for (cell, width) in row.iter().zip(widths).skip(1) {
+                write!(out, "  {cell:>width$}")?;
+            }
+            writeln!(out, "  {}", row[7])?;
+        }
+        for (which, points) in [("A", &self.only_first), ("B", &self.only_second)] {
+            for point in points {
+                writeln!(out, "only in {which}: {point}")?;
+            }
+        }
+        let slower = self.rows.iter().filter(|row| row.verdict == SLOWER).count();
+        let judged = self
+            .rows
+            .iter()
+            .filter(|row| row.verdict != NOT_JUDGED)
+            .count();
+        writeln!(
+            out,
+            "{slower} of {} slower by more than {}",
+            words::count(judged, "judged point"),
+            words::pct(self.max_regression_pct)
+        )
+    }
+}
+
+const SLOWER: &str = "slower";
+const WITHIN: &str = "within the limit";
+const NOT_JUDGED: &str = "not judged";
+
+const HEADS: [&str; 8] = [
+    "point", "A", "B", "change", "interval", "delta", "p", "verdict",
+];
+
+/// What makes two points the same: everything but the rates.
+fn key(analysis: &Analysis, point: &PointResult) -> String {
+    let variant = &analysis.variants[point.variant].name;
+    format!("{variant}, {}, {}", words::cell(point), words::spans(point))
+}
+
+fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64) -> Row {
+    let rates = |p: &PointResult| -> Vec<f64> {
+        let rates = p.runs.iter().filter_map(|run| run.rate_qps);
+        rates.map(|rate| rate as f64).collect()
+    };
+    let (rates_a, rates_b) = (rates(a), rates(b));
+    let median = |p: &PointResult| p.summary.as_ref().map(|s| s.median);
+    let found = compare::compare(&rates_a, &rates_b);
+    let change = median(a).zip(median(b)).map(|(a, b)| (b - a) / a * 100.0);
+    let interval_pct = found.as_ref().map(|c| {
+        let pct = |shift: f64| shift / c.median_a * 100.0;
+        (pct(c.shift_interval.0), pct(c.shift_interval.1))
+    });
+    let runs = (rates_a.len(), rates_b.len());
+    let p = found.as_ref().map(|c| c.p);
+    let (verdict, why) = verdict(
+        change,
+        interval_pct,
+        p,
+        runs,
+        b.lower_bound,
+        max_regression_pct,
+    );
+    Row {
+        point,
+        medians: (median(a), median(b)),
+        runs,
+        change_pct: change,
+        interval_pct,
+        cliffs_delta: found.as_ref().map(|c| c.cliffs_delta),
+        effect: found.as_ref().map(|c| c.effect),
+        p,
+        verdict,
+        why,
+    }
+}
+
+fn verdict(
+    change_pct: Option<f64>,
+    interval_pct: Option<(f64, f64)>,
+    p: Option<f64>,
+    runs: (usize, usize),
+    lower_bound: bool,
+    max_regression_pct: f64,
+) -> (&'static str, String) {
+    let Some(change_pct) = change_pct else {
+        return (NOT_JUDGED, "no rate on one side".to_owned());
+    };
+    if change_pct >= -max_regression_pct {
+        return (WITHIN, String::new());
+    }
+    if lower_bound {
+        return (NOT_JUDGED, "B is a lower bound".to_owned());
+    }
+    let (Some((_, upper_pct)), Some(p)) = (interval_pct, p) else {
+        let fewest = runs.0.min(runs.1);
+        return (NOT_JUDGED, format!("only {}", words::count(fewest, "run")));
+    };
+    if runs.0.min(runs.1) < RUNS_FOR_TEST {
+        let by = "by the interval: fewer than 5 runs".to_owned();
+        return (if upper_pct < 0.0 { SLOWER } else { WITHIN }, by);
+    }
+    match p < SIGNIFICANT {
+        true => (SLOWER, String::new()),
+        false => (WITHIN, "may be chance".to_owned()),
+    }
+}
+
+fn shown(row: &Row) -> [String; 8] {
+    let dash = || "-".to_owned();
+    let rate = |median: Option<f64>| median.map_or_else(dash, words::rate);
+    let verdict = match row.why.is_empty() {
+        true => row.verdict.to_owned(),
+        false => format!("{} ({})", row.verdict, row.why),
+    };
+    [
+        row.point.clone(),
+        rate(row.medians.0),
+        rate(row.medians.1),
+        row.change_pct
+            .map_or_else(dash, |pct| format!("{pct:+.1} %")),
+        row.interval_pct
+            .map_or_else(dash, |(low, high)| format!("{low:+.1} to {high:+.1} %")),
+        row.cliffs_delta
+            .zip(row.effect)
+            .map_or_else(dash, |(delta, effect)| format!("{delta:+.2} {effect}")),
+        row.p.map_or_else(dash, |p| {
+            words::p(p)
+                .trim_start_matches("p = ")
+                .trim_start_matches("p ")
+                .to_owned()
+        }),
+        verdict,
+    ]
+}
+
+/// What is different around the two campaigns.
+fn warnings(a: &Analysis, b: &Analysis) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (which, analysis) in [("A", a), ("B", b)] {
+        if !analysis.complete {
+            warnings.push(format!("{which} is not complete"));
+        }
+        let reasons = analysis.not_a_measurement.iter();
+        warnings.extend(reasons.map(|reason| format!("{which} is not a measurement: {reason}")));
+    }
+    let mut differ = |what: &str, a: &str, b: &str| {
+        if a != b {
+            warnings.push(format!("{what} differs: {a} and {b}"));
+        }
+    };
+    differ("the Tester", &a.tester, &b.tester);
+    if let (Some(a), Some(b)) = (a.sessions.last(), b.sessions.last()) {
+        differ("the host", &a.environment.host, &b.environment.host);
+        differ("the kernel", &a.environment.kernel, &b.environment.kernel);
+        differ("the processor", &a.environment.cpu, &b.environment.cpu);
+    }
+    for (name, value) in &a.conditions {
+        if let Some((_, other)) = b.conditions.iter().find(|(other, _)| other == name) {
+            differ(name, value, other);
+        }
+    }
+    for variant in &a.variants {
+        if let Some(other) = b.variants.iter().find(|other| other.name == variant.name) {
+            let version = |v: &Option<String>| v.clone().unwrap_or_else(|| "unknown".to_owned());
+            let what = format!("the version of {}", variant.name);
+            differ(&what, &version(&variant.version), &version(&other.version));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use expect_test::{expect, expect_file};
+
+use super::*;
+use crate::report::campaign::analyse::analyse;
+use crate::report::campaign::sample::{SEAL, small};
+
+fn sample() -> Analysis {
+    let (plan, lines) = small();
+    analyse(&plan, &lines, SEAL)
+}
+
+/// The same campaign with every rate times `factor`.
+fn scaled(factor: f64) -> Analysis {
+    let mut analysis = sample();
+    for point in &mut analysis.points {
+        for run in &mut point.runs {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a small positive rate"
+            )]
+            let scale = |rate: u64| (rate as f64 * factor) as u64;
+            run.rate_qps = run.rate_qps.map(scale);
+        }
+        if let Some(summary) = &mut point.summary {
+            summary.median *= factor;
+        }
+    }
+    analysis
+}
+
+fn text(comparison: &Comparison) -> String {
+    let mut out = Vec::new();
+    comparison.write(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_campaign_is_not_slower_than_itself() {
+    let comparison = Comparison::of(&sample(), &sample(), 0.0);
+    assert!(!comparison.has_regressions());
+    assert_eq!(comparison.rows.len(), sample().points.len());
+    assert!(
+        comparison
+            .rows
+            .iter()
+            .all(|row| row.verdict == "within the limit")
+    );
+    assert_eq!(comparison.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn slower_points_and_other_conditions_are_told() {
+    let mut b = scaled(0.9);
+    b.tester = "dns64bench 0.2.0".to_owned();
+    b.sessions[1].environment.kernel = "Linux 6.12.0".to_owned();
+    b.points.remove(1);
+    b.points[20].aaaa_pct = 7.0;
+    let comparison = Comparison::of(&sample(), &b, 5.0);
+    assert!(comparison.has_regressions());
+    expect_file!["../testdata/compare.txt"].assert_eq(&text(&comparison));
+    assert!(!Comparison::of(&sample(), &scaled(0.96), 5.0).has_regressions());
+    assert!(!Comparison::of(&sample(), &scaled(1.2), 0.0).has_regressions());
+}
+
+#[test]
+fn a_difference_is_judged_by_what_there_is() {
+    let of = |change, interval, p, runs, bound| {
+        let (verdict, why) = verdict(change, interval, p, runs, bound, 5.0);
+        format!("{verdict}: {why}")
+    };
+    let narrow = Some((-12.0, -8.0));
+    let wide = Some((-25.0, 3.0));
+    let all = [
+        of(None, None, None, (0, 20), false),
+        of(Some(-5.0), narrow, Some(0.001), (20, 20), false),
+        of(Some(-10.0), narrow, Some(0.001), (20, 20), false),
+        of(Some(-10.0), narrow, Some(0.2), (20, 20), false),
+        of(Some(-10.0), narrow, Some(0.1), (3, 20), false),
+        of(Some(-10.0), wide, Some(0.1), (4, 4), false),
+        of(Some(-10.0), None, None, (2, 20), false),
+        of(Some(-10.0), narrow, Some(0.001), (20, 20), true),
+    ];
+    expect![[r#"
+        not judged: no rate on one side
+        within the limit: 
+        slower: 
+        within the limit: may be chance
+        slower: by the interval: fewer than 5 runs
+        within the limit: by the interval: fewer than 5 runs
+        not judged: only 2 runs
+        not judged: B is a lower bound"#]]
+    .assert_eq(&all.join("\n"));
+}

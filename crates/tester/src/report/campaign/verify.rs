@@ -1,0 +1,219 @@
+//! Where a report differs from what its journal says.
+
+use serde_json::Value;
+
+use super::files::{MAKER, SUMS, maker_line};
+
+/// What is wrong with a report on the disk.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Difference {
+    /// A file is not there.
+    #[error("{path} is missing; make the report anew with `dns64bench report`")]
+    Missing {
+        /// Its path below the folder of the report.
+        path: String,
+    },
+    /// Another program made the report: its words may be others.
+    #[error("the report was {made}, and this is {MAKER}; make it anew, or verify it with that one")]
+    OtherMaker {
+        /// What the report says of it.
+        made: String,
+    },
+    /// The file does not say what the journal says.
+    #[error(
+        "{path} does not follow from the journal: {what}; do not trust it, make the report anew"
+    )]
+    Content {
+        /// Its path below the folder of the report.
+        path: String,
+        /// The first difference.
+        what: String,
+    },
+}
+
+/// The first difference of the files on the disk and those that follow from the journal.
+///
+/// # Errors
+///
+/// That difference.
+pub fn check(
+    expected: &[(&'static str, Vec<u8>)],
+    mut read: impl FnMut(&str) -> Option<Vec<u8>>,
+) -> Result<(), Difference> {
+    let missing = |path: &str| Difference::Missing {
+        path: path.to_owned(),
+    };
+    let sums = read(SUMS).ok_or_else(|| missing(SUMS))?;
+    let sums = String::from_utf8_lossy(&sums);
+    let made = sums.lines().next().unwrap_or_default();
+    if made.starts_with("# made by ") && made != maker_line() {
+        return Err(Difference::OtherMaker {
+            made: made.trim_start_matches("# ").to_owned(),
+        });
+    }
+    for (path, octets) in expected {
+        let found = read(path).ok_or_else(|| missing(path))?;
+        if found != *octets {
+            return Err(Difference::Content {
+                path: (*path).to_owned(),
+                what: first_difference(path, octets, &found),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn first_difference(path: &str, expected: &[u8], found: &[u8]) -> String {
+    if path.ends_with(".json")
+        && let (Ok(expected), Ok(found)) = (
+            serde_json::from_slice(expected),
+            serde_json::from_slice(found),
+        )
+        && let Some(text) = in_json(&expected, &found, "")
+    {
+        return text;
+    }
+    let common = expected
+        .iter()
+        .zip(found)
+        .take_while(|(a, b)| a == b)
+        .count();
+    let line_number = expected[..common]
+        .iter()
+        .filter(|octet| **octet == b'\n')
+        .count()
+        + 1;
+    let line = |octets: &[u8]| {
+        let text = String::from_utf8_lossy(octets);
+        let line = text.lines().nth(line_number - 1).unwrap_or("nothing");
+        format!("'{}'", shortened(line))
+    };
+    format!(
+        "line {line_number} is {}, and should be {}",
+        line(found),
+        line(expected)
+    )
+}
+
+/// A value that is not to fill the screen.
+fn shortened(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 100;
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The first difference of two values, as a JSON pointer (RFC 6901) with both.
+fn in_json(expected: &Value, found: &Value, at: &str) -> Option<String> {
+    if expected == found {
+        return None;
+    }
+    match (expected, found) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
+            keys.filter_map(|key| {
+                let step = key.replace('~', "~0").replace('/', "~1");
+                let value = |of: &serde_json::Map<String, Value>| of.get(key).cloned();
+                of_members(value(a), value(b), &format!("{at}/{step}"))
+            })
+            .next()
+        }
+        (Value::Array(a), Value::Array(b)) => (0..a.len().max(b.len())).find_map(|index| {
+            let value = |of: &[Value]| of.get(index).cloned();
+            of_members(value(a), value(b), &format!("{at}/{index}"))
+        }),
+        _ => Some(said(at, Some(expected), Some(found))),
+    }
+}
+
+fn of_members(expected: Option<Value>, found: Option<Value>, at: &str) -> Option<String> {
+    match (&expected, &found) {
+        (Some(expected), Some(found)) => in_json(expected, found, at),
+        _ => Some(said(at, expected.as_ref(), found.as_ref())),
+    }
+}
+
+fn said(at: &str, expected: Option<&Value>, found: Option<&Value>) -> String {
+    let value = |value: Option<&Value>| {
+        value.map_or_else(
+            || "missing".to_owned(),
+            |value| shortened(&value.to_string()),
+        )
+    };
+    format!(
+        "{at} is {}, and should be {}",
+        value(found),
+        value(expected)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::campaign::files::files;
+    use crate::report::campaign::sample::{SEAL, small};
+
+    #[test]
+    fn one_changed_octet_of_any_file_is_found() {
+        let (plan, lines) = small();
+        let files = files(&plan, &lines, SEAL, Some("{{ name }}")).unwrap();
+        let with = |wrong: Option<(&'static str, usize)>| {
+            check(&files, |name| {
+                let (_, octets) = files.iter().find(|(path, _)| *path == name)?;
+                let mut octets = octets.clone();
+                if let Some((path, place)) = wrong
+                    && path == name
+                {
+                    octets[place] ^= 1;
+                }
+                Some(octets)
+            })
+        };
+        assert_eq!(with(None), Ok(()));
+        for (name, octets) in &files {
+            for place in [0, octets.len() / 2, octets.len() - 1] {
+                let Err(Difference::Content { path, what }) = with(Some((name, place))) else {
+                    panic!("octet {place} of {name}")
+                };
+                assert_eq!(path, *name);
+                assert!(
+                    what.contains(" is ") && what.contains("should be"),
+                    "{what}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let text = |expected: &str, found: &str, path| {
+            first_difference(path, expected.as_bytes(), found.as_bytes())
+        };
+        assert_eq!(
+            text("a\nb,1\n", "a\nb,2\n", "x.csv"),
+            "line 2 is 'b,2', and should be 'b,1'"
+        );
+        assert_eq!(
+            text("a\nb\n", "a\n", "x.csv"),
+            "line 2 is 'nothing', and should be 'b'"
+        );
+        let json = r#"{"a": [1, {"b/c": "x"}]}"#;
+        assert_eq!(
+            text(json, r#"{"a": [1, {"b/c": "y"}]}"#, "x.json"),
+            r#"/a/1/b~1c is "y", and should be "x""#
+        );
+        assert_eq!(
+            text(json, r#"{"a": [1]}"#, "x.json"),
+            r#"/a/1 is missing, and should be {"b/c":"x"}"#
+        );
+        assert_eq!(
+            text(json, r#"{"a": [1, {"b/c": "x"}], "d": 2}"#, "x.json"),
+            "/d is 2, and should be missing"
+        );
+        assert_eq!(
+            text(json, r#"{"a":[1, {"b/c": "x"}]}"#, "x.json"),
+            r#"line 1 is '{"a":[1, {"b/c": "x"}]}', and should be '{"a": [1, {"b/c": "x"}]}'"#
+        );
+    }
+}
