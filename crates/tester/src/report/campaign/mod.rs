@@ -26,3 +26,6 @@ pub(crate) mod sample;
 
 #[cfg(test)]
 mod tests;
+pub mod html;
+mod numbers;
+pub mod plots;

@@ -1,0 +1,118 @@
+//! The report as one page of HTML, by a template of minijinja.
+//!
+//! The page holds its style and figures; it loads nothing, and needs no script. The template may be
+//! another: `docs/report.md` says what it can use.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, Value};
+use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, context};
+
+use super::analysis::Analysis;
+use super::numbers;
+use super::plots::Figures;
+
+/// The template of the page, to begin one's own from.
+pub const TEMPLATE: &str = include_str!("report.html.jinja");
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The template is wrong.
+    #[error("template, line {line}: {reason}; docs/report.md lists what templates can use")]
+    Template {
+        /// From 1.
+        line: usize,
+        /// What minijinja says.
+        reason: String,
+    },
+    /// A figure could not be drawn.
+    #[error("cannot draw '{title}': {reason}")]
+    Figure {
+        /// Its title.
+        title: String,
+        /// What plotters says.
+        reason: String,
+    },
+}
+
+impl From<Error> for ReportError {
+    fn from(error: Error) -> Self {
+        let kind = error.kind();
+        Self::Template {
+            line: error.line().unwrap_or(1),
+            reason: match error.detail() {
+                Some(detail) => format!("{kind}: {detail}"),
+                None => kind.to_string(),
+            },
+        }
+    }
+}
+
+/// Renders an analysis by a template's text, or by [`TEMPLATE`]. The same analysis gives the same
+/// octets. Every text of the analysis is escaped.
+///
+/// # Errors
+///
+/// [`ReportError`]: the template does not parse, or uses what there is not.
+pub fn page(analysis: &Analysis, template: Option<&str>) -> Result<String, ReportError> {
+    let figures = Figures::of(analysis)?;
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_syntax(
+        SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()?,
+    );
+    add_filters(&mut environment);
+    environment.add_template("report", template.unwrap_or(TEMPLATE))?;
+    let page = environment.get_template("report")?.render(context! {
+        analysis => Value::from(Serde(analysis)),
+        figures => Value::from(Serde(&figures)),
+    })?;
+    Ok(page)
+}
+
+fn add_filters(environment: &mut Environment<'_>) {
+    environment.add_filter("thousands", |value: &Value| {
+        number(value, |v| numbers::decimal(v, 0))
+    });
+    environment.add_filter("decimal", |value: &Value, places: Option<usize>| {
+        number(value, |v| numbers::decimal(v, places.unwrap_or(1)))
+    });
+    environment.add_filter("short", |value: &Value| number(value, numbers::short));
+    environment.add_filter("bytes", |value: &Value| number(value, numbers::bytes));
+    environment.add_filter("duration", |value: &Value| number(value, numbers::duration));
+    environment.add_filter("span", |value: &Value| number(value, numbers::span));
+    environment.add_filter("probability", |value: &Value| {
+        number(value, numbers::probability)
+    });
+    environment.add_test("figure", is_figure);
+}
+
+/// The text for a number; a dash for none, and an error for what is no number.
+fn number(value: &Value, text: impl Fn(f64) -> String) -> Result<String, Error> {
+    if value.is_none() {
+        return Ok(numbers::NOTHING.to_owned());
+    }
+    f64::try_from(value.clone()).map(text)
+}
+
+/// Whether a cell of a table is a number, with a unit or without: it stands at the right.
+fn is_figure(cell: &str) -> bool {
+    let mut words = cell.trim_start_matches("< ").split(' ');
+    let is_number = words.next().is_some_and(|word| {
+        !word.is_empty()
+            && word
+                .chars()
+                .all(|c| c.is_ascii_digit() || ",.−–".contains(c))
+    });
+    let is_unit = |word: &str| word.len() <= 3 && !word.starts_with(|c: char| c.is_ascii_digit());
+    is_number && (words.clone().count() != 1 || words.all(is_unit))
+}
+
+#[cfg(test)]
+pub(super) mod specimen;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+use super::specimen;
+use super::*;
+
+/// Shares of AAAA and of cached names.
+const CELLS: [(f64, f64); 5] = [
+    (0.0, 0.0),
+    (50.0, 0.0),
+    (100.0, 0.0),
+    (0.0, 50.0),
+    (0.0, 100.0),
+];
+
+fn sample() -> Analysis {
+    specimen::analysis(5, &CELLS, 3)
+}
+
+/// A campaign that was stopped before its first trial.
+fn bare() -> Analysis {
+    let mut analysis = specimen::analysis(1, &[], 0);
+    analysis.certificates.clear();
+    analysis.models.clear();
+    analysis.queue_checks.clear();
+    analysis.scaling.clear();
+    analysis.overloads.clear();
+    analysis.soaks.clear();
+    analysis.warnings.clear();
+    analysis.not_a_measurement.clear();
+    analysis.complete = false;
+    analysis
+}
+
+fn sections(page: &str) -> Vec<&str> {
+    page.split("<section id=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect()
+}
+
+#[test]
+fn each_section_is_there_once_and_in_order() {
+    let page = page(&sample(), None).unwrap();
+    let expected = [
+        "verdict",
+        "conditions",
+        "self-test",
+        "results",
+        "convergence",
+        "latency",
+        "curves",
+        "scaling",
+        "overload",
+        "soak",
+        "queue",
+        "timing",
+        "memory",
+        "environment",
+        "sessions",
+        "statement",
+        "repeat",
+        "time",
+    ];
+    assert_eq!(sections(&page), expected);
+    for section in &expected[1..] {
+        let link = format!("<a href=\"#{section}\">");
+        assert_eq!(page.matches(&link).count(), 1, "{section}");
+    }
+    assert!(page.contains("<strong>NOT A MEASUREMENT</strong>"));
+}
+
+#[test]
+fn sections_without_data_are_left_out() {
+    let page = page(&bare(), None).unwrap();
+    let expected = [
+        "verdict",
+        "conditions",
+        "environment",
+        "sessions",
+        "statement",
+        "repeat",
+        "time",
+    ];
+    assert_eq!(sections(&page), expected);
+    assert!(page.contains("The campaign is not complete"));
+    assert!(!page.contains("NOT A MEASUREMENT") && !page.contains("<figure"));
+}
+
+#[test]
+fn the_page_loads_nothing() {
+    let page = page(&sample(), None).unwrap();
+    for loader in [
+        "http://", "https://", "src=", "@import", "url(", "<link", "<script",
+    ] {
+        assert!(!page.contains(loader), "{loader}");
+    }
+    let mut files: Vec<_> = page
+        .split("href=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .filter(|target| !target.starts_with('#'))
+        .map(|target| target.replace("&#x2f;", "/"))
+        .collect();
+    files.sort_unstable();
+    files.dedup();
+    let expected = [
+        "data/latency.dat",
+        "points.csv",
+        "results.json",
+        "runs.csv",
+        "trials.csv",
+    ];
+    assert_eq!(files, expected);
+}
+
+#[test]
+fn hostile_names_are_only_text() {
+    let mut analysis = sample();
+    analysis.name = "</title><img onerror=alert(1)>".to_owned();
+    analysis.commands = vec!["</code><i>".to_owned()];
+    let page = page(&analysis, None).unwrap();
+    for tag in ["<script", "<b>bold", "<img", "<i>"] {
+        assert!(!page.contains(tag), "{tag}");
+    }
+    let name =
+        "aria-label=\"searches of &lt;script&gt;alert(&quot;dns&quot;)&lt;/script&gt; &amp; Co";
+    assert!(page.contains(name), "not in the drawings");
+    assert!(
+        page.contains("&lt;b&gt;bold&lt;&#x2f;b&gt;"),
+        "not in the remarks"
+    );
+}
+
+#[test]
+fn every_figure_has_its_numbers_under_it() {
+    let page = page(&sample(), None).unwrap();
+    let drawings = page.matches(" role=\"img\"").count();
+    assert_eq!(page.matches("<details class=\"data\">").count(), drawings);
+    assert!(drawings > 40, "{drawings}");
+    let numbers = page.matches("<figcaption><b>Figure ").count();
+    assert_eq!(page.matches("<figure").count(), numbers);
+    assert!(page.contains(&format!("<b>Figure {numbers}.</b>")));
+}
+
+#[test]
+fn the_same_analysis_gives_the_same_octets() {
+    assert_eq!(
+        page(&sample(), None).unwrap(),
+        page(&sample(), None).unwrap()
+    );
+}
+
+#[test]
+fn all_that_rfc_8219_asks_for_stays_small() {
+    let mut cells = vec![(0.0, 100.0)];
+    for cached in [0.0, 20.0, 40.0, 60.0, 80.0] {
+        cells.extend([0.0, 20.0, 40.0, 60.0, 80.0, 100.0].map(|aaaa| (aaaa, cached)));
+    }
+    let page = page(&specimen::analysis(3, &cells, 20), None).unwrap();
+    assert!(page.len() < 3_000_000, "{} octets", page.len());
+    assert!(page.contains("Headroom of all 94 points"), "not folded");
+}
+
+#[test]
+fn templates_of_others_get_the_same_numbers() {
+    let template = "{{ analysis.name }}: {{ analysis.points[0].summary.median|thousands }} \
+        {{ analysis.time.searches_s|duration }} {{ none|bytes }} {{ 0.5|probability }} \
+        {{ 1234.5|decimal(1) }} {{ 25.50|short }} {{ 1500|span }} {{ figures.rates|length }} \
+        {{ \"<\" }}";
+    assert_eq!(
+        page(&sample(), Some(template)).unwrap(),
+        "Five DNS64 servers on one machine: 41,300 4 h 14 min – 0.500 1,234.5 25.5 1.50 us 2 &lt;"
+    );
+}
+
+#[test]
+fn errors_of_templates_name_the_line() {
+    let error = |template| page(&sample(), Some(template)).unwrap_err().to_string();
+    assert_eq!(
+        error("first\n\n{{ analysis.nmae }}"),
+        "template, line 3: undefined value: `analysis.nmae` is undefined; \
+         docs/report.md lists what templates can use"
+    );
+    assert_eq!(
+        error("{% for point in analysis.points %}\n{{ point }"),
+        "template, line 2: syntax error: unexpected `}`, expected end of variable block; \
+         docs/report.md lists what templates can use"
+    );
+    assert!(error("\n{{ analysis.name|thousands }}").starts_with("template, line 2: "));
+}
+
+#[test]
+fn numbers_stand_at_the_right_and_words_at_the_left() {
+    for number in [
+        "41,300",
+        "−5.2",
+        "–",
+        "12.3 us",
+        "60",
+        "< 0.001",
+        "84.0 MiB",
+        "3 min 20 s",
+    ] {
+        assert!(is_figure(number), "{number}");
+    }
+    for word in [
+        "BIND",
+        "4-core",
+        "",
+        "yes",
+        "3 threads",
+        "+1000 ×2000",
+        "10.0.0.0/8",
+    ] {
+        assert!(!is_figure(word), "{word}");
+    }
+}

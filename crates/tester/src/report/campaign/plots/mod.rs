@@ -1,0 +1,177 @@
+//! The figures of a report: SVG with classes for colours, a legend in words, and the numbers that are
+//! drawn.
+
+mod axis;
+mod canvas;
+mod load;
+mod rates;
+mod svg;
+mod trials;
+
+use serde::Serialize;
+
+use super::analysis::{Analysis, PointResult};
+use super::html::ReportError;
+use super::numbers;
+
+/// A figure with everything that belongs to it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// What it shows.
+    pub title: String,
+    /// The drawing: SVG that may be put on a page as it is.
+    pub svg: String,
+    /// Keys (SVG) and names of the series; empty if there is one only.
+    pub legend: Vec<(String, String)>,
+    /// The numbers that are drawn.
+    pub table: Table,
+    /// The file beside the page that holds them, and more.
+    pub file: &'static str,
+}
+
+/// Numbers in rows.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Table {
+    /// Heads of the columns, with units.
+    pub columns: Vec<String>,
+    /// Rows as they are printed.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn new<const N: usize>(columns: [&str; N]) -> Self {
+        Self {
+            columns: columns.map(str::to_owned).to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.to_vec());
+    }
+}
+
+/// Figures of one variant, under its name.
+#[derive(Clone, Debug, Serialize)]
+pub struct Group {
+    /// The variant.
+    pub title: String,
+    /// Its figures.
+    pub figures: Vec<Figure>,
+}
+
+/// All figures of a report. Those without data are not there.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Medians with their percentiles, as bars.
+    pub rates: Vec<Figure>,
+    /// Every search of every point, by variant.
+    pub convergence: Vec<Group>,
+    /// Round-trip times by percentile, a figure for each cell.
+    pub latency: Vec<Figure>,
+    /// Rates over the AAAA share and over the cached share, with the models.
+    pub curves: Vec<Figure>,
+    /// Rates over cores.
+    pub scaling: Vec<Figure>,
+    /// Goodput and latency over the offered rate, by variant.
+    pub overload: Vec<Group>,
+    /// What changed during soaks, by variant.
+    pub soak: Vec<Group>,
+    /// Largest resident memory.
+    pub memory: Vec<Figure>,
+}
+
+impl Figures {
+    /// Draws all figures.
+    ///
+    /// # Errors
+    ///
+    /// Drawing failed; it writes to memory only, so there is no reason why it should.
+    pub fn of(analysis: &Analysis) -> Result<Self, ReportError> {
+        Ok(Self {
+            rates: rates::bars(analysis)?,
+            convergence: trials::convergence(analysis)?,
+            latency: trials::latency(analysis)?,
+            curves: rates::curves(analysis)?,
+            scaling: rates::scaling(analysis)?,
+            overload: load::overload(analysis)?,
+            soak: load::soak(analysis)?,
+            memory: rates::memory(analysis)?,
+        })
+    }
+}
+
+/// The name of a variant; indices out of range cannot happen in an analysis, and do no harm.
+fn variant_name(analysis: &Analysis, variant: usize) -> &str {
+    analysis.variants.get(variant).map_or("", |v| &v.name)
+}
+
+/// The cell of a point, with duration and timeout if they are not those of the first point.
+pub(super) fn cell_name(analysis: &Analysis, point: &PointResult) -> String {
+    let mut name = format!(
+        "AAAA {} %, cached {} %",
+        numbers::short(point.aaaa_pct),
+        numbers::short(point.cached_pct)
+    );
+    if !point.pattern.is_empty() {
+        name = format!("{name} ({})", point.pattern);
+    }
+    if !is_of_the_plan(analysis, point) {
+        name = format!(
+            "{name}, {} s, timeout {} s",
+            numbers::short(point.duration_s),
+            numbers::short(point.timeout_s)
+        );
+    }
+    name
+}
+
+/// Whether a point has the plan's duration and timeout: those that are compared with each other. The
+/// first point has them.
+fn is_of_the_plan(analysis: &Analysis, point: &PointResult) -> bool {
+    analysis.points.first().is_none_or(|first| {
+        same(first.duration_s, point.duration_s) && same(first.timeout_s, point.timeout_s)
+    })
+}
+
+/// Whether two numbers that were copied are the same one.
+fn same(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+/// Keys and names of these variants; nothing for a single one.
+fn legend(
+    analysis: &Analysis,
+    variants: impl IntoIterator<Item = usize>,
+) -> Result<Vec<(String, String)>, ReportError> {
+    let mut seen: Vec<usize> = Vec::new();
+    for variant in variants {
+        if !seen.contains(&variant) {
+            seen.push(variant);
+        }
+    }
+    if seen.len() < 2 {
+        return Ok(Vec::new());
+    }
+    seen.into_iter()
+        .map(|variant| {
+            Ok((
+                canvas::key(variant)?,
+                variant_name(analysis, variant).to_owned(),
+            ))
+        })
+        .collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "drawn or rounded afterwards")]
+fn float(value: u64) -> f64 {
+    value as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts that are drawn")]
+fn real(value: usize) -> f64 {
+    value as f64
+}
+
+#[cfg(test)]
+mod tests;
