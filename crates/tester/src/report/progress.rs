@@ -31,7 +31,7 @@ impl Progress {
         let target = if quiet || !std::io::stderr().is_terminal() {
             ProgressDrawTarget::hidden()
         } else {
-            ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S)
+            on_terminal()
         };
         Self::on(target, duration_ns + timeout_ns)
     }
@@ -80,12 +80,7 @@ impl Progress {
     }
 
     fn outlook(&self, bracket: &Bracket) -> String {
-        let rate = |qps: Option<u64>| qps.map_or("-".to_owned(), |q| Thousands(q).to_string());
-        let known = format!(
-            "passed {}, failed {} queries/s",
-            rate(bracket.passed_qps),
-            rate(bracket.failed_qps)
-        );
+        let known = seen(bracket.passed_qps, bracket.failed_qps);
         match bracket.trials_left() {
             Some(trials) => format!(
                 "{known}; at most {trials} trials left, {}",
@@ -96,7 +91,23 @@ impl Progress {
     }
 }
 
-fn started(number: u64, rate_qps: u64) -> String {
+/// Standard error, redrawn seldom.
+pub(super) fn on_terminal() -> ProgressDrawTarget {
+    ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S)
+}
+
+/// What a search has seen.
+pub(super) fn seen(passed_qps: Option<u64>, failed_qps: Option<u64>) -> String {
+    let rate = |qps: Option<u64>| qps.map_or("-".to_owned(), |q| Thousands(q).to_string());
+    format!(
+        "passed {}, failed {} queries/s",
+        rate(passed_qps),
+        rate(failed_qps)
+    )
+}
+
+/// What a trial under way is.
+pub(super) fn started(number: u64, rate_qps: u64) -> String {
     format!("trial {number} at {} queries/s", Thousands(rate_qps))
 }
 
@@ -129,19 +140,20 @@ fn bar(elapsed_ms: u64, whole_ms: u64) -> String {
     )
 }
 
-fn style(template: &str) -> ProgressStyle {
+/// A line of a template, in which `{schedule}` is the bar of the time.
+pub(super) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .with_key("schedule", schedule)
 }
 
-const MILLISECOND: Nanos = 1_000_000;
+pub(super) const MILLISECOND: Nanos = 1_000_000;
 
 /// Redraws of the terminal: seldom, since on a small machine they take time from a role.
 const REDRAWS_PER_S: u8 = 2;
 
 /// Steps of the trial's bar.
-const TICK: Duration = Duration::from_millis(500);
+pub(super) const TICK: Duration = Duration::from_millis(500);
 
 /// Width of the trial's bar.
 const BAR_COLUMNS: usize = 30;

@@ -19,6 +19,7 @@ mod latex;
 mod markdown;
 mod metrics;
 pub mod verify;
+pub mod progress;
 mod words;
 
 #[cfg(test)]

@@ -1,0 +1,396 @@
+//! The progress of a campaign on standard error: bars on a terminal, lines for a log elsewhere.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use dns64_transport::clock::Nanos;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget};
+
+use crate::campaign::status::{Done, Phase, Status, TrialNow};
+use crate::report::progress::{MILLISECOND, TICK, on_terminal, seen, started, style};
+use crate::report::{RoughSpan, Thousands};
+
+/// Shows a campaign as it goes on.
+///
+/// What has happened is a line each, which stays; on a terminal three lines below them say what
+/// is under way. The bar of a trial follows the time, as its schedule does: watching costs the
+/// trial nothing.
+#[derive(Debug)]
+pub struct CampaignProgress {
+    view: View,
+    last: Option<Done>,
+    message: Option<String>,
+    trial: Option<TrialNow>,
+}
+
+#[derive(Debug)]
+enum View {
+    /// Nothing at all.
+    Quiet,
+    /// Lines for a log.
+    Log,
+    /// Bars below the lines.
+    Terminal {
+        screen: MultiProgress,
+        campaign: ProgressBar,
+        task: ProgressBar,
+        trial: ProgressBar,
+    },
+}
+
+impl CampaignProgress {
+    /// A view for standard error as it is, or none if the user asked for `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        Self::on(if quiet {
+            View::Quiet
+        } else if std::io::stderr().is_terminal() {
+            View::on(on_terminal())
+        } else {
+            View::Log
+        })
+    }
+
+    fn on(view: View) -> Self {
+        Self {
+            view,
+            last: None,
+            message: None,
+            trial: None,
+        }
+    }
+
+    /// Takes what is already known for shown, so that a campaign that resumes does not tell its
+    /// past again.
+    pub fn begin(&mut self, status: &Status) {
+        self.last.clone_from(&status.last);
+        self.message.clone_from(&status.message);
+    }
+
+    /// Shows what is new since the last call.
+    pub fn show(&mut self, status: &Status, now_unix_ms: u64) {
+        let news = self.news(status, now_unix_ms);
+        match &self.view {
+            View::Quiet => {}
+            View::Log => {
+                let text = news.concat();
+                // Whoever closed the log does not want the rest.
+                let _ = std::io::stderr().write_all(text.as_bytes());
+            }
+            View::Terminal {
+                screen,
+                campaign,
+                task,
+                trial,
+            } => {
+                for line in news {
+                    screen.println(line.trim_end()).unwrap_or_default();
+                }
+                campaign.set_message(campaign_line(status));
+                task.set_message(task_line(status));
+                if self.trial != status.trial {
+                    show_trial(trial, status.trial.as_ref());
+                }
+            }
+        }
+        self.trial = status.trial;
+    }
+
+    /// Removes the bars; the lines stay.
+    pub fn clear(&self) {
+        if let View::Terminal {
+            screen,
+            campaign,
+            task,
+            trial,
+        } = &self.view
+        {
+            for bar in [trial, task, campaign] {
+                bar.finish_and_clear();
+            }
+            // Closed terminals cannot be cleared, and need not be.
+            screen.clear().unwrap_or_default();
+        }
+    }
+
+    /// A line for each thing that has happened, with its end.
+    fn news(&mut self, status: &Status, now_unix_ms: u64) -> Vec<String> {
+        let mut lines = Vec::new();
+        if status.last != self.last {
+            self.last.clone_from(&status.last);
+            lines.extend(status.last.as_ref().map(|done| done_line(status, done)));
+        }
+        if status.message != self.message {
+            self.message.clone_from(&status.message);
+            // What was given up stands in the line of its task.
+            let told = status.last.as_ref().and_then(|done| done.remark.as_ref());
+            let message = status.message.as_ref().filter(|text| told != Some(text));
+            lines.extend(message.map(|text| format!("{} {text}\n", moment(now_unix_ms))));
+        }
+        lines
+    }
+}
+
+impl View {
+    fn on(target: ProgressDrawTarget) -> Self {
+        let screen = MultiProgress::with_draw_target(target);
+        let campaign = screen.add(ProgressBar::new_spinner());
+        let task = screen.add(ProgressBar::new_spinner());
+        let trial = screen.add(ProgressBar::new(0));
+        campaign.set_style(style("{msg}"));
+        task.set_style(style("{msg}"));
+        trial.set_style(style("{msg}"));
+        Self::Terminal {
+            screen,
+            campaign,
+            task,
+            trial,
+        }
+    }
+}
+
+fn show_trial(bar: &ProgressBar, trial: Option<&TrialNow>) {
+    let Some(trial) = trial else {
+        bar.disable_steady_tick();
+        bar.set_style(style("{msg}"));
+        bar.set_message("between trials");
+        return;
+    };
+    bar.set_length(trial.length_ns / MILLISECOND);
+    bar.set_message(started(trial.number, trial.rate_qps));
+    bar.reset();
+    bar.set_style(style("{msg}  {schedule}"));
+    bar.enable_steady_tick(TICK);
+}
+
+/// `quick: 12 of 60 tasks, 143 trials (2 invalid), about 2 h 5 min left`
+fn campaign_line(status: &Status) -> String {
+    let invalid = match status.invalid_trials {
+        0 => String::new(),
+        trials => format!(" ({} invalid)", Thousands(trials)),
+    };
+    format!(
+        "{}: {} of {} tasks, {} trials{invalid}{}",
+        status.campaign,
+        Thousands(status.tasks_done),
+        Thousands(status.tasks),
+        Thousands(status.trials),
+        left(status.left_ns)
+    )
+}
+
+fn left(left_ns: Option<Nanos>) -> String {
+    left_ns.map_or(String::new(), |ns| {
+        format!(", about {} left", RoughSpan(ns))
+    })
+}
+
+/// `unbound, AAAA 50%, cached 0%: run 3 of 20; passed 10,000, failed 20,000 queries/s; Tester certified for 80,000`
+fn task_line(status: &Status) -> String {
+    let task = match (status.phase, status.run) {
+        (Phase::Preparing, _) => "preparing".to_owned(),
+        (Phase::SelfTest, _) => "self-test of the Tester".to_owned(),
+        (Phase::Search, Some((run, of))) => format!("run {run} of {of}"),
+        (Phase::Search, None) => "search".to_owned(),
+        (Phase::Overload, _) => "overload curve".to_owned(),
+        (Phase::Soak, _) => "soak".to_owned(),
+        (Phase::Over, _) => "over".to_owned(),
+    };
+    let mut line = match (&status.variant, &status.cell) {
+        (Some(variant), Some(cell)) => format!("{variant}, {cell}: {task}"),
+        _ => task,
+    };
+    if status.passed_qps.or(status.failed_qps).is_some() {
+        line = format!("{line}; {}", seen(status.passed_qps, status.failed_qps));
+    }
+    if let Some(qps) = status.certified_qps {
+        line = format!("{line}; Tester certified for {}", Thousands(qps));
+    }
+    line
+}
+
+/// `2026-01-02T03:04:05Z 12 of 60: unbound, AAAA 50%, cached 0%: run 3 of 20: 21,480 queries/s in 5 min 20 s`
+fn done_line(status: &Status, done: &Done) -> String {
+    let mut outcome = Vec::new();
+    outcome.extend(
+        done.rate_qps
+            .map(|qps| format!("{} queries/s", Thousands(qps))),
+    );
+    outcome.extend(done.remark.clone());
+    if outcome.is_empty() {
+        outcome.push("done".to_owned());
+    }
+    let took = done
+        .took_ns
+        .map_or(String::new(), |ns| format!(" in {}", RoughSpan(ns)));
+    format!(
+        "{} {} of {}: {}, {}: {}: {}{took}{}\n",
+        moment(done.at_unix_ms),
+        Thousands(status.tasks_done),
+        Thousands(status.tasks),
+        done.variant,
+        done.cell,
+        done.task,
+        outcome.join(", "),
+        left(status.left_ns)
+    )
+}
+
+/// A moment as RFC 3339 writes it, in UTC.
+fn moment(unix_ms: u64) -> String {
+    let since = std::time::Duration::from_millis(unix_ms.min(LAST_MOMENT_MS));
+    humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + since).to_string()
+}
+
+/// The last second of the year 9999: no later one can be written.
+const LAST_MOMENT_MS: u64 = 253_402_300_799 * 1000;
+
+#[cfg(test)]
+mod tests {
+    use dns64_transport::clock::SECOND;
+    use expect_test::expect;
+
+    use super::*;
+
+    fn status() -> Status {
+        Status {
+            campaign: "quick".into(),
+            phase: Phase::Search,
+            variant: Some("unbound".into()),
+            cell: Some("AAAA 50%, cached 0%".into()),
+            run: Some((3, 20)),
+            passed_qps: Some(10_000),
+            certified_qps: Some(80_000),
+            tasks_done: 12,
+            tasks: 60,
+            trials: 1143,
+            invalid_trials: 2,
+            left_ns: Some((2 * 3600 + 5 * 60 + 7) * SECOND),
+            ..Status::default()
+        }
+    }
+
+    fn done() -> Done {
+        Done {
+            at_unix_ms: 1_767_323_045_678,
+            variant: "bind".into(),
+            cell: "AAAA 0%, cached 0%".into(),
+            task: "run 2 of 20".into(),
+            rate_qps: Some(21_480),
+            remark: None,
+            took_ns: Some(320 * SECOND),
+        }
+    }
+
+    #[test]
+    fn three_lines_say_what_is_under_way() {
+        let mut status = status();
+        expect![[r#"quick: 12 of 60 tasks, 1,143 trials (2 invalid), about 2 h 5 min left"#]]
+            .assert_eq(&campaign_line(&status));
+        expect!["unbound, AAAA 50%, cached 0%: run 3 of 20; passed 10,000, failed - queries/s; Tester certified for 80,000"].assert_eq(&task_line(&status));
+        status.failed_qps = Some(20_000);
+        expect!["unbound, AAAA 50%, cached 0%: run 3 of 20; passed 10,000, failed 20,000 queries/s; Tester certified for 80,000"].assert_eq(&task_line(&status));
+        status.enter(Phase::SelfTest);
+        expect![
+            "unbound, AAAA 50%, cached 0%: self-test of the Tester; Tester certified for 80,000"
+        ]
+        .assert_eq(&task_line(&status));
+        assert_eq!(task_line(&Status::default()), "preparing");
+    }
+
+    #[test]
+    fn a_log_has_a_line_for_each_task_and_each_message() {
+        let mut progress = CampaignProgress::on(View::Log);
+        let mut status = status();
+        let mut log = String::new();
+        let mut show = |status: &Status, progress: &mut CampaignProgress| {
+            for line in progress.news(status, 1_767_323_050_000) {
+                log.push_str(&line);
+            }
+        };
+        status.last = Some(done());
+        show(&status, &mut progress);
+        // Nothing new.
+        show(&status, &mut progress);
+        status.message = Some("bind 9.18 answers at [::1]:53".into());
+        show(&status, &mut progress);
+        status.last = Some(Done {
+            rate_qps: None,
+            remark: Some("given up: bind ended".into()),
+            took_ns: None,
+            ..done()
+        });
+        status.message = Some("given up: bind ended".into());
+        status.left_ns = None;
+        show(&status, &mut progress);
+        status.last = Some(Done {
+            task: "soak".into(),
+            rate_qps: None,
+            ..done()
+        });
+        show(&status, &mut progress);
+        expect![[r#"
+            2026-01-02T03:04:05Z 12 of 60: bind, AAAA 0%, cached 0%: run 2 of 20: 21,480 queries/s in 5 min 20 s, about 2 h 5 min left
+            2026-01-02T03:04:10Z bind 9.18 answers at [::1]:53
+            2026-01-02T03:04:05Z 12 of 60: bind, AAAA 0%, cached 0%: run 2 of 20: given up: bind ended
+            2026-01-02T03:04:05Z 12 of 60: bind, AAAA 0%, cached 0%: soak: done in 5 min 20 s
+        "#]].assert_eq(&log);
+    }
+
+    #[test]
+    fn a_campaign_that_resumes_does_not_tell_its_past() {
+        let mut progress = CampaignProgress::on(View::Log);
+        let status = Status {
+            last: Some(done()),
+            message: Some("stopped: interrupted".into()),
+            ..status()
+        };
+        progress.begin(&status);
+        assert_eq!(progress.news(&status, 0), [""; 0]);
+    }
+
+    #[test]
+    fn the_bar_is_that_of_the_trial_under_way() {
+        let mut progress = CampaignProgress::on(View::on(ProgressDrawTarget::hidden()));
+        let mut status = status();
+        status.trial = Some(TrialNow {
+            rate_qps: 15_000,
+            number: 4,
+            started_unix_ms: 0,
+            length_ns: 61 * SECOND,
+        });
+        progress.show(&status, 0);
+        let View::Terminal { trial, .. } = &progress.view else {
+            unreachable!("it was made for a terminal");
+        };
+        let bar = trial.clone();
+        assert_eq!(bar.message(), "trial 4 at 15,000 queries/s");
+        assert_eq!(bar.length(), Some(61_000));
+        status.trial = None;
+        progress.show(&status, 0);
+        assert_eq!(bar.message(), "between trials");
+        progress.clear();
+        assert!(bar.is_finished());
+    }
+
+    #[test]
+    fn spans_have_their_two_largest_units() {
+        let told = [0, 59, 60, 3599, 3600, 86_399, 86_400, 200_000]
+            .map(|seconds| RoughSpan(seconds * SECOND).to_string());
+        let expected = [
+            "0 s",
+            "59 s",
+            "1 min 0 s",
+            "59 min 59 s",
+            "1 h 0 min",
+            "23 h 59 min",
+            "1 d 0 h",
+            "2 d 7 h",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn moments_beyond_all_calendars_do_not_panic() {
+        assert_eq!(moment(0), "1970-01-01T00:00:00Z");
+        assert_eq!(moment(u64::MAX), "9999-12-31T23:59:59Z");
+    }
+}
