@@ -1,5 +1,6 @@
 //! From what the user types for one flag to what it means, where no other room reads such texts.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -31,6 +32,21 @@ pub fn pct(text: &str) -> Result<f64, ValueError> {
     pct.ok_or(ValueError::Unreadable {
         wanted: "a percentage from 0 to 100",
         example: "5",
+    })
+}
+
+/// Reads where a page is served: "8080" on the loopback interface, or an address with a port.
+///
+/// # Errors
+///
+/// What is neither; names are not looked up.
+pub fn http_listen(text: &str) -> Result<SocketAddr, ValueError> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse().map_err(|_| ValueError::Unreadable {
+        wanted: "a port, or an address with a port",
+        example: "8080, 192.0.2.1:8080 or [::1]:8080",
     })
 }
 
@@ -68,6 +84,32 @@ mod tests {
             assert_eq!(
                 setting(text).unwrap_err().to_string(),
                 "a setting of the profile and its value is expected, such as threads=2"
+            );
+        }
+    }
+
+    #[test]
+    fn a_port_alone_is_one_of_the_loopback_interface() {
+        let read = ["8080", "0.0.0.0:80", "[::1]:8080"].map(|text| http_listen(text).unwrap());
+        assert_eq!(
+            read.map(|listen| listen.to_string()),
+            ["127.0.0.1:8080", "0.0.0.0:80", "[::1]:8080"]
+        );
+        for text in [
+            "",
+            "65536",
+            "-1",
+            ":8080",
+            "127.0.0.1",
+            "::1:x",
+            "localhost:8080",
+            "+",
+        ] {
+            let error = http_listen(text).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                "a port, or an address with a port is expected, such as 8080, 192.0.2.1:8080 or [::1]:8080",
+                "{text}"
             );
         }
     }

@@ -16,17 +16,18 @@ pub mod dry_run;
 pub mod files;
 mod gnuplot;
 mod latex;
+pub mod live;
 mod markdown;
 mod metrics;
-pub mod verify;
 pub mod progress;
+pub mod verify;
 mod words;
 
 #[cfg(test)]
 pub(crate) mod sample;
 
-#[cfg(test)]
-mod tests;
 pub mod html;
 mod numbers;
 pub mod plots;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! As much of HTTP/1.1 (RFC 9112) as a page for a few watchers needs: every connection is one
+//! request and its answer, and all are served by one thread within fixed bounds.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Connections at once; more wait in the kernel.
+const VISITORS_MAX: usize = 16;
+
+/// Octets of a request's head: browsers send about 1 KiB.
+const HEAD_MAX: usize = 8 * 1024;
+
+/// How long a connection may take in all: browsers open some in advance and leave them silent.
+const VISIT_MAX: Nanos = 5 * SECOND;
+
+/// How long nobody is let in after the kernel refused a connection, mostly for want of descriptors.
+const ACCEPT_PAUSE: Nanos = SECOND / 10;
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Request<'a> {
+    pub(super) method: &'a str,
+    /// Without a query.
+    pub(super) path: &'a str,
+    /// The field `Host`.
+    pub(super) host: Option<&'a str>,
+}
+
+/// What is answered.
+#[derive(Debug)]
+pub(super) struct Answer {
+    status: &'static str,
+    content: &'static str,
+    body: String,
+}
+
+impl Answer {
+    /// A page.
+    pub(super) fn page(content: &'static str, body: String) -> Self {
+        Self {
+            status: "200 OK",
+            content,
+            body,
+        }
+    }
+
+    /// A refusal, with its status as the text.
+    pub(super) fn fault(status: &'static str) -> Self {
+        Self {
+            status,
+            content: "text/plain; charset=utf-8",
+            body: format!("{status}\n"),
+        }
+    }
+
+    fn into_octets(self, with_body: bool) -> Vec<u8> {
+        let allow = if self.status.starts_with("405") {
+            "Allow: GET, HEAD\r\n"
+        } else {
+            ""
+        };
+        let head = format!(
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}{FIELDS}\r\n",
+            self.status,
+            self.content,
+            self.body.len(),
+        );
+        let mut octets = head.into_bytes();
+        if with_body {
+            octets.extend(self.body.into_bytes());
+        }
+        octets
+    }
+}
+
+/// The page's script and style stand in the page, and it fetches nothing from elsewhere: let the
+/// browser see to that.
+const FIELDS: &str = "Cache-Control: no-store\r\nConnection: close\r\n\
+    Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; \
+    style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; \
+    form-action 'none'; frame-ancestors 'none'\r\n\
+    X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
+
+/// A connection on its way from request to answer.
+struct Visitor {
+    stream: TcpStream,
+    head: Vec<u8>,
+    reply: Vec<u8>,
+    sent: usize,
+    until: Nanos,
+}
+
+impl Visitor {
+    fn wants(&self) -> PollFlags {
+        if self.reply.is_empty() {
+            PollFlags::IN
+        } else {
+            PollFlags::OUT
+        }
+    }
+
+    /// Goes on as far as it can without waiting. Whether there is more to do.
+    fn step(&mut self, respond: &mut impl FnMut(&Request<'_>) -> Answer) -> io::Result<bool> {
+        if self.reply.is_empty() {
+            let mut piece = [0; 1024];
+            let taken = self.stream.read(&mut piece)?;
+            self.head.extend_from_slice(&piece[..taken]);
+            if taken == 0 {
+                return Ok(false);
+            }
+            match reply(&self.head, respond) {
+                None => return Ok(true),
+                Some(reply) => self.reply = reply,
+            }
+        }
+        while self.sent < self.reply.len() {
+            self.sent += self.stream.write(&self.reply[self.sent..])?;
+        }
+        Ok(false)
+    }
+}
+
+/// Answers whoever comes to `listener`, which does not block, until `stop` is closed.
+pub(super) fn serve(
+    listener: &TcpListener,
+    stop: &UnixStream,
+    mut respond: impl FnMut(&Request<'_>) -> Answer,
+) {
+    let mut visitors: Vec<Visitor> = Vec::new();
+    loop {
+        let Some(ready) = wait(listener, stop, &visitors) else {
+            return;
+        };
+        let now = MonotonicClock.now();
+        let mut places = ready.visitors.iter();
+        visitors.retain_mut(|visitor| {
+            let is_ready = places.next().copied().unwrap_or(false);
+            let goes_on = match is_ready.then(|| visitor.step(&mut respond)) {
+                None => true,
+                Some(Ok(goes_on)) => goes_on,
+                Some(Err(error)) => {
+                    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+                    kinds.contains(&error.kind())
+                }
+            };
+            goes_on && now < visitor.until
+        });
+        if ready.listener {
+            visitors.extend(accept(listener, now));
+        }
+    }
+}
+
+/// Who can go on.
+struct Ready {
+    listener: bool,
+    visitors: Vec<bool>,
+}
+
+/// Waits until somebody can go on or has had enough time; `None` once it is over.
+fn wait(listener: &TcpListener, stop: &UnixStream, visitors: &[Visitor]) -> Option<Ready> {
+    let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
+    fds.extend(visitors.iter().map(|v| PollFd::new(&v.stream, v.wants())));
+    if visitors.len() < VISITORS_MAX {
+        fds.push(PollFd::new(listener, PollFlags::IN));
+    }
+    let now = MonotonicClock.now();
+    let next = visitors.iter().map(|v| v.until.saturating_sub(now)).min();
+    let timeout = next.map(|span| Timespec {
+        tv_sec: (span / SECOND).cast_signed(),
+        tv_nsec: (span % SECOND).cast_signed(),
+    });
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::INTR) => {}
+        // It cannot wait any more; without waiting it would take a core from a trial.
+        Err(_) => return None,
+    }
+    let mut events = fds.iter().map(|fd| !fd.revents().is_empty());
+    if events.next()? {
+        return None;
+    }
+    let stepped = events.by_ref().take(visitors.len()).collect();
+    Some(Ready {
+        listener: events.next().unwrap_or(false),
+        visitors: stepped,
+    })
+}
+
+fn accept(listener: &TcpListener, now: Nanos) -> Option<Visitor> {
+    let accepted = listener.accept().and_then(|(stream, _)| {
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    });
+    match accepted {
+        Ok(stream) => Some(Visitor {
+            stream,
+            head: Vec::new(),
+            reply: Vec::new(),
+            sent: 0,
+            until: now + VISIT_MAX,
+        }),
+        Err(error) => {
+            if error.kind() != io::ErrorKind::WouldBlock {
+                MonotonicClock.sleep(ACCEPT_PAUSE);
+            }
+            None
+        }
+    }
+}
+
+/// The octets that answer a request; `None` while its head has not ended.
+fn reply(head: &[u8], respond: &mut impl FnMut(&Request<'_>) -> Answer) -> Option<Vec<u8>> {
+    let is_whole = head.windows(4).any(|end| end == b"\r\n\r\n");
+    if head.len() > HEAD_MAX {
+        return Some(Answer::fault("431 Request Header Fields Too Large").into_octets(true));
+    }
+    if !is_whole {
+        return None;
+    }
+    let text = std::str::from_utf8(head).ok();
+    Some(match text.and_then(parse) {
+        Some(request) => {
+            let with_body = request.method != "HEAD";
+            respond(&request).into_octets(with_body)
+        }
+        None => Answer::fault("400 Bad Request").into_octets(true),
+    })
+}
+
+fn parse(head: &str) -> Option<Request<'_>> {
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next()?.split(' ');
+    let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+    if words.next().is_some() || !["HTTP/1.1", "HTTP/1.0"].contains(&version) {
+        return None;
+    }
+    let host = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("host").then_some(value.trim())
+    });
+    Some(Request {
+        method,
+        path: target.split('?').next()?,
+        host,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status_of(head: &[u8]) -> Option<String> {
+        let octets = reply(head, &mut |request| {
+            Answer::page("text/plain", format!("{request:?}"))
+        })?;
+        let text = String::from_utf8(octets).unwrap();
+        Some(text.lines().next().unwrap().to_owned())
+    }
+
+    #[test]
+    fn requests_are_read() {
+        assert_eq!(
+            parse("GET /metrics?x=1 HTTP/1.1\r\nAccept: */*\r\nhost: [::1]:80\r\n\r\n"),
+            Some(Request {
+                method: "GET",
+                path: "/metrics",
+                host: Some("[::1]:80"),
+            })
+        );
+        assert_eq!(parse("GET / HTTP/1.0\r\n\r\n").unwrap().host, None);
+        for bad in ["", "GET /", "GET / HTTP/2", "GET / HTTP/1.1 x", "\r\n\r\n"] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_is_waited_for_only_so_long() {
+        assert_eq!(status_of(b"GET / HTTP/1.1\r\nHost: a\r\n"), None);
+        let whole = b"GET / HTTP/1.1\r\n\r\n";
+        assert_eq!(status_of(whole).as_deref(), Some("HTTP/1.1 200 OK"));
+        let endless = vec![b'a'; HEAD_MAX + 1];
+        let refused = "HTTP/1.1 431 Request Header Fields Too Large";
+        assert_eq!(status_of(&endless).as_deref(), Some(refused));
+        let not_text = b"GET /\xff HTTP/1.1\r\n\r\n";
+        assert_eq!(
+            status_of(not_text).as_deref(),
+            Some("HTTP/1.1 400 Bad Request")
+        );
+    }
+
+    #[test]
+    fn head_gets_the_length_without_the_body() {
+        let page = || Answer::page("text/plain", "hello".into());
+        let text = String::from_utf8(page().into_octets(false)).unwrap();
+        assert!(text.contains("Content-Length: 5\r\n") && text.ends_with("\r\n\r\n"));
+        assert!(
+            String::from_utf8(page().into_octets(true))
+                .unwrap()
+                .ends_with("\r\n\r\nhello")
+        );
+    }
+}

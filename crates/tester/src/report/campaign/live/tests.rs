@@ -1,0 +1,278 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use expect_test::expect;
+use serde_json::Value;
+
+use super::*;
+use crate::campaign::status::{Found, Phase, TrialNow};
+
+const NOW_UNIX_MS: u64 = 1_767_323_045_678;
+
+fn status() -> Status {
+    Status {
+        campaign: "quick \"one\"".into(),
+        directory: "/srv/quick".into(),
+        started_unix_ms: 1_767_320_000_500,
+        phase: Phase::Search,
+        variant: Some("unbound".into()),
+        cell: Some("AAAA 50%, cached 0%".into()),
+        run: Some((3, 20)),
+        trial: Some(TrialNow {
+            rate_qps: 15_000,
+            number: 4,
+            started_unix_ms: NOW_UNIX_MS - 1000,
+            length_ns: 61_000_000_000,
+        }),
+        passed_qps: Some(10_000),
+        failed_qps: Some(20_000),
+        certified_qps: Some(80_000),
+        tasks_done: 12,
+        tasks: 60,
+        trials: 143,
+        invalid_trials: 2,
+        left_ns: Some(7_507_000_000_000),
+        found: vec![Found {
+            variant: "unbound".into(),
+            cell: "AAAA 0%, cached 0%".into(),
+            rates_qps: vec![21_480, 21_501],
+            median_qps: 21_490.5,
+        }],
+        message: Some("repeat 1 of 3: the <Tester> was held up".into()),
+        ..Status::default()
+    }
+}
+
+fn live(status: Status) -> (Live, Arc<Mutex<Status>>) {
+    let status = Arc::new(Mutex::new(status));
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let live = Live::start(listen, Arc::clone(&status), || NOW_UNIX_MS).unwrap();
+    (live, status)
+}
+
+/// Sends a request and gives back the head and the body of the answer.
+fn ask(live: &Live, request: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(live.address()).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+fn get(live: &Live, path: &str) -> (String, String) {
+    ask(
+        live,
+        &format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", live.address()),
+    )
+}
+
+#[test]
+fn the_status_is_served_as_json_and_follows_the_campaign() {
+    let (live, shared) = live(status());
+    let (head, body) = get(&live, "/status.json");
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"),
+        "{head}"
+    );
+    let json: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(json["tester"], TESTER);
+    assert_eq!(json["now_unix_ms"], NOW_UNIX_MS);
+    assert_eq!(json["campaign"], "quick \"one\"");
+    assert_eq!(json["phase"], "search");
+    assert_eq!(json["run"], serde_json::json!([3, 20]));
+    assert_eq!(json["trial"]["rate_qps"], 15_000);
+    assert_eq!(json["found"][0]["median_qps"], 21_490.5);
+    assert_eq!(json["last"], Value::Null);
+    shared.lock().unwrap().tasks_done = 13;
+    let json: Value = serde_json::from_str(&get(&live, "/status.json").1).unwrap();
+    assert_eq!(json["tasks_done"], 13);
+}
+
+#[test]
+fn the_metrics_are_these() {
+    let (live, _) = live(status());
+    let (head, body) = get(&live, "/metrics");
+    assert!(
+        head.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0"),
+        "{head}"
+    );
+    let lines: Vec<_> = body
+        .lines()
+        .filter(|line| !line.starts_with("# HELP"))
+        .collect();
+    expect![[r##"
+        # TYPE dns64bench_campaign info
+        dns64bench_campaign_info{version="0.1.0",campaign="quick \"one\""} 1
+        # TYPE dns64bench_campaign_started_time_seconds gauge
+        dns64bench_campaign_started_time_seconds 1767320000.5
+        # TYPE dns64bench_campaign_tasks gauge
+        dns64bench_campaign_tasks 60
+        # TYPE dns64bench_campaign_tasks_done gauge
+        dns64bench_campaign_tasks_done 12
+        # TYPE dns64bench_campaign_trials counter
+        dns64bench_campaign_trials_total 143
+        # TYPE dns64bench_campaign_invalid_trials counter
+        dns64bench_campaign_invalid_trials_total 2
+        # TYPE dns64bench_campaign_left_seconds gauge
+        dns64bench_campaign_left_seconds 7507.0
+        # TYPE dns64bench_campaign_offered_qps gauge
+        dns64bench_campaign_offered_qps 15000
+        # TYPE dns64bench_campaign_passed_qps gauge
+        dns64bench_campaign_passed_qps 10000
+        # TYPE dns64bench_campaign_failed_qps gauge
+        dns64bench_campaign_failed_qps 20000
+        # TYPE dns64bench_campaign_certified_qps gauge
+        dns64bench_campaign_certified_qps 80000
+        # TYPE dns64bench_campaign_phase gauge
+        dns64bench_campaign_phase{phase="preparing"} 0
+        dns64bench_campaign_phase{phase="self_test"} 0
+        dns64bench_campaign_phase{phase="search"} 1
+        dns64bench_campaign_phase{phase="overload"} 0
+        dns64bench_campaign_phase{phase="soak"} 0
+        dns64bench_campaign_phase{phase="over"} 0
+        # TYPE dns64bench_campaign_found_qps gauge
+        dns64bench_campaign_found_qps{variant="unbound",cell="AAAA 0%, cached 0%"} 21490.5
+        # TYPE dns64bench_campaign_found_runs gauge
+        dns64bench_campaign_found_runs{variant="unbound",cell="AAAA 0%, cached 0%"} 2
+        # EOF"##]]
+    .assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn what_is_not_known_has_no_metric() {
+    let text = metrics::text(Status::default());
+    for name in ["offered", "passed", "failed", "certified", "left", "found"] {
+        assert!(
+            !text.contains(&format!("dns64bench_campaign_{name}")),
+            "{name}"
+        );
+    }
+    assert!(text.contains("dns64bench_campaign_tasks 0\n"));
+}
+
+#[test]
+fn every_metric_is_documented_with_its_type() {
+    let docs = include_str!("../../../../../../docs/live.md");
+    let text = metrics::text(status());
+    let mut seen = 0;
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("# TYPE ") else {
+            continue;
+        };
+        let (name, kind) = rest.split_once(' ').unwrap();
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        let row = docs
+            .lines()
+            .find(|row| row.starts_with(&format!("| `{name}{suffix}")));
+        let row = row.unwrap_or_else(|| panic!("{name}{suffix} is not in docs/live.md"));
+        assert_eq!(row.split('|').nth(2).map(str::trim), Some(kind), "{row}");
+        seen += 1;
+    }
+    let rows = docs
+        .lines()
+        .filter(|row| row.starts_with("| `dns64bench_"))
+        .count();
+    assert_eq!(seen, rows, "docs/live.md has metrics that are not there");
+}
+
+#[test]
+fn the_page_asks_nobody_else() {
+    let (live, _) = live(status());
+    let (head, body) = get(&live, "/");
+    assert!(
+        head.contains("Content-Type: text/html; charset=utf-8"),
+        "{head}"
+    );
+    assert!(
+        head.contains("Content-Security-Policy: default-src 'none'"),
+        "{head}"
+    );
+    assert!(body.starts_with("<!doctype html>"));
+    assert!(!body.contains("http://") && !body.contains("https://") && !body.contains("//"));
+    // Names of a plan and words of servers are texts, never markup.
+    assert!(!body.contains("innerHTML"));
+}
+
+#[test]
+fn other_paths_and_methods_are_refused() {
+    let (live, _) = live(status());
+    assert!(
+        get(&live, "/favicon.ico")
+            .0
+            .starts_with("HTTP/1.1 404 Not Found")
+    );
+    let (head, body) = ask(&live, "POST /metrics HTTP/1.1\r\n\r\n");
+    assert!(
+        head.starts_with("HTTP/1.1 405 Method Not Allowed"),
+        "{head}"
+    );
+    assert!(head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
+    assert_eq!(body, "405 Method Not Allowed\n");
+    let (head, body) = ask(&live, "HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    assert_eq!(body, "");
+}
+
+#[test]
+fn names_that_strangers_point_here_are_refused() {
+    let (live, _) = live(status());
+    let answer = |host: &str| ask(&live, &format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).0;
+    for host in [
+        "localhost",
+        "LocalHost:8080",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "[::1]:1",
+        "[::1]",
+    ] {
+        assert!(answer(host).starts_with("HTTP/1.1 200 OK"), "{host}");
+    }
+    for host in [
+        "rebind.example",
+        "rebind.example:80",
+        "localhost.example",
+        "[::1",
+        "",
+    ] {
+        assert!(
+            answer(host).starts_with("HTTP/1.1 421 Misdirected Request"),
+            "{host}"
+        );
+    }
+    assert!(host_is_meant(
+        Some("lab1.example:8080"),
+        "192.0.2.1".parse().unwrap()
+    ));
+}
+
+#[test]
+fn silent_visitors_hold_nobody_up() {
+    let (live, _) = live(status());
+    let silent: Vec<_> = (0..8)
+        .map(|_| TcpStream::connect(live.address()).unwrap())
+        .collect();
+    assert!(get(&live, "/status.json").0.starts_with("HTTP/1.1 200 OK"));
+    drop(silent);
+}
+
+#[test]
+fn an_address_in_use_is_named_with_a_remedy() {
+    let (first, _) = live(status());
+    let other = Arc::new(Mutex::new(Status::default()));
+    let error = Live::start(first.address(), Arc::clone(&other), || 0).unwrap_err();
+    let text = format!(
+        "cannot serve the live page at {}: the address is in use; give another port, or end who uses \
+         it (`ss -ltnp` names it)",
+        first.address()
+    );
+    assert_eq!(error.to_string(), text);
+    // Once dropped, the port is free.
+    let address = first.address();
+    drop(first);
+    Live::start(address, other, || 0).unwrap();
+}
