@@ -164,7 +164,7 @@ pub fn warnings(environment: &Environment) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(maker) = detail(HYPERVISOR) {
         warnings.push(format!(
-            "the machine is virtual ({maker}): its host may take time from it that it does not see; \
+            "the machine is virtual (hypervisor: {maker}): its host may take time from it that it does not see; \
              use a machine of its own, or repeat what varies"
         ));
     }
@@ -346,7 +346,7 @@ mod tests {
             ("/proc/loadavg", "0.50 0.70 0.51 1/96 21097\n"),
         ]);
         expect![[r#"
-            the machine is virtual (of unknown make): its host may take time from it that it does not see; use a machine of its own, or repeat what varies
+            the machine is virtual (hypervisor: unknown): its host may take time from it that it does not see; use a machine of its own, or repeat what varies
             the clock source is hpet, and reading the time takes a system call: boot with clocksource=tsc
             the cgroup of the Tester is stopped when its quota is used up (cpu.max 150000 100000, in us of each period): lift the limit"#]].assert_eq(&warnings(&environment).join("\n"));
     }

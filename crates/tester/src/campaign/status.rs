@@ -196,14 +196,8 @@ impl Status {
                     },
                 );
             }
-            Record::Stopped { reason } => {
-                self.enter(Phase::Over);
-                self.message = Some(format!("stopped: {reason}"));
-            }
-            Record::Complete => {
-                self.enter(Phase::Over);
-                self.message = Some("everything of the plan was done".to_owned());
-            }
+            Record::Stopped { reason } => self.end(format!("stopped: {reason}")),
+            Record::Complete => self.end("everything of the plan was done".to_owned()),
         }
     }
 
@@ -237,6 +231,11 @@ impl Status {
         self.trial = None;
         self.passed_qps = None;
         self.failed_qps = None;
+    }
+
+    fn end(&mut self, message: String) {
+        self.enter(Phase::Over);
+        self.message = Some(message);
     }
 
     fn start(&mut self, task: Task) {

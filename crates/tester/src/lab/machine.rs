@@ -139,7 +139,7 @@ impl Machine {
             .flatten()
             .collect();
         Some(match words.is_empty() {
-            true => "of unknown make".to_owned(),
+            true => "unknown".to_owned(),
             false => words.join(" "),
         })
     }

@@ -197,7 +197,7 @@ fn guests_are_known_by_flag_or_by_xen() {
         Some("QEMU Standard PC (Q35 + ICH9, 2009)")
     );
     let (_root, silent) = machine(&[flags]);
-    assert_eq!(silent.hypervisor().as_deref(), Some("of unknown make"));
+    assert_eq!(silent.hypervisor().as_deref(), Some("unknown"));
     let (_root, xen) = machine(&[("/sys/hypervisor/type", "xen\n")]);
     assert_eq!(xen.hypervisor().as_deref(), Some("xen"));
 }
