@@ -164,3 +164,6 @@ impl RawFile {
 pub fn write(path: &Path, rows: Rows<'_>, header: &Header) -> Result<u64, RawError> {
     RawFile::create(path)?.write(rows, header)
 }
+
+#[cfg(test)]
+mod tests;

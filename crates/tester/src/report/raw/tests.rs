@@ -1,0 +1,135 @@
+//! The rows of a trial of two shards, as they come out of its ledgers and into files.
+
+use super::*;
+use crate::load::generator::Names;
+use crate::load::ledger::{Ledger, State};
+use crate::load::pace::Schedule;
+use crate::namespace::{Share, Zone};
+use crate::trial::rows::{Course, ShardEnd};
+
+/// Six queries of two shards, of which the last was not sent and the one before is undecided.
+fn trial() -> (Course, [Ledger; 2]) {
+    let zone = Zone {
+        suffix: "dns64perf.test.".parse().unwrap(),
+        aaaa_share: Share::NONE,
+    };
+    let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
+    let schedule = Schedule::new(1000, 6_000_000).shard(0, 2);
+    let mut ledgers = [Ledger::default(), Ledger::default()];
+    for ledger in &mut ledgers {
+        ledger.reset(3);
+        (0..3).for_each(|i| ledger.sent(i, 5));
+    }
+    ledgers[0].answered(0, 1000, State::Valid);
+    ledgers[1].answered(0, 2000, State::Late);
+    ledgers[0].answered(1, 3000, State::Wrong);
+    let end = |offered| ShardEnd {
+        offered,
+        emptied_until_ns: 3_500_000,
+    };
+    let course = Course {
+        server: "[2001:db8::53]:53".parse().unwrap(),
+        schedule,
+        names: Names {
+            cidr,
+            first: 7,
+            cached: cidr.first(),
+            cached_share: Share::NONE,
+            zone,
+            pref64: None,
+        },
+        timeout_ns: 100_000,
+        started_at_ns: 1_000_000_000_000,
+        ends: vec![end(3), end(2)],
+    };
+    (course, ledgers)
+}
+
+#[test]
+fn rows_come_in_the_order_of_the_schedule() {
+    let (course, ledgers) = trial();
+    let rows = Rows::new(&course, &ledgers);
+    let seen: Vec<_> = rows
+        .map(|row| (row.index, row.shard, row.sent_ns, row.class()))
+        .collect();
+    let expected = [
+        (0, 0, 5, "valid"),
+        (1, 1, 1_000_005, "late"),
+        (2, 0, 2_000_005, "wrong"),
+        (3, 1, 3_000_005, "missing"),
+        (4, 0, 4_000_005, "undecided"),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn the_csv_of_a_trial_is_this() {
+    let (course, ledgers) = trial();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("raw.csv");
+    let rows = Rows::new(&course, &ledgers);
+    let header = Header::of(&rows);
+    assert_eq!(write(&path, rows, &header).unwrap(), 5);
+    let expected = "\
+dns64perf++ test parameters
+server: 2001:db8::53
+port: 53
+number of requests: 6
+burst size: 1
+number of threads: 2
+delay between bursts: 2000000 ns
+
+query;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]
+010-000-000-007.dns64perf.test.;0;1000000000005;1000000001005;1;1;1000
+010-000-000-008.dns64perf.test.;1;1000001000005;1000001002005;1;0;2000
+010-000-000-009.dns64perf.test.;0;1000002000005;1000002003005;1;0;3000
+010-000-000-010.dns64perf.test.;1;1000003000005;0;0;0;-1
+010-000-000-011.dns64perf.test.;0;1000004000005;0;0;0;-1
+";
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn without_its_feature_parquet_is_refused_by_name() {
+    let error = RawFile::create(Path::new("x.parquet")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot write x.parquet: this dns64bench was built without the cargo feature parquet; \
+         write .csv, or build with --features parquet"
+    );
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_has_the_same_columns_and_two_more() {
+    use ::parquet::file::reader::{FileReader as _, SerializedFileReader};
+
+    let (course, ledgers) = trial();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("raw.parquet");
+    let rows = Rows::new(&course, &ledgers);
+    let header = Header::of(&rows);
+    assert_eq!(write(&path, rows, &header).unwrap(), 5);
+    let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+    let read: Vec<String> = reader
+        .get_row_iter(None)
+        .unwrap()
+        .map(|row| row.unwrap().to_string())
+        .collect();
+    assert_eq!(read.len(), 5);
+    assert_eq!(
+        read[1],
+        "{query: \"010-000-000-008.dns64perf.test.\", thread_id: 1, tsent_ns: 1000001000005, \
+         treceived_ns: 1000001002005, received: true, answered: false, rtt_ns: 2000, \
+         lateness_ns: 5, class: \"late\"}"
+    );
+    assert!(
+        read[4].contains("treceived_ns: 0, received: false"),
+        "{}",
+        read[4]
+    );
+    assert!(read[4].ends_with("rtt_ns: -1, lateness_ns: 5, class: \"undecided\"}"));
+    let metadata = reader.metadata().file_metadata().key_value_metadata();
+    assert!(metadata.unwrap().iter().any(|kv| kv.key == "server"));
+}
