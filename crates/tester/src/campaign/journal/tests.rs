@@ -437,32 +437,71 @@ fn a_full_disk_loses_the_record_under_way_and_no_other() {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let whole = read(&dir).unwrap();
-    assert!(whole.octets < 8 * 512 && whole.lines.len() > 2);
+    assert_eq!(whole.lines.len(), 3, "{output:?}");
     let (mut journal, lines, torn) = Journal::resume(&dir).unwrap();
-    assert_eq!((lines.len(), torn), (whole.lines.len(), 0));
+    assert_eq!((lines.len(), torn), (3, 0));
     journal.append(Record::Complete).unwrap();
 }
 
 fn fill(dir: &Path) {
-    let (mut journal, lines, _) = Journal::resume(dir).unwrap();
-    let mut next = lines.len() as u64;
-    let error = loop {
-        match journal.append(trial(next, 100)) {
-            Ok(line) => assert_eq!(line.number, next),
-            Err(error) => break error,
-        }
-        next += 1;
+    let (mut journal, _, _) = Journal::resume(dir).unwrap();
+    journal.append(Record::Complete).unwrap();
+    let long = Record::Stopped {
+        reason: "-".repeat(5_000),
     };
     let expected = format!(
-        "cannot write line {} (trial) of {}: File too large (os error 27); that record is lost and all \
+        "cannot write line 3 (stopped) of {}: File too large (os error 27); that record is lost and all \
          before it are safe, make room on the disk and go on with `dns64bench resume`",
-        next + 1,
         dir.join(JOURNAL_FILE).display()
     );
-    assert_eq!(error.to_string(), expected);
-    assert_eq!(read(dir).unwrap().lines.len() as u64, next);
-    // A shorter record still fits: the place of the lost one is free.
-    assert_eq!(journal.append(Record::Complete).unwrap().number, next);
+    assert_eq!(journal.append(long).unwrap_err().to_string(), expected);
+    assert_eq!(read(dir).unwrap().lines.len(), 2, "not half of it is left");
+    // A shorter one still fits: the place of the lost one is free.
+    assert_eq!(journal.append(Record::Complete).unwrap().number, 2);
+}
+
+/// All keys in a value, and all texts that stand for a case.
+fn words(value: &serde_json::Value, found: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(keys) => {
+            for (key, value) in keys {
+                // What these hold is named by the machine and the DUT.
+                if key != "details" && key != "files_sha256" {
+                    words(value, found);
+                }
+                found.push(key.clone());
+            }
+        }
+        serde_json::Value::Array(values) => values.iter().for_each(|value| words(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_description_names_every_record_and_key() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/journal.md");
+    let description = fs::read_to_string(path).unwrap();
+    let octets = octets_of(every_record());
+    let mut kinds = 0;
+    for line in String::from_utf8(octets).unwrap().lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let mut found = Vec::new();
+        words(&value, &mut found);
+        for word in found {
+            let named = [format!("`{word}`"), format!("\"{word}\":")];
+            assert!(
+                named.iter().any(|name| description.contains(name)),
+                "{word} of {line}"
+            );
+        }
+        let line: Line = serde_json::from_str(line).unwrap();
+        assert!(
+            description.contains(&format!("### `{}`", line.record.kind())),
+            "{line:?}"
+        );
+        kinds += 1;
+    }
+    assert_eq!(description.matches("\n### `").count(), kinds);
 }
 
 /// The octets of a journal of these lines.
