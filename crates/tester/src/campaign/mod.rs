@@ -14,6 +14,7 @@ pub mod journal;
 pub mod plan;
 pub mod recommended;
 pub mod record;
+pub mod run;
 pub mod state;
 pub mod status;
 pub mod tasks;

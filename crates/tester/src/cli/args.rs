@@ -370,8 +370,28 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
-    /// Serve a live page and metrics at this address, such as [::1]:8064
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// How to watch it.
+    #[command(flatten)]
+    pub watch: WatchArgs,
+}
+
+/// `dns64bench resume`
+#[derive(Args, Debug)]
+pub struct ResumeArgs {
+    /// Directory of the campaign
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+
+    /// How to watch it.
+    #[command(flatten)]
+    pub watch: WatchArgs,
+}
+
+/// How to watch a campaign.
+#[derive(Args, Debug)]
+pub struct WatchArgs {
+    /// Serve a live page and metrics on this port of the loopback interface, or at this address
+    #[arg(long, value_name = "PORT|ADDR:PORT", value_parser = values::http_listen)]
     pub http: Option<SocketAddr>,
 
     /// No progress, only errors

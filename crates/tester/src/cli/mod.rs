@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 
 use args::{
     AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, DoctorArgs, GenerateArgs, LabArgs,
-    ReportArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
+    ReportArgs, ResumeArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -70,10 +70,16 @@ pub enum Command {
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
 
+    /// Go on with a campaign
+    ///
+    /// After an interrupt, a crash or a power cut: the journal knows what was done, and at most the
+    /// trial under way is lost. The plan is the one that the campaign began with.
+    Resume(ResumeArgs),
+
     /// Make the report of a campaign
     ///
-    /// From the journal alone, in DIR/report: Markdown, JSON with its schema, CSV, LaTeX, gnuplot
-    /// and DNS-OARC dns-metrics. A campaign that still runs may be reported too.
+    /// From the journal alone, in DIR/report: one page of HTML, JSON with its schema, CSV, Markdown,
+    /// LaTeX, gnuplot and DNS-OARC dns-metrics. A campaign that still runs may be reported too.
     Report(ReportArgs),
 
     /// Check a report against the journal

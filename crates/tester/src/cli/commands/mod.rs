@@ -1,6 +1,8 @@
 //! What the subcommands do, from resolved arguments to an exit code.
 
 mod authority;
+mod bench;
+mod campaign;
 mod compare;
 mod demo;
 mod dns64perf;
@@ -61,10 +63,8 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::SelfTest(args) => measure::self_test(args),
         Command::Search(args) => measure::search(args),
         Command::Run(args) if args.dry_run => plan::dry_run(&args.plan),
-        Command::Run(_) => Err(Failure::new(
-            exit::USAGE,
-            anyhow::anyhow!("campaigns cannot be run by this build; add --dry-run to see the plan"),
-        )),
+        Command::Run(args) => campaign::run(&args),
+        Command::Resume(args) => campaign::resume(&args),
         Command::Report(args) => report::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Compare(args) => compare::run(&args),

@@ -1,6 +1,7 @@
 //! All files of a report: the one list that `report` writes by and `verify` compares with.
 
 use super::analyse::analyse;
+use super::html::{self, ReportError};
 use super::{csv, gnuplot, latex, markdown, metrics};
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::Plan;
@@ -23,21 +24,22 @@ pub const MAKER: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));
 ///
 /// # Errors
 ///
-/// A number of the report has no form in JSON.
+/// The template is wrong, or a number of the report has no form in JSON.
 pub fn files(
     plan: &Plan,
     lines: &[Line],
     seal: &str,
     template: Option<&str>,
-) -> Result<Vec<(&'static str, Vec<u8>)>, serde_json::Error> {
+) -> Result<Vec<(&'static str, Vec<u8>)>, ReportError> {
     let analysis = analyse(plan, lines, seal);
-    let mut results = serde_json::to_string_pretty(&analysis)?;
+    let mut results = serde_json::to_string_pretty(&analysis).map_err(ReportError::Json)?;
     results.push('\n');
     let plan_text = lines.iter().find_map(|line| match &line.record {
         Record::Campaign { plan, .. } => Some(plan.clone()),
         _ => None,
     });
     let mut texts = vec![
+        ("index.html", html::page(&analysis, template)?),
         ("results.json", results),
         ("report.md", markdown::page(&analysis)),
         ("results.schema.json", SCHEMA.to_owned()),

@@ -15,10 +15,13 @@ mod csv;
 pub mod dry_run;
 pub mod files;
 mod gnuplot;
+pub mod html;
 mod latex;
 pub mod live;
 mod markdown;
 mod metrics;
+mod numbers;
+pub mod plots;
 pub mod progress;
 pub mod verify;
 mod words;
@@ -26,8 +29,5 @@ mod words;
 #[cfg(test)]
 pub(crate) mod sample;
 
-pub mod html;
-mod numbers;
-pub mod plots;
 #[cfg(test)]
 mod tests;

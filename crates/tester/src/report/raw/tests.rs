@@ -4,6 +4,7 @@ use super::*;
 use crate::load::generator::Names;
 use crate::load::ledger::{Ledger, State};
 use crate::load::pace::Schedule;
+use crate::load::repeat::Repeats;
 use crate::namespace::{Share, Zone};
 use crate::trial::rows::{Course, ShardEnd};
 
@@ -34,7 +35,7 @@ fn trial() -> (Course, [Ledger; 2]) {
             cidr,
             first: 7,
             cached: cidr.first(),
-            cached_share: Share::NONE,
+            repeats: Repeats::none(),
             zone,
             pref64: None,
         },

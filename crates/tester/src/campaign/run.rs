@@ -1,0 +1,529 @@
+//! Works a plan off, task by task, and writes down what happens.
+//!
+//! The driver knows neither sockets nor servers: a [`Bench`] runs the trials. Whatever it decides
+//! follows from the plan and the journal, so a process that resumes goes on as the one before would
+//! have.
+
+use std::collections::BTreeMap;
+
+use dns64_transport::clock::{Clock, Nanos};
+
+use super::estimate::left_ns;
+use super::journal::{Journal, JournalError, unix_ms};
+use super::plan::{Method, Plan};
+use super::record::{CertificateConditions, Line, Record};
+use super::state::State;
+use super::status::{Phase, Status};
+use super::tasks::{Point, Task, point_name, points, tasks};
+use crate::lab::process::Resources;
+use crate::load::pace::Schedule;
+use crate::procedure::Event;
+use crate::procedure::search::{self, SearchEnd, SearchSpec};
+use crate::procedure::selftest::{SelfTestEnd, SelfTestResult};
+use crate::trial::result::TrialResult;
+
+/// Runs the trials of a campaign.
+pub trait Bench {
+    /// Makes the hosts and whatever else the trials of `job` need, unless they are there. Tells
+    /// what a certificate of the Tester for them is tied to; `None` where none is needed.
+    fn prepare(&mut self, job: &Job) -> Result<Option<CertificateConditions>, BenchError>;
+
+    /// The self-test for DUTs up to `max_qps`; `None` where there is nobody to ask.
+    fn self_test(
+        &mut self,
+        max_qps: Option<u64>,
+        observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<Option<SelfTestResult>, BenchError>;
+
+    /// Starts the servers, unless they run. Tells what they turned out to be.
+    fn start(&mut self) -> Result<Facts, BenchError>;
+
+    /// Runs one trial. `number` and the job of [`prepare`](Self::prepare) name it.
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError>;
+
+    /// Lets the servers rest.
+    fn rest(&mut self, span_ns: Nanos);
+}
+
+/// What trials are run for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The task that they belong to.
+    pub task: Task,
+    /// Its point.
+    pub point: Point,
+    /// End a trial as soon as its failure is certain.
+    pub stop_early: bool,
+    /// Names that all its trials together need, if that can be told beforehand.
+    pub names: Option<u64>,
+}
+
+/// What a trial gave.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Its result.
+    pub result: TrialResult,
+    /// What the DUT used after it, when it is ours to look at.
+    pub resources: Option<Resources>,
+}
+
+/// What a variant turned out to be: the fields of [`Record::Variant`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// What its program says of itself.
+    pub version: Option<String>,
+    /// Where it answers.
+    pub server: String,
+    /// The prefix of the expected answers.
+    pub pref64: String,
+    /// Cores of the roles.
+    pub cpus: Vec<(String, String)>,
+    /// SHA-256 of its configuration files.
+    pub files_sha256: BTreeMap<String, String>,
+    /// SHA-256 of its program.
+    pub program_sha256: Option<String>,
+    /// Why its results are no measurement.
+    pub not_a_measurement: Vec<String>,
+    /// Remarks.
+    pub notes: Vec<String>,
+}
+
+/// Why a bench cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BenchError {
+    /// The user ended it.
+    Interrupted,
+    /// This variant cannot be measured; others can.
+    Variant(String),
+    /// Nothing can be measured.
+    Bench(String),
+}
+
+/// How a process ended its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything of the plan was done.
+    Complete,
+    /// The user ended it; it can be resumed.
+    Interrupted,
+}
+
+/// Why a process could not go on. The campaign can be resumed when the cause is gone.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// What happened cannot be written down.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The bench.
+    #[error("{0}")]
+    Bench(String),
+}
+
+/// Why a task was left.
+enum Halt {
+    Bench(BenchError),
+    Journal(JournalError),
+}
+
+impl From<BenchError> for Halt {
+    fn from(error: BenchError) -> Self {
+        Self::Bench(error)
+    }
+}
+
+impl From<JournalError> for Halt {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+/// A variant of which this many tasks in a row were given up is not tried again: what fails three
+/// times fails for a reason.
+const ABANDONED_IN_ROW_MAX: u32 = 3;
+
+/// A campaign under way.
+pub struct Campaign<'a, B, C> {
+    plan: &'a Plan,
+    points: Vec<Point>,
+    tasks: Vec<Task>,
+    state: State,
+    journal: Journal,
+    bench: B,
+    clock: C,
+    watch: &'a mut dyn FnMut(&Status),
+    status: Status,
+    /// Tasks that are over with their times, for the estimate.
+    done: Vec<(Task, Nanos)>,
+    /// What this process has written down of each variant.
+    facts: BTreeMap<usize, Facts>,
+}
+
+/// What a process works with.
+pub struct Parts<B, C> {
+    /// The lines so far.
+    pub lines: Vec<Line>,
+    /// Where the next ones go.
+    pub journal: Journal,
+    /// Runs the trials.
+    pub bench: B,
+    /// Tells how long they take.
+    pub clock: C,
+}
+
+impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
+    /// A campaign with what its journal holds so far. `watch` sees the status, and then every change of it.
+    pub fn new(
+        plan: &'a Plan,
+        parts: Parts<B, C>,
+        directory: String,
+        watch: &'a mut dyn FnMut(&Status),
+    ) -> Self {
+        let (points, tasks) = (points(plan), tasks(plan));
+        let names = points.iter().map(|point| point_name(plan, point)).collect();
+        let mut state = State::new(plan);
+        let mut status = Status::new(plan, names, tasks.len() as u64, directory);
+        for line in &parts.lines {
+            state.apply(line);
+            status.apply(line, None);
+        }
+        Self {
+            plan,
+            points,
+            tasks,
+            state,
+            journal: parts.journal,
+            bench: parts.bench,
+            clock: parts.clock,
+            watch,
+            status,
+            done: parts.lines.iter().filter_map(finished).collect(),
+            facts: BTreeMap::new(),
+        }
+    }
+
+    /// Does what is left of the plan.
+    ///
+    /// # Errors
+    ///
+    /// What keeps every variant from being measured, or the journal from being written.
+    pub fn work(mut self) -> Result<Ended, RunError> {
+        (self.watch)(&self.status);
+        while let Some(task) = self.state.next_task(&self.tasks) {
+            let left = match self.task(task) {
+                Ok(()) => continue,
+                Err(Halt::Journal(error)) => return Err(error.into()),
+                Err(Halt::Bench(error)) => error,
+            };
+            match left {
+                BenchError::Variant(reason) => {
+                    self.record(Record::Abandoned { task, reason })?;
+                }
+                BenchError::Interrupted => {
+                    let reason = "interrupted".to_owned();
+                    self.record(Record::Stopped { reason })?;
+                    return Ok(Ended::Interrupted);
+                }
+                BenchError::Bench(reason) => {
+                    self.record(Record::Stopped {
+                        reason: reason.clone(),
+                    })?;
+                    return Err(RunError::Bench(reason));
+                }
+            }
+        }
+        self.record(Record::Complete)?;
+        Ok(Ended::Complete)
+    }
+
+    fn task(&mut self, task: Task) -> Result<(), Halt> {
+        let point = self.points[task.point()];
+        if self.state.abandoned_in_row(point.variant) >= ABANDONED_IN_ROW_MAX {
+            let reason = format!("given up: {ABANDONED_IN_ROW_MAX} tasks before came to nothing");
+            return Err(BenchError::Variant(reason).into());
+        }
+        let base_rate_qps = self.base_rate(task)?;
+        let job = self.job(task, point, base_rate_qps);
+        let conditions = self.bench.prepare(&job)?;
+        let certified = match conditions {
+            Some(conditions) if !self.plan.tester.uncertified => self.certified(conditions)?,
+            Some(_) | None => None,
+        };
+        self.status.certified_qps = certified;
+        self.start(point)?;
+        if self.state.under_way().is_none() {
+            let search =
+                matches!(task, Task::Search { .. }).then(|| self.search_spec(task, certified));
+            self.record(Record::Started {
+                task,
+                search,
+                base_rate_qps,
+            })?;
+        }
+        match task {
+            Task::Search { .. } => self.search(task),
+            Task::Overload { .. } | Task::Soak { .. } => {
+                self.rates(task, base_rate_qps.unwrap_or(0))
+            }
+        }
+    }
+
+    /// What the trials of a task have in common. Beyond the searches nothing is gained by ending
+    /// a trial early: what the DUT still does is the question.
+    fn job(&self, task: Task, point: Point, base_rate_qps: Option<u64>) -> Job {
+        let search = matches!(task, Task::Search { .. });
+        let names = match (task, &self.plan.soak) {
+            (Task::Soak { .. }, Some(soak)) => {
+                let rate_qps = soak.share.below(base_rate_qps.unwrap_or(0));
+                Some(Schedule::new(rate_qps.max(1), soak.length_ns).queries())
+            }
+            _ => None,
+        };
+        Job {
+            task,
+            point,
+            stop_early: search && self.plan.search.stop_early,
+            names,
+        }
+    }
+
+    /// The rate that overload and soak are relative to: the median of what the searches found.
+    fn base_rate(&self, task: Task) -> Result<Option<u64>, BenchError> {
+        if matches!(task, Task::Search { .. }) {
+            return Ok(None);
+        }
+        let missing = || BenchError::Variant("no search found a rate to begin with".to_owned());
+        let median = self.state.median_rate_qps(task.point());
+        median.map(Some).ok_or_else(missing)
+    }
+
+    /// The rate up to which the Tester may be used under these conditions: of a certificate that
+    /// there is, or of a self-test now.
+    fn certified(&mut self, conditions: CertificateConditions) -> Result<Option<u64>, Halt> {
+        if let Some(rate_qps) = self.state.certificate(&conditions) {
+            return Ok(Some(rate_qps));
+        }
+        let max_qps = match self.plan.search.method {
+            Method::Galloping { max_qps, .. } => max_qps,
+            Method::FixedRange { max_qps } => Some(max_qps),
+        };
+        self.status.enter(Phase::SelfTest);
+        let (status, watch) = (&mut self.status, &mut *self.watch);
+        // Its trials are as long as those of the task or shorter, and wait a quarter of the timeout.
+        let length_ns = conditions.duration_ns + conditions.timeout_ns / 4;
+        let result = self.bench.self_test(max_qps, &mut |event| {
+            status.observe(event, unix_ms(), length_ns);
+            watch(status);
+        })?;
+        let Some(result) = result else {
+            return Ok(None);
+        };
+        let SelfTestResult {
+            end,
+            passed_rate_qps,
+            certified_rate_qps,
+            trials,
+            ..
+        } = result;
+        let reason = match &end {
+            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
+            SelfTestEnd::TesterFault(fault) => fault.to_string(),
+            SelfTestEnd::Failed { shortfall } => {
+                format!("{shortfall} queries without a valid answer in time")
+            }
+        };
+        self.record(Record::SelfTest {
+            conditions,
+            end,
+            passed_rate_qps,
+            certified_rate_qps,
+            trials,
+        })?;
+        if certified_rate_qps.is_some() {
+            return Ok(certified_rate_qps);
+        }
+        let reason = format!("the self-test of the Tester failed: {reason}");
+        Err(BenchError::Variant(reason).into())
+    }
+
+    /// Starts the servers, and writes down what they are if that is not what it was.
+    fn start(&mut self, point: Point) -> Result<(), Halt> {
+        let facts = self.bench.start()?;
+        let known = self.facts.insert(point.variant, facts.clone());
+        if known.as_ref() == Some(&facts) {
+            return Ok(());
+        }
+        let Facts {
+            version,
+            server,
+            pref64,
+            cpus,
+            files_sha256,
+            program_sha256,
+            not_a_measurement,
+            notes,
+        } = facts;
+        self.record(Record::Variant {
+            variant: point.variant,
+            version,
+            server,
+            pref64,
+            cpus,
+            files_sha256,
+            program_sha256,
+            not_a_measurement,
+            notes,
+        })?;
+        Ok(())
+    }
+
+    fn search_spec(&self, task: Task, certified: Option<u64>) -> SearchSpec {
+        let plan = &self.plan.search;
+        let point = &self.points[task.point()];
+        let mut spec = SearchSpec {
+            resolution: plan.resolution,
+            ceiling_qps: certified,
+            lowest_qps: Schedule::lowest_rate_qps(point.duration_ns),
+            ..SearchSpec::from_start(1)
+        };
+        match plan.method {
+            Method::FixedRange { max_qps } => spec.fixed_range_qps = Some(max_qps),
+            Method::Galloping {
+                start_qps,
+                max_qps,
+                reuse,
+            } => {
+                spec.start_qps = start_qps;
+                spec.max_qps = max_qps;
+                let before = self.state.rates_qps(task.point());
+                if let Some((start_qps, step_qps)) = search::reuse(&before, plan.resolution)
+                    && reuse
+                {
+                    spec.start_qps = start_qps;
+                    spec.first_step_qps = Some(step_qps);
+                }
+            }
+        }
+        spec
+    }
+
+    fn search(&mut self, task: Task) -> Result<(), Halt> {
+        while let Some(search) = self.state.under_way().and_then(|u| u.search.as_ref()) {
+            let bracket = search.bracket();
+            if let Some(end) = search.finished().cloned() {
+                let rate_qps = search.answer();
+                return self.finish(task, Some(end), rate_qps, bracket.failed_qps);
+            }
+            let Some(rate_qps) = search.next_rate() else {
+                break;
+            };
+            self.observe(task, &Event::Bracket(bracket));
+            if let Some(exit) = self.trial(task, rate_qps)? {
+                let reason = format!("the DUT ended in the trial at {rate_qps} qps: {exit}");
+                return Err(BenchError::Variant(reason).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The trials of an overload curve or a soak: their rates do not depend on what is found.
+    fn rates(&mut self, task: Task, base_rate_qps: u64) -> Result<(), Halt> {
+        let rates = match task {
+            Task::Search { .. } => Vec::new(),
+            Task::Overload { .. } => overload_rates(self.plan, base_rate_qps),
+            Task::Soak { .. } => soak_rates(self.plan, base_rate_qps),
+        };
+        while let Some(under_way) = self.state.under_way()
+            && let Some(&rate_qps) = rates.get(under_way.steps)
+        {
+            self.trial(task, rate_qps.max(1))?;
+        }
+        self.finish(task, None, None, None)
+    }
+
+    fn finish(
+        &mut self,
+        task: Task,
+        end: Option<SearchEnd>,
+        rate_qps: Option<u64>,
+        failed_qps: Option<u64>,
+    ) -> Result<(), Halt> {
+        let took_ns = self.state.under_way().map_or(0, |task| task.took_ns);
+        self.record(Record::Finished {
+            task,
+            end,
+            rate_qps,
+            failed_qps,
+            took_ns,
+        })?;
+        Ok(())
+    }
+
+    /// Runs one trial and writes it down. Tells how the DUT ended in it, if it did.
+    fn trial(&mut self, task: Task, rate_qps: u64) -> Result<Option<String>, Halt> {
+        let began = self.clock.now();
+        let number = self.state.under_way().map_or(0, |task| task.trials) + 1;
+        self.observe(task, &Event::TrialStarted { rate_qps, number });
+        if number > 1 && self.plan.search.settle_ns > 0 {
+            self.bench.rest(self.plan.search.settle_ns);
+        }
+        let Measured { result, resources } = self.bench.trial(rate_qps, number)?;
+        let exit = result.dut_exit.clone();
+        self.record(Record::Trial {
+            task,
+            number,
+            took_ns: self.clock.now() - began,
+            result,
+            resources,
+        })?;
+        Ok(exit)
+    }
+
+    /// Writes a record down, and takes it in as a process that resumes would.
+    fn record(&mut self, record: Record) -> Result<(), JournalError> {
+        let line = self.journal.append(record)?;
+        self.state.apply(&line);
+        self.done.extend(finished(&line));
+        let open = |task: &&Task| self.state.over(**task).is_none();
+        let remaining: Vec<Task> = self.tasks.iter().filter(open).copied().collect();
+        let left_ns = left_ns(self.plan, &self.done, &remaining);
+        self.status.apply(&line, Some(left_ns));
+        (self.watch)(&self.status);
+        Ok(())
+    }
+
+    fn observe(&mut self, task: Task, event: &Event<'_>) {
+        let point = &self.points[task.point()];
+        let length_ns = point.duration_ns + point.timeout_ns;
+        self.status.observe(event, unix_ms(), length_ns);
+        (self.watch)(&self.status);
+    }
+}
+
+/// A task that ended with its result, and how long it took.
+fn finished(line: &Line) -> Option<(Task, Nanos)> {
+    match line.record {
+        Record::Finished { task, took_ns, .. } => Some((task, took_ns)),
+        _ => None,
+    }
+}
+
+/// Rates of the overload curve.
+fn overload_rates(plan: &Plan, base_rate_qps: u64) -> Vec<u64> {
+    let factors = plan.overload.iter().flat_map(|o| &o.factors_milli);
+    factors
+        .map(|&milli| base_rate_qps.saturating_mul(u64::from(milli)) / 1000)
+        .collect()
+}
+
+/// Rates of the soak: one for each of its segments.
+fn soak_rates(plan: &Plan, base_rate_qps: u64) -> Vec<u64> {
+    let Some(soak) = &plan.soak else {
+        return Vec::new();
+    };
+    let segments = soak.length_ns.div_ceil(plan.duration_ns.max(1));
+    let rate_qps = soak.share.below(base_rate_qps);
+    (0..segments).map(|_| rate_qps).collect()
+}
+
+#[cfg(test)]
+mod tests;

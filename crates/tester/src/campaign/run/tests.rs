@@ -1,0 +1,389 @@
+//! Whole campaigns on simulated servers, with a manual clock and real journals.
+
+use std::path::Path;
+
+use dns64_transport::clock::{ManualClock, SECOND};
+
+use super::*;
+use crate::campaign::journal::{self, Beginning};
+use crate::campaign::record::Environment;
+use crate::procedure::search::SearchEnd;
+use crate::procedure::simulated::{result, threshold};
+use crate::trial::result::{Outcome, TesterFault};
+
+const PLAN: &str = r#"
+name = "simulated"
+[trial]
+duration = "1s"
+timeout = "1s"
+[search]
+runs = 4
+start-rate = "1k"
+resolution = "1%"
+[cells]
+aaaa-share = ["0%", "100%"]
+[[dut]]
+profile = "unbound"
+[[dut]]
+profile = "bind"
+[overload]
+factors = [0.5, 2]
+[soak]
+share = "50%"
+length = "3s"
+"#;
+
+/// Servers that can do a rate; what goes wrong is scripted by the number of the call.
+struct Servers {
+    /// Rate that the variant can do in the cell: by variant, and half of it without AAAA.
+    limits_qps: [u64; 2],
+    certified_qps: Option<u64>,
+    clock: ManualClock,
+    job: Option<Job>,
+    /// Decides about a trial before the servers do.
+    fate: Box<dyn FnMut(&Job, u64) -> Fate>,
+    self_tests: u32,
+}
+
+enum Fate {
+    AsItIs,
+    Dies,
+    Disturbed,
+    Interrupted,
+    DoesNotStart,
+}
+
+impl Servers {
+    fn new(fate: impl FnMut(&Job, u64) -> Fate + 'static) -> Self {
+        Self {
+            limits_qps: [10_000, 4_000],
+            certified_qps: Some(50_000),
+            clock: ManualClock::default(),
+            job: None,
+            fate: Box::new(fate),
+            self_tests: 0,
+        }
+    }
+
+    fn steady() -> Self {
+        Self::new(|_, _| Fate::AsItIs)
+    }
+}
+
+impl Bench for Servers {
+    fn prepare(&mut self, job: &Job) -> Result<Option<CertificateConditions>, BenchError> {
+        self.job = Some(*job);
+        Ok(Some(CertificateConditions {
+            boot_id: "b".into(),
+            kernel: "k".into(),
+            lab: "simulated".into(),
+            authority: "built-in".into(),
+            threads: 1,
+            sockets: None,
+            cpus: Vec::new(),
+            names: "10.0.0.0/8".into(),
+            cell: job.point.cell.to_string(),
+            duration_ns: job.point.duration_ns,
+            timeout_ns: job.point.timeout_ns,
+        }))
+    }
+
+    fn self_test(
+        &mut self,
+        _max_qps: Option<u64>,
+        _observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<Option<SelfTestResult>, BenchError> {
+        self.self_tests += 1;
+        Ok(Some(SelfTestResult {
+            end: match self.certified_qps {
+                Some(_) => SelfTestEnd::Certified,
+                None => SelfTestEnd::Failed { shortfall: 7 },
+            },
+            wanted_rate_qps: None,
+            passed_rate_qps: self.certified_qps.map(|rate| rate * 11 / 5),
+            certified_rate_qps: self.certified_qps,
+            trials: Vec::new(),
+        }))
+    }
+
+    fn start(&mut self) -> Result<Facts, BenchError> {
+        let job = self.job.unwrap();
+        match (self.fate)(&job, 0) {
+            Fate::DoesNotStart => Err(BenchError::Variant("it does not start".into())),
+            _ => Ok(Facts::default()),
+        }
+    }
+
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError> {
+        self.clock.advance(2 * SECOND);
+        let job = self.job.unwrap();
+        let mut limit_qps = self.limits_qps[job.point.variant];
+        if job.point.cell.aaaa_share == crate::namespace::Share::NONE {
+            limit_qps /= 2;
+        }
+        let mut result = result(rate_qps, threshold(limit_qps, rate_qps));
+        match (self.fate)(&job, number) {
+            Fate::AsItIs => {}
+            Fate::Dies => result.dut_exit = Some("signal 11".into()),
+            Fate::Disturbed => {
+                result.outcome = Outcome::Invalid(TesterFault::ClockStep { step_ns: 3_600 });
+            }
+            Fate::Interrupted | Fate::DoesNotStart => return Err(BenchError::Interrupted),
+        }
+        Ok(Measured {
+            result,
+            resources: None,
+        })
+    }
+
+    fn rest(&mut self, span_ns: Nanos) {
+        self.clock.advance(span_ns);
+    }
+}
+
+fn plan() -> Plan {
+    Plan::parse("simulated.toml", PLAN).unwrap()
+}
+
+fn begin(directory: &Path) -> (Vec<Line>, Journal) {
+    let beginning = Beginning {
+        tester: "dns64bench".into(),
+        plan: PLAN.into(),
+        plan_origin: "simulated.toml".into(),
+        command: Vec::new(),
+    };
+    let (journal, first) = Journal::create(directory, beginning).unwrap();
+    (vec![first], journal)
+}
+
+fn work((lines, journal): (Vec<Line>, Journal), bench: Servers) -> Result<Ended, RunError> {
+    let plan = plan();
+    let parts = Parts {
+        lines,
+        journal,
+        clock: bench.clock.clone(),
+        bench,
+    };
+    Campaign::new(&plan, parts, String::new(), &mut |_| {}).work()
+}
+
+/// A campaign from its beginning to its end, and what it wrote down.
+fn whole(servers: Servers) -> (Ended, Vec<Line>) {
+    let directory = tempfile::tempdir().unwrap();
+    let ended = work(begin(directory.path()), servers).unwrap();
+    (ended, journal::read(directory.path()).unwrap().lines)
+}
+
+fn trials(lines: &[Line]) -> Vec<(Task, u64, u64)> {
+    let trial = |line: &Line| match &line.record {
+        Record::Trial {
+            task,
+            number,
+            result,
+            ..
+        } => Some((*task, *number, result.rate_qps)),
+        _ => None,
+    };
+    lines.iter().filter_map(trial).collect()
+}
+
+fn rates(lines: &[Line], of: usize) -> Vec<Option<u64>> {
+    let rate = |line: &Line| match &line.record {
+        Record::Finished {
+            task: Task::Search { point, .. },
+            rate_qps,
+            ..
+        } if *point == of => Some(*rate_qps),
+        _ => None,
+    };
+    lines.iter().filter_map(rate).collect()
+}
+
+fn abandoned(lines: &[Line]) -> Vec<(Task, String)> {
+    let reason = |line: &Line| match &line.record {
+        Record::Abandoned { task, reason } => Some((*task, reason.clone())),
+        _ => None,
+    };
+    lines.iter().filter_map(reason).collect()
+}
+
+#[test]
+fn every_run_of_every_point_finds_what_the_server_can_do() {
+    let (ended, lines) = whole(Servers::steady());
+    assert_eq!(ended, Ended::Complete);
+    for (point, limit_qps) in [5_000, 10_000, 2_000, 4_000].into_iter().enumerate() {
+        let found = rates(&lines, point);
+        assert_eq!(found.len(), 4);
+        for rate in found {
+            let rate = rate.unwrap();
+            assert!(
+                rate <= limit_qps && rate + rate / 100 + 1 > limit_qps,
+                "{rate}"
+            );
+        }
+    }
+    let of = |task| {
+        let rates = trials(&lines)
+            .into_iter()
+            .filter(move |(of, ..)| *of == task);
+        rates.map(|(_, _, rate)| rate).collect::<Vec<_>>()
+    };
+    let base = rates(&lines, 0)[0].unwrap();
+    let overload = of(Task::Overload { point: 0 });
+    assert_eq!(overload.len(), 2);
+    assert!(overload[1].abs_diff(2 * base) <= base / 50, "{overload:?}");
+    assert_eq!(of(Task::Soak { point: 2 }).len(), 3);
+}
+
+#[test]
+fn later_runs_begin_where_earlier_ones_ended() {
+    let (_, lines) = whole(Servers::steady());
+    let of_run = |run| {
+        let task = Task::Search { point: 1, run };
+        trials(&lines).iter().filter(|(of, ..)| *of == task).count()
+    };
+    assert!(of_run(4) < of_run(1), "{} {}", of_run(1), of_run(4));
+}
+
+#[test]
+fn wherever_it_is_killed_it_goes_on_as_if_nothing_had_been() {
+    let (_, lines) = whole(Servers::steady());
+    let expected = trials(&lines);
+    for kept in (1..lines.len()).step_by(7) {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, journal) = begin(directory.path());
+        drop(journal);
+        let (mut journal, _, _) = Journal::resume(directory.path()).unwrap();
+        for line in &lines[1..kept] {
+            journal.append(line.record.clone()).unwrap();
+        }
+        journal
+            .append(Record::Session {
+                environment: Box::new(Environment::default()),
+                torn_bytes: 0,
+            })
+            .unwrap();
+        drop(journal);
+        let (journal, before, _) = Journal::resume(directory.path()).unwrap();
+        let ended = work((before, journal), Servers::steady()).unwrap();
+        assert_eq!(ended, Ended::Complete);
+        let after = journal::read(directory.path()).unwrap().lines;
+        assert_eq!(trials(&after), expected, "killed after {kept} lines");
+    }
+}
+
+#[test]
+fn a_dut_that_dies_in_run_3_has_no_number_for_it() {
+    let third = Task::Search { point: 2, run: 3 };
+    let (ended, lines) = whole(Servers::new(move |job, number| {
+        if job.task == third && number == 2 {
+            Fate::Dies
+        } else {
+            Fate::AsItIs
+        }
+    }));
+    assert_eq!(ended, Ended::Complete);
+    assert_eq!(rates(&lines, 2).len(), 3);
+    assert_eq!(rates(&lines, 0).len(), 4);
+    let abandoned = abandoned(&lines);
+    let [(task, reason)] = abandoned.as_slice() else {
+        panic!("{abandoned:?}")
+    };
+    assert_eq!(*task, third);
+    assert!(reason.contains("signal 11"), "{reason}");
+}
+
+#[test]
+fn a_dut_that_does_not_start_is_given_up_and_the_others_are_measured() {
+    let (ended, lines) = whole(Servers::new(|job, _| match job.point.variant {
+        1 => Fate::DoesNotStart,
+        _ => Fate::AsItIs,
+    }));
+    assert_eq!(ended, Ended::Complete);
+    assert_eq!(rates(&lines, 0).len(), 4);
+    assert!(rates(&lines, 2).is_empty());
+    let reasons: Vec<_> = abandoned(&lines).into_iter().map(|(_, r)| r).collect();
+    assert_eq!(
+        reasons.iter().filter(|r| *r == "it does not start").count(),
+        3
+    );
+    assert!(
+        reasons[3..].iter().all(|r| r.contains("given up")),
+        "{reasons:?}"
+    );
+}
+
+#[test]
+fn a_disturbed_trial_is_repeated_and_teaches_nothing() {
+    let mut disturbed = 0;
+    let (_, lines) = whole(Servers::new(move |_, number| {
+        disturbed += 1;
+        if number == 3 && disturbed % 2 == 0 {
+            Fate::Disturbed
+        } else {
+            Fate::AsItIs
+        }
+    }));
+    for (point, limit_qps) in [5_000, 10_000, 2_000, 4_000].into_iter().enumerate() {
+        for rate in rates(&lines, point) {
+            let rate = rate.unwrap();
+            assert!(
+                rate <= limit_qps && rate + rate / 100 + 1 > limit_qps,
+                "{rate}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_leaves_a_campaign_that_can_be_resumed() {
+    let mut calls = 0;
+    let (ended, lines) = whole(Servers::new(move |_, _| {
+        calls += 1;
+        if calls > 40 {
+            Fate::Interrupted
+        } else {
+            Fate::AsItIs
+        }
+    }));
+    assert_eq!(ended, Ended::Interrupted);
+    let last = &lines.last().unwrap().record;
+    assert!(matches!(last, Record::Stopped { reason } if reason == "interrupted"));
+}
+
+#[test]
+fn nothing_is_measured_without_a_certificate() {
+    let mut servers = Servers::steady();
+    servers.certified_qps = None;
+    let (_, lines) = whole(servers);
+    assert!(trials(&lines).is_empty());
+    let abandoned = abandoned(&lines);
+    assert!(abandoned[0].1.contains("self-test"), "{abandoned:?}");
+}
+
+#[test]
+fn the_certificate_is_the_ceiling_and_is_used_again() {
+    let mut servers = Servers::steady();
+    servers.certified_qps = Some(3_000);
+    let (_, lines) = whole(servers);
+    let ends: Vec<_> = lines
+        .iter()
+        .filter_map(|line| match &line.record {
+            Record::Finished {
+                task: Task::Search { point: 1, .. },
+                end,
+                ..
+            } => end.clone(),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        ends,
+        vec![SearchEnd::LimitedByTester { rate_qps: 3_000 }; 4]
+    );
+    let self_tests = lines
+        .iter()
+        .filter(|line| matches!(line.record, Record::SelfTest { .. }));
+    // One for each of the two cells, whichever DUT it was for.
+    assert_eq!(self_tests.count(), 2);
+}
