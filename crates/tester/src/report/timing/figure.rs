@@ -53,9 +53,10 @@ fn panel<'a>(
     timing: &Timing,
     bins: &Bins,
 ) -> Drawn<'a> {
-    let points = points(bins);
+    let sent = timing.whole(bins);
+    let points = points(sent, seconds(bins.width_ns));
     let due = timing.due_in(bins.width_ns);
-    let end_s = seconds(bins.width_ns) * count(bins.sent.len());
+    let end_s = seconds(bins.width_ns) * count(sent.len());
     let (low, high) = heights(&points, due);
     let mut chart = ChartBuilder::on(area)
         .margin(8)
@@ -69,13 +70,14 @@ fn panel<'a>(
         .bold_line_style(BLACK.mix(0.12))
         .x_desc("time [s]")
         .y_desc(format!("queries sent in {width_ms} ms"))
+        .y_label_formatter(&|sent| format!("{sent:.0}"))
         .draw()?;
-    let due_s = end_s.min(seconds(timing.specified_ns()).max(seconds(bins.width_ns)));
+    let due_s = end_s.min(seconds(timing.length_ns()).max(seconds(bins.width_ns)));
     line(&mut chart, vec![(0.0, due), (due_s, due)], DUE, "due")?;
     line(&mut chart, points, SENT, "sent")?;
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(SeriesLabelPosition::LowerRight)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
         .draw()
@@ -95,10 +97,9 @@ fn line<'a>(
 }
 
 /// The curve: each bin at its middle, or the lowest and the highest of a few.
-fn points(bins: &Bins) -> Vec<(f64, f64)> {
-    let width_s = seconds(bins.width_ns);
-    let together = bins.sent.len().div_ceil(COLUMNS).max(1);
-    let groups = bins.sent.chunks(together).enumerate();
+fn points(sent: &[u64], width_s: f64) -> Vec<(f64, f64)> {
+    let together = sent.len().div_ceil(COLUMNS).max(1);
+    let groups = sent.chunks(together).enumerate();
     let mut points = Vec::with_capacity(2 * COLUMNS);
     for (k, group) in groups {
         let middle = count(k * together) + count(group.len()) / 2.0;

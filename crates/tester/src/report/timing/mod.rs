@@ -109,8 +109,8 @@ impl Timing {
         burst as f64 * threads as f64 * span_ns as f64 / delay_ns as f64
     }
 
-    /// The bins in a word; `None` if the schedule is shorter than one.
-    pub fn spread(&self, bins: &Bins) -> Option<Spread> {
+    /// Length of the schedule: to the due time of the query that would follow the last.
+    pub fn length_ns(&self) -> Nanos {
         let Header {
             requests,
             burst,
@@ -118,9 +118,20 @@ impl Timing {
             delay_ns,
             ..
         } = self.header;
-        let length_ns = share(requests, delay_ns, burst.saturating_mul(threads));
+        share(requests, delay_ns, burst.saturating_mul(threads))
+    }
+
+    /// The bins to draw: without the one that the sending ended in, unless there is no other. What is
+    /// sent late falls into bins after the schedule.
+    fn whole<'a>(&self, bins: &'a Bins) -> &'a [u64] {
+        let whole = index(self.length_ns().max(self.total_ns) / bins.width_ns);
+        &bins.sent[..whole.clamp(1, bins.sent.len())]
+    }
+
+    /// The bins in a word; `None` if the schedule is shorter than one.
+    pub fn spread(&self, bins: &Bins) -> Option<Spread> {
         // A trial that ended early has nothing in the bins after its end.
-        let whole = index(length_ns / bins.width_ns).min(bins.sent.len());
+        let whole = index(self.length_ns() / bins.width_ns).min(bins.sent.len());
         let due = self.due_in(bins.width_ns);
         let sent = &bins.sent[..whole];
         #[expect(clippy::cast_precision_loss, reason = "counts of a bin")]
