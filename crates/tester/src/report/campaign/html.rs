@@ -85,6 +85,7 @@ fn add_filters(environment: &mut Environment<'_>) {
         number(value, |v| numbers::decimal(v, places.unwrap_or(1)))
     });
     environment.add_filter("short", |value: &Value| number(value, numbers::short));
+    environment.add_filter("rate", |value: &Value| number(value, numbers::rate));
     environment.add_filter("bytes", |value: &Value| number(value, numbers::bytes));
     environment.add_filter("duration", |value: &Value| number(value, numbers::duration));
     environment.add_filter("span", |value: &Value| number(value, numbers::span));
@@ -104,7 +105,10 @@ fn number(value: &Value, text: impl Fn(f64) -> String) -> Result<String, Error> 
 
 /// Whether a cell of a table is a number, with a unit or without: it stands at the right.
 fn is_figure(cell: &str) -> bool {
-    let mut words = cell.trim_start_matches("< ").split(' ');
+    let mut words = cell
+        .trim_start_matches("< ")
+        .trim_start_matches("≥ ")
+        .split(' ');
     let is_number = words.next().is_some_and(|word| {
         !word.is_empty()
             && word

@@ -32,6 +32,11 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
+/// A rate: medians of an even number of runs may end in a half, which is shown.
+pub(super) fn rate(rate_qps: f64) -> String {
+    short((rate_qps * 10.0).round() / 10.0)
+}
+
 /// Octets in the largest unit that leaves at least 1.
 pub(super) fn bytes(octets: f64) -> String {
     let (unit, name) = byte_unit(octets);
@@ -124,6 +129,8 @@ mod tests {
         assert_eq!(short(0.25), "0.25");
         assert_eq!(short(60.0), "60");
         assert_eq!(short(100.0), "100");
+        assert_eq!(rate(37_187.5), "37,187.5");
+        assert_eq!(rate(37_187.01), "37,187");
     }
 
     #[test]

@@ -196,6 +196,7 @@ fn numbers_stand_at_the_right_and_words_at_the_left() {
         "12.3 us",
         "60",
         "< 0.001",
+        "≥ 206,500",
         "84.0 MiB",
         "3 min 20 s",
     ] {

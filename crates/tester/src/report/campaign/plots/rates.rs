@@ -22,6 +22,7 @@ struct Bar {
     variant: usize,
     value: f64,
     whiskers: Option<(f64, f64)>,
+    lower_bound: bool,
 }
 
 /// Bars under the name of their cell.
@@ -38,6 +39,7 @@ pub(super) fn bars(analysis: &Analysis) -> Result<Vec<Figure>, ReportError> {
             variant: point.variant,
             value: summary.median,
             whiskers: Some((summary.p1, summary.p99)),
+            lower_bound: point.lower_bound,
         })
     };
     let figures = clusters(analysis, bar);
@@ -53,7 +55,7 @@ pub(super) fn bars(analysis: &Analysis) -> Result<Vec<Figure>, ReportError> {
     ];
     let file = "points.csv";
     draw_clusters(analysis, &figures, title, &x, file, &columns, |bar| {
-        numbers::decimal(bar, 0)
+        numbers::rate(bar)
     })
 }
 
@@ -64,6 +66,7 @@ pub(super) fn memory(analysis: &Analysis) -> Result<Vec<Figure>, ReportError> {
             variant: point.variant,
             value: float(point.memory_bytes_max?),
             whiskers: None,
+            lower_bound: false,
         })
     };
     let mut figures = clusters(analysis, bar);
@@ -148,7 +151,11 @@ fn draw_clusters(
         for cluster in clusters {
             for bar in &cluster.bars {
                 let name = variant_name(analysis, bar.variant);
-                let mut row = vec![cluster.name.clone(), name.to_owned(), number(bar.value)];
+                let mut row = vec![
+                    cluster.name.clone(),
+                    name.to_owned(),
+                    bound(bar, number(bar.value)),
+                ];
                 if let Some((p1, p99)) = bar.whiskers {
                     row.extend([number(p1), number(p99)]);
                 }
@@ -165,6 +172,15 @@ fn draw_clusters(
         });
     }
     Ok(drawn)
+}
+
+/// The number of a bar, marked if it is a lower bound.
+fn bound(bar: &Bar, number: String) -> String {
+    if bar.lower_bound {
+        format!("≥ {number}")
+    } else {
+        number
+    }
 }
 
 fn draw_bars(plot: &Plot<'_>, clusters: &[Cluster], number: impl Fn(f64) -> String) -> Drawn {
@@ -187,7 +203,7 @@ fn draw_bars(plot: &Plot<'_>, clusters: &[Cluster], number: impl Fn(f64) -> Stri
                 end = high.max(x);
             }
             let (_, middle) = plot.at(0.0, row + 0.5);
-            let text = number(bar.value);
+            let text = bound(bar, number(bar.value));
             plot.word((end + 5.0, middle), Anchor::Right, &text, Role::Ink)?;
             row += 1.0;
         }
@@ -263,13 +279,15 @@ fn curve(analysis: &Analysis, points: &[&PointResult], over: Over) -> Result<Fig
         numbers::short,
     );
     let y = Axis::from_zero("queries/s", highest, 5, |v| numbers::decimal(v, 0));
+    let bounds = points.iter().any(|point| point.lower_bound);
     let title = format!(
-        "Median rate over the {}; whiskers from the 1st to the 99th percentile{}",
+        "Median rate over the {}; whiskers from the 1st to the 99th percentile{}{}",
         over.name(),
+        if bounds { "; hollow: lower bound" } else { "" },
         if models.is_empty() {
             ""
         } else {
-            ", lines by the model"
+            "; lines: the model"
         }
     );
     let svg = canvas::draw(&title, MEDIUM, (&x, &y), |plot| {
@@ -300,7 +318,8 @@ fn draw_point(plot: &Plot<'_>, point: &PointResult, over: Over) -> Drawn {
     let share = over.share(point);
     let role = Role::Series(point.variant);
     plot.whisker(share, summary.p1, summary.p99, role)?;
-    plot.mark(plot.at(share, summary.median), point.variant)
+    let place = plot.at(share, summary.median);
+    plot.point(place, point.lower_bound, point.variant)
 }
 
 /// The model between its fitted shares: by equations 7 and 8 of paper 000 the reciprocal of the rate
@@ -356,7 +375,7 @@ fn table_of_curve(
         table.row([
             variant_name(analysis, point.variant).to_owned(),
             numbers::short(share),
-            numbers::decimal(summary.median, 0),
+            numbers::rate(summary.median),
             numbers::decimal(model, 0),
             numbers::decimal(residual, 2),
         ]);
@@ -395,7 +414,7 @@ pub(super) fn scaling(analysis: &Analysis) -> Result<Vec<Figure>, ReportError> {
         for (cores, _, median, per_core, factor) in rows {
             table.row([
                 cores.to_string(),
-                numbers::decimal(*median, 0),
+                numbers::rate(*median),
                 numbers::decimal(*per_core, 0),
                 numbers::decimal(*factor, 2),
             ]);

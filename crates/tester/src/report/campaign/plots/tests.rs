@@ -20,14 +20,17 @@ fn bars_are_grouped_by_cell_and_hold_the_plans_trials_only() {
     assert_eq!(
         first_rows(figure, 4),
         [
-            "AAAA 0 %, cached 0 % | dns64d | 41,300 | 40,680 | 41,919",
+            "AAAA 0 %, cached 0 % | dns64d | 41,300 | 40,680.5 | 41,919.5",
             "AAAA 0 %, cached 0 % | Unbound 1 thread | 14,200 | 13,987 | 14,413",
             "AAAA 0 %, cached 0 % | Unbound 4 threads | 37,800 | 37,233 | 38,367",
-            "AAAA 50 %, cached 0 % | dns64d | 52,278 | 51,494 | 53,063",
+            "AAAA 50 %, cached 0 % | dns64d | 52,278.5 | 51,494.3 | 53,062.7",
         ]
     );
     assert_eq!(figure.table.rows.len(), 12, "not the trials of 5 s");
     assert_eq!(figure.legend.len(), 3);
+    let bound = &figure.table.rows[9];
+    assert_eq!(bound[2], "≥ 206,500");
+    assert!(figure.svg.contains(">≥ 206,500</text>"));
 }
 
 #[test]
@@ -49,7 +52,7 @@ fn curves_show_the_model_beside_the_medians() {
         first_rows(&figures.curves[0], 2),
         [
             "dns64d | 0 | 41,300 | 41,713 | 1.00",
-            "dns64d | 50 | 52,278 | 52,801 | 1.00",
+            "dns64d | 50 | 52,278.5 | 52,801 | 1.00",
         ]
     );
 }
