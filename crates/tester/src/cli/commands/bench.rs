@@ -1,5 +1,6 @@
 //! The bench of a campaign: rigs, one after the other, as its points need them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,10 +9,10 @@ use dns64_transport::clock::Nanos;
 use super::measure::COARSE;
 use super::{Failure, setup};
 use crate::campaign::journal::sha256_hex;
-use crate::campaign::plan::{self, Plan, Restart, Variant};
+use crate::campaign::plan::{self, Plan, RawFormat, Restart, Variant};
 use crate::campaign::record::{CertificateConditions, Environment};
 use crate::campaign::run::{Bench, BenchError, Facts, Job, Measured};
-use crate::campaign::tasks::Point;
+use crate::campaign::tasks::{Point, Task};
 use crate::cli::args::{LabKind, OutputArgs};
 use crate::cli::resolve::{BUILT_IN, DutPlan, LabPlan, Load, Measure, Subject};
 use crate::lab::process;
@@ -20,6 +21,7 @@ use crate::namespace::Cidr;
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
 use crate::report::Conditions;
+use crate::report::raw::{self, Header};
 use crate::rig::certify::{Loopback, Question};
 use crate::rig::{Rig, RigError};
 
@@ -27,6 +29,8 @@ use crate::rig::{Rig, RigError};
 pub(super) struct RigBench<'a> {
     plan: &'a Plan,
     environment: &'a Environment,
+    /// Where raw data go.
+    directory: &'a Path,
     interrupted: Arc<AtomicBool>,
     open: Option<Open>,
 }
@@ -50,11 +54,13 @@ impl<'a> RigBench<'a> {
     pub(super) fn new(
         plan: &'a Plan,
         environment: &'a Environment,
+        directory: &'a Path,
         interrupted: Arc<AtomicBool>,
     ) -> Self {
         Self {
             plan,
             environment,
+            directory,
             interrupted,
             open: None,
         }
@@ -74,6 +80,37 @@ impl<'a> RigBench<'a> {
             rig,
             subject,
         })
+    }
+
+    /// Writes the queries of the last trial beside the journal, if the plan wants them: after the
+    /// trial, never during it.
+    fn keep_raw(&self, number: u64) -> Result<(), BenchError> {
+        let Some(open) = &self.open else {
+            return Ok(());
+        };
+        let (Some(format), Some(rows)) = (self.plan.tester.raw, open.rig.rows()) else {
+            return Ok(());
+        };
+        let ending = match format {
+            RawFormat::Csv => "csv",
+            RawFormat::Parquet => "parquet",
+        };
+        let task = match open.job.task {
+            Task::Search { point, run } => format!("point-{point}-run-{run}"),
+            Task::Overload { point } => format!("point-{point}-overload"),
+            Task::Soak { point } => format!("point-{point}-soak"),
+        };
+        let folder = self.directory.join("raw");
+        let path = folder.join(format!("{task}-trial-{number}.{ending}"));
+        let header = Header::of(&rows);
+        std::fs::create_dir_all(&folder)
+            .map_err(|reason| format!("cannot make directory {}: {reason}", folder.display()))
+            .and_then(|()| {
+                raw::write(&path, rows, &header)
+                    .map(|_rows| ())
+                    .map_err(|error| error.to_string())
+            })
+            .map_err(BenchError::Bench)
     }
 
     fn up(&mut self) -> Result<&mut Open, BenchError> {
@@ -130,7 +167,7 @@ impl Bench for RigBench<'_> {
         Ok(facts(open))
     }
 
-    fn trial(&mut self, rate_qps: u64, _number: u64) -> Result<Measured, BenchError> {
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError> {
         let open = self.up()?;
         let result = match &mut open.subject {
             Up::Dut => open.rig.trial(rate_qps),
@@ -138,10 +175,11 @@ impl Bench for RigBench<'_> {
             Up::Authority(None) => return Err(BenchError::Variant("nobody to ask".to_owned())),
         };
         match result {
-            Ok(result) => Ok(Measured {
-                result,
-                resources: open.rig.resources(),
-            }),
+            Ok(result) => {
+                let resources = open.rig.resources();
+                self.keep_raw(number)?;
+                Ok(Measured { result, resources })
+            }
             Err(error) => {
                 // Whatever is left of the servers is of no use to the next trial.
                 self.open = None;

@@ -128,7 +128,7 @@ impl Opened<'_> {
         };
         let mut progress = CampaignProgress::new(watch.quiet);
         let ended = {
-            let bench = RigBench::new(self.plan, &environment, interrupted);
+            let bench = RigBench::new(self.plan, &environment, self.directory, interrupted);
             let mut known = false;
             let mut show = |status: &Status| {
                 shared

@@ -68,7 +68,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<u8, Failure> {
         writeln!(
             out,
             "{warnings} warning{s} and all figures: {}",
-            folder.display()
+            folder.join("index.html").display()
         )
     })?;
     Ok(exit::PASSED)
@@ -88,7 +88,7 @@ pub(super) fn write(
     template: Option<&str>,
 ) -> Result<PathBuf, Failure> {
     let files = files::files(&loaded.plan, &loaded.lines, &loaded.seal, template)
-        .map_err(|error| Failure::new(exit::ENVIRONMENT, error))?;
+        .map_err(|error| Failure::new(exit::USAGE, error))?;
     let folder = dir.join(FOLDER);
     let failed = |path: &Path, reason: io::Error| {
         let error = anyhow::anyhow!("cannot write {}: {reason}", path.display());

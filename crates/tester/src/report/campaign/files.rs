@@ -19,6 +19,20 @@ pub const TEMPLATE: &str = "template.html";
 /// This program, as it signs its reports.
 pub const MAKER: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));
 
+/// Why there are no files.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// There is no page.
+    #[error(transparent)]
+    Page(#[from] ReportError),
+    /// A number of the report has no form in JSON.
+    #[error("cannot write results.json: {reason}")]
+    Json {
+        /// What the writer says.
+        reason: serde_json::Error,
+    },
+}
+
 /// Every file of the report: its path below the folder of the report, and its octets. The same
 /// journal and template give the same files.
 ///
@@ -30,17 +44,18 @@ pub fn files(
     lines: &[Line],
     seal: &str,
     template: Option<&str>,
-) -> Result<Vec<(&'static str, Vec<u8>)>, ReportError> {
+) -> Result<Vec<(&'static str, Vec<u8>)>, FilesError> {
     let analysis = analyse(plan, lines, seal);
-    let mut results = serde_json::to_string_pretty(&analysis).map_err(ReportError::Json)?;
+    let mut results =
+        serde_json::to_string_pretty(&analysis).map_err(|reason| FilesError::Json { reason })?;
     results.push('\n');
     let plan_text = lines.iter().find_map(|line| match &line.record {
         Record::Campaign { plan, .. } => Some(plan.clone()),
         _ => None,
     });
     let mut texts = vec![
-        ("index.html", html::page(&analysis, template)?),
         ("results.json", results),
+        ("index.html", html::page(&analysis, template)?),
         ("report.md", markdown::page(&analysis)),
         ("results.schema.json", SCHEMA.to_owned()),
         ("plan.toml", plan_text.unwrap_or_default()),

@@ -25,9 +25,6 @@ pub enum ReportError {
         /// What minijinja says.
         reason: String,
     },
-    /// A number has no form in JSON.
-    #[error("cannot write the results as JSON: {0}")]
-    Json(serde_json::Error),
     /// A figure could not be drawn.
     #[error("cannot draw '{title}': {reason}")]
     Figure {

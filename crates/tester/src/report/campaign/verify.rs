@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn one_changed_octet_of_any_file_is_found() {
         let (plan, lines) = small();
-        let files = files(&plan, &lines, SEAL, Some("{{ name }}")).unwrap();
+        let files = files(&plan, &lines, SEAL, Some("{{ analysis.name }}")).unwrap();
         let with = |wrong: Option<(&'static str, usize)>| {
             check(&files, |name| {
                 let (_, octets) = files.iter().find(|(path, _)| *path == name)?;

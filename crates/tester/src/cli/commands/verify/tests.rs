@@ -35,7 +35,7 @@ fn a_report_is_verified_and_says_how_much() {
         .filter(|l| matches!(l.record, Record::Trial { .. }))
         .count();
     assert!(
-        text.starts_with(&format!("verified: {trials} trials, 14 files, seal ")),
+        text.starts_with(&format!("verified: {trials} trials, 15 files, seal ")),
         "{text}"
     );
     // Made again, it is the same.
@@ -143,4 +143,22 @@ fn half_a_line_is_left_out_of_a_report_but_not_verified() {
     );
     report::write(dir.path(), &loaded, None).unwrap();
     assert_eq!(failure(&dir).0, exit::TESTER);
+}
+
+#[test]
+fn a_page_by_another_template_is_verified_by_it() {
+    let dir = reported(Some("<h1>{{ analysis.name }}</h1>"));
+    let text = verify(dir.path()).unwrap();
+    assert!(text.contains("16 files"), "{text}");
+    let page = dir.path().join(FOLDER).join("index.html");
+    assert_eq!(
+        fs::read_to_string(page).unwrap(),
+        "<h1>Sample &lt;of&gt; 100 % &amp; more</h1>"
+    );
+    // The built-in template again leaves nothing of the other.
+    let loaded = load(dir.path()).unwrap();
+    report::write(dir.path(), &loaded, None).unwrap();
+    assert!(verify(dir.path()).unwrap().contains("15 files"));
+    let error = report::write(dir.path(), &loaded, Some("{{ nothing }}")).unwrap_err();
+    assert_eq!(error.code, exit::USAGE);
 }
