@@ -44,7 +44,7 @@ pub(super) fn bars(analysis: &Analysis) -> Result<Vec<Figure>, ReportError> {
     };
     let figures = clusters(analysis, bar);
     let highest = highest(&figures);
-    let x = Axis::from_zero("queries/s", highest * 1.2, 5, |v| numbers::decimal(v, 0));
+    let x = Axis::from_zero("queries/s", highest * 1.2, 4, |v| numbers::decimal(v, 0));
     let title = "Median rate; whiskers from the 1st to the 99th percentile";
     let columns = [
         "Cell",
@@ -75,7 +75,7 @@ pub(super) fn memory(analysis: &Analysis) -> Result<Vec<Figure>, ReportError> {
     for bar in all.flat_map(|cluster| &mut cluster.bars) {
         bar.value /= unit;
     }
-    let x = Axis::from_zero(name, highest(&figures) * 1.2, 5, numbers::short);
+    let x = Axis::from_zero(name, highest(&figures) * 1.2, 4, numbers::short);
     let size = format!("Memory ({name})");
     let columns = ["Cell", "Variant", &size];
     let title = "Largest resident memory of the DUT after a trial";
