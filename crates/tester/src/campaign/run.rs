@@ -141,6 +141,10 @@ impl From<JournalError> for Halt {
 /// times fails for a reason.
 const ABANDONED_IN_ROW_MAX: u32 = 3;
 
+/// A DUT that is faster than the Tester is certified for has the self-test repeated at its next run,
+/// until there were this many: on a machine with neighbours one self-test alone may have been hit.
+const SELF_TESTS_MAX: usize = 3;
+
 /// A campaign under way.
 pub struct Campaign<'a, B, C> {
     plan: &'a Plan,
@@ -245,7 +249,9 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let job = self.job(task, point, base_rate_qps);
         let conditions = self.bench.prepare(&job)?;
         let certified = match conditions {
-            Some(conditions) if !self.plan.tester.uncertified => self.certified(conditions)?,
+            Some(conditions) if !self.plan.tester.uncertified => {
+                self.certified(task.point(), conditions)?
+            }
             Some(_) | None => None,
         };
         self.status.certified_qps = certified;
@@ -298,9 +304,16 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
 
     /// The rate up to which the Tester may be used under these conditions: of a certificate that
     /// there is, or of a self-test now.
-    fn certified(&mut self, conditions: CertificateConditions) -> Result<Option<u64>, Halt> {
-        if let Some(rate_qps) = self.state.certificate(&conditions) {
-            return Ok(Some(rate_qps));
+    fn certified(
+        &mut self,
+        point: usize,
+        conditions: CertificateConditions,
+    ) -> Result<Option<u64>, Halt> {
+        let (known, self_tests) = self.state.certificate(&conditions);
+        if let Some(rate_qps) = known
+            && (self_tests >= SELF_TESTS_MAX || !self.was_limited_by(point, rate_qps))
+        {
+            return Ok(known);
         }
         let max_qps = match self.plan.search.method {
             Method::Galloping { max_qps, .. } => max_qps,
@@ -338,11 +351,17 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             certified_rate_qps,
             trials,
         })?;
+        let certified_rate_qps = certified_rate_qps.max(known);
         if certified_rate_qps.is_some() {
             return Ok(certified_rate_qps);
         }
         let reason = format!("the self-test of the Tester failed: {reason}");
         Err(BenchError::Variant(reason).into())
+    }
+
+    /// Whether a search of the point has ended at the limit of this certificate.
+    fn was_limited_by(&self, point: usize, certified_rate_qps: u64) -> bool {
+        self.state.rates_qps(point).contains(&certified_rate_qps)
     }
 
     /// Starts the servers, and writes down what they are if that is not what it was.

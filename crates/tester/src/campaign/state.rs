@@ -10,7 +10,7 @@ use dns64_transport::clock::Nanos;
 use super::plan::Plan;
 use super::record::{CertificateConditions, Line, Record};
 use super::tasks::{Task, points};
-use crate::procedure::search::{INVALID_REPEATS, Search, SearchSpec, median};
+use crate::procedure::search::{INVALID_REPEATS, Search, SearchEnd, SearchSpec, median};
 use crate::trial::result::{Outcome, TrialResult};
 
 /// What the lines so far add up to.
@@ -40,9 +40,19 @@ pub enum Over {
         /// The fastest that passed.
         rate_qps: Option<u64>,
     },
+    /// The Tester was disturbed until the search gave up, so many times in all.
+    Disturbed {
+        /// Searches of this task that ended so.
+        times: u32,
+    },
     /// It was given up.
     Abandoned,
 }
+
+/// A run in which the Tester was disturbed is done again when everything else is done, until there
+/// were this many attempts: what disturbs a machine passes, and a run that is missing shows in every
+/// figure of its point.
+const ATTEMPTS_MAX: u32 = 3;
 
 /// A task between its beginning and its end.
 #[derive(Clone, Debug)]
@@ -122,10 +132,11 @@ impl State {
             } => self.count(*task, *took_ns, result),
             Record::Finished {
                 task,
+                end,
                 rate_qps,
                 took_ns,
                 ..
-            } => self.finish(*task, *rate_qps, *took_ns),
+            } => self.finish(*task, end.as_ref(), *rate_qps, *took_ns),
             Record::Abandoned { task, .. } => {
                 *self
                     .abandoned_in_row
@@ -137,13 +148,16 @@ impl State {
         }
     }
 
-    /// What to do next: the task under way, or else the first of `tasks` that is not over.
+    /// What to do next: the task under way, or else the first of `tasks` that is not over, or else
+    /// the first search that was disturbed and may be done again.
     pub fn next_task(&self, tasks: &[Task]) -> Option<Task> {
-        let open = |task: &&Task| !self.over.contains_key(*task);
-        match &self.under_way {
-            Some(under_way) => Some(under_way.task),
-            None => tasks.iter().find(open).copied(),
+        if let Some(under_way) = &self.under_way {
+            return Some(under_way.task);
         }
+        let open = |task: &&Task| !self.over.contains_key(*task);
+        let again = |task: &&Task| matches!(self.over.get(*task), Some(Over::Disturbed { times }) if *times < ATTEMPTS_MAX);
+        let first = tasks.iter().find(open);
+        first.or_else(|| tasks.iter().find(again)).copied()
     }
 
     /// The task that has begun and is not over.
@@ -172,12 +186,12 @@ impl State {
         median(self.rates_qps(point))
     }
 
-    /// The rate for which the newest self-test under exactly these conditions has certified the
-    /// Tester; `None` if there was none, or if it failed.
-    pub fn certificate(&self, conditions: &CertificateConditions) -> Option<u64> {
-        let mut newest_first = self.certificates.iter().rev();
-        let (_, rate_qps) = newest_first.find(|(other, _)| other == conditions)?;
-        *rate_qps
+    /// The highest rate for which a self-test under exactly these conditions has certified the
+    /// Tester, and how many self-tests there were; `None` if there was none, or if all failed.
+    pub fn certificate(&self, conditions: &CertificateConditions) -> (Option<u64>, usize) {
+        let equal = self.certificates.iter().filter(|(c, _)| c == conditions);
+        let rates: Vec<Option<u64>> = equal.map(|(_, rate_qps)| *rate_qps).collect();
+        (rates.iter().copied().flatten().max(), rates.len())
     }
 
     /// All trials of tasks, invalid ones too; those of self-tests are not.
@@ -218,7 +232,13 @@ impl State {
         }
     }
 
-    fn finish(&mut self, task: Task, rate_qps: Option<u64>, took_ns: Nanos) {
+    fn finish(
+        &mut self,
+        task: Task,
+        end: Option<&SearchEnd>,
+        rate_qps: Option<u64>,
+        took_ns: Nanos,
+    ) {
         if let (Task::Search { point, run }, Some(rate_qps)) = (task, rate_qps) {
             let runs = self.rates_qps.entry(point).or_default();
             runs.insert(run, rate_qps);
@@ -227,7 +247,15 @@ impl State {
         spent.tasks += 1;
         spent.total_ns += took_ns;
         self.abandoned_in_row.remove(&self.variant(task));
-        self.end(task, Over::Finished { rate_qps });
+        let before = match self.over(task) {
+            Some(Over::Disturbed { times }) => times,
+            _ => 0,
+        };
+        let over = match end {
+            Some(SearchEnd::TesterFault(_)) => Over::Disturbed { times: before + 1 },
+            _ => Over::Finished { rate_qps },
+        };
+        self.end(task, over);
     }
 
     fn end(&mut self, task: Task, over: Over) {

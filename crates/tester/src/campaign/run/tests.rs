@@ -41,9 +41,11 @@ struct Servers {
     clock: ManualClock,
     job: Option<Job>,
     /// Decides about a trial before the servers do.
-    fate: Box<dyn FnMut(&Job, u64) -> Fate>,
+    fate: Fates,
     self_tests: u32,
 }
+
+type Fates = Box<dyn FnMut(&Job, u64) -> Fate>;
 
 enum Fate {
     AsItIs,
@@ -384,6 +386,47 @@ fn the_certificate_is_the_ceiling_and_is_used_again() {
     let self_tests = lines
         .iter()
         .filter(|line| matches!(line.record, Record::SelfTest { .. }));
-    // One for each of the two cells, whichever DUT it was for.
-    assert_eq!(self_tests.count(), 2);
+    // One for each of the two cells, whichever DUT it was for, and two more for each of those that
+    // were the limit.
+    assert_eq!(self_tests.count(), 6);
+}
+
+#[test]
+fn a_run_that_was_disturbed_again_and_again_is_done_anew_at_the_end() {
+    let second = Task::Search { point: 0, run: 2 };
+    let mut hits = 0;
+    let (ended, lines) = whole(Servers::new(move |job, number| {
+        if job.task == second && number > 0 && hits < 4 {
+            hits += 1;
+            Fate::Disturbed
+        } else {
+            Fate::AsItIs
+        }
+    }));
+    assert_eq!(ended, Ended::Complete);
+    let found = rates(&lines, 0);
+    assert_eq!(found.len(), 5);
+    assert_eq!(found.iter().filter(|rate| rate.is_none()).count(), 1);
+    // Nothing is left to do but this.
+    assert!(found[4].is_some());
+    let directory = tempfile::tempdir().unwrap();
+    let always = Servers::new(move |job, number| {
+        if job.task == second && number > 0 {
+            Fate::Disturbed
+        } else {
+            Fate::AsItIs
+        }
+    });
+    assert_eq!(
+        work(begin(directory.path()), always).unwrap(),
+        Ended::Complete
+    );
+    let lines = journal::read(directory.path()).unwrap().lines;
+    assert_eq!(
+        rates(&lines, 0)
+            .iter()
+            .filter(|rate| rate.is_none())
+            .count(),
+        3
+    );
 }

@@ -56,6 +56,12 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         return Ok(code);
     }
     let (journal, lines, torn_bytes) = Journal::resume(directory)?;
+    if matches!(
+        lines.last().map(|line| &line.record),
+        Some(Record::Complete)
+    ) {
+        return report_of(directory);
+    }
     let opened = Opened {
         plan: &plan,
         directory,
@@ -153,10 +159,7 @@ impl Opened<'_> {
         };
         progress.clear();
         match ended? {
-            Ended::Complete => report::run(&ReportArgs {
-                directory: self.directory.to_owned(),
-                template: None,
-            }),
+            Ended::Complete => report_of(self.directory),
             Ended::Interrupted => {
                 let directory = self.directory.display();
                 let resume = format!("interrupted; go on with: dns64bench resume {directory}");
@@ -164,6 +167,14 @@ impl Opened<'_> {
             }
         }
     }
+}
+
+/// The report, and what it found.
+fn report_of(directory: &Path) -> Result<u8, Failure> {
+    report::run(&ReportArgs {
+        directory: directory.to_owned(),
+        template: None,
+    })
 }
 
 impl From<RunError> for Failure {

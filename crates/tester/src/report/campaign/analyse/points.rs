@@ -26,8 +26,10 @@ pub(super) fn results(plan: &Plan, points: &[Point], told: &Told<'_>) -> Vec<Poi
         };
         let same_spans = points[index].duration_ns == points[first].duration_ns
             && points[index].timeout_ns == points[first].timeout_ns;
+        // Of a rate that may be higher no degradation follows.
+        let known = |result: &PointResult| result.summary.clone().filter(|_| !result.lower_bound);
         if let (Some(base), Some(this), true) =
-            (&results[first].summary, &results[index].summary, same_spans)
+            (known(&results[first]), known(&results[index]), same_spans)
         {
             results[index].degradation_pct = Some(degradation_pct(base.median, this.median));
         }

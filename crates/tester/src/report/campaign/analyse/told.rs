@@ -43,14 +43,17 @@ pub(super) struct TaskTold<'a> {
     pub(super) search: Option<&'a SearchSpec>,
     pub(super) base_rate_qps: Option<u64>,
     pub(super) trials: Vec<TrialTold<'a>>,
+    /// Trials of attempts before the last one, which count for nothing.
+    pub(super) earlier: Vec<TrialTold<'a>>,
     pub(super) finished: Option<FinishedTold<'a>>,
     pub(super) abandoned: Option<&'a str>,
 }
 
 impl TaskTold<'_> {
-    /// Time in its trials, by the monotonic clock.
+    /// Time in its trials, earlier attempts included, by the monotonic clock.
     pub(super) fn took_ns(&self) -> Nanos {
-        self.trials.iter().map(|t| t.took_ns).sum()
+        let all = self.earlier.iter().chain(&self.trials);
+        all.map(|t| t.took_ns).sum()
     }
 }
 
@@ -212,8 +215,14 @@ impl<'a> Told<'a> {
                 base_rate_qps,
             } => {
                 let told = self.tasks.entry(*task).or_default();
-                told.search = search.as_ref();
-                told.base_rate_qps = *base_rate_qps;
+                let mut earlier = std::mem::take(&mut told.earlier);
+                earlier.append(&mut told.trials);
+                *told = TaskTold {
+                    search: search.as_ref(),
+                    base_rate_qps: *base_rate_qps,
+                    earlier,
+                    ..TaskTold::default()
+                };
             }
             Record::Trial {
                 task,

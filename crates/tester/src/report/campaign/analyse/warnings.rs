@@ -130,7 +130,8 @@ fn changes(before: &SessionTold<'_>, after: &SessionTold<'_>) -> Vec<String> {
     let mut names: Vec<&String> = a.details.keys().chain(b.details.keys()).collect();
     names.sort_unstable();
     names.dedup();
-    for name in names {
+    // The load differs always, and a session that began under load is warned of for itself.
+    for name in names.into_iter().filter(|name| !name.starts_with("load")) {
         let (was, is) = (a.details.get(name), b.details.get(name));
         texts.push((name, was.unwrap_or(&none), is.unwrap_or(&none)));
     }
@@ -278,7 +279,7 @@ fn trials(told: &Told<'_>, analysis: &Analysis, variant: usize, warnings: &mut V
     let trials = || {
         tasks
             .iter()
-            .flat_map(|(_, task)| &task.trials)
+            .flat_map(|(_, task)| task.earlier.iter().chain(&task.trials))
             .map(|t| t.result)
     };
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
