@@ -309,16 +309,43 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         point: usize,
         conditions: CertificateConditions,
     ) -> Result<Option<u64>, Halt> {
-        let (known, self_tests) = self.state.certificate(&conditions);
-        if let Some(rate_qps) = known
-            && (self_tests >= SELF_TESTS_MAX || !self.was_limited_by(point, rate_qps))
-        {
-            return Ok(known);
-        }
         let max_qps = match self.plan.search.method {
             Method::Galloping { max_qps, .. } => max_qps,
             Method::FixedRange { max_qps } => Some(max_qps),
         };
+        let (known, self_tests) = self.state.certificate(&conditions);
+        let enough = |rate_qps| {
+            self_tests >= SELF_TESTS_MAX
+                || max_qps.is_some_and(|max_qps| rate_qps >= max_qps)
+                || !self.was_limited_by(point, rate_qps)
+        };
+        if known.is_some_and(enough) {
+            return Ok(known);
+        }
+        let Some(end) = self.self_test(max_qps, conditions.clone())? else {
+            return Ok(None);
+        };
+        let (certified, _) = self.state.certificate(&conditions);
+        if certified.is_some() {
+            return Ok(certified);
+        }
+        let reason = match end {
+            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
+            SelfTestEnd::TesterFault(fault) => fault.to_string(),
+            SelfTestEnd::Failed { shortfall } => {
+                format!("{shortfall} queries without a valid answer in time")
+            }
+        };
+        let reason = format!("the self-test of the Tester failed: {reason}");
+        Err(BenchError::Variant(reason).into())
+    }
+
+    /// Runs a self-test and writes it down; `None` where there is nobody to ask.
+    fn self_test(
+        &mut self,
+        max_qps: Option<u64>,
+        conditions: CertificateConditions,
+    ) -> Result<Option<SelfTestEnd>, Halt> {
         self.status.enter(Phase::SelfTest);
         let (status, watch) = (&mut self.status, &mut *self.watch);
         // Its trials are as long as those of the task or shorter, and wait a quarter of the timeout.
@@ -330,33 +357,14 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let Some(result) = result else {
             return Ok(None);
         };
-        let SelfTestResult {
-            end,
-            passed_rate_qps,
-            certified_rate_qps,
-            trials,
-            ..
-        } = result;
-        let reason = match &end {
-            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
-            SelfTestEnd::TesterFault(fault) => fault.to_string(),
-            SelfTestEnd::Failed { shortfall } => {
-                format!("{shortfall} queries without a valid answer in time")
-            }
-        };
         self.record(Record::SelfTest {
             conditions,
-            end,
-            passed_rate_qps,
-            certified_rate_qps,
-            trials,
+            end: result.end.clone(),
+            passed_rate_qps: result.passed_rate_qps,
+            certified_rate_qps: result.certified_rate_qps,
+            trials: result.trials,
         })?;
-        let certified_rate_qps = certified_rate_qps.max(known);
-        if certified_rate_qps.is_some() {
-            return Ok(certified_rate_qps);
-        }
-        let reason = format!("the self-test of the Tester failed: {reason}");
-        Err(BenchError::Variant(reason).into())
+        Ok(Some(result.end))
     }
 
     /// Whether a search of the point has ended at the limit of this certificate.

@@ -64,10 +64,12 @@ fn of_the_script(max: u64, e: u64, limit_qps: u64) -> (Vec<u64>, u64) {
 /// that they can leave.
 fn most_trials(spec: &SearchSpec, limit_qps: u64) -> u32 {
     let (high, low) = (spec.start_qps.max(limit_qps), spec.start_qps.min(limit_qps));
+    let halvings = (high / low.max(1)).max(1).ilog2();
     let (galloping, widest) = match spec.first_step_qps {
-        None => (high / low.max(1), limit_qps.max(1) * 2),
+        None => (halvings, limit_qps.max(1) * 2),
+        // Steps on the way down are no wider than half of the rate.
         Some(step) => (
-            (high - low) / step.max(1) + 1,
+            ((high - low) / step.max(1) + 1).ilog2() + halvings,
             limit_qps.max(1) * 2 + step * 2,
         ),
     };
@@ -76,7 +78,7 @@ fn most_trials(spec: &SearchSpec, limit_qps: u64) -> u32 {
         failed_qps: Some(widest),
         resolution_qps: spec.resolution.qps(limit_qps / 2),
     };
-    galloping.ilog2() + 3 + widest.trials_left().unwrap_or(0)
+    galloping + 3 + widest.trials_left().unwrap_or(0)
 }
 
 proptest! {
