@@ -57,4 +57,4 @@ const DURATION_MIN_NS: Nanos = 60 * SECOND;
 const TIMEOUT_MAX_NS: Nanos = SECOND;
 
 /// RFC 8219 section 9.2: the procedure should be repeated at least 20 times.
-const RUNS_MIN: u32 = 20;
+pub const RUNS_MIN: u32 = 20;

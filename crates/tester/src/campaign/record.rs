@@ -75,22 +75,9 @@ pub enum Record {
     Variant {
         /// Index into the plan's variants.
         variant: usize,
-        /// What its program says of itself.
-        version: Option<String>,
-        /// Where it answered.
-        server: String,
-        /// The prefix of the expected answers.
-        pref64: String,
-        /// Cores of the roles: role and list.
-        cpus: Vec<(String, String)>,
-        /// SHA-256 of its rendered configuration files, by name.
-        files_sha256: BTreeMap<String, String>,
-        /// SHA-256 of its program.
-        program_sha256: Option<String>,
-        /// Why its results are no measurement in the sense of RFC 8219.
-        not_a_measurement: Vec<String>,
-        /// Remarks for the reader.
-        notes: Vec<String>,
+        /// What it turned out to be.
+        #[serde(flatten)]
+        facts: VariantFacts,
     },
     /// A task begins; one that was interrupted and has trials goes on without another.
     Started {
@@ -159,6 +146,27 @@ impl Record {
             Self::Complete => "complete",
         }
     }
+}
+
+/// What a variant turned out to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VariantFacts {
+    /// What its program says of itself.
+    pub version: Option<String>,
+    /// Where it answered.
+    pub server: String,
+    /// The prefix of the expected answers.
+    pub pref64: String,
+    /// Cores of the roles: role and list.
+    pub cpus: Vec<(String, String)>,
+    /// SHA-256 of its rendered configuration files, by name.
+    pub files_sha256: BTreeMap<String, String>,
+    /// SHA-256 of its program.
+    pub program_sha256: Option<String>,
+    /// Why its results are no measurement in the sense of RFC 8219.
+    pub not_a_measurement: Vec<String>,
+    /// Remarks for the reader.
+    pub notes: Vec<String>,
 }
 
 /// What a certificate of the Tester is tied to: it holds while all of this is the same.

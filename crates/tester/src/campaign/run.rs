@@ -11,7 +11,7 @@ use dns64_transport::clock::{Clock, Nanos};
 use super::estimate::left_ns;
 use super::journal::{Journal, JournalError, unix_ms};
 use super::plan::{Method, Plan};
-use super::record::{CertificateConditions, Line, Record};
+use super::record::{CertificateConditions, Line, Record, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
 use super::tasks::{Point, Task, point_name, points, tasks};
@@ -36,7 +36,7 @@ pub trait Bench {
     ) -> Result<Option<SelfTestResult>, BenchError>;
 
     /// Starts the servers, unless they run. Tells what they turned out to be.
-    fn start(&mut self) -> Result<Facts, BenchError>;
+    fn start(&mut self) -> Result<VariantFacts, BenchError>;
 
     /// Runs one trial. `number` and the job of [`prepare`](Self::prepare) name it.
     fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError>;
@@ -65,27 +65,6 @@ pub struct Measured {
     pub result: TrialResult,
     /// What the DUT used after it, when it is ours to look at.
     pub resources: Option<Resources>,
-}
-
-/// What a variant turned out to be: the fields of [`Record::Variant`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// What its program says of itself.
-    pub version: Option<String>,
-    /// Where it answers.
-    pub server: String,
-    /// The prefix of the expected answers.
-    pub pref64: String,
-    /// Cores of the roles.
-    pub cpus: Vec<(String, String)>,
-    /// SHA-256 of its configuration files.
-    pub files_sha256: BTreeMap<String, String>,
-    /// SHA-256 of its program.
-    pub program_sha256: Option<String>,
-    /// Why its results are no measurement.
-    pub not_a_measurement: Vec<String>,
-    /// Remarks.
-    pub notes: Vec<String>,
 }
 
 /// Why a bench cannot go on.
@@ -159,7 +138,7 @@ pub struct Campaign<'a, B, C> {
     /// Tasks that are over with their times, for the estimate.
     done: Vec<(Task, Nanos)>,
     /// What this process has written down of each variant.
-    facts: BTreeMap<usize, Facts>,
+    facts: BTreeMap<usize, VariantFacts>,
 }
 
 /// What a process works with.
@@ -379,26 +358,9 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         if known.as_ref() == Some(&facts) {
             return Ok(());
         }
-        let Facts {
-            version,
-            server,
-            pref64,
-            cpus,
-            files_sha256,
-            program_sha256,
-            not_a_measurement,
-            notes,
-        } = facts;
         self.record(Record::Variant {
             variant: point.variant,
-            version,
-            server,
-            pref64,
-            cpus,
-            files_sha256,
-            program_sha256,
-            not_a_measurement,
-            notes,
+            facts,
         })?;
         Ok(())
     }

@@ -162,11 +162,9 @@ impl Status {
                     None => "the Tester failed its self-test".to_owned(),
                 });
             }
-            Record::Variant {
-                version, server, ..
-            } => {
-                let version = version.as_deref().unwrap_or("a server");
-                self.message = Some(format!("{version} answers at {server}"));
+            Record::Variant { facts, .. } => {
+                let version = facts.version.as_deref().unwrap_or("a server");
+                self.message = Some(format!("{version} answers at {}", facts.server));
             }
             Record::Started { task, .. } => self.start(*task),
             Record::Trial { task, result, .. } => self.count(*task, result),

@@ -5,7 +5,7 @@ use std::process::Command;
 use expect_test::expect;
 
 use super::*;
-use crate::campaign::record::{CertificateConditions, Environment, Resources};
+use crate::campaign::record::{CertificateConditions, Environment, Resources, VariantFacts};
 use crate::campaign::tasks::Task;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::procedure::selftest::SelfTestEnd;
@@ -72,14 +72,16 @@ pub(crate) fn every_record() -> Vec<Record> {
         },
         Record::Variant {
             variant: 0,
-            version: Some("1.0 \"\u{e9}\"\n".to_owned()),
-            server: "[2001:db8::1]:53".to_owned(),
-            pref64: "64:ff9b::/96".to_owned(),
-            cpus: vec![("dut".to_owned(), "1".to_owned())],
-            files_sha256: texts,
-            program_sha256: None,
-            not_a_measurement: vec![],
-            notes: vec![text()],
+            facts: VariantFacts {
+                version: Some("1.0 \"\u{e9}\"\n".to_owned()),
+                server: "[2001:db8::1]:53".to_owned(),
+                pref64: "64:ff9b::/96".to_owned(),
+                cpus: vec![("dut".to_owned(), "1".to_owned())],
+                files_sha256: texts,
+                program_sha256: None,
+                not_a_measurement: vec![],
+                notes: vec![text()],
+            },
         },
         Record::Started {
             task,

@@ -108,11 +108,11 @@ impl Bench for Servers {
         }))
     }
 
-    fn start(&mut self) -> Result<Facts, BenchError> {
+    fn start(&mut self) -> Result<VariantFacts, BenchError> {
         let job = self.job.unwrap();
         match (self.fate)(&job, 0) {
             Fate::DoesNotStart => Err(BenchError::Variant("it does not start".into())),
-            _ => Ok(Facts::default()),
+            _ => Ok(VariantFacts::default()),
         }
     }
 

@@ -10,8 +10,8 @@ use super::measure::COARSE;
 use super::{Failure, setup};
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{self, Plan, RawFormat, Restart, Variant};
-use crate::campaign::record::{CertificateConditions, Environment};
-use crate::campaign::run::{Bench, BenchError, Facts, Job, Measured};
+use crate::campaign::record::{CertificateConditions, Environment, VariantFacts};
+use crate::campaign::run::{Bench, BenchError, Job, Measured};
 use crate::campaign::tasks::{Point, Task};
 use crate::cli::args::{LabKind, OutputArgs};
 use crate::cli::resolve::{BUILT_IN, DutPlan, LabPlan, Load, Measure, Subject};
@@ -155,7 +155,7 @@ impl Bench for RigBench<'_> {
         open.rig.self_test(question, observer).map_err(bench_error)
     }
 
-    fn start(&mut self) -> Result<Facts, BenchError> {
+    fn start(&mut self) -> Result<VariantFacts, BenchError> {
         let open = self.up()?;
         match &mut open.subject {
             Up::Dut => open.rig.start().map_err(bench_error)?,
@@ -228,7 +228,7 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
 }
 
 /// What can be told of the servers that run.
-fn facts(open: &Open) -> Facts {
+fn facts(open: &Open) -> VariantFacts {
     let described = setup::conditions(&open.rig, &[]);
     let Conditions {
         dut,
@@ -243,7 +243,7 @@ fn facts(open: &Open) -> Facts {
     let started = open.rig.dut();
     let files = started.and_then(|dut| dut.files().ok()).unwrap_or_default();
     let program = started.and_then(|dut| std::fs::read(dut.program()).ok());
-    Facts {
+    VariantFacts {
         version: dut,
         server: match open.rig.self_test_server() {
             Some(server) if authority => server.to_string(),

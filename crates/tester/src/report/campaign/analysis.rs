@@ -39,6 +39,8 @@ pub struct Analysis {
     pub certificates: Vec<Certificate>,
     /// The results, point by point, in the order of the plan.
     pub points: Vec<PointResult>,
+    /// The same by both shares at once, of variants with several of each.
+    pub grids: Vec<Grid>,
     /// The papers' models, where there are cells enough.
     pub models: Vec<ModelResult>,
     /// Whether a DUT stores requests.
@@ -121,7 +123,7 @@ pub struct PointResult {
     /// A run ended at the limit of the Tester or of the plan: the true rate is not lower, but may be
     /// higher.
     pub lower_bound: bool,
-    /// Rate for which the Tester was certified; the lowest, if there was more than one.
+    /// Rate for which the Tester was certified; the highest, if there was more than one.
     pub certified_rate_qps: Option<u64>,
     /// Certified rate / median.
     pub headroom: Option<f64>,
@@ -200,6 +202,40 @@ pub struct TimingResult {
     pub worst_lateness_ns: u64,
     /// Datagrams lost at the Tester's own sockets, all trials together.
     pub tester_drops: u64,
+}
+
+/// The two-dimensional table of RFC 8219 section 9.2: rates of one variant by both shares.
+#[derive(Clone, Debug, Serialize)]
+pub struct Grid {
+    /// Index into [`Analysis::variants`].
+    pub variant: usize,
+    /// Shares of names with an AAAA of their own, in per cent: the columns.
+    pub aaaa_pct: Vec<f64>,
+    /// The rows, by the share of queries for cached names.
+    pub rows: Vec<GridRow>,
+}
+
+/// One row of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct GridRow {
+    /// Share of queries for cached names, in per cent.
+    pub cached_pct: f64,
+    /// One cell for each column; `None` where nothing was measured or found. When everything is
+    /// cached the AAAA share is of no consequence, and one cell stands for all.
+    pub cells: Vec<Option<GridCell>>,
+}
+
+/// One cell of it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct GridCell {
+    /// Median rate, in queries per second.
+    pub median: f64,
+    /// 1st percentile.
+    pub p1: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// See [`PointResult::lower_bound`].
+    pub lower_bound: bool,
 }
 
 /// A model of paper 000 (equations 7 and 8), fitted to the medians of one variant.

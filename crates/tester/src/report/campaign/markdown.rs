@@ -14,6 +14,7 @@ pub(super) fn page(analysis: &Analysis) -> String {
     list(&mut out, "Not a measurement", &analysis.not_a_measurement);
     list(&mut out, "Warnings", &analysis.warnings);
     results(&mut out, analysis);
+    grids(&mut out, analysis);
     several_points(&mut out, analysis);
     beyond(&mut out, analysis);
     conditions(&mut out, analysis);
@@ -127,6 +128,29 @@ fn row(analysis: &Analysis, point: &PointResult) -> Vec<String> {
         two(point.headroom),
         two(point.degradation_pct),
     ]
+}
+
+/// Medians by both shares at once.
+fn grids(out: &mut String, analysis: &Analysis) {
+    for grid in &analysis.grids {
+        let name = &analysis.variants[grid.variant].name;
+        out.push_str(&format!("\n### {name}: medians by both shares\n"));
+        let shares = grid.aaaa_pct.iter().map(|share| format!(" AAAA {share} %"));
+        let heads: Vec<String> = std::iter::once("cached".to_owned()).chain(shares).collect();
+        let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+        let rows = grid.rows.iter().map(|row| {
+            let cells = row.cells.iter().map(|cell| {
+                known(cell.map(|cell| {
+                    let at_least = if cell.lower_bound { "at least " } else { "" };
+                    format!("{at_least}{}", words::rate(cell.median))
+                }))
+            });
+            std::iter::once(format!("{} %", row.cached_pct))
+                .chain(cells)
+                .collect()
+        });
+        table(out, &heads, rows);
+    }
 }
 
 /// Models, queue checks and scaling.

@@ -8,7 +8,9 @@ use dns64_transport::clock::SECOND;
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{Plan, Variant};
-use crate::campaign::record::{CertificateConditions, Environment, Line, Record, Resources};
+use crate::campaign::record::{
+    CertificateConditions, Environment, Line, Record, Resources, VariantFacts,
+};
 use crate::campaign::tasks::{Point, Task, points};
 use crate::namespace::Share;
 use crate::procedure::search::{Search, SearchEnd, SearchSpec};
@@ -335,17 +337,19 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
 fn started_variant(variant: usize, it: &Variant) -> Record {
     Record::Variant {
         variant,
-        version: Some(format!("{} 1.2.3", it.dut)),
-        server: "[2001:2::2]:53".to_owned(),
-        pref64: "64:ff9b::/96".to_owned(),
-        cpus: vec![
-            ("Measurer".to_owned(), "0".to_owned()),
-            ("DUT".to_owned(), it.cpus.to_string()),
-        ],
-        files_sha256: BTreeMap::from([("server.conf".to_owned(), "ab".repeat(32))]),
-        program_sha256: Some("cd".repeat(32)),
-        not_a_measurement: Vec::new(),
-        notes: vec!["trials of 1 s are shorter than 60 s".to_owned()],
+        facts: VariantFacts {
+            version: Some(format!("{} 1.2.3", it.dut)),
+            server: "[2001:2::2]:53".to_owned(),
+            pref64: "64:ff9b::/96".to_owned(),
+            cpus: vec![
+                ("Measurer".to_owned(), "0".to_owned()),
+                ("DUT".to_owned(), it.cpus.to_string()),
+            ],
+            files_sha256: BTreeMap::from([("server.conf".to_owned(), "ab".repeat(32))]),
+            program_sha256: Some("cd".repeat(32)),
+            not_a_measurement: Vec::new(),
+            notes: vec!["trials of 1 s are shorter than 60 s".to_owned()],
+        },
     }
 }
 

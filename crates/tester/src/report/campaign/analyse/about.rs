@@ -2,6 +2,7 @@
 
 use super::told::Told;
 use crate::campaign::plan::{LabKind, Method, Order, Plan, Restart, Subject};
+use crate::campaign::record::VariantFacts;
 use crate::campaign::tasks::{Point, Task};
 use crate::lab::host::CpuSet;
 use crate::lab::profile::Family;
@@ -22,7 +23,11 @@ pub(super) fn not_a_measurement(
 ) -> Vec<String> {
     let of = |variant: usize| -> Vec<String> {
         let records = told.variants.get(variant).into_iter().flatten();
-        distinct(records.flat_map(|record| record.not_a_measurement).cloned())
+        distinct(
+            records
+                .flat_map(|record| &record.not_a_measurement)
+                .cloned(),
+        )
     };
     let mut reasons = of(0);
     reasons.retain(|reason| (1..plan.variants.len()).all(|variant| of(variant).contains(reason)));
@@ -123,7 +128,7 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
 
 fn cores(cpus: &CpuSet) -> String {
     match cpus.is_unrestricted() {
-        true => "any".to_owned(),
+        true => "chosen, see the variants".to_owned(),
         false => cpus.to_string(),
     }
 }
@@ -179,27 +184,25 @@ fn restart(restart: Restart) -> &'static str {
 /// What was measured: the plan's names, and what they turned out to be at the last start.
 pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
     let infos = plan.variants.iter().zip(&told.variants);
-    let info = |(variant, records): (&crate::campaign::plan::Variant, &Vec<_>)| {
-        let records: &[super::told::VariantTold<'_>] = records;
+    let info = |(variant, records): (&crate::campaign::plan::Variant, &Vec<&VariantFacts>)| {
         let last = records.last();
-        let owned = |text: &str| text.to_owned();
         let mut hashes = Vec::new();
-        if let Some(program) = last.and_then(|r| r.program_sha256) {
-            hashes.push(("program".to_owned(), program.to_owned()));
+        if let Some(program) = last.and_then(|r| r.program_sha256.clone()) {
+            hashes.push(("program".to_owned(), program));
         }
-        let files = last.into_iter().flat_map(|r| r.files_sha256);
+        let files = last.into_iter().flat_map(|r| &r.files_sha256);
         hashes.extend(files.map(|(name, hash)| (name.clone(), hash.clone())));
-        let reasons = records.iter().flat_map(|r| r.not_a_measurement).cloned();
-        let notes = records.iter().flat_map(|r| r.notes).cloned();
+        let reasons = records.iter().flat_map(|r| &r.not_a_measurement).cloned();
+        let notes = records.iter().flat_map(|r| &r.notes).cloned();
         let settings = variant.settings.iter();
         VariantInfo {
             name: variant.name.clone(),
             dut: variant.dut.clone(),
-            version: last.and_then(|r| r.version).map(owned),
+            version: last.and_then(|r| r.version.clone()),
             settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),
-            cpus: last.map_or(Vec::new(), |r| r.cpus.to_vec()),
-            server: last.map(|r| r.server.to_owned()),
-            pref64: last.map(|r| r.pref64.to_owned()),
+            cpus: last.map_or(Vec::new(), |r| r.cpus.clone()),
+            server: last.map(|r| r.server.clone()),
+            pref64: last.map(|r| r.pref64.clone()),
             hashes,
             not_a_measurement: distinct(reasons),
             notes: distinct(notes),
@@ -305,7 +308,10 @@ pub(super) fn time(
         self_tests_s: self_tests
             .map(|trial| words::seconds(trial.duration_ns + trial.timeout_ns))
             .sum(),
-        others_s: others.map(|(_, task)| words::seconds(task.took_ns())).sum(),
+        // The sum of nothing is -0.0.
+        others_s: others
+            .map(|(_, task)| words::seconds(task.took_ns()))
+            .fold(0.0, |sum, s| sum + s),
         trials: runs().map(|run| run.trials.len()).sum(),
         fixed_range_s,
     }

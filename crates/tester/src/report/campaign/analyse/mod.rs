@@ -6,6 +6,7 @@
 
 mod about;
 mod curves;
+mod grids;
 mod points;
 mod statement;
 mod told;
@@ -40,6 +41,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         conditions: about::conditions(plan, &told),
         variants: about::variants(plan, &told),
         certificates: about::certificates(&told),
+        grids: grids::grids(plan, &planned, &points),
         models: curves::models(plan, &planned, &points),
         queue_checks: curves::queue_checks(plan, &planned, &points),
         scaling: curves::scaling(plan, &points),

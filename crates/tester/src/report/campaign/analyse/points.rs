@@ -89,8 +89,8 @@ fn rates(runs: &[RunResult]) -> impl Iterator<Item = (&RunResult, f64)> {
         .filter_map(|run| Some((run, run.rate_qps? as f64)))
 }
 
-/// The lowest rate for which the Tester was certified in these searches; `None` as soon as one
-/// was without a certificate. An authority is measured by the self-test itself.
+/// The highest rate for which the Tester was certified in these searches, none of which goes beyond
+/// its own certificate; `None` as soon as one was without. An authority is measured by the self-test itself.
 fn certified<'t>(
     plan: &Plan,
     point: &Point,
@@ -103,7 +103,7 @@ fn certified<'t>(
     let ceilings = searches.filter_map(|task| task.search.map(|spec| spec.ceiling_qps));
     ceilings
         .collect::<Option<Vec<u64>>>()
-        .and_then(|ceilings| ceilings.into_iter().min())
+        .and_then(|ceilings| ceilings.into_iter().max())
 }
 
 fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use dns64_transport::clock::Nanos;
 
 use crate::campaign::plan::Plan;
-use crate::campaign::record::{CertificateConditions, Environment, Line, Record, Resources};
+use crate::campaign::record::{
+    CertificateConditions, Environment, Line, Record, Resources, VariantFacts,
+};
 use crate::campaign::tasks::Task;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::procedure::selftest::SelfTestEnd;
@@ -17,24 +19,11 @@ pub(super) struct Told<'a> {
     pub(super) plan_sha256: &'a str,
     pub(super) command: &'a [String],
     /// What each variant turned out to be, at each start that was recorded.
-    pub(super) variants: Vec<Vec<VariantTold<'a>>>,
+    pub(super) variants: Vec<Vec<&'a VariantFacts>>,
     pub(super) tasks: BTreeMap<Task, TaskTold<'a>>,
     pub(super) sessions: Vec<SessionTold<'a>>,
     pub(super) self_tests: Vec<SelfTestTold<'a>>,
     pub(super) complete: bool,
-}
-
-/// A record of a variant.
-#[derive(Clone, Copy)]
-pub(super) struct VariantTold<'a> {
-    pub(super) version: Option<&'a str>,
-    pub(super) server: &'a str,
-    pub(super) pref64: &'a str,
-    pub(super) cpus: &'a [(String, String)],
-    pub(super) files_sha256: &'a BTreeMap<String, String>,
-    pub(super) program_sha256: Option<&'a str>,
-    pub(super) not_a_measurement: &'a [String],
-    pub(super) notes: &'a [String],
 }
 
 /// All records of a task.
@@ -161,7 +150,11 @@ impl<'a> Told<'a> {
                 certified_rate_qps: *certified_rate_qps,
                 trials,
             }),
-            Record::Variant { .. } => self.note_variant(&line.record),
+            Record::Variant { variant, facts } => {
+                if let Some(seen) = self.variants.get_mut(*variant) {
+                    seen.push(facts);
+                }
+            }
             Record::Started { .. }
             | Record::Trial { .. }
             | Record::Finished { .. }
@@ -177,33 +170,6 @@ impl<'a> Told<'a> {
     fn ended(&mut self, how: &'a str) {
         if let Some(session) = self.sessions.last_mut() {
             session.ended = Some(how);
-        }
-    }
-
-    fn note_variant(&mut self, record: &'a Record) {
-        if let Record::Variant {
-            variant,
-            version,
-            server,
-            pref64,
-            cpus,
-            files_sha256,
-            program_sha256,
-            not_a_measurement,
-            notes,
-        } = record
-            && let Some(seen) = self.variants.get_mut(*variant)
-        {
-            seen.push(VariantTold {
-                version: version.as_deref(),
-                server,
-                pref64,
-                cpus,
-                files_sha256,
-                program_sha256: program_sha256.as_deref(),
-                not_a_measurement,
-                notes,
-            });
         }
     }
 

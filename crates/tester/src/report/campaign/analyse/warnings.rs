@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use super::about::is_authority;
 use super::told::{SessionTold, TaskTold, Told};
 use crate::campaign::plan::Plan;
+use crate::campaign::recommended::RUNS_MIN;
+use crate::campaign::record::VariantFacts;
 use crate::campaign::tasks::Task;
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{Analysis, PointResult};
@@ -28,7 +30,11 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Stri
     let mut warnings = Vec::new();
     unfinished(plan, told, analysis, &mut warnings);
     sessions(told, analysis, &mut warnings);
+    warnings.extend(plan.remarks());
     certificates(plan, analysis, &mut warnings);
+    if plan.search.runs >= RUNS_MIN {
+        few_runs(analysis, &mut warnings);
+    }
     runs(analysis, &mut warnings);
     for point in &analysis.points {
         figures(analysis, point, &mut warnings);
@@ -90,15 +96,10 @@ fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<String>) {
         }
     }
     for (variant, records) in analysis.variants.iter().zip(&told.variants) {
-        let program = |r: &super::told::VariantTold<'_>| {
-            (
-                r.version.map(str::to_owned),
-                r.program_sha256.map(str::to_owned),
-            )
-        };
+        let program = |r: &VariantFacts| (r.version.clone(), r.program_sha256.clone());
         if records
             .windows(2)
-            .any(|pair| program(&pair[0]) != program(&pair[1]))
+            .any(|pair| program(pair[0]) != program(pair[1]))
         {
             warnings.push(format!(
                 "{}: its program changed during the campaign; the report shows the last",
@@ -161,22 +162,11 @@ fn certificates(plan: &Plan, analysis: &Analysis, warnings: &mut Vec<String>) {
                 words::count(uncertified, "point")
             ));
         }
-        for point in own() {
-            let beyond = |rate: &u64| point.certified_rate_qps.is_some_and(|c| *rate > c);
-            let rates = point.runs.iter().filter_map(|run| run.rate_qps);
-            if let Some(rate) = rates.max().filter(beyond) {
-                warnings.push(format!(
-                    "{}: {} queries/s is beyond the {} for which the Tester is certified",
-                    words::point(analysis, point),
-                    Thousands(rate),
-                    Thousands(point.certified_rate_qps.unwrap_or(0))
-                ));
-            }
-        }
     }
 }
 
-fn runs(analysis: &Analysis, warnings: &mut Vec<String>) {
+/// Points of which runs are missing; that the plan asks for few is one of its remarks.
+fn few_runs(analysis: &Analysis, warnings: &mut Vec<String>) {
     let few = analysis.points.iter().filter_map(|p| p.summary.as_ref());
     let few: Vec<usize> = few
         .filter(|s| s.flags.iter().any(|f| matches!(f, Flag::FewRuns { .. })))
@@ -192,54 +182,93 @@ fn runs(analysis: &Analysis, warnings: &mut Vec<String>) {
             words::count(few.len(), "point")
         ));
     }
-    for point in &analysis.points {
-        let ended = |how: &str| point.runs.iter().filter(|run| run.ended == how).count();
-        let mut say = |runs: usize, what: &str| {
+}
+
+/// Runs without an answer, and how far the others spread, by variants.
+fn runs(analysis: &Analysis, warnings: &mut Vec<String>) {
+    for (variant, info) in analysis.variants.iter().enumerate() {
+        let own = || analysis.points.iter().filter(|p| p.variant == variant);
+        for (how, what) in ENDS {
+            let ended = |p: &PointResult| p.runs.iter().filter(|run| run.ended == how).count();
+            let runs: usize = own().map(ended).sum();
             if runs > 0 {
+                let points = own().filter(|p| ended(p) > 0).count();
                 warnings.push(format!(
-                    "{}: {} {what}",
-                    words::point(analysis, point),
-                    words::count(runs, "run")
+                    "{}: {} of {} {what}",
+                    info.name,
+                    words::count(runs, "run"),
+                    words::count(points, "point")
                 ));
             }
-        };
-        say(
-            ended("limited_by_tester"),
-            "ended at the rate that the Tester is certified for: the figures are lower bounds",
-        );
-        say(
-            ended("limited_by_request"),
-            "ended at the highest rate of the plan: the figures are lower bounds",
-        );
-        say(
-            ended("nothing_passes"),
-            "without a rate: the DUT fails even at the lowest",
-        );
-        say(
-            ended("tester_fault"),
-            "without a rate: the Tester was disturbed again and again",
-        );
+        }
+        spread(&info.name, &own().collect::<Vec<_>>(), warnings);
     }
 }
 
-/// Flags of the figures, shares that were not achieved and losses of the Tester.
+/// Ends of searches that are no answer, and what they mean.
+const ENDS: [(&str, &str); 4] = [
+    (
+        "limited_by_tester",
+        "ended at the rate that the Tester is certified for: the figures are lower bounds",
+    ),
+    (
+        "limited_by_request",
+        "ended at the highest rate of the plan: the figures are lower bounds",
+    ),
+    (
+        "nothing_passes",
+        "without a rate: the DUT fails even at the lowest",
+    ),
+    (
+        "tester_fault",
+        "without a rate: the Tester was disturbed again and again",
+    ),
+];
+
+/// How many points of a variant are skewed, and how many scatter; the table of results marks them.
+fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<String>) {
+    let flags = || {
+        points
+            .iter()
+            .filter_map(|p| p.summary.as_ref())
+            .flat_map(|s| &s.flags)
+    };
+    let skewed = flags().filter_map(|flag| match flag {
+        Flag::Skewed { by_pct } => Some(by_pct.abs()),
+        _ => None,
+    });
+    let scattered = flags().filter_map(|flag| match flag {
+        Flag::Scattered {
+            standard_deviation_pct,
+        } => Some(*standard_deviation_pct),
+        _ => None,
+    });
+    let mut say = |by_pct: Vec<f64>, what: &str| {
+        if let Some(worst) = by_pct.iter().copied().reduce(f64::max) {
+            let (some, all) = (by_pct.len(), words::count(points.len(), "point"));
+            warnings.push(format!("{name}: {some} of {all}: {what} {worst:.1} %"));
+        }
+    };
+    say(
+        skewed.collect(),
+        "the runs are skewed, the mean is off the median by up to",
+    );
+    say(
+        scattered.collect(),
+        "the runs scatter, the standard deviation over the mean is up to",
+    );
+}
+
+/// Drift, shares that were not achieved and losses of the Tester.
 fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<String>) {
     let name = words::point(analysis, point);
     let flags = point.summary.iter().flat_map(|summary| &summary.flags);
     warnings.extend(flags.filter_map(|flag| match flag {
-        Flag::Skewed { by_pct } => Some(format!(
-            "{name}: the mean is {by_pct:+.1} % off the median: the runs are skewed"
-        )),
-        Flag::Scattered {
-            standard_deviation_pct: sd,
-        } => Some(format!(
-            "{name}: the standard deviation is {sd:.1} % of the mean: the runs scatter"
-        )),
         Flag::Drift { by_pct, p } => Some(format!(
             "{name}: the runs drift by {by_pct:+.1} % from the first to the last ({})",
             words::p(*p)
         )),
-        Flag::FewRuns { .. } => None,
+        Flag::Skewed { .. } | Flag::Scattered { .. } | Flag::FewRuns { .. } => None,
     }));
     if let Some(achieved) = point.achieved {
         let mut share = |what: &str, asked: f64, seen: f64| {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::campaign::record::{CertificateConditions, Environment};
 use crate::report::campaign::analysis::{
-    Achieved, Analysis, Certificate, Clause, FORMAT, ModelResult, OverloadCurve, OverloadRow,
-    PointResult, QueueCheckResult, RunResult, Scaling, Session, Slope, SoakResult, SoakRow, Step,
-    TimeSpent, TimingResult, VariantInfo,
+    Achieved, Analysis, Certificate, Clause, FORMAT, Grid, GridCell, GridRow, ModelResult,
+    OverloadCurve, OverloadRow, PointResult, QueueCheckResult, RunResult, Scaling, Session, Slope,
+    SoakResult, SoakRow, Step, TimeSpent, TimingResult, VariantInfo,
 };
 use crate::statistics::summary::{Flag, Summary};
 use crate::trial::result::PERCENTILES;
@@ -51,6 +51,7 @@ pub(in super::super) fn analysis(variants: usize, cells: &[(f64, f64)], runs: u3
             certificate("AAAA 0%, cached 0%"),
             certificate("AAAA 50%, cached 0%"),
         ],
+        grids: vec![grid()],
         models: (0..variants).flat_map(models).collect(),
         queue_checks: vec![queue_check()],
         scaling: vec![Scaling {
@@ -490,4 +491,23 @@ fn statement() -> Vec<Clause> {
             "no such DUT",
         ),
     ]
+}
+
+/// Two shares of each kind; when everything is cached, one cell stands for both.
+fn grid() -> Grid {
+    let cell = |median| GridCell {
+        median,
+        p1: median - 100.0,
+        p99: median + 100.0,
+        lower_bound: median > 20_000.0,
+    };
+    let row = |cached_pct, cells| GridRow { cached_pct, cells };
+    Grid {
+        variant: 0,
+        aaaa_pct: vec![0.0, 100.0],
+        rows: vec![
+            row(0.0, vec![Some(cell(12_000.0)), Some(cell(19_000.0))]),
+            row(100.0, vec![Some(cell(31_000.0)), None]),
+        ],
+    }
 }

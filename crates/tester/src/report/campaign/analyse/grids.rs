@@ -1,0 +1,74 @@
+//! Rates by both shares at once (RFC 8219 section 9.2, "Reporting format").
+
+use crate::campaign::plan::Plan;
+use crate::campaign::tasks::Point;
+use crate::report::campaign::analysis::{Grid, GridCell, GridRow, PointResult};
+
+/// A table for each variant that has at least two shares of each kind. Repeated names of other
+/// patterns than the papers' one name, and the points of a queue check, are not in it.
+pub(super) fn grids(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<Grid> {
+    let usual = |p: &&PointResult| {
+        let point = &planned[p.point];
+        p.pattern.is_empty()
+            && point.duration_ns == plan.duration_ns
+            && point.timeout_ns == plan.timeout_ns
+    };
+    let of_variant = |variant| {
+        let own: Vec<_> = points
+            .iter()
+            .filter(|p| p.variant == variant)
+            .filter(usual)
+            .collect();
+        grid(variant, &own)
+    };
+    (0..plan.variants.len()).filter_map(of_variant).collect()
+}
+
+fn grid(variant: usize, points: &[&PointResult]) -> Option<Grid> {
+    let aaaa_pct = distinct(points.iter().map(|p| p.aaaa_pct));
+    let cached_pct = distinct(points.iter().map(|p| p.cached_pct));
+    if aaaa_pct.len() < 2 || cached_pct.len() < 2 {
+        return None;
+    }
+    let cell = |aaaa: f64, cached: f64| {
+        let at = |p: &&&PointResult| {
+            shares_equal(p.aaaa_pct, aaaa) && shares_equal(p.cached_pct, cached)
+        };
+        let point = points.iter().find(at)?;
+        let summary = point.summary.as_ref()?;
+        Some(GridCell {
+            median: summary.median,
+            p1: summary.p1,
+            p99: summary.p99,
+            lower_bound: point.lower_bound,
+        })
+    };
+    let rows = cached_pct
+        .iter()
+        .map(|&cached_pct| GridRow {
+            cached_pct,
+            cells: aaaa_pct
+                .iter()
+                .map(|&aaaa| cell(aaaa, cached_pct))
+                .collect(),
+        })
+        .collect();
+    Some(Grid {
+        variant,
+        aaaa_pct,
+        rows,
+    })
+}
+
+/// Shares are whole millionths, so that equal ones are nearer than half of that.
+fn shares_equal(a_pct: f64, b_pct: f64) -> bool {
+    (a_pct - b_pct).abs() < 0.000_05
+}
+
+/// Each share once, in rising order.
+fn distinct(shares: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut shares: Vec<f64> = shares.collect();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup_by(|a, b| shares_equal(*a, *b));
+    shares
+}
