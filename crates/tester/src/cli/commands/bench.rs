@@ -152,7 +152,14 @@ impl Bench for RigBench<'_> {
             max_qps,
         };
         let open = self.up()?;
-        open.rig.self_test(question, observer).map_err(bench_error)
+        // The threads of a Tester that runs would share their cores with those of the self-test.
+        if open.rig.server().is_some() {
+            let job = open.job;
+            self.open = None;
+            self.open = Some(self.open(&job)?);
+        }
+        let rig = &self.up()?.rig;
+        rig.self_test(question, observer).map_err(bench_error)
     }
 
     fn start(&mut self) -> Result<VariantFacts, BenchError> {
