@@ -183,7 +183,9 @@ impl Schedule {
 
 /// The self-correcting timer of one shard: paper 001, equation (1),
 ///
-///     T_W(n+1) = (N*T - (t_B(n) - t_B(0))) / (N - n) - T_R(n)
+/// ```text
+/// T_W(n+1) = (N*T - (t_B(n) - t_B(0))) / (N - n) - T_R(n)
+/// ```
 ///
 /// with the bursts of the shard as requests. Waiting T_W(n+1) from the end of the preparation of
 /// burst n, which began at t_B(n) and took T_R(n), is to begin with burst n+1 one share of what is
