@@ -274,7 +274,7 @@ pub struct QueueCheckResult {
     pub verdict: String,
 }
 
-/// Rates of one DUT by its cores.
+/// Rates of one DUT, with the same settings, by its cores.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scaling {
     /// The DUT.

@@ -1,7 +1,7 @@
 //! What several points say together, and the trials beyond and below the rate that was found.
 
 use super::told::{TaskTold, Told, TrialTold};
-use crate::campaign::plan::Plan;
+use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{Point, Task};
 use crate::report::answered;
 use crate::report::campaign::analysis::{
@@ -150,21 +150,19 @@ pub(super) fn queue_checks(
 
 /// Rates by cores, of DUTs that were measured with more than one number of them.
 pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
-    let mut duts: Vec<&str> = plan.variants.iter().map(|v| v.dut.as_str()).collect();
-    let mut seen = Vec::new();
-    duts.retain(|dut| {
-        !seen.contains(dut) && {
-            seen.push(*dut);
-            true
+    let mut duts: Vec<String> = Vec::new();
+    for name in plan.variants.iter().map(without_cores) {
+        if !duts.contains(&name) {
+            duts.push(name);
         }
-    });
+    }
     let of = |dut: &str| {
         let mut rows: Vec<(usize, usize, f64)> = Vec::new();
         for (variant, it) in plan
             .variants
             .iter()
             .enumerate()
-            .filter(|(_, v)| v.dut == dut)
+            .filter(|(_, v)| without_cores(v) == dut)
         {
             let first = points.iter().find(|p| p.variant == variant);
             let cores = it.cpus.cpus().len();
@@ -186,7 +184,14 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
                 .collect(),
         })
     };
-    duts.into_iter().filter_map(of).collect()
+    duts.iter().filter_map(|dut| of(dut)).collect()
+}
+
+/// What a variant is apart from its cores: the same server with the same settings.
+fn without_cores(variant: &Variant) -> String {
+    let words = variant.name.split(' ');
+    let others = words.filter(|word| !word.starts_with("cores="));
+    others.collect::<Vec<_>>().join(" ")
 }
 
 /// The overload curves.
