@@ -180,9 +180,9 @@ mod tests {
                                          trials                                 time
                                 tasks   at least    likely   at most      likely     at most
               self-tests            2         12        18        42      1m 12s       4m 4s
-              searches             12         48        96       280      7m 42s     30m 38s
+              searches             12         48       104       280      8m 19s     30m 38s
               overload curves       2          4         4         4         29s         29s
-              in all               16         64       118       326      9m 23s     35m 11s
+              in all               16         64       126       326      10m 0s     35m 11s
 
             The rates are not known yet. "At least" is for a lucky first rate, "likely" for one within 16 times of
             what is found, "at most" for the farthest one and trials that all go to their end; invalid ones come on top.
