@@ -198,6 +198,24 @@ pub fn resolution(text: &str) -> Result<Resolution, ValueError> {
     }
 }
 
+/// A count with commas between thousands.
+#[derive(Clone, Copy, Debug)]
+pub struct Thousands(pub u64);
+
+impl fmt::Display for Thousands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+        for (i, digit) in digits.chars().enumerate() {
+            if i > 0 && (digits.len() - i).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        f.pad(&text)
+    }
+}
+
 /// A span of time in the largest unit that leaves at least 1, with up to three decimals.
 #[derive(Clone, Copy, Debug)]
 pub struct Span(pub Nanos);

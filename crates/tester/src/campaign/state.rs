@@ -10,7 +10,8 @@ use dns64_transport::clock::Nanos;
 use super::plan::Plan;
 use super::record::{CertificateConditions, Line, Record};
 use super::tasks::{Task, points};
-use crate::procedure::search::{INVALID_REPEATS, Search, SearchEnd, SearchSpec, median};
+use crate::procedure::search::{INVALID_REPEATS, Search, SearchEnd, SearchSpec};
+use crate::statistics::summary::median;
 use crate::trial::result::{Outcome, TrialResult};
 
 /// What the lines so far add up to.
@@ -183,7 +184,14 @@ impl State {
 
     /// Their median, rounded down: what overload and soak are relative to.
     pub fn median_rate_qps(&self, point: usize) -> Option<u64> {
-        median(self.rates_qps(point))
+        #[expect(clippy::cast_precision_loss, reason = "rates are far below 2^52")]
+        let rates: Vec<f64> = self.rates_qps(point).iter().map(|&r| r as f64).collect();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a median of rates is one"
+        )]
+        median(&rates).map(|rate| rate as u64)
     }
 
     /// The highest rate for which a self-test under exactly these conditions has certified the

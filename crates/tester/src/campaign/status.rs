@@ -13,6 +13,8 @@ use super::record::{Line, Record};
 use super::tasks::Task;
 use crate::procedure::Event;
 use crate::procedure::search::SearchEnd;
+use crate::quantity::Thousands;
+use crate::statistics::summary::median;
 use crate::trial::result::{Outcome, TrialResult};
 
 /// A picture of the campaign between two records. All moments are by the real-time clock.
@@ -158,7 +160,9 @@ impl Status {
                 self.enter(Phase::Preparing);
                 self.certified_qps = *certified_rate_qps;
                 self.message = Some(match certified_rate_qps {
-                    Some(qps) => format!("the Tester is certified for {qps} queries/s"),
+                    Some(qps) => {
+                        format!("the Tester is certified for {} queries/s", Thousands(*qps))
+                    }
                     None => "the Tester failed its self-test".to_owned(),
                 });
             }
@@ -282,13 +286,13 @@ impl Status {
             let same = |f: &&mut Found| f.variant == done.variant && f.cell == done.cell;
             if let Some(found) = self.found.iter_mut().find(same) {
                 found.rates_qps.push(rate_qps);
-                found.median_qps = median(&found.rates_qps);
+                found.median_qps = median_qps(&found.rates_qps);
             } else {
                 self.found.push(Found {
                     variant: done.variant.clone(),
                     cell: done.cell.clone(),
                     rates_qps: vec![rate_qps],
-                    median_qps: median(&[rate_qps]),
+                    median_qps: median_qps(&[rate_qps]),
                 });
             }
         }
@@ -334,15 +338,9 @@ fn remark(end: &SearchEnd) -> Option<String> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "rates are below 2^30")]
-fn median(rates_qps: &[u64]) -> f64 {
-    let mut sorted = rates_qps.to_vec();
-    sorted.sort_unstable();
-    let upper = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
-    let lower = sorted
-        .get(sorted.len().saturating_sub(1) / 2)
-        .copied()
-        .unwrap_or(0);
-    (lower + upper) as f64 / 2.0
+fn median_qps(rates_qps: &[u64]) -> f64 {
+    let rates: Vec<f64> = rates_qps.iter().map(|&rate| rate as f64).collect();
+    median(&rates).unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -383,14 +383,6 @@ pub fn reuse(previous: &[u64], resolution: Resolution) -> Option<(u64, u64)> {
     Some((start, most.saturating_add(margin) - start))
 }
 
-/// The middle one, or the mean of the two in the middle, rounded down; `None` of nothing.
-pub fn median(mut rates: Vec<u64>) -> Option<u64> {
-    rates.sort_unstable();
-    let upper = *rates.get(rates.len() / 2)?;
-    let lower = rates[(rates.len() - 1) / 2];
-    Some(lower + (upper - lower) / 2)
-}
-
 /// How often a rate is tried again after an invalid trial: stalls of a virtual machine come some
 /// seconds apart, so four trials in a row that were hit are not chance.
 pub const INVALID_REPEATS: u32 = 3;

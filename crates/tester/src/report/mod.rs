@@ -15,7 +15,7 @@ use std::fmt;
 use dns64_transport::clock::{Nanos, SECOND};
 
 use crate::procedure::search::SearchResult;
-pub use crate::quantity::Span;
+pub use crate::quantity::{Span, Thousands};
 use crate::trial::result::Answers;
 
 /// Under which conditions the trials of a report ran.
@@ -100,24 +100,6 @@ fn answered(answers: &Answers) -> u64 {
         ..
     } = answers;
     valid + late + wrong + empty + error + truncated
-}
-
-/// A count with commas between thousands.
-#[derive(Clone, Copy, Debug)]
-pub struct Thousands(pub u64);
-
-impl fmt::Display for Thousands {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = self.0.to_string();
-        let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-        for (i, digit) in digits.chars().enumerate() {
-            if i > 0 && (digits.len() - i).is_multiple_of(3) {
-                text.push(',');
-            }
-            text.push(digit);
-        }
-        f.pad(&text)
-    }
 }
 
 /// A span of time to within its two largest units, for times that are hours or days: "2 d 3 h",

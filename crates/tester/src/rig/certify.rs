@@ -57,6 +57,13 @@ pub struct Loopback {
     interrupted: Arc<AtomicBool>,
 }
 
+impl Loopback {
+    /// The authority, if it is a program of its own.
+    pub fn authority(&self) -> Option<&Dut> {
+        self.authority.as_ref()
+    }
+}
+
 impl Rig {
     /// Runs the self-test. `None` where there is nobody to ask: a server that somebody else runs,
     /// and no authority in self-test mode beside it.

@@ -260,11 +260,6 @@ impl Rig {
         self.running.as_ref()?.dut.as_ref()
     }
 
-    /// What the DUT uses now, where it is ours to look at.
-    pub fn resources(&self) -> Option<Resources> {
-        self.dut().map(Dut::resources)
-    }
-
     /// Cores of the roles that run here and are kept to some: role and list.
     pub fn cpus(&self) -> Vec<(String, String)> {
         let Placement {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::result::TrialResult;
+use crate::authority::counts::AuthorityCounts;
 
 /// The shares that a trial achieved. Probes and warm-up are not in it: the authority's counts are
 /// those of the trial alone.
@@ -24,8 +25,13 @@ impl Achieved {
     /// What `result` tells; `None` without an authority of ours, or if nothing was sent.
     pub fn of(result: &TrialResult) -> Option<Self> {
         let counts = result.authority.as_ref()?;
-        let sent = result.queries_sent;
         let all_answered = result.answers.missing == 0 && result.undecided == 0;
+        Self::by_counts(result.queries_sent, counts, all_answered)
+    }
+
+    /// The same of `sent` queries, of one trial or of several together, that made the authority count
+    /// this; `None` if nothing was sent.
+    pub fn by_counts(sent: u64, counts: &AuthorityCounts, all_answered: bool) -> Option<Self> {
         let without =
             |part: u64, whole: u64| (whole > 0).then(|| ratio(whole.saturating_sub(part), whole));
         Some(Self {

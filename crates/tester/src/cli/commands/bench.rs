@@ -15,6 +15,7 @@ use crate::campaign::run::{Bench, BenchError, Job, Measured};
 use crate::campaign::tasks::{Point, Task};
 use crate::cli::args::{LabKind, OutputArgs};
 use crate::cli::resolve::{BUILT_IN, DutPlan, LabPlan, Load, Measure, Subject};
+use crate::lab::dut::Dut;
 use crate::lab::process;
 use crate::load::pace::Pacing;
 use crate::namespace::Cidr;
@@ -48,6 +49,16 @@ enum Up {
     Dut,
     /// An authority by itself.
     Authority(Option<Box<Loopback>>),
+}
+
+impl Open {
+    /// The program that is measured, where it is ours to look at.
+    fn server(&self) -> Option<&Dut> {
+        match &self.subject {
+            Up::Dut => self.rig.dut(),
+            Up::Authority(looped) => looped.as_ref()?.authority(),
+        }
+    }
 }
 
 impl<'a> RigBench<'a> {
@@ -183,7 +194,7 @@ impl Bench for RigBench<'_> {
         };
         match result {
             Ok(result) => {
-                let resources = open.rig.resources();
+                let resources = open.server().map(Dut::resources);
                 self.keep_raw(number)?;
                 Ok(Measured { result, resources })
             }
@@ -247,11 +258,11 @@ fn facts(open: &Open) -> VariantFacts {
         ..
     } = described;
     let authority = matches!(open.subject, Up::Authority(_));
-    let started = open.rig.dut();
+    let started = open.server();
     let files = started.and_then(|dut| dut.files().ok()).unwrap_or_default();
     let program = started.and_then(|dut| std::fs::read(dut.program()).ok());
     VariantFacts {
-        version: dut,
+        version: dut.or_else(|| started.and_then(|server| server.version().ok())),
         server: match open.rig.self_test_server() {
             Some(server) if authority => server.to_string(),
             _ => server,

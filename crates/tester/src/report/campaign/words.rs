@@ -3,28 +3,13 @@
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::analysis::{Analysis, PointResult};
+pub(super) use super::numbers::rate;
 use crate::report::Thousands;
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 
 /// Nanoseconds as seconds.
 pub(super) fn seconds(span_ns: Nanos) -> f64 {
     span_ns as f64 / SECOND as f64
-}
-
-/// A rate with commas between thousands and at most one decimal: medians may end in a half.
-pub(super) fn rate(rate_qps: f64) -> String {
-    let tenths = (rate_qps.max(0.0) * 10.0).round();
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "not negative, and a rate is below 10^9"
-    )]
-    let tenths = tenths as u64;
-    let whole = Thousands(tenths / 10);
-    match tenths % 10 {
-        0 => whole.to_string(),
-        tenth => format!("{whole}.{tenth}"),
-    }
 }
 
 /// A percentage with as many decimals as it has, but at most four.
@@ -135,4 +120,16 @@ pub(super) fn moment(unix_ms: u64) -> String {
         || format!("{unix_ms} ms after 1970"),
         |moment| humantime::format_rfc3339_seconds(moment).to_string(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_moment_has_a_form() {
+        assert_eq!(moment(0), "1970-01-01T00:00:00Z");
+        assert_eq!(moment(253_402_300_799_999), "9999-12-31T23:59:59Z");
+        assert_eq!(moment(u64::MAX), "18446744073709551615 ms after 1970");
+    }
 }

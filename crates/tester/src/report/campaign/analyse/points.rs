@@ -1,6 +1,7 @@
 //! The rows of the results: runs, their figures, and what the authority and the sender saw.
 
 use super::told::{TaskTold, Told, TrialTold};
+use crate::authority::counts::AuthorityCounts;
 use crate::campaign::plan::{Plan, Subject};
 use crate::campaign::tasks::{Point, Task};
 use crate::namespace::{Pattern, Share};
@@ -8,6 +9,7 @@ use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{Achieved, PointResult, RunResult, Step, TimingResult};
 use crate::report::campaign::words;
 use crate::statistics::summary::{Summary, degradation_pct, summarise};
+use crate::trial::achieved;
 use crate::trial::result::{Outcome, TrialResult};
 
 /// The results of all points.
@@ -197,23 +199,18 @@ fn timing(typical: &TrialResult, trials: &[TrialTold<'_>]) -> TimingResult {
 /// A DUT asks for AAAA once for each name that it does not know. The authority answers each A query
 /// with a record, so that the other answers with records are those of names with an AAAA.
 fn achieved(trials: &[TrialTold<'_>]) -> Option<Achieved> {
-    let passed = trials
-        .iter()
-        .filter(|t| t.result.outcome == Outcome::Passed);
-    let (mut sent, mut asked, mut aaaa, mut with_aaaa) = (0, 0, 0, 0);
-    for trial in passed {
-        let Some(counts) = trial.result.authority else {
-            continue;
-        };
-        sent += trial.result.queries_sent;
-        asked += counts.queries();
-        aaaa += counts.aaaa;
-        with_aaaa += counts.answered.saturating_sub(counts.a).min(counts.aaaa);
+    let (mut sent, mut counts) = (0, AuthorityCounts::default());
+    for trial in trials.iter().map(|t| t.result) {
+        if let (Outcome::Passed, Some(counted)) = (&trial.outcome, trial.authority) {
+            sent += trial.queries_sent;
+            counts.add(counted);
+        }
     }
-    let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
+    // In trials that passed every query was answered.
+    let shares = achieved::Achieved::by_counts(sent, &counts, true)?;
     Some(Achieved {
-        aaaa_pct: share(with_aaaa, aaaa).map(|share| share * 100.0),
-        cached_pct: share(sent.saturating_sub(aaaa), sent)? * 100.0,
-        amplification: share(asked, sent)?,
+        aaaa_pct: shares.aaaa_share.map(|share| share * 100.0),
+        cached_pct: shares.cached_share? * 100.0,
+        amplification: shares.amplification,
     })
 }
