@@ -3,17 +3,16 @@
 //! Every [`Finding`] is read from the system at the moment of asking and nothing is changed.
 
 use std::path::Path;
-use std::process::Command;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::cpu;
 
-use crate::lab::dut;
 use crate::lab::host::CpuSet;
 use crate::lab::machine::{self, Machine};
-use crate::lab::process::{find_program, run};
+use crate::lab::process::find_program;
 use crate::lab::profile::{Profile, ProfileRole, built_in_names};
-use crate::lab::userns;
+use crate::lab::server;
+use crate::lab::{LabKind, userns};
 use crate::trial::summary::STALL_MAX_NS;
 
 /// One fact about this machine.
@@ -40,28 +39,6 @@ pub enum Verdict {
     Missing,
 }
 
-/// Where the roles can run here, from the least to the best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tier {
-    /// All roles on the loopback interface: not a measurement.
-    Loopback,
-    /// Hosts in namespaces without root.
-    Userns,
-    /// Hosts in namespaces as root.
-    Netns,
-}
-
-impl Tier {
-    /// As it is called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Loopback => "loopback",
-            Self::Userns => "userns",
-            Self::Netns => "netns",
-        }
-    }
-}
-
 /// Everything that is known about this machine.
 pub fn examine() -> Vec<Finding> {
     let mut findings = vec![tier_finding()];
@@ -75,51 +52,16 @@ pub fn examine() -> Vec<Finding> {
     findings
 }
 
-/// The best tier here and why it is not a better one.
-pub fn best_tier() -> (Tier, Option<String>) {
-    if find_program("ip").is_none() {
-        let why = "there is no `ip`: install the Debian package iproute2";
-        return (Tier::Loopback, Some(why.into()));
-    }
-    if userns::inside() {
-        return (Tier::Userns, Some("run it as root for netns".into()));
-    }
-    if rustix::process::geteuid().is_root() {
-        return match namespaces_as_root() {
-            Ok(()) => (Tier::Netns, None),
-            Err(why) => (Tier::Loopback, Some(why)),
-        };
-    }
-    match userns::check() {
-        Ok(()) => (Tier::Userns, Some("run it as root for netns".into())),
-        Err(error) => (Tier::Loopback, Some(error.to_string())),
-    }
-}
-
 /// A stall beyond this is no interrupt any more but another task, or another guest.
 const STALL_NS: Nanos = SECOND / 1000;
 
-/// A root that a container has stripped of capabilities cannot make namespaces.
-fn namespaces_as_root() -> Result<(), String> {
-    let mut command = Command::new("unshare");
-    match run(command.args(["--net", "--mount", "true"]), LIMIT) {
-        Ok(end) if end.status.success() => Ok(()),
-        Ok(end) => Err(format!(
-            "root may not make namespaces here ({}): start the container with CAP_SYS_ADMIN and \
-             CAP_NET_ADMIN",
-            end.stderr.trim()
-        )),
-        Err(error) => Err(format!("{error}: install the Debian package util-linux")),
-    }
-}
-
 fn tier_finding() -> Finding {
-    let (tier, next) = best_tier();
-    let verdict = match tier {
-        Tier::Loopback => Verdict::Poor,
-        Tier::Userns | Tier::Netns => Verdict::Good,
+    let (kind, remedy) = LabKind::best();
+    let verdict = match kind {
+        LabKind::Loopback => Verdict::Poor,
+        _ => Verdict::Good,
     };
-    finding("best tier", tier.name(), verdict, next)
+    finding("best tier", kind.name(), verdict, remedy)
 }
 
 fn kernel() -> Vec<Finding> {
@@ -402,7 +344,7 @@ fn server(profile: &Profile) -> Finding {
     };
     let what = format!("{role} {}", profile.name);
     match profile.program(None) {
-        Ok(program) => match dut::version(profile, &program) {
+        Ok(program) => match server::version(profile, &program) {
             Ok(version) => good(&what, &version),
             Err(error) => finding(
                 &what,
@@ -457,7 +399,6 @@ const BUFFER_BYTES: u64 = 4 << 20;
 /// The ledger's share of a query; 60 s at 1 M/s then fit 1 GiB.
 const LEDGER_BYTES_PER_QUERY: u64 = 16;
 const LEDGER_QUERIES: u64 = 60_000_000;
-const LIMIT: Nanos = 5 * SECOND;
 
 #[cfg(test)]
 mod tests {

@@ -44,8 +44,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use rustix::process::Signal;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::host::CpuSet;
@@ -107,12 +108,12 @@ pub struct Requires {
 }
 
 /// A version of IP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// IPv4.
+    /// IPv4
     Ipv4,
-    /// IPv6.
+    /// IPv6
     Ipv6,
 }
 

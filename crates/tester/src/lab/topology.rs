@@ -19,23 +19,34 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
 
+use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 
-use super::dut;
 use super::host::{Host, NETNS_DIR};
 use super::process::{self, RunError};
+use super::server;
 
-/// Kinds of setup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How many hosts the lab has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum Setup {
-    /// Everything on the loopback interface of this machine. Not a measurement.
-    Loopback,
-    /// Tester (Measurer and AuthDNS on one host) and DUT (RFC 8219 section 9).
-    TwoDevice,
-    /// Measurer, DUT and AuthDNS on a host each (paper 004, figure 13).
+    /// Measurer, DUT and authority on a host each
+    ///
+    /// Paper 004, figure 13.
+    #[default]
     ThreeDevice,
+    /// Measurer and authority on one host, the DUT on the other
+    ///
+    /// RFC 8219 section 9.
+    TwoDevice,
+    /// None of its own: everything on the loopback interface of this machine. Not a measurement,
+    /// and chosen by [`super::LabKind::Loopback`] alone.
+    #[serde(skip_deserializing)]
+    #[value(skip)]
+    Loopback,
 }
 
 /// What a host is for.
@@ -310,7 +321,7 @@ impl Drop for Lab {
 pub fn down() -> Result<(), LabError> {
     let _lock = lock(Path::new(LOCK))?;
     clean()?;
-    dut::sweep_abandoned();
+    server::sweep_abandoned();
     Ok(())
 }
 

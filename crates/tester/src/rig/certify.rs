@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::{Measure, PROBE_NS, Place, Rig, RigError};
-use crate::lab::dut::Dut;
 use crate::lab::host::Host;
+use crate::lab::server::Server;
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::own_aaaa;
 use crate::procedure::search::{Resolution, SearchSpec};
@@ -49,7 +49,7 @@ const LOWERINGS: u32 = 5;
 pub struct Loopback {
     tester: Tester,
     /// The authority, if it is a program of its own.
-    authority: Option<Dut>,
+    authority: Option<Server>,
     server: SocketAddr,
     names: NameSource,
     measure: Measure,
@@ -59,7 +59,7 @@ pub struct Loopback {
 
 impl Loopback {
     /// The authority, if it is a program of its own.
-    pub fn authority(&self) -> Option<&Dut> {
+    pub fn authority(&self) -> Option<&Server> {
         self.authority.as_ref()
     }
 }
@@ -214,7 +214,7 @@ impl Trials for Loopback {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(RigError::Interrupted);
         }
-        if let Some(status) = self.authority.as_mut().and_then(Dut::exit_status) {
+        if let Some(status) = self.authority.as_mut().and_then(Server::exit_status) {
             let fault = TesterFault::AuthorityDied {
                 status: status.to_string(),
             };

@@ -19,10 +19,9 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 
 use crate::authority::answer::ZoneConfig;
-use crate::lab::dut::{Dut, DutError, DutSpec, Probe};
 use crate::lab::host::{Host, HostError};
-use crate::lab::process::Resources;
 use crate::lab::profile::{Family, Profile, Settings};
+use crate::lab::server::{Probe, Server, ServerError, ServerSpec};
 use crate::lab::topology::{self, Lab, LabError, Role, Setup};
 use crate::lab::zone::ZoneFile;
 use crate::load::pace::Pacing;
@@ -154,7 +153,7 @@ pub enum RigError {
     Lab(#[from] LabError),
     /// A server of the lab.
     #[error(transparent)]
-    Server(#[from] DutError),
+    Server(#[from] ServerError),
     /// A host.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -199,8 +198,8 @@ pub struct Rig {
 /// What runs between the first and the last trial.
 struct Running {
     tester: Tester,
-    dut: Option<Dut>,
-    authority: Option<Dut>,
+    dut: Option<Server>,
+    authority: Option<Server>,
     server: SocketAddr,
     pref64: Pref64,
     /// The last trial did not pass, so the server may still be busy with it.
@@ -256,7 +255,7 @@ impl Rig {
     }
 
     /// The DUT, where it is ours: its program, its files, how it is kept to its cores.
-    pub fn dut(&self) -> Option<&Dut> {
+    pub fn dut(&self) -> Option<&Server> {
         self.running.as_ref()?.dut.as_ref()
     }
 
@@ -353,7 +352,7 @@ impl Rig {
                 let spec = self.dut_spec(setup, choice, upstream, pref64);
                 let prober = self.dut_prober(server);
                 let ready = || self.probe_and_burst(&prober, pref64, &mut tester);
-                Some(Dut::start(spec, ready)?)
+                Some(Server::start(spec, ready)?)
             }
             None => None,
         };
@@ -373,7 +372,7 @@ impl Rig {
         lab: &LabSpec,
         listen: SocketAddr,
         self_test: bool,
-    ) -> Result<(Tester, Option<Dut>), RigError> {
+    ) -> Result<(Tester, Option<Server>), RigError> {
         let setup = lab.setup;
         let measure = &self.spec.measure;
         let host = setup.host(Role::Authority);
@@ -395,7 +394,7 @@ impl Rig {
                 ))
             }
             AuthorityChoice::Profile(profile) => {
-                let spec = DutSpec {
+                let spec = ServerSpec {
                     profile: (**profile).clone(),
                     program: None,
                     host,
@@ -412,7 +411,7 @@ impl Rig {
                     Ok(()) => Probe::Answered,
                     Err(error) => Probe::NotYet(error.to_string()),
                 };
-                let authority = Dut::start(spec, probe)?;
+                let authority = Server::start(spec, probe)?;
                 Ok((
                     Tester::open(measurer, None, &self.interrupted)?,
                     Some(authority),
@@ -455,8 +454,8 @@ impl Rig {
         choice: &DutChoice,
         upstream: SocketAddr,
         pref64: Pref64,
-    ) -> DutSpec {
-        DutSpec {
+    ) -> ServerSpec {
+        ServerSpec {
             profile: choice.profile.clone(),
             program: choice.program.clone(),
             host: setup.host(Role::Dut),

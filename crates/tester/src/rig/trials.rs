@@ -6,8 +6,8 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::warm_up::answered;
 use super::{PROBE_NS, Place, Rig, RigError, Running};
-use crate::lab::dut::{Dut, Probe};
 use crate::lab::process;
+use crate::lab::server::{Probe, Server};
 use crate::load::generator::Names;
 use crate::load::pace::Schedule;
 use crate::procedure::Trials;
@@ -153,7 +153,7 @@ impl Rig {
                 }
             }
         }
-        if let Some(starts @ 1..) = running.dut.as_mut().map(Dut::take_silent_starts) {
+        if let Some(starts @ 1..) = running.dut.as_mut().map(Server::take_silent_starts) {
             notes.push(format!(
                 "the DUT was silent after {starts} of its starts and was started anew"
             ));

@@ -15,8 +15,8 @@ use crate::campaign::run::{Bench, BenchError, Job, Measured};
 use crate::campaign::tasks::{Point, Task};
 use crate::cli::args::{LabKind, OutputArgs};
 use crate::cli::resolve::{BUILT_IN, DutPlan, LabPlan, Load, Measure, Subject};
-use crate::lab::dut::Dut;
 use crate::lab::process;
+use crate::lab::server::Server;
 use crate::load::pace::Pacing;
 use crate::namespace::Cidr;
 use crate::procedure::selftest::SelfTestResult;
@@ -53,7 +53,7 @@ enum Up {
 
 impl Open {
     /// The program that is measured, where it is ours to look at.
-    fn server(&self) -> Option<&Dut> {
+    fn server(&self) -> Option<&Server> {
         match &self.subject {
             Up::Dut => self.rig.dut(),
             Up::Authority(looped) => looped.as_ref()?.authority(),
@@ -194,7 +194,7 @@ impl Bench for RigBench<'_> {
         };
         match result {
             Ok(result) => {
-                let resources = open.server().map(Dut::resources);
+                let resources = open.server().map(Server::resources);
                 self.keep_raw(number)?;
                 Ok(Measured { result, resources })
             }

@@ -24,8 +24,8 @@ use super::resolve::UsageError;
 use super::{Command, exit, generate};
 use crate::campaign::journal::JournalError;
 use crate::campaign::plan::PlanError;
-use crate::lab::dut::DutError;
 use crate::lab::profile::ProfileError;
+use crate::lab::server::ServerError;
 use crate::lab::topology::LabError;
 use crate::lab::userns::UsernsError;
 use crate::namespace::PatternError;
@@ -193,7 +193,7 @@ impl From<RigError> for Failure {
             RigError::Trial(error) => error.into(),
             RigError::Names(error) => error.into(),
             RigError::Pattern(error) => error.into(),
-            RigError::Server(DutError::Profile(error)) => error.into(),
+            RigError::Server(ServerError::Profile(error)) => error.into(),
             RigError::Interrupted => Self::new(exit::INTERRUPTED, error),
             other => Self::new(exit::ENVIRONMENT, other),
         }

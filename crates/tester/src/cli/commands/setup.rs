@@ -6,9 +6,9 @@ use dns64_transport::cpu;
 
 use super::{Failure, exit};
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
-use crate::cli::args::LabKind;
+use crate::cli::args;
 use crate::cli::resolve::{LabPlan, Load, Measure, Subject};
-use crate::doctor::{self, Tier};
+use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
 use crate::lab::profile::{Family, Profile, ProfileRole};
 use crate::lab::topology::Setup;
@@ -28,7 +28,7 @@ pub(super) fn in_user_namespace(
     let Subject::Lab(plan) = subject else {
         return Ok(None);
     };
-    if tier(plan.kind)? != Tier::Userns || userns::inside() {
+    if tier(plan.kind)? != LabKind::Userns || userns::inside() {
         return Ok(None);
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -37,20 +37,15 @@ pub(super) fn in_user_namespace(
     Ok(Some(code.unwrap_or(exit::INTERRUPTED)))
 }
 
-/// The tier that was asked for, or the best one here.
-fn tier(kind: LabKind) -> Result<Tier, Failure> {
-    Ok(match kind {
-        LabKind::Auto if userns::inside() => Tier::Userns,
-        LabKind::Auto => doctor::best_tier().0,
-        LabKind::Netns => Tier::Netns,
-        LabKind::Loopback => Tier::Loopback,
-        LabKind::Userns => {
-            if !userns::inside() {
-                userns::check()?;
-            }
-            Tier::Userns
-        }
-    })
+/// The kind that was asked for, or the best one here.
+fn tier(kind: args::LabKind) -> Result<LabKind, Failure> {
+    let kind = match kind {
+        args::LabKind::Auto => LabKind::Auto,
+        args::LabKind::Netns => LabKind::Netns,
+        args::LabKind::Userns => LabKind::Userns,
+        args::LabKind::Loopback => LabKind::Loopback,
+    };
+    Ok(kind.settle()?)
 }
 
 /// The rig that the arguments describe.
@@ -120,8 +115,8 @@ fn placement(plan: &LabPlan, load: &Load) -> Placement {
 
 fn lab(plan: &LabPlan, placement: &Placement) -> Result<LabSpec, Failure> {
     let setup = match tier(plan.kind)? {
-        Tier::Loopback => Setup::Loopback,
-        Tier::Netns | Tier::Userns => plan.setup,
+        LabKind::Loopback => Setup::Loopback,
+        _ => plan.setup,
     };
     let dut = match &plan.dut {
         Some(dut) => {

@@ -13,7 +13,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::cpuset::{self, Cores};
+use super::cgroup::{self, Cores};
 use super::host::{Host, HostError};
 use super::process::{self, Resources, RunError};
 use super::profile::{Profile, ProfileError, Settings, ZONE_FILE};
@@ -21,7 +21,7 @@ use super::zone::{ZoneError, ZoneFile};
 
 /// What is to be started, and where.
 #[derive(Debug)]
-pub struct DutSpec {
+pub struct ServerSpec {
     /// How.
     pub profile: Profile,
     /// The program, where it is not to be looked up.
@@ -52,8 +52,8 @@ pub enum Probe {
 
 /// A server that runs. Dropping it stops it and removes its files.
 #[derive(Debug)]
-pub struct Dut {
-    spec: DutSpec,
+pub struct Server {
+    spec: ServerSpec,
     program: PathBuf,
     workdir: Workdir,
     child: Child,
@@ -63,7 +63,7 @@ pub struct Dut {
     silent_starts: u32,
 }
 
-impl Dut {
+impl Server {
     /// Writes the configuration, starts the server and returns once `probe` is answered. A server
     /// that runs but stays silent is started anew, at most [`STARTS_MAX`] times in all.
     ///
@@ -73,13 +73,13 @@ impl Dut {
     ///
     /// The program is missing, the address is taken, the server ended or stayed silent: the error
     /// has how it ended and the last lines of its log.
-    pub fn start(spec: DutSpec, mut probe: impl FnMut() -> Probe) -> Result<Self, DutError> {
+    pub fn start(spec: ServerSpec, mut probe: impl FnMut() -> Probe) -> Result<Self, ServerError> {
         let program = spec.profile.program(spec.program.as_deref())?;
         check_address(&spec)?;
         let workdir = Workdir::create(&spec.profile.name)?;
         let cores = Cores::keep_to(&spec.settings.cpus);
         let child = launch(&spec, &program, &workdir, &cores)?;
-        let mut dut = Self {
+        let mut server = Self {
             spec,
             program,
             workdir,
@@ -87,8 +87,8 @@ impl Dut {
             cores,
             silent_starts: 0,
         };
-        dut.wait_ready(&mut probe)?;
-        Ok(dut)
+        server.wait_ready(&mut probe)?;
+        Ok(server)
     }
 
     /// Stops the server and starts it again with empty caches.
@@ -96,20 +96,20 @@ impl Dut {
     /// # Errors
     ///
     /// As [`Self::start`]; the server is stopped then.
-    pub fn restart(&mut self, mut probe: impl FnMut() -> Probe) -> Result<(), DutError> {
+    pub fn restart(&mut self, mut probe: impl FnMut() -> Probe) -> Result<(), ServerError> {
         self.silent_starts = 0;
         self.relaunch()?;
         self.wait_ready(&mut probe)
     }
 
-    fn relaunch(&mut self) -> Result<(), DutError> {
+    fn relaunch(&mut self) -> Result<(), ServerError> {
         self.stop();
         self.workdir.empty()?;
         self.child = launch(&self.spec, &self.program, &self.workdir, &self.cores)?;
         Ok(())
     }
 
-    fn wait_ready(&mut self, probe: &mut impl FnMut() -> Probe) -> Result<(), DutError> {
+    fn wait_ready(&mut self, probe: &mut impl FnMut() -> Probe) -> Result<(), ServerError> {
         loop {
             let mut last = Probe::Abandoned;
             process::wait_until(START_LIMIT, || {
@@ -118,7 +118,7 @@ impl Dut {
             });
             // Somebody else may have answered in the server's place: it must run as well.
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(DutError::Ended {
+                return Err(ServerError::Ended {
                     name: self.spec.profile.name.clone(),
                     status,
                     log: self.log_tail(),
@@ -129,12 +129,12 @@ impl Dut {
                 Probe::NotYet(why) | Probe::FellSilent(why) => why,
                 Probe::Abandoned => {
                     let name = self.spec.profile.name.clone();
-                    return Err(DutError::Abandoned { name });
+                    return Err(ServerError::Abandoned { name });
                 }
             };
             self.silent_starts += 1;
             if self.silent_starts == STARTS_MAX {
-                return Err(DutError::Silent {
+                return Err(ServerError::Silent {
                     name: self.spec.profile.name.clone(),
                     last,
                     log: self.log_tail(),
@@ -165,7 +165,7 @@ impl Dut {
     /// # Errors
     ///
     /// Its version command failed, or said something else than the profile expects.
-    pub fn version(&self) -> Result<String, DutError> {
+    pub fn version(&self) -> Result<String, ServerError> {
         version(&self.spec.profile, &self.program)
     }
 
@@ -200,7 +200,7 @@ impl Dut {
     /// # Errors
     ///
     /// None once the server has been started.
-    pub fn files(&self) -> Result<Vec<(String, String)>, DutError> {
+    pub fn files(&self) -> Result<Vec<(String, String)>, ServerError> {
         let Self { spec, program, .. } = self;
         let rendered = spec
             .profile
@@ -246,7 +246,7 @@ impl Dut {
     }
 }
 
-impl Drop for Dut {
+impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
     }
@@ -256,22 +256,22 @@ impl Drop for Dut {
 ///
 /// # Errors
 ///
-/// As [`Dut::version`].
-pub fn version(profile: &Profile, program: &Path) -> Result<String, DutError> {
+/// As [`Server::version`].
+pub fn version(profile: &Profile, program: &Path) -> Result<String, ServerError> {
     let words = profile.version_command(program);
     let mut command = Command::new(&words[0]);
     let end = process::run(command.args(&words[1..]), VERSION_LIMIT)?;
     profile
         .version_in(&format!("{}\n{}", end.stdout, end.stderr))
-        .ok_or_else(|| DutError::Version {
+        .ok_or_else(|| ServerError::Version {
             command: words.join(" "),
         })
 }
 
 /// A stranger at the server's address would answer the probe in its place.
-fn check_address(spec: &DutSpec) -> Result<(), DutError> {
+fn check_address(spec: &ServerSpec) -> Result<(), ServerError> {
     let address = SocketAddr::from((spec.settings.listen, spec.settings.port));
-    let taken = |source| DutError::Address {
+    let taken = |source| ServerError::Address {
         address,
         host: spec.host.to_string(),
         source,
@@ -281,11 +281,11 @@ fn check_address(spec: &DutSpec) -> Result<(), DutError> {
 }
 
 fn launch(
-    spec: &DutSpec,
+    spec: &ServerSpec,
     program: &Path,
     workdir: &Workdir,
     cores: &Cores,
-) -> Result<Child, DutError> {
+) -> Result<Child, ServerError> {
     let rendered = spec
         .profile
         .render(&spec.settings, program, &workdir.path)?;
@@ -313,7 +313,7 @@ fn launch(
         // The terminal's Ctrl-C is for the Tester, which stops its servers itself.
         .process_group(0)
         .spawn()
-        .map_err(|source| DutError::Start {
+        .map_err(|source| ServerError::Start {
             name: spec.profile.name.clone(),
             source,
         })
@@ -340,10 +340,10 @@ struct Workdir {
 }
 
 impl Workdir {
-    fn create(name: &str) -> Result<Self, DutError> {
+    fn create(name: &str) -> Result<Self, ServerError> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let base = workdir_base();
-        let refused = |source| DutError::Workdir {
+        let refused = |source| ServerError::Workdir {
             path: base.clone(),
             source,
         };
@@ -361,7 +361,7 @@ impl Workdir {
         Ok(Self { path, _lock: lock })
     }
 
-    fn empty(&self) -> Result<(), DutError> {
+    fn empty(&self) -> Result<(), ServerError> {
         for entry in std::fs::read_dir(&self.path).map_err(|e| self.error(e))? {
             let path = entry.map_err(|e| self.error(e))?.path();
             let removed = if path.is_dir() {
@@ -374,8 +374,8 @@ impl Workdir {
         Ok(())
     }
 
-    fn error(&self, source: std::io::Error) -> DutError {
-        DutError::Workdir {
+    fn error(&self, source: std::io::Error) -> ServerError {
+        ServerError::Workdir {
             path: self.path.clone(),
             source,
         }
@@ -409,7 +409,7 @@ fn enter(base: &Path) -> std::io::Result<File> {
 /// Removes what servers of crashed Testers have left: their cgroups, and this user's working
 /// directories. Where there are none, there is nothing to do.
 pub(super) fn sweep_abandoned() {
-    cpuset::sweep_abandoned();
+    cgroup::sweep_abandoned();
     let base = workdir_base();
     if let Ok(_door) = enter(&base) {
         sweep(&base);
@@ -434,7 +434,7 @@ fn sweep(base: &Path) {
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
-pub enum DutError {
+pub enum ServerError {
     /// The profile does not fit.
     #[error(transparent)]
     Profile(#[from] ProfileError),

@@ -19,9 +19,9 @@ pub enum Cores {
     /// Not at all: the scheduler decides.
     Any,
     /// By a cgroup.
-    Cgroup(Cpuset),
+    Cgroup(Cgroup),
     /// By affinity, because no cgroup can be made, for this reason.
-    Affinity(CpusetError),
+    Affinity(CgroupError),
 }
 
 impl Cores {
@@ -30,20 +30,20 @@ impl Cores {
         if cpus.is_unrestricted() {
             return Self::Any;
         }
-        match Cpuset::create(cpus) {
-            Ok(cpuset) => Self::Cgroup(cpuset),
+        match Cgroup::create(cpus) {
+            Ok(cgroup) => Self::Cgroup(cgroup),
             Err(reason) => Self::Affinity(reason),
         }
     }
 
     /// A command that runs `program` on `host` and on `cpus`; its process ID is that of `program`.
     pub fn command(&self, host: &Host, program: &Path, cpus: &CpuSet) -> Command {
-        let Self::Cgroup(cpuset) = self else {
+        let Self::Cgroup(cgroup) = self else {
             return host.command(program, cpus);
         };
         // The cgroup is joined first: `ip netns exec` puts another /sys in its place.
         let inner = host.command(program, &CpuSet::unrestricted());
-        let mut command = cpuset.joined("exec \"$@\"");
+        let mut command = cgroup.joined("exec \"$@\"");
         command.arg(inner.get_program()).args(inner.get_args());
         command
     }
@@ -63,7 +63,7 @@ impl Cores {
 /// A cgroup with a set of cores, removed when dropped. Its lock tells those that are in use from
 /// those that a crash left behind, which the next one removes.
 #[derive(Debug)]
-pub struct Cpuset {
+pub struct Cgroup {
     path: PathBuf,
     /// Open and locked as long as the cgroup is in use.
     _lock: File,
@@ -71,7 +71,7 @@ pub struct Cpuset {
 
 /// Why there is no cgroup.
 #[derive(Debug, thiserror::Error)]
-pub enum CpusetError {
+pub enum CgroupError {
     /// No hierarchy has it.
     #[error("no cgroup above this process hands the cpuset controller down")]
     NoController,
@@ -120,20 +120,20 @@ const PROOF_LIMIT: Nanos = 5 * SECOND;
 /// Processes that were killed are gone from their cgroup within this time.
 const GONE_LIMIT: Nanos = SECOND;
 
-impl Cpuset {
-    fn create(cpus: &CpuSet) -> Result<Self, CpusetError> {
-        let (parent, version) = own_parent().ok_or(CpusetError::NoController)?;
-        let cpuset = Self::below(&parent, version, cpus)?;
-        cpuset.prove(cpus)?;
-        Ok(cpuset)
+impl Cgroup {
+    fn create(cpus: &CpuSet) -> Result<Self, CgroupError> {
+        let (parent, version) = own_parent().ok_or(CgroupError::NoController)?;
+        let cgroup = Self::below(&parent, version, cpus)?;
+        cgroup.prove(cpus)?;
+        Ok(cgroup)
     }
 
     /// Makes the cgroup and gives it its cores.
-    fn below(parent: &Path, version: Version, cpus: &CpuSet) -> Result<Self, CpusetError> {
+    fn below(parent: &Path, version: Version, cpus: &CpuSet) -> Result<Self, CgroupError> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{PREFIX}{}.{number}", std::process::id()));
-        let cpuset = {
+        let cgroup = {
             let _door = enter(parent).map_err(|e| refused(parent, e))?;
             sweep(parent);
             std::fs::create_dir(&path).map_err(|e| refused(&path, e))?;
@@ -150,13 +150,13 @@ impl Cpuset {
             // Unlike in version 2, nothing is inherited, and none means that nobody can join.
             let mems = parent.join("cpuset.mems");
             let mems = std::fs::read_to_string(&mems).map_err(|e| refused(&mems, e))?;
-            cpuset.set("cpuset.mems", mems.trim())?;
+            cgroup.set("cpuset.mems", mems.trim())?;
         }
-        cpuset.set("cpuset.cpus", &cpus.to_string())?;
-        Ok(cpuset)
+        cgroup.set("cpuset.cpus", &cpus.to_string())?;
+        Ok(cgroup)
     }
 
-    fn set(&self, file: &str, value: &str) -> Result<(), CpusetError> {
+    fn set(&self, file: &str, value: &str) -> Result<(), CgroupError> {
         let path = self.path.join(file);
         std::fs::write(&path, value).map_err(|e| refused(&path, e))
     }
@@ -171,11 +171,11 @@ impl Cpuset {
     }
 
     /// Sends a process into it and looks where it may run: rights and cores are known only then.
-    fn prove(&self, cpus: &CpuSet) -> Result<(), CpusetError> {
+    fn prove(&self, cpus: &CpuSet) -> Result<(), CgroupError> {
         let mut proof = self.joined("exec cat /proc/self/status");
         let end = process::run(&mut proof, PROOF_LIMIT)?;
         if !end.status.success() {
-            return Err(CpusetError::Join {
+            return Err(CgroupError::Join {
                 path: self.path.display().to_string(),
                 said: end.stderr.trim().to_owned(),
             });
@@ -185,7 +185,7 @@ impl Cpuset {
         let given = given.unwrap_or_default().trim();
         match given.parse::<CpuSet>() {
             Ok(set) if set == *cpus => Ok(()),
-            _ => Err(CpusetError::OtherCores {
+            _ => Err(CgroupError::OtherCores {
                 given: given.to_owned(),
                 wanted: cpus.to_string(),
             }),
@@ -193,15 +193,15 @@ impl Cpuset {
     }
 }
 
-impl Drop for Cpuset {
+impl Drop for Cgroup {
     fn drop(&mut self) {
         // A destructor has nobody to tell; the next cgroup sweeps.
         process::wait_until(GONE_LIMIT, || std::fs::remove_dir(&self.path).is_ok());
     }
 }
 
-fn refused(path: &Path, reason: io::Error) -> CpusetError {
-    CpusetError::Refused {
+fn refused(path: &Path, reason: io::Error) -> CgroupError {
+    CgroupError::Refused {
         path: path.display().to_string(),
         reason,
     }
@@ -332,10 +332,10 @@ mod tests {
         let strange = tree.path().join("strange.1.0");
         fs::create_dir(&abandoned).unwrap();
         fs::create_dir(&strange).unwrap();
-        let first = Cpuset::below(tree.path(), Version::One, &cpus("0,2-3")).unwrap();
-        let second = Cpuset::below(tree.path(), Version::Two, &cpus("1")).unwrap();
+        let first = Cgroup::below(tree.path(), Version::One, &cpus("0,2-3")).unwrap();
+        let second = Cgroup::below(tree.path(), Version::Two, &cpus("1")).unwrap();
         assert!(!abandoned.exists() && strange.exists());
-        let text = |cpuset: &Cpuset, file| fs::read_to_string(cpuset.path.join(file)).unwrap();
+        let text = |cgroup: &Cgroup, file| fs::read_to_string(cgroup.path.join(file)).unwrap();
         assert_eq!(text(&first, "cpuset.cpus"), "0,2-3");
         assert_eq!(text(&first, "cpuset.mems"), "0");
         assert_eq!(text(&second, "cpuset.cpus"), "1");
@@ -350,15 +350,15 @@ mod tests {
     #[test]
     fn a_place_without_rights_or_with_other_cores_is_refused_with_the_reason() {
         let tree = tempfile::tempdir().unwrap();
-        let error = Cpuset::below(&tree.path().join("none"), Version::Two, &cpus("1"));
+        let error = Cgroup::below(&tree.path().join("none"), Version::Two, &cpus("1"));
         let text = error.unwrap_err().to_string();
         assert!(
             text.ends_with("none: No such file or directory (os error 2)"),
             "{text}"
         );
         // A directory is no cgroup: its processes run where they did before.
-        let cpuset = Cpuset::below(tree.path(), Version::Two, &cpus("8000")).unwrap();
-        let error = cpuset.prove(&cpus("8000")).unwrap_err();
+        let cgroup = Cgroup::below(tree.path(), Version::Two, &cpus("8000")).unwrap();
+        let error = cgroup.prove(&cpus("8000")).unwrap_err();
         let text = error.to_string();
         assert!(text.ends_with("instead of 8000"), "{text}");
         let note = Cores::Affinity(error).note().unwrap();
@@ -366,6 +366,6 @@ mod tests {
             note.starts_with("by affinity: no cgroup can be made here: its processes"),
             "{note}"
         );
-        fs::remove_dir_all(&cpuset.path).unwrap();
+        fs::remove_dir_all(&cgroup.path).unwrap();
     }
 }
