@@ -29,3 +29,6 @@ pub mod report;
 pub mod rig;
 pub mod statistics;
 pub mod trial;
+
+/// This program and its version, as it signs what it finds.
+pub const PROGRAM: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));

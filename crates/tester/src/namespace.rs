@@ -114,6 +114,12 @@ impl fmt::Display for Cidr {
     }
 }
 
+/// The names unless asked otherwise: those of paper 000, section 6.2.1.
+pub const DEFAULT_NAMESPACE: Cidr = Cidr {
+    first: Ipv4Addr::new(10, 0, 0, 0),
+    len: 8,
+};
+
 /// Why a text is no range of IPv4 addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CidrError {
@@ -161,6 +167,16 @@ pub struct Zone {
     pub suffix: NameBuf,
     /// Share of the names that have an AAAA of their own.
     pub aaaa_share: Share,
+}
+
+impl Default for Zone {
+    /// [`DEFAULT_SUFFIX`], and no name with an AAAA of its own.
+    fn default() -> Self {
+        Self {
+            suffix: DEFAULT_SUFFIX.parse().expect("a constant, and a name"),
+            aaaa_share: Share::NONE,
+        }
+    }
 }
 
 impl Zone {

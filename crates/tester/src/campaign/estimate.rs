@@ -7,11 +7,12 @@ use std::net::SocketAddr;
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use super::plan::{Cell, Method, Plan, Restart, Subject};
+use super::plan::{Cell, Method, Plan, Restart};
 use super::tasks::{Point, Task, points, tasks};
 use crate::load::pace::Schedule;
 use crate::procedure::search::{Bracket, HIGHEST_RATE_QPS};
 use crate::procedure::selftest::self_test_timeout;
+use crate::rig::spec::Subject;
 
 /// Kinds of work, in the order in which they are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -201,16 +202,15 @@ type Conditions = (Option<SocketAddr>, Cell, Nanos, Nanos);
 
 /// The certificate that a point needs; `None` if it needs or gets none.
 fn conditions(plan: &Plan, point: &Point) -> Option<Conditions> {
-    let authority = match plan.variants.get(point.variant)?.subject {
-        Subject::Profile { .. } => None,
+    let authority = match &plan.variants.get(point.variant)?.subject {
         Subject::Server {
-            self_test_server: Some(server),
-            ..
-        } => Some(server),
-        Subject::Server { .. } | Subject::Authority { .. } => return None,
+            self_test_server, ..
+        } => Some((*self_test_server)?),
+        subject if subject.is_authority() => return None,
+        Subject::Lab(_) => None,
     };
     let conditions = (authority, point.cell, point.duration_ns, point.timeout_ns);
-    (!plan.tester.uncertified).then_some(conditions)
+    (!plan.uncertified).then_some(conditions)
 }
 
 /// Looks for the highest rate to within a tenth by trials of 5 s, then confirms it by a whole one.
@@ -244,7 +244,7 @@ fn self_test(plan: &Plan, point: &Point) -> Cost {
 
 fn task_cost(plan: &Plan, point: &Point, task: Task, moved: bool) -> Cost {
     let timeout_ns = match plan.variants.get(point.variant).map(|v| &v.subject) {
-        Some(Subject::Authority { .. }) => self_test_timeout(point.timeout_ns),
+        Some(subject) if subject.is_authority() => self_test_timeout(point.timeout_ns),
         _ => point.timeout_ns,
     };
     let whole_ns = trial_ns(plan, point.duration_ns, timeout_ns);
@@ -318,7 +318,7 @@ fn search_trials(plan: &Plan, point: &Point, run: u32) -> (u64, u64, u64) {
 
 /// The highest rate that the names of the plan are enough for.
 fn names_qps(plan: &Plan, point: &Point) -> u64 {
-    let names = u128::from(plan.tester.namespace.names());
+    let names = u128::from(plan.load.cidr.names());
     let rate = names * u128::from(SECOND) / u128::from(point.duration_ns.max(1));
     u64::try_from(rate).unwrap_or(u64::MAX).max(1)
 }

@@ -19,6 +19,7 @@ use dns64_transport::clock::{Clock, MonotonicClock, realtime_offset};
 use rustix::fs::{FlockOperation, flock};
 
 use super::record::{FORMAT, Line, Record};
+use crate::lab::LabKind;
 pub use error::{JournalError, LineFault, Torn};
 pub use lines::{Reading, sha256_hex};
 
@@ -39,6 +40,8 @@ pub struct Beginning {
     pub plan_origin: String,
     /// What was typed.
     pub command: Vec<String>,
+    /// The kind of lab that was chosen, if one is needed.
+    pub lab: Option<LabKind>,
 }
 
 /// A journal that is being written. While it lives no other process can write it.
@@ -96,6 +99,7 @@ impl Journal {
             plan: beginning.plan,
             plan_origin: beginning.plan_origin,
             command: beginning.command,
+            lab: beginning.lab,
         });
         let begun = begun.map_err(|error| match error {
             // There is nothing to go on with yet.

@@ -8,6 +8,7 @@
 //!
 //! Everything that a report says follows from the journal alone.
 
+pub mod bench;
 pub mod environment;
 pub mod estimate;
 pub mod journal;

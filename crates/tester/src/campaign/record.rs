@@ -7,6 +7,7 @@ use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::tasks::Task;
+use crate::lab::LabKind;
 pub use crate::lab::process::Resources;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::procedure::selftest::SelfTestEnd;
@@ -50,6 +51,10 @@ pub enum Record {
         plan_sha256: String,
         /// What was typed, so that it can be repeated.
         command: Vec<String>,
+        /// Where the roles run, if a server has to be started: chosen when the campaign began, and
+        /// kept by whoever resumes it.
+        #[serde(default)]
+        lab: Option<LabKind>,
     },
     /// A process begins to work on the campaign: the first, or one that resumes.
     Session {

@@ -228,7 +228,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let job = self.job(task, point, base_rate_qps);
         let conditions = self.bench.prepare(&job)?;
         let certified = match conditions {
-            Some(conditions) if !self.plan.tester.uncertified => {
+            Some(conditions) if !self.plan.uncertified => {
                 self.certified(task.point(), conditions)?
             }
             Some(_) | None => None,
@@ -509,7 +509,7 @@ fn soak_rates(plan: &Plan, base_rate_qps: u64) -> Vec<u64> {
     let Some(soak) = &plan.soak else {
         return Vec::new();
     };
-    let segments = soak.length_ns.div_ceil(plan.duration_ns.max(1));
+    let segments = soak.length_ns.div_ceil(plan.load.duration_ns.max(1));
     let rate_qps = soak.share.below(base_rate_qps);
     (0..segments).map(|_| rate_qps).collect()
 }

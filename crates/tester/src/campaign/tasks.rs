@@ -5,7 +5,7 @@ use std::fmt;
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Cell, Order, Plan, Subject};
+use super::plan::{Cell, Order, Plan};
 use crate::quantity::Span;
 
 /// One row of the results: a variant, a cell, a duration and a timeout.
@@ -80,7 +80,7 @@ pub fn points(plan: &Plan) -> Vec<Point> {
             }
         };
         for cell in &plan.cells {
-            add(cell, plan.duration_ns, plan.timeout_ns);
+            add(cell, plan.load.duration_ns, plan.load.timeout_ns);
         }
         if let (Some(check), Some(cell)) = (&plan.queue_check, plan.cells.first()) {
             for &timeout_ns in &check.timeouts_ns {
@@ -109,7 +109,7 @@ pub fn tasks(plan: &Plan) -> Vec<Task> {
     };
     // The first point of a variant is its first cell with the duration and timeout of the plan.
     let firsts: Vec<usize> = (0..plan.variants.len())
-        .filter(|&variant| !matches!(plan.variants[variant].subject, Subject::Authority { .. }))
+        .filter(|&variant| !plan.variants[variant].subject.is_authority())
         .filter_map(|variant| points.iter().position(|point| point.variant == variant))
         .collect();
     if plan.overload.is_some() {
@@ -126,10 +126,10 @@ pub fn tasks(plan: &Plan) -> Vec<Task> {
 pub fn point_name(plan: &Plan, point: &Point) -> (String, String) {
     let variant = plan.variants.get(point.variant);
     let mut cell = point.cell.to_string();
-    if point.duration_ns != plan.duration_ns {
+    if point.duration_ns != plan.load.duration_ns {
         cell.push_str(&format!(", trials of {}", Span(point.duration_ns)));
     }
-    if point.timeout_ns != plan.timeout_ns {
+    if point.timeout_ns != plan.load.timeout_ns {
         cell.push_str(&format!(", timeout {}", Span(point.timeout_ns)));
     }
     (variant.map_or_else(String::new, |v| v.name.clone()), cell)

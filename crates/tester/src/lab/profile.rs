@@ -41,6 +41,7 @@ mod error;
 mod template;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -115,6 +116,15 @@ pub enum Family {
     Ipv4,
     /// IPv6
     Ipv6,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+        })
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -50,13 +50,13 @@ pub enum Setup {
 }
 
 /// What a host is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
-    /// Sends the queries and judges the answers.
+    /// Sends the queries and judges the answers
     Measurer,
-    /// The DNS64 server under test.
+    /// The device under test
     Dut,
-    /// The authoritative server that the DUT asks.
+    /// Answers the queries of the DUT
     Authority,
 }
 

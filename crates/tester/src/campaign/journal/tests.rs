@@ -20,6 +20,7 @@ fn beginning() -> Beginning {
         plan: PLAN.to_owned(),
         plan_origin: "two.toml".to_owned(),
         command: vec!["dns64bench".to_owned(), "run".to_owned()],
+        lab: None,
     }
 }
 
@@ -114,6 +115,7 @@ pub(crate) fn octets_of(records: impl IntoIterator<Item = Record>) -> Vec<u8> {
         plan_origin: "two.toml".to_owned(),
         plan_sha256: sha256_hex(PLAN.as_bytes()),
         command: vec![],
+        lab: None,
     };
     sealed_all(std::iter::once(first).chain(records))
 }
@@ -369,6 +371,7 @@ fn a_resealed_forgery_must_still_make_sense() {
         plan_origin: String::new(),
         plan_sha256: plan_sha256.to_owned(),
         command: vec![],
+        lab: None,
     };
     let hash = sha256_hex(PLAN.as_bytes());
     let twice = sealed_all([campaign(1, &hash), campaign(1, &hash)]);

@@ -153,6 +153,7 @@ fn begin(directory: &Path) -> (Vec<Line>, Journal) {
         plan: PLAN.into(),
         plan_origin: "simulated.toml".into(),
         command: Vec::new(),
+        lab: None,
     };
     let (journal, first) = Journal::create(directory, beginning).unwrap();
     (vec![first], journal)

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
         return classic::run(&args.arguments);
     }
     let test = Test::parse(&args.arguments)?;
-    let pacing = Pacing::from(args.pacing);
+    let pacing = args.pacing;
     let schedule = test.schedule(pacing);
     let spec = TrialSpec {
         server: test.server,

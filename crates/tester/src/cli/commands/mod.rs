@@ -1,7 +1,6 @@
 //! What the subcommands do, from resolved arguments to an exit code.
 
 mod authority;
-mod bench;
 mod campaign;
 mod compare;
 mod demo;
@@ -11,7 +10,6 @@ mod lab;
 mod measure;
 mod plan;
 mod report;
-mod setup;
 mod timing;
 mod verify;
 
@@ -193,7 +191,10 @@ impl From<RigError> for Failure {
             RigError::Trial(error) => error.into(),
             RigError::Names(error) => error.into(),
             RigError::Pattern(error) => error.into(),
-            RigError::Server(ServerError::Profile(error)) => error.into(),
+            RigError::Server(ServerError::Profile(error)) | RigError::Profile(error) => {
+                error.into()
+            }
+            RigError::WrongRole { .. } => Self::new(exit::USAGE, error),
             RigError::Interrupted => Self::new(exit::INTERRUPTED, error),
             other => Self::new(exit::ENVIRONMENT, other),
         }

@@ -81,7 +81,7 @@ fn add_point(table: &mut Table, analysis: &Analysis, plan: &Plan, point: &PointR
     table
         .add(&info.name)
         .add(&info.dut)
-        .add(&plan.variants[point.variant].cpus)
+        .add(plan.variants[point.variant].cpus())
         .add(settings.join(" "))
         .add(point.aaaa_pct)
         .add(point.cached_pct)

@@ -58,8 +58,8 @@ fn heading(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         out,
         "  {:<9} of {}, timeout {}",
         "trials",
-        Span(plan.duration_ns),
-        Span(plan.timeout_ns)
+        Span(plan.load.duration_ns),
+        Span(plan.load.timeout_ns)
     )?;
     writeln!(out)
 }
@@ -119,8 +119,8 @@ fn papers(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<(
         Thousands(papers.trials),
         papers.trials_per_search,
         Thousands(papers.max_qps),
-        Span(plan.duration_ns),
-        Span(plan.timeout_ns)
+        Span(plan.load.duration_ns),
+        Span(plan.load.timeout_ns)
     )
 }
 

@@ -32,8 +32,8 @@ pub(super) fn lines(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String 
         "generator_version": version,
         "generator_params": command.unwrap_or_default(),
         "time_units_per_sec": 1_000_000_000,
-        "stats_interval": words::seconds(plan.duration_ns),
-        "timeout": words::seconds(plan.timeout_ns),
+        "stats_interval": words::seconds(plan.load.duration_ns),
+        "timeout": words::seconds(plan.load.timeout_ns),
     });
     let mut out = format!("{header}\n");
     for line in lines {

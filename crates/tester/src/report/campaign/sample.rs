@@ -183,7 +183,7 @@ impl Journal {
                 boot_id: "boot of Linux 6.1.0".to_owned(),
                 kernel: "Linux 6.1.0".to_owned(),
                 lab: "netns, three-device".to_owned(),
-                authority: plan.tester.authority.clone(),
+                authority: plan.hosts.authority.to_string(),
                 threads: 1,
                 sockets: None,
                 cpus: vec![("Measurer".to_owned(), "0".to_owned())],
@@ -302,6 +302,7 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
         plan: text.to_owned(),
         plan_origin: "sample.toml".to_owned(),
         plan_sha256: sha256_hex(text.as_bytes()),
+        lab: None,
         command: ["dns64bench", "run", "my plans/sample.toml"]
             .map(str::to_owned)
             .to_vec(),
@@ -325,7 +326,8 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
     }
     for (index, point) in points.iter().enumerate() {
         if point.cell == plan.cells[0]
-            && (point.duration_ns, point.timeout_ns) == (plan.duration_ns, plan.timeout_ns)
+            && (point.duration_ns, point.timeout_ns)
+                == (plan.load.duration_ns, plan.load.timeout_ns)
         {
             beyond(&mut journal, plan, index, point);
         }
@@ -343,7 +345,7 @@ fn started_variant(variant: usize, it: &Variant) -> Record {
             pref64: "64:ff9b::/96".to_owned(),
             cpus: vec![
                 ("Measurer".to_owned(), "0".to_owned()),
-                ("DUT".to_owned(), it.cpus.to_string()),
+                ("DUT".to_owned(), it.cpus().to_string()),
             ],
             files_sha256: BTreeMap::from([("server.conf".to_owned(), "ab".repeat(32))]),
             program_sha256: Some("cd".repeat(32)),
@@ -417,7 +419,7 @@ fn beyond(journal: &mut Journal, plan: &Plan, index: usize, point: &Point) {
         .map(|milli| base * u64::from(milli) / 1000)
         .collect();
     let soak = plan.soak.map_or(Vec::new(), |soak| {
-        let segments = soak.length_ns.div_ceil(plan.duration_ns).min(60);
+        let segments = soak.length_ns.div_ceil(plan.load.duration_ns).min(60);
         (0..segments).map(|_| soak.share.below(base)).collect()
     });
     for (task, rates) in [

@@ -1,11 +1,11 @@
 //! What the numbers are of: conditions, variants, certificates, sessions, commands and time.
 
 use super::told::Told;
-use crate::campaign::plan::{LabKind, Method, Order, Plan, Restart, Subject};
+use crate::campaign::plan::{Method, Order, Plan, Restart};
 use crate::campaign::record::VariantFacts;
 use crate::campaign::tasks::{Point, Task};
+use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
-use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::procedure::search::Resolution;
 use crate::procedure::selftest::SelfTestEnd;
@@ -14,6 +14,7 @@ use crate::report::campaign::analysis::{
 };
 use crate::report::campaign::words;
 use crate::report::{Span, Thousands};
+use crate::rig::spec::Subject;
 
 /// Reasons that hold for every variant.
 pub(super) fn not_a_measurement(
@@ -31,7 +32,7 @@ pub(super) fn not_a_measurement(
     };
     let mut reasons = of(0);
     reasons.retain(|reason| (1..plan.variants.len()).all(|variant| of(variant).contains(reason)));
-    if plan.tester.lab == LabKind::Loopback && reasons.is_empty() {
+    if plan.lab == LabKind::Loopback && reasons.is_empty() {
         reasons.push("all roles share the loopback interface".to_owned());
     }
     let uncertified =
@@ -46,7 +47,7 @@ pub(super) fn not_a_measurement(
 /// Whether a variant is an authority, measured by the self-test itself.
 pub(super) fn is_authority(plan: &Plan, variant: usize) -> bool {
     let subject = plan.variants.get(variant).map(|v| &v.subject);
-    matches!(subject, Some(Subject::Authority { .. }))
+    subject.is_some_and(Subject::is_authority)
 }
 
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
@@ -64,13 +65,13 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
     if let Some(first) = told.self_tests.first() {
         return first.conditions.lab.clone();
     }
-    let kind = match plan.tester.lab {
+    let kind = match plan.lab {
         LabKind::Auto => "the best that the machine allows",
         LabKind::Netns => "network namespaces",
         LabKind::Userns => "network namespaces in a user namespace",
         LabKind::Loopback => "loopback",
     };
-    let setup = match plan.tester.setup {
+    let setup = match plan.hosts.setup {
         Setup::Loopback => "one device",
         Setup::TwoDevice => "two devices",
         Setup::ThreeDevice => "three devices",
@@ -80,26 +81,25 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
 
 /// Names and values of what was the same for all variants.
 pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> {
-    let tester = &plan.tester;
-    let family = match tester.upstream_family {
-        None => "IPv4, or what the DUT needs",
-        Some(Family::Ipv4) => "IPv4",
-        Some(Family::Ipv6) => "IPv6",
-    };
-    let ports = tester.sockets.map_or_else(
+    let (hosts, load) = (&plan.hosts, &plan.load);
+    let family = hosts.upstream.map_or_else(
+        || "IPv4, or what the DUT needs".to_owned(),
+        |family| family.to_string(),
+    );
+    let ports = load.ports.map_or_else(
         || "as many as the rate needs".to_owned(),
         |sockets| sockets.to_string(),
     );
-    let pref64 = tester.pref64.map_or_else(
+    let pref64 = load.pref64.map_or_else(
         || "chosen or learnt, see the variants".to_owned(),
         |pref64| pref64.to_string(),
     );
     let mut conditions = vec![
         ("lab", lab(plan, told)),
-        ("authority", tester.authority.clone()),
-        ("between DUT and authority", family.to_owned()),
-        ("length of a trial", Span(plan.duration_ns).to_string()),
-        ("timeout", Span(plan.timeout_ns).to_string()),
+        ("authority", hosts.authority.to_string()),
+        ("between DUT and authority", family),
+        ("length of a trial", Span(plan.load.duration_ns).to_string()),
+        ("timeout", Span(plan.load.timeout_ns).to_string()),
         ("runs", plan.search.runs.to_string()),
         ("search", method(plan)),
         ("resolution", resolution(plan.search.resolution)),
@@ -109,17 +109,14 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
             "rest between trials",
             Span(plan.search.settle_ns).to_string(),
         ),
-        ("threads of the Measurer", tester.threads.to_string()),
+        ("threads of the Measurer", load.threads.to_string()),
         ("source ports", ports),
-        ("cores of the Measurer", cores(&tester.cpus)),
-        ("cores of the authority", cores(&tester.authority_cpus)),
-        (
-            "names",
-            format!("{} under {}", tester.namespace, tester.suffix),
-        ),
+        ("cores of the Measurer", cores(&load.cpus)),
+        ("cores of the authority", cores(&hosts.authority_cpus)),
+        ("names", format!("{} under {}", load.cidr, load.zone.suffix)),
         ("prefix of the answers", pref64),
     ];
-    if tester.uncertified {
+    if plan.uncertified {
         conditions.push(("certificate", "not asked for by the plan".to_owned()));
     }
     let owned = |(name, value): (&str, String)| (name.to_owned(), value);
@@ -194,7 +191,7 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
         hashes.extend(files.map(|(name, hash)| (name.clone(), hash.clone())));
         let reasons = records.iter().flat_map(|r| &r.not_a_measurement).cloned();
         let notes = records.iter().flat_map(|r| &r.notes).cloned();
-        let settings = variant.settings.iter();
+        let settings = variant.settings();
         VariantInfo {
             name: variant.name.clone(),
             dut: variant.dut.clone(),

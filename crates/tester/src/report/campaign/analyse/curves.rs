@@ -21,8 +21,8 @@ pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> 
         let point = &planned[p.point];
         p.pattern.is_empty()
             && !p.lower_bound
-            && point.duration_ns == plan.duration_ns
-            && point.timeout_ns == plan.timeout_ns
+            && point.duration_ns == plan.load.duration_ns
+            && point.timeout_ns == plan.load.timeout_ns
     };
     let mut models = Vec::new();
     for variant in 0..plan.variants.len() {
@@ -165,7 +165,7 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
             .filter(|(_, v)| without_cores(v) == dut)
         {
             let first = points.iter().find(|p| p.variant == variant);
-            let cores = it.cpus.cpus().len();
+            let cores = it.cpus().cpus().len();
             if let Some((point, summary)) = first.and_then(|p| Some((p.point, p.summary.as_ref()?)))
                 && cores > 0
             {

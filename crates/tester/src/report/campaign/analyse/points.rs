@@ -2,7 +2,7 @@
 
 use super::told::{TaskTold, Told, TrialTold};
 use crate::authority::counts::AuthorityCounts;
-use crate::campaign::plan::{Plan, Subject};
+use crate::campaign::plan::Plan;
 use crate::campaign::tasks::{Point, Task};
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::SearchEnd;
@@ -99,7 +99,7 @@ fn certified<'t>(
     searches: impl Iterator<Item = &'t TaskTold<'t>>,
 ) -> Option<u64> {
     let subject = &plan.variants.get(point.variant)?.subject;
-    if matches!(subject, Subject::Authority { .. }) {
+    if subject.is_authority() {
         return None;
     }
     let ceilings = searches.filter_map(|task| task.search.map(|spec| spec.ceiling_qps));

@@ -4,11 +4,12 @@
 use super::about::{is_authority, lab};
 use super::is_worst_case;
 use super::told::Told;
-use crate::campaign::plan::{Plan, Subject};
+use crate::campaign::plan::Plan;
 use crate::procedure::selftest::{literal_self_test_rate, self_test_rate};
 use crate::report::campaign::analysis::{Analysis, Clause, PointResult};
 use crate::report::campaign::words;
 use crate::report::{Span, Thousands};
+use crate::rig::spec::Subject;
 use dns64_transport::clock::SECOND;
 
 /// A clause's verdict and its reason.
@@ -96,7 +97,7 @@ const CLAUSES: [Row; 28] = [
                 MET,
                 format!(
                     "each answer within {} of its own query, with the very AAAA that is expected",
-                    Span(f.plan.timeout_ns)
+                    Span(f.plan.load.timeout_ns)
                 ),
             )
         },
@@ -335,9 +336,12 @@ fn duration(f: &Facts<'_>) -> Finding {
 }
 
 fn timeout(f: &Facts<'_>) -> Finding {
-    match f.plan.timeout_ns > SECOND {
-        true => (NOT_MET, format!("timeout of {}", Span(f.plan.timeout_ns))),
-        false => (MET, format!("timeout of {}", Span(f.plan.timeout_ns))),
+    match f.plan.load.timeout_ns > SECOND {
+        true => (
+            NOT_MET,
+            format!("timeout of {}", Span(f.plan.load.timeout_ns)),
+        ),
+        false => (MET, format!("timeout of {}", Span(f.plan.load.timeout_ns))),
     }
 }
 
@@ -536,7 +540,7 @@ fn modifiers(f: &Facts<'_>) -> Finding {
         (plan.overload.is_some(), "overload"),
         (plan.soak.is_some(), "soak"),
         (
-            plan.variants.iter().any(|v| !v.settings.is_empty()),
+            plan.variants.iter().any(|v| v.settings().next().is_some()),
             "settings",
         ),
         (!f.analysis.scaling.is_empty(), "cores"),
