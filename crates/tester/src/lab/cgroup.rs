@@ -1,16 +1,15 @@
 //! Cores by cgroup: a server in a cpuset of its own sees and can use only its cores. Where no such
 //! cgroup can be made, its affinity has to do, which a program may change for itself.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use dns64_transport::clock::{Nanos, SECOND};
-use rustix::fs::{FlockOperation, flock};
 
 use super::host::{CpuSet, Host};
+use super::machine::{Machine, field};
+use super::owned::{self, OwnedDir};
 use super::process::{self, RunError};
 
 /// How a server is kept to its cores.
@@ -60,14 +59,9 @@ impl Cores {
     }
 }
 
-/// A cgroup with a set of cores, removed when dropped. Its lock tells those that are in use from
-/// those that a crash left behind, which the next one removes.
+/// A cgroup with a set of cores, removed when dropped.
 #[derive(Debug)]
-pub struct Cgroup {
-    path: PathBuf,
-    /// Open and locked as long as the cgroup is in use.
-    _lock: File,
-}
+pub struct Cgroup(OwnedDir);
 
 /// Why there is no cgroup.
 #[derive(Debug, thiserror::Error)]
@@ -117,8 +111,6 @@ const MOUNT: &str = "/sys/fs/cgroup";
 const PREFIX: &str = "dns64bench.";
 /// Long enough for a shell to start on a busy machine.
 const PROOF_LIMIT: Nanos = 5 * SECOND;
-/// Processes that were killed are gone from their cgroup within this time.
-const GONE_LIMIT: Nanos = SECOND;
 
 impl Cgroup {
     fn create(cpus: &CpuSet) -> Result<Self, CgroupError> {
@@ -130,22 +122,8 @@ impl Cgroup {
 
     /// Makes the cgroup and gives it its cores.
     fn below(parent: &Path, version: Version, cpus: &CpuSet) -> Result<Self, CgroupError> {
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("{PREFIX}{}.{number}", std::process::id()));
-        let cgroup = {
-            let _door = enter(parent).map_err(|e| refused(parent, e))?;
-            sweep(parent);
-            std::fs::create_dir(&path).map_err(|e| refused(&path, e))?;
-            match lock(&path) {
-                Ok(lock) => Self { path, _lock: lock },
-                Err(e) => {
-                    // It is empty; what remains of it is swept by the next one.
-                    let _ = std::fs::remove_dir(&path);
-                    return Err(refused(&path, e));
-                }
-            }
-        };
+        let dir = OwnedDir::make(parent, PREFIX, "dns64bench").map_err(|e| refused(parent, e))?;
+        let cgroup = Self(dir);
         if version == Version::One {
             // Unlike in version 2, nothing is inherited, and none means that nobody can join.
             let mems = parent.join("cpuset.mems");
@@ -157,7 +135,7 @@ impl Cgroup {
     }
 
     fn set(&self, file: &str, value: &str) -> Result<(), CgroupError> {
-        let path = self.path.join(file);
+        let path = self.0.path.join(file);
         std::fs::write(&path, value).map_err(|e| refused(&path, e))
     }
 
@@ -166,7 +144,7 @@ impl Cgroup {
         let mut command = Command::new("sh");
         let script = format!("echo $$ >\"$0\" && {then}");
         command.args(["-c", &script]);
-        command.arg(self.path.join("cgroup.procs"));
+        command.arg(self.0.path.join("cgroup.procs"));
         command
     }
 
@@ -176,13 +154,11 @@ impl Cgroup {
         let end = process::run(&mut proof, PROOF_LIMIT)?;
         if !end.status.success() {
             return Err(CgroupError::Join {
-                path: self.path.display().to_string(),
+                path: self.0.path.display().to_string(),
                 said: end.stderr.trim().to_owned(),
             });
         }
-        let mut lines = end.stdout.lines();
-        let given = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        let given = given.unwrap_or_default().trim();
+        let given = field(&end.stdout, "Cpus_allowed_list").unwrap_or_default();
         match given.parse::<CpuSet>() {
             Ok(set) if set == *cpus => Ok(()),
             _ => Err(CgroupError::OtherCores {
@@ -193,13 +169,6 @@ impl Cgroup {
     }
 }
 
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        // A destructor has nobody to tell; the next cgroup sweeps.
-        process::wait_until(GONE_LIMIT, || std::fs::remove_dir(&self.path).is_ok());
-    }
-}
-
 fn refused(path: &Path, reason: io::Error) -> CgroupError {
     CgroupError::Refused {
         path: path.display().to_string(),
@@ -207,45 +176,18 @@ fn refused(path: &Path, reason: io::Error) -> CgroupError {
     }
 }
 
-/// One at a time, so that nobody sweeps a cgroup that is not locked yet.
-fn enter(parent: &Path) -> io::Result<File> {
-    let door = File::open(parent)?;
-    flock(&door, FlockOperation::LockExclusive)?;
-    Ok(door)
-}
-
-fn lock(path: &Path) -> io::Result<File> {
-    let lock = File::open(path)?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(lock)
-}
-
 /// Removes what servers of crashed Testers have left, if there is such a place.
 pub(super) fn sweep_abandoned() {
-    if let Some((parent, _)) = own_parent()
-        && let Ok(_door) = enter(&parent)
-    {
-        sweep(&parent);
-    }
-}
-
-/// Removes our cgroups that nobody has locked. One with a process in it stays.
-fn sweep(parent: &Path) {
-    let Ok(entries) = std::fs::read_dir(parent) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if ours && lock(&entry.path()).is_ok() {
-            // What cannot be removed is no obstacle to a new one.
-            let _ = std::fs::remove_dir(entry.path());
-        }
+    if let Some((parent, _)) = own_parent() {
+        owned::sweep(&parent, PREFIX);
     }
 }
 
 fn own_parent() -> Option<(PathBuf, Version)> {
-    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    parent(Path::new(MOUNT), &own)
+    parent(
+        Path::new(MOUNT),
+        &Machine::here().read("/proc/self/cgroup")?,
+    )
 }
 
 /// The cgroup below which a cpuset can be made, by what `/proc/self/cgroup` says. Nothing is changed
@@ -335,13 +277,13 @@ mod tests {
         let first = Cgroup::below(tree.path(), Version::One, &cpus("0,2-3")).unwrap();
         let second = Cgroup::below(tree.path(), Version::Two, &cpus("1")).unwrap();
         assert!(!abandoned.exists() && strange.exists());
-        let text = |cgroup: &Cgroup, file| fs::read_to_string(cgroup.path.join(file)).unwrap();
+        let text = |cgroup: &Cgroup, file| fs::read_to_string(cgroup.0.path.join(file)).unwrap();
         assert_eq!(text(&first, "cpuset.cpus"), "0,2-3");
         assert_eq!(text(&first, "cpuset.mems"), "0");
         assert_eq!(text(&second, "cpuset.cpus"), "1");
-        assert!(!second.path.join("cpuset.mems").exists());
+        assert!(!second.0.path.join("cpuset.mems").exists());
         // In a real cgroup the files go with the directory.
-        let path = second.path.clone();
+        let path = second.0.path.clone();
         fs::remove_file(path.join("cpuset.cpus")).unwrap();
         drop(second);
         assert!(!path.exists());
@@ -366,6 +308,6 @@ mod tests {
             note.starts_with("by affinity: no cgroup can be made here: its processes"),
             "{note}"
         );
-        fs::remove_dir_all(&cgroup.path).unwrap();
+        fs::remove_dir_all(&cgroup.0.path).unwrap();
     }
 }

@@ -14,6 +14,7 @@ pub mod host;
 pub mod interface;
 mod kind;
 pub mod machine;
+mod owned;
 pub mod process;
 pub mod profile;
 pub mod server;

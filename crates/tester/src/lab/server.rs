@@ -1,20 +1,19 @@
 //! A server that was started from a profile: the DUT, or an authority such as NSD.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, DirEntry, File};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use dns64_transport::clock::{Nanos, SECOND};
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::cgroup::{self, Cores};
 use super::host::{Host, HostError};
+use super::owned::{self, OwnedDir};
 use super::process::{self, Resources, RunError};
 use super::profile::{Profile, ProfileError, Settings, ZONE_FILE};
 use super::zone::{ZoneError, ZoneFile};
@@ -55,7 +54,7 @@ pub enum Probe {
 pub struct Server {
     spec: ServerSpec,
     program: PathBuf,
-    workdir: Workdir,
+    workdir: OwnedDir,
     child: Child,
     /// After the child: a cgroup can be removed when its processes are gone.
     cores: Cores,
@@ -76,9 +75,9 @@ impl Server {
     pub fn start(spec: ServerSpec, mut probe: impl FnMut() -> Probe) -> Result<Self, ServerError> {
         let program = spec.profile.program(spec.program.as_deref())?;
         check_address(&spec)?;
-        let workdir = Workdir::create(&spec.profile.name)?;
+        let workdir = workdir(&spec.profile.name)?;
         let cores = Cores::keep_to(&spec.settings.cpus);
-        let child = launch(&spec, &program, &workdir, &cores)?;
+        let child = launch(&spec, &program, &workdir.path, &cores)?;
         let mut server = Self {
             spec,
             program,
@@ -104,8 +103,8 @@ impl Server {
 
     fn relaunch(&mut self) -> Result<(), ServerError> {
         self.stop();
-        self.workdir.empty()?;
-        self.child = launch(&self.spec, &self.program, &self.workdir, &self.cores)?;
+        empty(&self.workdir.path)?;
+        self.child = launch(&self.spec, &self.program, &self.workdir.path, &self.cores)?;
         Ok(())
     }
 
@@ -283,30 +282,29 @@ fn check_address(spec: &ServerSpec) -> Result<(), ServerError> {
 fn launch(
     spec: &ServerSpec,
     program: &Path,
-    workdir: &Workdir,
+    workdir: &Path,
     cores: &Cores,
 ) -> Result<Child, ServerError> {
-    let rendered = spec
-        .profile
-        .render(&spec.settings, program, &workdir.path)?;
+    let refused = |source| refused(workdir, source);
+    let rendered = spec.profile.render(&spec.settings, program, workdir)?;
     for (name, contents) in &rendered.files {
-        std::fs::write(workdir.path.join(name), contents).map_err(|e| workdir.error(e))?;
+        std::fs::write(workdir.join(name), contents).map_err(refused)?;
     }
     if let Some(zone) = &spec.zone {
-        let file = File::create(workdir.path.join(ZONE_FILE)).map_err(|e| workdir.error(e))?;
+        let file = File::create(workdir.join(ZONE_FILE)).map_err(refused)?;
         let mut file = BufWriter::new(file);
         zone.write(&mut file)?;
-        file.flush().map_err(|e| workdir.error(e))?;
+        file.flush().map_err(refused)?;
     }
-    let log = File::create(workdir.path.join(LOG_FILE)).map_err(|e| workdir.error(e))?;
-    let log_too = log.try_clone().map_err(|e| workdir.error(e))?;
+    let log = File::create(workdir.join(LOG_FILE)).map_err(refused)?;
+    let log_too = log.try_clone().map_err(refused)?;
     let first = &rendered.command[0];
     let first = process::find_program(first).unwrap_or_else(|| first.into());
     cores
         .command(&spec.host, &first, &spec.settings.cpus)
         .args(&rendered.command[1..])
         .envs(rendered.environment)
-        .current_dir(&workdir.path)
+        .current_dir(workdir)
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(log_too)
@@ -330,62 +328,33 @@ fn log_tail(path: &Path) -> std::io::Result<String> {
     Ok(lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
 }
 
-/// A directory for one server's files, removed when dropped. Its lock tells those that are in use
-/// from those that a crash left behind, which the next server removes.
-#[derive(Debug)]
-struct Workdir {
-    path: PathBuf,
-    /// Open and locked as long as the directory is in use.
-    _lock: File,
+/// A directory for one server's files.
+fn workdir(name: &str) -> Result<OwnedDir, ServerError> {
+    let base = workdir_base();
+    let mut private = DirBuilder::new();
+    let private = private.mode(0o700).recursive(true).create(&base);
+    let dir = private.and_then(|()| OwnedDir::make(&base, "", name));
+    dir.map_err(|e| refused(&base, e))
 }
 
-impl Workdir {
-    fn create(name: &str) -> Result<Self, ServerError> {
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let base = workdir_base();
-        let refused = |source| ServerError::Workdir {
-            path: base.clone(),
-            source,
-        };
-        let mut private = DirBuilder::new();
-        private.mode(0o700).recursive(true);
-        private.create(&base).map_err(refused)?;
-        let _door = enter(&base).map_err(refused)?;
-        sweep(&base);
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = base.join(format!("{name}.{}.{number}", std::process::id()));
-        private.create(&path).map_err(refused)?;
-        let lock = File::open(&path).map_err(refused)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| refused(errno.into()))?;
-        Ok(Self { path, _lock: lock })
-    }
-
-    fn empty(&self) -> Result<(), ServerError> {
-        for entry in std::fs::read_dir(&self.path).map_err(|e| self.error(e))? {
-            let path = entry.map_err(|e| self.error(e))?.path();
-            let removed = if path.is_dir() {
-                std::fs::remove_dir_all(&path)
-            } else {
-                std::fs::remove_file(&path)
-            };
-            removed.map_err(|e| self.error(e))?;
+fn empty(workdir: &Path) -> Result<(), ServerError> {
+    let remove = |entry: std::io::Result<DirEntry>| {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => std::fs::remove_dir_all(&path),
+            false => std::fs::remove_file(&path),
         }
-        Ok(())
-    }
-
-    fn error(&self, source: std::io::Error) -> ServerError {
-        ServerError::Workdir {
-            path: self.path.clone(),
-            source,
-        }
-    }
+    };
+    let removed = workdir
+        .read_dir()
+        .and_then(|mut all| all.try_for_each(remove));
+    removed.map_err(|e| refused(workdir, e))
 }
 
-impl Drop for Workdir {
-    fn drop(&mut self) {
-        // A destructor has nobody to tell; the next server sweeps.
-        let _ = std::fs::remove_dir_all(&self.path);
+fn refused(path: &Path, source: std::io::Error) -> ServerError {
+    ServerError::Workdir {
+        path: path.to_path_buf(),
+        source,
     }
 }
 
@@ -399,37 +368,11 @@ fn workdir_base() -> PathBuf {
     }
 }
 
-/// One at a time, so that nobody sweeps a directory that is not locked yet.
-fn enter(base: &Path) -> std::io::Result<File> {
-    let door = File::open(base)?;
-    flock(&door, FlockOperation::LockExclusive)?;
-    Ok(door)
-}
-
 /// Removes what servers of crashed Testers have left: their cgroups, and this user's working
 /// directories. Where there are none, there is nothing to do.
 pub(super) fn sweep_abandoned() {
     cgroup::sweep_abandoned();
-    let base = workdir_base();
-    if let Ok(_door) = enter(&base) {
-        sweep(&base);
-    }
-}
-
-/// Removes the working directories of servers whose Tester has crashed.
-fn sweep(base: &Path) {
-    let Ok(entries) = std::fs::read_dir(base) else {
-        return;
-    };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let abandoned = path.is_dir()
-            && File::open(&path)
-                .is_ok_and(|dir| flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok());
-        if abandoned {
-            // What cannot be removed is no obstacle to a new directory.
-            let _ = std::fs::remove_dir_all(&path);
-        }
-    }
+    owned::sweep(&workdir_base(), "");
 }
 
 /// Why a server does not run.

@@ -130,11 +130,11 @@ fn files_are_told_without_the_directory_of_this_start() {
 
 #[test]
 fn directories_of_the_living_are_not_swept() {
-    let living = Workdir::create("living").unwrap();
+    let living = workdir("living").unwrap();
     let base = workdir_base();
     let dead = base.join("dead.1.1");
     std::fs::create_dir_all(dead.join("deep")).unwrap();
-    sweep(&base);
+    owned::sweep(&base, "");
     assert!(living.path.exists());
     assert!(!dead.exists());
 }
