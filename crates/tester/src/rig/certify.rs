@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_transport::clock::{Nanos, SECOND};
 
+use super::probe::ProbeError;
 use super::{Measure, PROBE_NS, Place, Rig, RigError};
 use crate::lab::dut::Dut;
 use crate::lab::host::Host;
+use crate::load::names::NameSource;
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::own_aaaa;
 use crate::procedure::search::{Resolution, SearchSpec};
 use crate::procedure::selftest::{self, SelfTestResult};
 use crate::procedure::{Event, Trials};
-use crate::trial::names::NameSource;
-use crate::trial::probe::ProbeError;
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 use crate::trial::{Tester, TrialSpec};
 

@@ -6,6 +6,7 @@
 
 pub mod certify;
 pub mod placement;
+pub mod probe;
 mod trials;
 mod warm_up;
 
@@ -21,17 +22,16 @@ use dns64_wire::pref64::Pref64;
 use crate::authority::answer::ZoneConfig;
 use crate::lab::dut::{Dut, DutError, DutSpec, Probe};
 use crate::lab::host::{Host, HostError};
-use crate::lab::process::Resources;
 use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::topology::{self, Lab, LabError, Role, Setup};
 use crate::lab::zone::ZoneFile;
+use crate::load::names::{NameSource, NamespaceTooSmall};
 use crate::load::pace::Pacing;
 use crate::namespace::{Cidr, Pattern, PatternError, Share, Zone, own_aaaa};
-use crate::trial::names::{NameSource, NamespaceTooSmall};
-use crate::trial::probe::{ProbeError, Prober};
 use crate::trial::rows::Rows;
 use crate::trial::{AuthDns, Measurer, Tester, TrialError, TrialSpec};
 use placement::Placement;
+use probe::{ProbeError, Prober};
 
 /// What is measured, and how.
 #[derive(Clone, Debug)]

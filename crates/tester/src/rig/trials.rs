@@ -8,11 +8,11 @@ use super::warm_up::answered;
 use super::{PROBE_NS, Place, Rig, RigError, Running};
 use crate::lab::dut::{Dut, Probe};
 use crate::lab::process;
-use crate::load::generator::Names;
+use crate::load::names::Names;
+use crate::load::names::NamespaceTooSmall;
 use crate::load::pace::Schedule;
 use crate::procedure::Trials;
 use crate::trial::TrialSpec;
-use crate::trial::names::NamespaceTooSmall;
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 
 /// How long a DUT may take to answer a probe before it is started anew.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 
 use super::{BURST_QPS, PROBE_NS, Place, Rig, RigError, Running};
-use crate::load::generator::Names;
+use crate::load::names::Names;
 use crate::load::pace::Pacing;
 use crate::trial::TrialSpec;
 use crate::trial::result::TrialResult;

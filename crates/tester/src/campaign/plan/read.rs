@@ -12,11 +12,11 @@ use super::{
 };
 use crate::lab::host::CpuSet;
 use crate::lab::topology::Setup;
+use crate::load::names::RESERVED;
 use crate::load::pace::Schedule;
 use crate::namespace::{Cidr, DEFAULT_SUFFIX, Share, parse_suffix};
 use crate::procedure::search::Resolution;
 use crate::quantity::{self, Span};
-use crate::trial::names::RESERVED;
 
 /// The plan that `file` stands for.
 pub(super) fn plan(file: &File, origin: &str) -> Result<Plan, Fault> {
