@@ -106,10 +106,7 @@ impl fmt::Display for Cidr {
 }
 
 /// The names unless asked otherwise: those of paper 000, section 6.2.1.
-pub const DEFAULT_NAMESPACE: Cidr = Cidr {
-    first: Ipv4Addr::new(10, 0, 0, 0),
-    len: 8,
-};
+pub const DEFAULT_NAMESPACE: Cidr = Cidr(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8));
 
 /// Why a text is no range of IPv4 addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::equipment::{Client, OwnServer, PROBE_NS};
+use super::probe::{ProbeError, Prober};
 use super::spec::Load;
 use super::{Rig, RigError};
+use crate::load::names::NameSource;
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::own_aaaa;
 use crate::procedure::search::{Resolution, SearchSpec};
 use crate::procedure::selftest::{self, SelfTestResult};
 use crate::procedure::{Event, Trials};
-use crate::trial::names::NameSource;
-use crate::trial::probe::{ProbeError, Prober};
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 
 /// What a self-test is to find out.

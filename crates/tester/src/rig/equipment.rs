@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 
+use super::probe::{ProbeError, Prober};
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
 use crate::lab::server::{Probe, Server, ServerError};
-use crate::trial::probe::{ProbeError, Prober};
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
 use crate::trial::{Tester, TrialError, TrialSpec};

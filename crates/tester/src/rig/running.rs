@@ -10,15 +10,14 @@ use dns64_wire::pref64::Pref64;
 
 use super::RigError;
 use super::equipment::{Client, OwnServer, PROBE_NS};
+use super::probe::ProbeError;
 use super::spec::Load;
 use super::warm_up::answered;
 use crate::lab::server::Probe;
-use crate::load::generator::Names;
+use crate::load::names::{NameSource, Names, NamespaceTooSmall};
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::own_aaaa;
 use crate::trial::TrialSpec;
-use crate::trial::names::{NameSource, NamespaceTooSmall};
-use crate::trial::probe::ProbeError;
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 
 /// How long a DUT may take to answer a probe before it is restarted.

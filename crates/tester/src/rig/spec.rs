@@ -16,11 +16,11 @@ use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
-use crate::load::generator::Names;
+use crate::load::names::NameSource;
+use crate::load::names::Names;
 use crate::load::pace::Pacing;
 use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, PatternError, Share, Zone};
 use crate::trial::TrialSpec;
-use crate::trial::names::NameSource;
 
 /// A measurement: of what, and by which trials.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use super::RigError;
 use super::equipment::{Client, OwnServer, PROBE_NS};
 use super::running::{Asker, BURST_QPS, Running};
-use crate::load::generator::Names;
+use crate::load::names::Names;
 use crate::trial::result::TrialResult;
 
 /// A working set is asked within about this time, if the rate of the trial allows.

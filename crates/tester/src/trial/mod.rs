@@ -4,9 +4,6 @@
 //! sockets toward the server, shares the schedule out, and sums up what the shards found.
 
 pub mod achieved;
-pub mod classic;
-pub mod names;
-pub mod probe;
 pub mod result;
 pub mod rows;
 pub mod summary;
@@ -26,8 +23,9 @@ use crate::authority::answer::{Authority, ZoneConfig};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::tcp::TcpService;
 use crate::lab::host::{Host, HostError};
-use crate::load::generator::{Generator, Names, Plan};
+use crate::load::generator::{Generator, Plan};
 use crate::load::ledger::{Entry, Ledger};
+use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use result::TrialResult;
 use rows::{Course, Rows, ShardEnd};

@@ -8,10 +8,10 @@ use dns64_transport::memory::{Conditions, Network};
 use dns64_wire::pref64::Pref64;
 use dns64bench::load::generator::{Generator, Phase, Plan};
 use dns64bench::load::ledger::Ledger;
+use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Share, Zone};
 use dns64bench::trial::TrialSpec;
-use dns64bench::trial::names::NameSource;
 use dns64bench::trial::result::{Answers, Outcome, TesterFault, TrialResult};
 use dns64bench::trial::summary::{AuthorityDelta, ShardReport, result};
 

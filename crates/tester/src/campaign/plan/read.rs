@@ -9,12 +9,12 @@ use dns64_wire::pref64::Pref64;
 use super::duts::resolved;
 use super::file::{self, At, File, Many, Word};
 use super::{Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, cells, duts};
+use crate::load::names::RESERVED;
 use crate::load::pace::Schedule;
 use crate::namespace::{Share, parse_suffix};
 use crate::procedure::search::Resolution;
 use crate::quantity::{self, Span};
 use crate::rig::spec::{AuthorityChoice, LabSpec, Load};
-use crate::trial::names::RESERVED;
 
 /// The plan that `file` stands for.
 pub(super) fn plan(file: &File, origin: &str) -> Result<Plan, Fault> {

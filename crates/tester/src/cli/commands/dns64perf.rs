@@ -2,6 +2,7 @@
 
 mod arguments;
 mod classic;
+mod experiment;
 mod lines;
 
 use std::fs::File;
@@ -16,13 +17,14 @@ use dns64_wire::pref64::Pref64;
 use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{AcceptedArg, Dns64PerfArgs};
 use crate::lab::host::Host;
-use crate::load::generator::{Generator, Names};
+use crate::load::generator::Generator;
 use crate::load::ledger::State;
+use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::repeat::Repeats;
 use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, own_aaaa, parse_suffix};
 use crate::report::raw::{Header, RawError, csv};
-use crate::trial::probe::Prober;
+use crate::rig::probe::Prober;
 use crate::trial::result::Outcome;
 use crate::trial::rows::Row;
 use crate::trial::{Measurer, Tester, TrialSpec, check_schedule};

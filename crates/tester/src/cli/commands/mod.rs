@@ -26,11 +26,11 @@ use crate::lab::profile::ProfileError;
 use crate::lab::server::ServerError;
 use crate::lab::topology::LabError;
 use crate::lab::userns::UsernsError;
+use crate::load::names::NamespaceTooSmall;
 use crate::namespace::PatternError;
 use crate::report::raw::RawError;
 use crate::rig::RigError;
 use crate::trial::TrialError;
-use crate::trial::names::NamespaceTooSmall;
 
 /// Why a command came to nothing, and the exit code that says so.
 #[derive(Debug)]
