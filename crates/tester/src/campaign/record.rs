@@ -7,7 +7,6 @@ use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::tasks::Task;
-pub use crate::lab::process::Resources;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::procedure::selftest::SelfTestEnd;
 use crate::trial::result::TrialResult;
@@ -15,7 +14,7 @@ use crate::trial::result::TrialResult;
 /// Version of the format. A reader reads its own version and those before it, and refuses later
 /// ones by name. An added key that has a default is no new version; a changed meaning and another
 /// kind of record are.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// One line of the journal, without its seal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -98,8 +97,6 @@ pub enum Record {
         took_ns: Nanos,
         /// What it found.
         result: TrialResult,
-        /// What the DUT used after it, when it is ours to look at.
-        resources: Option<Resources>,
     },
     /// A task is over.
     Finished {

@@ -15,7 +15,6 @@ use super::record::{CertificateConditions, Line, Record, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
 use super::tasks::{Point, Task, point_name, points, tasks};
-use crate::lab::process::Resources;
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
 use crate::procedure::search::{self, SearchEnd, SearchSpec};
@@ -35,11 +34,12 @@ pub trait Bench {
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError>;
 
-    /// Starts the servers, unless they run. Tells what they turned out to be.
-    fn start(&mut self) -> Result<VariantFacts, BenchError>;
+    /// Starts the servers, unless they run, for trials by a Tester that is certified up to this rate.
+    /// Tells what they turned out to be.
+    fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError>;
 
     /// Runs one trial. `number` and the job of [`prepare`](Self::prepare) name it.
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError>;
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError>;
 
     /// Lets the servers rest.
     fn rest(&mut self, span_ns: Nanos);
@@ -56,15 +56,6 @@ pub struct Job {
     pub stop_early: bool,
     /// Names that all its trials together need, if that can be told beforehand.
     pub names: Option<u64>,
-}
-
-/// What a trial gave.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// Its result.
-    pub result: TrialResult,
-    /// What the DUT used after it, when it is ours to look at.
-    pub resources: Option<Resources>,
 }
 
 /// Why a bench cannot go on.
@@ -234,7 +225,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             Some(_) | None => None,
         };
         self.status.certified_qps = certified;
-        self.start(point)?;
+        self.start(point, certified)?;
         if self.state.under_way().is_none() {
             let search =
                 matches!(task, Task::Search { .. }).then(|| self.search_spec(task, certified));
@@ -352,8 +343,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     }
 
     /// Starts the servers, and writes down what they are if that is not what it was.
-    fn start(&mut self, point: Point) -> Result<(), Halt> {
-        let facts = self.bench.start()?;
+    fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), Halt> {
+        let facts = self.bench.start(certified_rate_qps)?;
         let known = self.facts.insert(point.variant, facts.clone());
         if known.as_ref() == Some(&facts) {
             return Ok(());
@@ -455,14 +446,13 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         if number > 1 && self.plan.search.settle_ns > 0 {
             self.bench.rest(self.plan.search.settle_ns);
         }
-        let Measured { result, resources } = self.bench.trial(rate_qps, number)?;
+        let result = self.bench.trial(rate_qps, number)?;
         let exit = result.dut_exit.clone();
         self.record(Record::Trial {
             task,
             number,
             took_ns: self.clock.now() - began,
             result,
-            resources,
         })?;
         Ok(exit)
     }

@@ -4,10 +4,12 @@ use expect_test::{ExpectFile, expect_file};
 
 use super::*;
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::process::Resources;
 use crate::procedure::search::{Search, SearchSpec, run};
 use crate::procedure::selftest::{certify, certify_at};
 use crate::procedure::simulated::{Simulated, threshold};
-use crate::trial::result::{Outcome, Rtt, TesterFault, Timing, TrialResult};
+use crate::trial::achieved::Achieved;
+use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 
 fn conditions() -> Conditions {
     Conditions {
@@ -35,6 +37,7 @@ fn conditions() -> Conditions {
 fn failed() -> TrialResult {
     TrialResult {
         outcome: Outcome::Failed { shortfall: 1234 },
+        certified: Some(true),
         rate_qps: 20_000,
         duration_ns: 5_000_000_000,
         timeout_ns: 1_000_000_000,
@@ -51,10 +54,10 @@ fn failed() -> TrialResult {
         },
         rtt_percentiles: Vec::new(),
         rtt: Rtt {
-            p50: 123_456,
-            p99: 9_876_543,
-            p999: 99_000_000,
-            max: 1_002_000_000,
+            p50: Some(123_456),
+            p99: Some(9_876_543),
+            p999: Some(99_000_000),
+            max: Some(1_002_000_000),
         },
         timing: Timing {
             lateness_ns_p50: 12,
@@ -74,8 +77,17 @@ fn failed() -> TrialResult {
             nodata: 99_500,
             ..AuthorityCounts::default()
         }),
+        achieved: Some(Achieved {
+            aaaa_share: Some(0.0),
+            cached_share: None,
+            amplification: 1.989,
+        }),
+        resources: Some(Resources {
+            memory_bytes: 41 << 20,
+            descriptors: 24,
+            threads: 3,
+        }),
         dut_exit: None,
-        dut_memory_bytes: Some(41 << 20),
         backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
     }
@@ -103,17 +115,19 @@ fn a_trial_for_a_terminal() {
 
 #[test]
 fn what_was_achieved_is_told_beside_what_was_asked_for() {
+    let counts = AuthorityCounts {
+        aaaa: 1_010,
+        a: 760,
+        answered: 1_010,
+        nodata: 757,
+        other: 3,
+        ..AuthorityCounts::default()
+    };
     let mut result = TrialResult {
         outcome: Outcome::Passed,
         queries_sent: 2_000,
-        authority: Some(AuthorityCounts {
-            aaaa: 1_010,
-            a: 760,
-            answered: 1_010,
-            nodata: 757,
-            other: 3,
-            ..AuthorityCounts::default()
-        }),
+        authority: Some(counts),
+        achieved: Achieved::by_counts(2_000, &counts, true),
         answers: Answers {
             valid: 2_000,
             ..Answers::default()
@@ -145,13 +159,12 @@ Achieved, as the authority saw it
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.495);
     assert_eq!(json(&result)["achieved"]["amplification"], 0.8865);
     // A query that was lost is not a cached one.
-    result.answers.missing = 1;
+    result.achieved = Achieved::by_counts(2_000, &counts, false);
     assert!(json(&result)["achieved"]["cached_share"].is_null());
-    result.answers.missing = 0;
     // A DUT that asks again cannot have a share below none; without an authority nothing is known.
-    result.queries_sent = 1_000;
+    result.achieved = Achieved::by_counts(1_000, &counts, true);
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.0);
-    result.authority = None;
+    result.achieved = None;
     assert!(json(&result)["achieved"].is_null());
 }
 
@@ -167,6 +180,8 @@ fn a_silent_dut_beyond_the_certified_rate_for_a_terminal() {
             ..Answers::default()
         },
         authority: None,
+        achieved: None,
+        rtt: Rtt::default(),
         notes: Vec::new(),
         ..failed()
     };
@@ -253,6 +268,7 @@ fn an_invalid_trial_without_answers_is_still_json() {
             error: "sendmmsg failed: \"quoted\"\n".into(),
         }),
         answers: Answers::default(),
+        rtt: Rtt::default(),
         ..failed()
     };
     result.timing.bin_10ms_deviation_pct_max = f64::NAN;

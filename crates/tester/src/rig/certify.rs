@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_transport::clock::{Nanos, SECOND};
 
+use super::trials::exit;
 use super::{Measure, PROBE_NS, Place, Rig, RigError};
 use crate::lab::dut::Dut;
 use crate::lab::host::Host;
@@ -17,7 +18,8 @@ use crate::procedure::selftest::{self, SelfTestResult};
 use crate::procedure::{Event, Trials};
 use crate::trial::names::NameSource;
 use crate::trial::probe::ProbeError;
-use crate::trial::result::{Outcome, TesterFault, TrialResult};
+use crate::trial::result::TrialResult;
+use crate::trial::summary::Surroundings;
 use crate::trial::{Tester, TrialSpec};
 
 /// What a self-test is to find out.
@@ -55,6 +57,8 @@ pub struct Loopback {
     measure: Measure,
     duration_ns: Nanos,
     interrupted: Arc<AtomicBool>,
+    /// The authority is what is measured, not the Tester.
+    is_subject: bool,
 }
 
 impl Loopback {
@@ -75,6 +79,7 @@ impl Rig {
         let Some(mut looped) = self.looped_back()? else {
             return Ok(None);
         };
+        looped.is_subject = false;
         let result = match question {
             Question::At(rate_qps) => {
                 selftest::certify_at(rate_qps, selftest::INVALID_REPEATS, &mut looped, observer)?
@@ -106,7 +111,7 @@ impl Rig {
         }
     }
 
-    /// The Tester and an authority in self-test mode; `None` where there is nobody to ask.
+    /// The Tester and an authority in self-test mode, which it measures; `None` where there is nobody to ask.
     pub fn looped_back(&self) -> Result<Option<Loopback>, RigError> {
         let (tester, authority, server) = match &self.spec.place {
             Place::Running {
@@ -144,6 +149,7 @@ impl Rig {
             measure,
             duration_ns,
             interrupted,
+            is_subject: true,
         }))
     }
 }
@@ -201,24 +207,23 @@ impl Trials for Loopback {
             }
         };
         let spec = TrialSpec {
-            server: self.server,
-            rate_qps,
             pacing: Pacing::Absolute,
             duration_ns: self.duration_ns,
             timeout_ns: selftest::self_test_timeout(self.measure.timeout_ns),
-            names,
-            ports: self.measure.ports,
             stop_early: true,
+            ..self.measure.trial(self.server, rate_qps, names)
         };
-        let mut result = self.tester.trial(&spec)?;
+        let (authority, is_subject) = (&mut self.authority, self.is_subject);
+        let result = self.tester.trial_amid(&spec, || Surroundings {
+            resources: authority
+                .as_ref()
+                .filter(|_| is_subject)
+                .map(Dut::resources),
+            authority_exit: authority.as_mut().and_then(exit),
+            ..Surroundings::default()
+        })?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(RigError::Interrupted);
-        }
-        if let Some(status) = self.authority.as_mut().and_then(Dut::exit_status) {
-            let fault = TesterFault::AuthorityDied {
-                status: status.to_string(),
-            };
-            result.outcome = Outcome::Invalid(fault);
         }
         Ok(result)
     }

@@ -21,10 +21,10 @@ use dns64_wire::pref64::Pref64;
 use crate::authority::answer::ZoneConfig;
 use crate::lab::dut::{Dut, DutError, DutSpec, Probe};
 use crate::lab::host::{Host, HostError};
-use crate::lab::process::Resources;
 use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::topology::{self, Lab, LabError, Role, Setup};
 use crate::lab::zone::ZoneFile;
+use crate::load::generator::Names;
 use crate::load::pace::Pacing;
 use crate::namespace::{Cidr, Pattern, PatternError, Share, Zone, own_aaaa};
 use crate::trial::names::{NameSource, NamespaceTooSmall};
@@ -144,6 +144,20 @@ impl Measure {
             self.pattern,
         )
     }
+
+    /// A trial of `server` that counts.
+    fn trial(&self, server: SocketAddr, rate_qps: u64, names: Names) -> TrialSpec {
+        TrialSpec {
+            server,
+            rate_qps,
+            pacing: self.pacing,
+            duration_ns: self.duration_ns,
+            timeout_ns: self.timeout_ns,
+            names,
+            ports: self.ports,
+            stop_early: self.stop_early,
+        }
+    }
 }
 
 /// Why a rig cannot be put together or cannot go on.
@@ -191,6 +205,8 @@ pub struct Rig {
     spec: RigSpec,
     names: NameSource,
     interrupted: Arc<AtomicBool>,
+    /// The highest rate of a DUT for which the Tester has passed its self-test.
+    certified_rate_qps: Option<u64>,
     /// Dropped from here on in this order: the Tester, the servers, then their hosts.
     running: Option<Running>,
     lab: Option<Lab>,
@@ -226,9 +242,15 @@ impl Rig {
             spec,
             names,
             interrupted,
+            certified_rate_qps: None,
             running: None,
             lab,
         })
+    }
+
+    /// Has the results of its trials say whether the Tester was certified, which it is up to this rate.
+    pub fn certify_to(&mut self, certified_rate_qps: Option<u64>) {
+        self.certified_rate_qps = certified_rate_qps;
     }
 
     /// Starts authority, Tester and DUT, and finds out the pref64, unless they run.
@@ -529,16 +551,8 @@ impl Rig {
             Probe::Answered => {}
             other => return other,
         }
-        let burst = TrialSpec {
-            server: prober.server,
-            rate_qps: BURST_QPS,
-            pacing: Pacing::Absolute,
-            duration_ns: self.names.burst_len() * SECOND / BURST_QPS,
-            timeout_ns: PROBE_NS,
-            names: self.names.burst(pref64),
-            ports: None,
-            stop_early: false,
-        };
+        let (queries, names) = (self.names.burst_len(), self.names.burst(pref64));
+        let burst = TrialSpec::preliminary(prober.server, BURST_QPS, queries, names, PROBE_NS);
         match tester.trial(&burst) {
             Ok(result) if result.queries_sent == 0 => Probe::NotYet("nothing was sent".into()),
             Ok(result) if result.answers.missing == result.queries_sent => {

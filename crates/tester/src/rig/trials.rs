@@ -11,9 +11,9 @@ use crate::lab::process;
 use crate::load::generator::Names;
 use crate::load::pace::Schedule;
 use crate::procedure::Trials;
-use crate::trial::TrialSpec;
 use crate::trial::names::NamespaceTooSmall;
-use crate::trial::result::{Outcome, TesterFault, TrialResult};
+use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::summary::Surroundings;
 
 /// How long a DUT may take to answer a probe before it is started anew.
 const ANSWER_NS: Nanos = 5 * SECOND;
@@ -49,6 +49,11 @@ impl Trials for Rig {
     }
 }
 
+/// How a program ended, if it did.
+pub(super) fn exit(program: &mut Dut) -> Option<String> {
+    Some(program.exit_status()?.to_string())
+}
+
 impl Rig {
     fn trial_on(&mut self, running: &mut Running, rate_qps: u64) -> Result<TrialResult, RigError> {
         let measure = self.spec.measure.clone();
@@ -58,43 +63,32 @@ impl Rig {
         let names = self.fresh_names(running, queries, &mut notes)?;
         self.warm_up(running, &names, rate_qps, &mut notes)?;
         let drops_before = running.dut.as_ref().map_or(0, |dut| dut.udp_drops());
-        let spec = TrialSpec {
-            server: running.server,
-            rate_qps,
-            pacing: measure.pacing,
-            duration_ns: measure.duration_ns,
-            timeout_ns: measure.timeout_ns,
-            names: names.clone(),
-            ports: measure.ports,
-            stop_early: measure.stop_early,
-        };
+        let spec = measure.trial(running.server, rate_qps, names.clone());
+        let certified = self.certified_rate_qps.is_some_and(|to| rate_qps <= to);
         let kept_until_ns = self.kept_until_ns();
-        let mut result = running.tester.trial(&spec)?;
+        let (dut, authority) = (&mut running.dut, &mut running.authority);
+        let result = running.tester.trial_amid(&spec, || {
+            let around = Surroundings {
+                certified: Some(certified),
+                authority_exit: authority.as_mut().and_then(exit),
+                notes,
+                ..Surroundings::default()
+            };
+            match dut {
+                None => around,
+                Some(dut) => Surroundings {
+                    dut_drops: dut.udp_drops().saturating_sub(drops_before),
+                    resources: Some(dut.resources()),
+                    dut_exit: exit(dut)
+                        .map(|status| format!("{status}; its last words: {}", dut.log_tail())),
+                    ..around
+                },
+            }
+        })?;
         let all_answered = answered(&result) == result.queries_due;
         self.names
             .trial_is_over(&names, all_answered, kept_until_ns);
-        if let Some(dut) = &mut running.dut {
-            result.dut_memory_bytes = Some(dut.resources().memory_bytes);
-            let drops = dut.udp_drops().saturating_sub(drops_before);
-            if drops > 0 {
-                notes.push(format!(
-                    "the DUT's sockets lost {drops} datagrams at full buffers"
-                ));
-            }
-            if let Some(status) = dut.exit_status() {
-                let exit = format!("{status}; its last words: {}", dut.log_tail());
-                notes.push(format!("the DUT ended during the trial ({exit})"));
-                result.dut_exit = Some(exit);
-            }
-        }
         running.unsettled = result.outcome != Outcome::Passed;
-        if let Some(status) = running.authority.as_mut().and_then(|a| a.exit_status()) {
-            let fault = TesterFault::AuthorityDied {
-                status: status.to_string(),
-            };
-            result.outcome = Outcome::Invalid(fault);
-        }
-        result.notes.extend(notes);
         Ok(result)
     }
 

@@ -7,7 +7,6 @@ use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 
 use super::{BURST_QPS, PROBE_NS, Place, Rig, RigError, Running};
 use crate::load::generator::Names;
-use crate::load::pace::Pacing;
 use crate::trial::TrialSpec;
 use crate::trial::result::TrialResult;
 
@@ -84,19 +83,9 @@ impl Rig {
         set: &Range<u64>,
         rate_qps: u64,
     ) -> Result<TrialResult, RigError> {
-        let queries = u128::from(set.end - set.start);
-        // Rounded up, so that the schedule has the last of them.
-        let span_ns = (queries * u128::from(SECOND)).div_ceil(u128::from(rate_qps.max(1)));
-        let spec = TrialSpec {
-            server: running.server,
-            rate_qps,
-            duration_ns: Nanos::try_from(span_ns).unwrap_or(Nanos::MAX),
-            timeout_ns: PROBE_NS,
-            names: self.names.once_from(set.start, running.pref64),
-            ports: None,
-            stop_early: false,
-            pacing: Pacing::default(),
-        };
+        let names = self.names.once_from(set.start, running.pref64);
+        let queries = set.end - set.start;
+        let spec = TrialSpec::preliminary(running.server, rate_qps, queries, names, PROBE_NS);
         Ok(running.tester.trial(&spec)?)
     }
 

@@ -55,7 +55,6 @@ fn trial(task: Task, rate_qps: u64, outcome: Outcome) -> Record {
         number: 1,
         took_ns: 3,
         result: result(rate_qps, outcome),
-        resources: None,
     }
 }
 
@@ -131,7 +130,6 @@ fn next(state: &State, tasks: &[Task], seed: u64) -> Option<Record> {
         number,
         took_ns: lot(number + 2_000, 99),
         result: result(rate_qps, outcome),
-        resources: None,
     })
 }
 

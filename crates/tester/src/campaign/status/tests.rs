@@ -48,7 +48,6 @@ fn trial(task: Task, rate_qps: u64, outcome: Outcome) -> Record {
         number: 1,
         took_ns: 0,
         result: result(rate_qps, outcome),
-        resources: None,
     }
 }
 

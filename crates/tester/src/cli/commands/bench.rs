@@ -11,7 +11,7 @@ use super::{Failure, setup};
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{self, Plan, RawFormat, Restart, Variant};
 use crate::campaign::record::{CertificateConditions, Environment, VariantFacts};
-use crate::campaign::run::{Bench, BenchError, Job, Measured};
+use crate::campaign::run::{Bench, BenchError, Job};
 use crate::campaign::tasks::{Point, Task};
 use crate::cli::args::{LabKind, OutputArgs};
 use crate::cli::resolve::{BUILT_IN, DutPlan, LabPlan, Load, Measure, Subject};
@@ -25,6 +25,7 @@ use crate::report::Conditions;
 use crate::report::raw::{self, Header};
 use crate::rig::certify::{Loopback, Question};
 use crate::rig::{Rig, RigError};
+use crate::trial::result::TrialResult;
 
 /// Rigs for the points of a plan.
 pub(super) struct RigBench<'a> {
@@ -173,8 +174,9 @@ impl Bench for RigBench<'_> {
         rig.self_test(question, observer).map_err(bench_error)
     }
 
-    fn start(&mut self) -> Result<VariantFacts, BenchError> {
+    fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
         let open = self.up()?;
+        open.rig.certify_to(certified_rate_qps);
         match &mut open.subject {
             Up::Dut => open.rig.start().map_err(bench_error)?,
             Up::Authority(looped @ None) => {
@@ -185,7 +187,7 @@ impl Bench for RigBench<'_> {
         Ok(facts(open))
     }
 
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError> {
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
         let open = self.up()?;
         let result = match &mut open.subject {
             Up::Dut => open.rig.trial(rate_qps),
@@ -194,9 +196,8 @@ impl Bench for RigBench<'_> {
         };
         match result {
             Ok(result) => {
-                let resources = open.server().map(Dut::resources);
                 self.keep_raw(number)?;
-                Ok(Measured { result, resources })
+                Ok(result)
             }
             Err(error) => {
                 // Whatever is left of the servers is of no use to the next trial.

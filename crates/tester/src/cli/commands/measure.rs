@@ -35,6 +35,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
         let raw = raw.as_deref().map(RawFile::create).transpose()?;
         let mut rig = session.rig(false)?;
         let certificate = session.certify(&rig, Question::At(rate_qps), Some(rate_qps))?;
+        rig.certify_to(certificate);
         let result = session.shown(self_length(&rig), |observer| {
             rig.start()?;
             observer(&Event::TrialStarted {
@@ -193,6 +194,7 @@ impl Session<'_> {
 
     /// One search on a rig, which is started for it if it is not yet.
     pub(super) fn search(&self, rig: &mut Rig, spec: SearchSpec) -> Result<SearchResult, Failure> {
+        rig.certify_to(spec.ceiling_qps);
         self.shown(self_length(rig), |observer| {
             search::run(Search::new(spec), rig, observer)
         })

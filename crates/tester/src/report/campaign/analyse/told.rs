@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use dns64_transport::clock::Nanos;
 
 use crate::campaign::plan::Plan;
-use crate::campaign::record::{
-    CertificateConditions, Environment, Line, Record, Resources, VariantFacts,
-};
+use crate::campaign::record::{CertificateConditions, Environment, Line, Record, VariantFacts};
 use crate::campaign::tasks::Task;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::procedure::selftest::SelfTestEnd;
@@ -51,14 +49,12 @@ impl TaskTold<'_> {
 pub(super) struct TrialTold<'a> {
     pub(super) took_ns: Nanos,
     pub(super) result: &'a TrialResult,
-    pub(super) resources: Option<Resources>,
 }
 
 impl TrialTold<'_> {
     /// Resident memory of the DUT after the trial.
     pub(super) fn memory_bytes(&self) -> Option<u64> {
-        let resources = self.resources.map(|r| r.memory_bytes);
-        resources.or(self.result.dut_memory_bytes)
+        self.result.resources.map(|r| r.memory_bytes)
     }
 }
 
@@ -194,12 +190,10 @@ impl<'a> Told<'a> {
                 task,
                 took_ns,
                 result,
-                resources,
                 ..
             } => self.tasks.entry(*task).or_default().trials.push(TrialTold {
                 took_ns: *took_ns,
                 result,
-                resources: *resources,
             }),
             Record::Finished {
                 task,
