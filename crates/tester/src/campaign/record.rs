@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tasks::Task;
 use crate::procedure::search::{SearchEnd, SearchSpec};
-use crate::procedure::selftest::SelfTestEnd;
-use crate::trial::result::TrialResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// Version of the format. A reader reads its own version and those before it, and refuses later
 /// ones by name. An added key that has a default is no new version; a changed meaning and another
@@ -62,7 +61,7 @@ pub enum Record {
         /// What the certificate is tied to.
         conditions: CertificateConditions,
         /// How it ended.
-        end: SelfTestEnd,
+        end: Outcome,
         /// The highest self-test rate that passed.
         passed_rate_qps: Option<u64>,
         /// The highest rate of a DUT for which the Tester is good now.

@@ -18,8 +18,8 @@ use super::tasks::{Point, Task, point_name, points, tasks};
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
 use crate::procedure::search::{self, SearchEnd, SearchSpec};
-use crate::procedure::selftest::{SelfTestEnd, SelfTestResult};
-use crate::trial::result::TrialResult;
+use crate::procedure::selftest::SelfTestResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// Runs the trials of a campaign.
 pub trait Bench {
@@ -300,9 +300,9 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             return Ok(certified);
         }
         let reason = match end {
-            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
-            SelfTestEnd::TesterFault(fault) => fault.to_string(),
-            SelfTestEnd::Failed { shortfall } => {
+            Outcome::Passed => "no certificate was confirmed".to_owned(),
+            Outcome::Invalid(fault) => fault.to_string(),
+            Outcome::Failed { shortfall } => {
                 format!("{shortfall} queries without a valid answer in time")
             }
         };
@@ -315,7 +315,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         &mut self,
         max_qps: Option<u64>,
         conditions: CertificateConditions,
-    ) -> Result<Option<SelfTestEnd>, Halt> {
+    ) -> Result<Option<Outcome>, Halt> {
         self.status.enter(Phase::SelfTest);
         let (status, watch) = (&mut self.status, &mut *self.watch);
         // Its trials are as long as those of the task or shorter, and wait a quarter of the timeout.

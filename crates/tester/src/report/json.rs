@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::Conditions;
 use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
-    DELTA, SelfTestEnd, SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
+    DELTA, SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
-use crate::trial::result::TrialResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// Writes one trial as a JSON object.
 ///
@@ -45,20 +45,16 @@ pub fn search(
     result: &SearchResult,
     conditions: &Conditions,
 ) -> io::Result<()> {
-    let (ended, invalid_because) = match &result.end {
-        SearchEnd::Found => ("found", None),
-        SearchEnd::LimitedByTester { .. } => ("limited_by_tester", None),
-        SearchEnd::LimitedByRequest { .. } => ("limited_by_request", None),
-        SearchEnd::NothingPasses => ("nothing_passes", None),
-        SearchEnd::TesterFault(fault) => ("tester_fault", Some(fault.to_string())),
-    };
     let judged_qps = super::judged_qps(result);
     write(
         out,
         &Report {
             result: Search {
-                ended,
-                invalid_because,
+                end: &result.end,
+                invalid_because: match &result.end {
+                    SearchEnd::TesterFault(fault) => Some(fault.to_string()),
+                    _ => None,
+                },
                 rate_qps: result.rate_qps,
                 failed_qps: result.failed_qps,
                 resolution_qps: result.resolution_qps,
@@ -83,19 +79,12 @@ pub fn self_test(
     timeout_ns: Nanos,
     conditions: &Conditions,
 ) -> io::Result<()> {
-    let (outcome, shortfall, invalid_because) = match &result.end {
-        SelfTestEnd::Certified => ("passed", 0, None),
-        SelfTestEnd::Failed { shortfall } => ("failed", *shortfall, None),
-        SelfTestEnd::TesterFault(fault) => ("invalid", 0, Some(fault.to_string())),
-    };
     let rate_qps = result.wanted_rate_qps.or(result.certified_rate_qps);
     write(
         out,
         &Report {
             result: SelfTest {
-                outcome,
-                invalid_because,
-                shortfall,
+                end: &result.end,
                 rate_qps,
                 self_test_rate_qps: result.passed_rate_qps.or(rate_qps.map(self_test_rate)),
                 literal_self_test_rate_qps: rate_qps.map(literal_self_test_rate),
@@ -122,7 +111,8 @@ struct Report<'a, R> {
 
 #[derive(Serialize)]
 struct Search<'a> {
-    ended: &'static str,
+    #[serde(flatten)]
+    end: &'a SearchEnd,
     invalid_because: Option<String>,
     rate_qps: Option<u64>,
     failed_qps: Option<u64>,
@@ -134,9 +124,8 @@ struct Search<'a> {
 
 #[derive(Serialize)]
 struct SelfTest<'a> {
-    outcome: &'static str,
-    invalid_because: Option<String>,
-    shortfall: u64,
+    #[serde(flatten)]
+    end: &'a Outcome,
     rate_qps: Option<u64>,
     self_test_rate_qps: Option<u64>,
     literal_self_test_rate_qps: Option<u64>,

@@ -261,6 +261,119 @@ fn a_trial_as_json() {
     assert_eq!(parsed(&text)["invalid_because"], serde_json::Value::Null);
 }
 
+/// Paths of all keys in a value, as in `answers.valid`.
+fn keys(value: &serde_json::Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, value) in value.as_object().into_iter().flatten() {
+        found.push(key.clone());
+        found.extend(keys(value).iter().map(|inner| format!("{key}.{inner}")));
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn the_json_of_a_trial_is_its_form_in_the_journal_with_every_key_of_its_schema() {
+    let mut result = failed();
+    let mut out = Vec::new();
+    json::trial(&mut out, &result, &conditions()).unwrap();
+    let mut told = parsed(&String::from_utf8(out).unwrap());
+    let told = told.as_object_mut().unwrap();
+    assert!(told.remove("conditions").is_some() && told.remove("not_a_measurement").is_some());
+    let form = serde_json::to_value(&result).unwrap();
+    assert_eq!(serde_json::Value::from(told.clone()), form);
+    // What programs that read the JSON rely on.
+    for key in [
+        "outcome",
+        "invalid_because",
+        "shortfall",
+        "certified",
+        "rate_qps",
+        "duration_s",
+        "timeout_s",
+        "queries_due",
+        "queries_sent",
+        "undecided",
+        "ended_early",
+        "answers.valid",
+        "rtt_ns.p50",
+        "rtt_ns.p99",
+        "rtt_ns.p999",
+        "rtt_ns.max",
+        "timing.lateness_ns_max",
+        "tester_drops",
+        "authority.aaaa",
+        "achieved.cached_share",
+        "dut_memory_bytes",
+        "backend",
+        "notes",
+        "form",
+        "fault",
+        "rtt_percentiles_ns",
+        "resources.memory_bytes",
+        "dut_exit",
+    ] {
+        assert!(keys(&form).contains(&key.to_owned()), "{key} is gone");
+    }
+    assert_eq!(
+        (&form["dut_memory_bytes"], &form["form"]),
+        (&(41 << 20).into(), &"trial/2".into())
+    );
+    let schema = parsed(include_str!("../../schema/trial.schema.json"));
+    let mut described = Vec::new();
+    for (key, of_key) in schema["properties"].as_object().unwrap() {
+        described.push(key.clone());
+        // Of the faults there is one at most.
+        let inner = of_key["properties"].as_object().filter(|_| key != "fault");
+        described.extend(
+            inner
+                .into_iter()
+                .flat_map(|p| p.keys())
+                .map(|k| format!("{key}.{k}")),
+        );
+    }
+    described.sort();
+    assert_eq!(keys(&form), described);
+    result.certified = None;
+    let of_self_test = serde_json::to_value(&result).unwrap();
+    described.retain(|key| key != "certified");
+    assert_eq!(keys(&of_self_test), described);
+}
+
+#[test]
+fn a_result_survives_its_form() {
+    let faults = [
+        TesterFault::LateSchedule {
+            lateness_ns: 2,
+            limit_ns: 1,
+        },
+        TesterFault::ClockStep { step_ns: -5 },
+    ];
+    let schema = parsed(include_str!("../../schema/trial.schema.json"));
+    let outcomes = faults.map(Outcome::Invalid).into_iter();
+    for outcome in outcomes.chain([Outcome::Passed, Outcome::Failed { shortfall: 7 }]) {
+        let result = TrialResult {
+            outcome,
+            duration_ns: 1_234_567_891,
+            rtt_percentiles: vec![(99.9, 17), (100.0, 18)],
+            dut_exit: Some("signal 11".into()),
+            ..failed()
+        };
+        let form = serde_json::to_value(&result).unwrap();
+        for (kind, figures) in form["fault"].as_object().into_iter().flatten() {
+            let described = &schema["properties"]["fault"]["properties"][kind]["properties"];
+            assert_eq!(
+                keys(figures),
+                keys(described)
+                    .into_iter()
+                    .filter(|k| !k.contains('.'))
+                    .collect::<Vec<_>>()
+            );
+        }
+        assert_eq!(serde_json::from_value::<TrialResult>(form).unwrap(), result);
+    }
+}
+
 #[test]
 fn an_invalid_trial_without_answers_is_still_json() {
     let mut result = TrialResult {
@@ -286,11 +399,14 @@ fn an_invalid_trial_without_answers_is_still_json() {
 #[test]
 fn a_search_as_json() {
     let mut dut = Simulated(|rate| threshold(1, rate));
-    let Ok(result) = run(
+    let Ok(mut result) = run(
         Search::new(SearchSpec::from_start(1)),
         &mut dut,
         &mut |_| {},
     );
+    for trial in &mut result.trials {
+        trial.certified = Some(true);
+    }
     let text = check(
         |out| json::search(out, &result, &conditions()),
         expect_file!["testdata/search_found.json"],

@@ -8,7 +8,7 @@ use super::{Conditions, Span, Thousands, judged_qps};
 use crate::authority::counts::AuthorityCounts;
 use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
-    SelfTestEnd, SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
+    SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 
@@ -141,16 +141,16 @@ fn trial_verdict(result: &TrialResult) -> String {
 
 fn self_test_verdict(result: &SelfTestResult) -> String {
     match (&result.end, result.certified_rate_qps) {
-        (SelfTestEnd::TesterFault(fault), _) => format!("NOT CERTIFIED: {fault}"),
-        (SelfTestEnd::Certified, Some(rate)) => {
+        (Outcome::Invalid(fault), _) => format!("NOT CERTIFIED: {fault}"),
+        (Outcome::Passed, Some(rate)) => {
             format!("CERTIFIED for DUTs up to {} queries/s", Thousands(rate))
         }
-        (SelfTestEnd::Failed { shortfall }, _) => format!(
+        (Outcome::Failed { shortfall }, _) => format!(
             "NOT CERTIFIED: {} queries without a valid answer within a quarter of the timeout; \
              lower the rate or give the Tester more cores",
             Thousands(*shortfall)
         ),
-        (SelfTestEnd::Certified, None) => "NOT CERTIFIED for any rate".to_owned(),
+        (Outcome::Passed, None) => "NOT CERTIFIED for any rate".to_owned(),
     }
 }
 

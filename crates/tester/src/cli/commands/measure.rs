@@ -15,7 +15,7 @@ use crate::cli::resolve::{Measure, Needs, Subject};
 use crate::cli::values::JsonOut;
 use crate::load::pace::Schedule;
 use crate::procedure::search::{self, Resolution, Search, SearchResult, SearchSpec};
-use crate::procedure::selftest::{SelfTestEnd, SelfTestResult, self_test_timeout};
+use crate::procedure::selftest::{SelfTestResult, self_test_timeout};
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
 use crate::report::raw::{Header, RawFile};
@@ -23,7 +23,7 @@ use crate::report::{Conditions, Thousands, json, text};
 use crate::rig::certify::Question;
 use crate::rig::{Rig, RigError};
 use crate::trial::check;
-use crate::trial::result::TrialResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// `dns64bench trial`
 pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
@@ -234,11 +234,11 @@ impl Session<'_> {
             format!("{} queries/s", Thousands(r))
         });
         let reason = match &result.end {
-            SelfTestEnd::TesterFault(fault) => fault.to_string(),
-            SelfTestEnd::Failed { shortfall } => {
+            Outcome::Invalid(fault) => fault.to_string(),
+            Outcome::Failed { shortfall } => {
                 format!("{shortfall} queries without a valid answer in time")
             }
-            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
+            Outcome::Passed => "no certificate was confirmed".to_owned(),
         };
         let error = format!(
             "the self-test of the Tester failed, so it cannot measure a DUT at {rate}: {reason}; \

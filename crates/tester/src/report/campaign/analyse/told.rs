@@ -8,8 +8,7 @@ use crate::campaign::plan::Plan;
 use crate::campaign::record::{CertificateConditions, Environment, Line, Record, VariantFacts};
 use crate::campaign::tasks::Task;
 use crate::procedure::search::{SearchEnd, SearchSpec};
-use crate::procedure::selftest::SelfTestEnd;
-use crate::trial::result::TrialResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// The records of a journal, by subject.
 pub(super) struct Told<'a> {
@@ -78,7 +77,7 @@ pub(super) struct SessionTold<'a> {
 /// A record of a self-test.
 pub(super) struct SelfTestTold<'a> {
     pub(super) conditions: &'a CertificateConditions,
-    pub(super) end: &'a SelfTestEnd,
+    pub(super) end: &'a Outcome,
     pub(super) passed_rate_qps: Option<u64>,
     pub(super) certified_rate_qps: Option<u64>,
     pub(super) trials: &'a [TrialResult],
