@@ -156,8 +156,8 @@ fn the_format_is_that_of_its_description() {
     let octets = octets_of([Record::Complete]);
     let text = String::from_utf8(octets).unwrap();
     expect![[r#"
-        {"number":0,"at_unix_ms":1700000000000,"record":{"campaign":{"format":2,"tester":"dns64bench 0.1.0","plan":"name = \"two\"\n","plan_origin":"two.toml","plan_sha256":"6408ddf7ff4ca94450c90d7ba14f83813426cbdbf9c66de49053ad35353d0b33","command":[]}},"seal":"cc2e32e5f90e15d2a256405245cde8a101efb3da300a21ba9aeefa6636b29d7f"}
-        {"number":1,"at_unix_ms":1700000000000,"record":"complete","seal":"4ca6b473c0773393596999d663fac5c96d7aeac0bbf31e52fa6b1eee22d1b76e"}
+        {"number":0,"at_unix_ms":1700000000000,"record":{"campaign":{"format":2,"tester":"dns64bench 0.1.0","plan":"name = \"two\"\n","plan_origin":"two.toml","plan_sha256":"6408ddf7ff4ca94450c90d7ba14f83813426cbdbf9c66de49053ad35353d0b33","command":[]}},"seal":"cd0989b1c3842fbdfee7e446a5c1ff5d23bde6d01a8ec090d3c103efcda0597c"}
+        {"number":1,"at_unix_ms":1700000000000,"record":"complete","seal":"447682eab95e1f5bb55cb654e57164aa59c8c38f20ed1cb197ddb376dc4f0409"}
     "#]]
     .assert_eq(&text);
 }
