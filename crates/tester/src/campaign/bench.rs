@@ -8,7 +8,7 @@ use dns64_transport::clock::Nanos;
 use super::journal::sha256_hex;
 use super::plan::{Plan, Restart};
 use super::record::{CertificateConditions, Environment, VariantFacts};
-use super::run::{Bench, BenchError, Job, Measured};
+use super::run::{Bench, BenchError, Job};
 use super::tasks::Point;
 use crate::lab::LabKind;
 use crate::lab::process;
@@ -21,6 +21,7 @@ use crate::rig::conditions::Conditions;
 use crate::rig::equipment::Instruments;
 use crate::rig::spec::{Load, RigSpec};
 use crate::rig::{Rig, RigError};
+use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
 
 /// Rigs for the points of a plan.
@@ -137,8 +138,9 @@ impl Bench for RigBench<'_> {
         Ok(rig.self_test(question, observer)?)
     }
 
-    fn start(&mut self) -> Result<VariantFacts, BenchError> {
+    fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
         let open = self.up()?;
+        open.rig.certify_to(certified_rate_qps);
         if !open.is_authority() {
             open.rig.start()?;
         } else if open.looped.is_none() {
@@ -147,7 +149,7 @@ impl Bench for RigBench<'_> {
         Ok(facts(open))
     }
 
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError> {
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
         let open = self.up()?;
         let result = match &mut open.looped {
             Some(looped) => looped.trial(rate_qps),
@@ -161,8 +163,7 @@ impl Bench for RigBench<'_> {
         if let Some(rows) = open.rig.rows() {
             (self.keep)(&open.job, number, rows).map_err(BenchError::Bench)?;
         }
-        let resources = open.server().map(Server::resources);
-        Ok(Measured { result, resources })
+        Ok(result)
     }
 
     fn rest(&mut self, span_ns: Nanos) {

@@ -9,6 +9,7 @@
 //! `docs/journal.md` describes the format.
 
 mod error;
+mod format1;
 mod lines;
 
 use std::fs::{self, File, OpenOptions};
@@ -126,7 +127,7 @@ impl Journal {
     /// # Errors
     ///
     /// There is no campaign, another process works on it, its plan was changed, or its journal is
-    /// damaged beyond the last line.
+    /// of an earlier format or damaged beyond the last line.
     pub fn resume(dir: &Path) -> Result<(Self, Vec<Line>, u64), JournalError> {
         let path = dir.join(JOURNAL_FILE);
         let mut file = opened(dir, &path, OpenOptions::new().read(true).append(true))?;
@@ -136,6 +137,10 @@ impl Journal {
             Err(JournalError::Torn(torn)) => (torn.reading, torn.octets),
             Err(other) => return Err(other),
         };
+        if reading.format < FORMAT {
+            let format = reading.format;
+            return Err(JournalError::EarlierFormat { path, format });
+        }
         check_plan(dir, &reading)?;
         if torn_octets > 0 {
             file.set_len(reading.octets)

@@ -10,13 +10,12 @@ use super::tasks::Task;
 use crate::lab::LabKind;
 pub use crate::lab::process::Resources;
 use crate::procedure::search::{SearchEnd, SearchSpec};
-use crate::procedure::selftest::SelfTestEnd;
-use crate::trial::result::TrialResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// Version of the format. A reader reads its own version and those before it, and refuses later
 /// ones by name. An added key that has a default is no new version; a changed meaning and another
 /// kind of record are.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// One line of the journal, without its seal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,7 +67,7 @@ pub enum Record {
         /// What the certificate is tied to.
         conditions: CertificateConditions,
         /// How it ended.
-        end: SelfTestEnd,
+        end: Outcome,
         /// The highest self-test rate that passed.
         passed_rate_qps: Option<u64>,
         /// The highest rate of a DUT for which the Tester is good now.
@@ -103,8 +102,6 @@ pub enum Record {
         took_ns: Nanos,
         /// What it found.
         result: TrialResult,
-        /// What the DUT used after it, when it is ours to look at.
-        resources: Option<Resources>,
     },
     /// A task is over.
     Finished {

@@ -15,12 +15,11 @@ use super::record::{CertificateConditions, Line, Record, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
 use super::tasks::{Point, Task, point_name, points, tasks};
-use crate::lab::process::Resources;
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
 use crate::procedure::search::{self, SearchEnd, SearchSpec};
-use crate::procedure::selftest::{SelfTestEnd, SelfTestResult};
-use crate::trial::result::TrialResult;
+use crate::procedure::selftest::SelfTestResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// Runs the trials of a campaign.
 pub trait Bench {
@@ -35,11 +34,12 @@ pub trait Bench {
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError>;
 
-    /// Starts the servers, unless they run. Tells what they turned out to be.
-    fn start(&mut self) -> Result<VariantFacts, BenchError>;
+    /// Starts the servers, unless they run, for trials by a Tester that is certified up to this rate.
+    /// Tells what they turned out to be.
+    fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError>;
 
     /// Runs one trial. `number` and the job of [`prepare`](Self::prepare) name it.
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError>;
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError>;
 
     /// Lets the servers rest.
     fn rest(&mut self, span_ns: Nanos);
@@ -56,15 +56,6 @@ pub struct Job {
     pub stop_early: bool,
     /// Names that all its trials together need, if that can be told beforehand.
     pub names: Option<u64>,
-}
-
-/// What a trial gave.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// Its result.
-    pub result: TrialResult,
-    /// What the DUT used after it, when it is ours to look at.
-    pub resources: Option<Resources>,
 }
 
 /// Why a bench cannot go on.
@@ -234,7 +225,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             Some(_) | None => None,
         };
         self.status.certified_qps = certified;
-        self.start(point)?;
+        self.start(point, certified)?;
         if self.state.under_way().is_none() {
             let search =
                 matches!(task, Task::Search { .. }).then(|| self.search_spec(task, certified));
@@ -309,9 +300,9 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             return Ok(certified);
         }
         let reason = match end {
-            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
-            SelfTestEnd::TesterFault(fault) => fault.to_string(),
-            SelfTestEnd::Failed { shortfall } => {
+            Outcome::Passed => "no certificate was confirmed".to_owned(),
+            Outcome::Invalid(fault) => fault.to_string(),
+            Outcome::Failed { shortfall } => {
                 format!("{shortfall} queries without a valid answer in time")
             }
         };
@@ -324,7 +315,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         &mut self,
         max_qps: Option<u64>,
         conditions: CertificateConditions,
-    ) -> Result<Option<SelfTestEnd>, Halt> {
+    ) -> Result<Option<Outcome>, Halt> {
         self.status.enter(Phase::SelfTest);
         let (status, watch) = (&mut self.status, &mut *self.watch);
         // Its trials are as long as those of the task or shorter, and wait a quarter of the timeout.
@@ -352,8 +343,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     }
 
     /// Starts the servers, and writes down what they are if that is not what it was.
-    fn start(&mut self, point: Point) -> Result<(), Halt> {
-        let facts = self.bench.start()?;
+    fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), Halt> {
+        let facts = self.bench.start(certified_rate_qps)?;
         let known = self.facts.insert(point.variant, facts.clone());
         if known.as_ref() == Some(&facts) {
             return Ok(());
@@ -455,14 +446,13 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         if number > 1 && self.plan.search.settle_ns > 0 {
             self.bench.rest(self.plan.search.settle_ns);
         }
-        let Measured { result, resources } = self.bench.trial(rate_qps, number)?;
+        let result = self.bench.trial(rate_qps, number)?;
         let exit = result.dut_exit.clone();
         self.record(Record::Trial {
             task,
             number,
             took_ns: self.clock.now() - began,
             result,
-            resources,
         })?;
         Ok(exit)
     }

@@ -17,25 +17,10 @@ use dns64_transport::clock::{Nanos, SECOND};
 use crate::procedure::search::SearchResult;
 pub use crate::quantity::{Span, Thousands};
 pub use crate::rig::conditions::Conditions;
-use crate::trial::result::Answers;
 
 /// The highest rate on which the answer of a search rests: its failure too must be the DUT's.
 fn judged_qps(result: &SearchResult) -> u64 {
     result.failed_qps.max(result.rate_qps).unwrap_or(0)
-}
-
-/// Queries that got an answer of whatever kind: those that have a round-trip time.
-fn answered(answers: &Answers) -> u64 {
-    let Answers {
-        valid,
-        late,
-        wrong,
-        empty,
-        error,
-        truncated,
-        ..
-    } = answers;
-    valid + late + wrong + empty + error + truncated
 }
 
 /// A span of time to within its two largest units, for times that are hours or days: "2 d 3 h",

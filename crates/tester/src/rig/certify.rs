@@ -17,7 +17,8 @@ use crate::namespace::own_aaaa;
 use crate::procedure::search::{Resolution, SearchSpec};
 use crate::procedure::selftest::{self, SelfTestResult};
 use crate::procedure::{Event, Trials};
-use crate::trial::result::{Outcome, TesterFault, TrialResult};
+use crate::trial::result::TrialResult;
+use crate::trial::summary::Surroundings;
 
 /// What a self-test is to find out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub struct Loopback<C, S> {
     names: NameSource,
     load: Load,
     interrupted: Arc<AtomicBool>,
+    /// The authority is what is measured, not the Tester.
+    is_subject: bool,
 }
 
 impl<C: Client, S: OwnServer> Loopback<C, S> {
@@ -82,6 +85,7 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
                 ..load.clone()
             },
             interrupted,
+            is_subject: true,
         })
     }
 
@@ -170,12 +174,17 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
             }
         };
         let spec = self.load.trial(self.server, rate_qps, names);
-        let mut result = self.client.trial(&spec)?;
+        let (authority, is_subject) = (&mut self.authority, self.is_subject);
+        let result = self.client.trial(&spec, || Surroundings {
+            resources: authority
+                .as_ref()
+                .filter(|_| is_subject)
+                .map(OwnServer::resources),
+            authority_exit: authority.as_mut().and_then(OwnServer::ended),
+            ..Surroundings::default()
+        })?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(RigError::Interrupted);
-        }
-        if let Some(status) = self.authority.as_mut().and_then(OwnServer::ended) {
-            result.outcome = Outcome::Invalid(TesterFault::AuthorityDied { status });
         }
         Ok(result)
     }
@@ -191,7 +200,10 @@ impl Rig {
     ) -> Result<Option<SelfTestResult>, RigError> {
         let looped = self.looped_back()?;
         looped
-            .map(|mut looped| looped.answer(question, observer))
+            .map(|mut looped| {
+                looped.is_subject = false;
+                looped.answer(question, observer)
+            })
             .transpose()
     }
 }

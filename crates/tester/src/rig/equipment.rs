@@ -11,6 +11,7 @@ use crate::lab::process::Resources;
 use crate::lab::server::{Probe, Server, ServerError};
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
+use crate::trial::summary::Surroundings;
 use crate::trial::{Tester, TrialError, TrialSpec};
 
 /// How long one probe is waited for.
@@ -21,8 +22,12 @@ const POLL_NS: Nanos = SECOND / 100;
 
 /// A Tester toward one server.
 pub trait Client {
-    /// Runs one trial to its end.
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TrialError>;
+    /// Runs one trial to its end; `around` then tells what happened to the servers meanwhile.
+    fn trial(
+        &mut self,
+        spec: &TrialSpec,
+        around: impl FnOnce() -> Surroundings,
+    ) -> Result<TrialResult, TrialError>;
 
     /// What the Tester's own authority has counted since it began.
     fn authority_counts(&self) -> Result<AuthorityCounts, TrialError>;
@@ -96,8 +101,12 @@ impl Instruments {
 }
 
 impl Client for Instruments {
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TrialError> {
-        self.tester.trial(spec)
+    fn trial(
+        &mut self,
+        spec: &TrialSpec,
+        around: impl FnOnce() -> Surroundings,
+    ) -> Result<TrialResult, TrialError> {
+        self.tester.trial_amid(spec, around)
     }
 
     fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {

@@ -101,6 +101,8 @@ pub struct Rig {
     profiles: Profiles,
     placement: Placement,
     interrupted: Arc<AtomicBool>,
+    /// The highest rate of a DUT for which the Tester has passed its self-test.
+    certified_rate_qps: Option<u64>,
     /// Dropped from here on in this order: the Tester, the servers, then their hosts.
     running: Option<Running<Instruments, Server>>,
     /// Held, so that it stays up.
@@ -174,6 +176,7 @@ impl Rig {
             spec,
             profiles,
             interrupted,
+            certified_rate_qps: None,
             running: None,
             _lab: lab.transpose()?,
         })
@@ -189,6 +192,12 @@ impl Rig {
         self.started().map(|_running| ())
     }
 
+    /// Has the results of its trials say whether the Tester was certified, which it is up to this
+    /// rate.
+    pub fn certify_to(&mut self, certified_rate_qps: Option<u64>) {
+        self.certified_rate_qps = certified_rate_qps;
+    }
+
     fn started(&mut self) -> Result<&mut Running<Instruments, Server>, RigError> {
         let running = match self.running.take() {
             Some(running) => running,
@@ -200,7 +209,9 @@ impl Rig {
                 begun?
             }
         };
-        Ok(self.running.insert(running))
+        let running = self.running.insert(running);
+        running.certified_rate_qps = self.certified_rate_qps;
+        Ok(running)
     }
 
     /// The DUT, where it is ours: its program, its files, how it is kept to its cores.

@@ -15,10 +15,11 @@ use super::spec::Load;
 use super::warm_up::answered;
 use crate::lab::server::Probe;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
-use crate::load::pace::{Pacing, Schedule};
+use crate::load::pace::Schedule;
 use crate::namespace::own_aaaa;
 use crate::trial::TrialSpec;
-use crate::trial::result::{Outcome, TesterFault, TrialResult};
+use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::summary::Surroundings;
 
 /// How long a DUT may take to answer a probe before it is restarted.
 const ANSWER_NS: Nanos = 5 * SECOND;
@@ -124,19 +125,8 @@ impl<C: Client> Asker<C> {
         queries: u64,
         rate_qps: u64,
     ) -> Result<TrialResult, RigError> {
-        // Rounded up, so that the schedule has the last of them.
-        let span_ns = u128::from(queries) * u128::from(SECOND);
-        let span_ns = span_ns.div_ceil(u128::from(rate_qps.max(1)));
-        Ok(self.client.trial(&TrialSpec {
-            server: self.server,
-            rate_qps,
-            pacing: Pacing::Absolute,
-            duration_ns: Nanos::try_from(span_ns).unwrap_or(Nanos::MAX),
-            timeout_ns: PROBE_NS,
-            names,
-            ports: None,
-            stop_early: false,
-        })?)
+        let spec = TrialSpec::preliminary(self.server, rate_qps, queries, names, PROBE_NS);
+        Ok(self.client.trial(&spec, Surroundings::default)?)
     }
 }
 
@@ -150,6 +140,8 @@ pub(super) struct Running<C, S> {
     pub(super) load: Load,
     /// Restart the DUT before each trial.
     pub(super) restart: bool,
+    /// The highest rate of a DUT for which the Tester has passed its self-test.
+    pub(super) certified_rate_qps: Option<u64>,
     /// The last trial did not pass, so the server may still be busy with it.
     pub(super) unsettled: bool,
 }
@@ -163,6 +155,7 @@ impl<C: Client, S: OwnServer> Running<C, S> {
             authority: None,
             load,
             restart: false,
+            certified_rate_qps: None,
             unsettled: false,
         }
     }
@@ -182,32 +175,34 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         self.ready(&mut notes)?;
         let names = self.fresh_names(queries, &mut notes)?;
         self.warm_up(&names, rate_qps, &mut notes)?;
-        let drops_before = self.dut.as_ref().map_or(0, OwnServer::udp_drops);
         let spec = self.load.trial(self.asker.server, rate_qps, names.clone());
+        let certified = self.certified_rate_qps.is_some_and(|to| rate_qps <= to);
         let kept_until_ns = self.kept_until_ns();
-        let mut result = self.asker.client.trial(&spec)?;
+        let (dut, authority) = (&mut self.dut, &mut self.authority);
+        let drops_before = dut.as_ref().map_or(0, OwnServer::udp_drops);
+        let result = self.asker.client.trial(&spec, || {
+            let around = Surroundings {
+                certified: Some(certified),
+                authority_exit: authority.as_mut().and_then(OwnServer::ended),
+                notes,
+                ..Surroundings::default()
+            };
+            match dut {
+                None => around,
+                Some(dut) => Surroundings {
+                    dut_drops: dut.udp_drops().saturating_sub(drops_before),
+                    resources: Some(dut.resources()),
+                    dut_exit: dut
+                        .ended()
+                        .map(|status| format!("{status}; last log lines: {}", dut.log_tail())),
+                    ..around
+                },
+            }
+        })?;
         let all_answered = answered(&result) == result.queries_due;
-        let names_of = &mut self.asker.names;
-        names_of.trial_is_over(&names, all_answered, kept_until_ns);
-        if let Some(dut) = &mut self.dut {
-            result.dut_memory_bytes = Some(dut.resources().memory_bytes);
-            let drops = dut.udp_drops().saturating_sub(drops_before);
-            if drops > 0 {
-                notes.push(format!(
-                    "the DUT's sockets lost {drops} datagrams at full buffers"
-                ));
-            }
-            if let Some(status) = dut.ended() {
-                let exit = format!("{status}; its last words: {}", dut.log_tail());
-                notes.push(format!("the DUT ended during the trial ({exit})"));
-                result.dut_exit = Some(exit);
-            }
-        }
+        let dealt = &mut self.asker.names;
+        dealt.trial_is_over(&names, all_answered, kept_until_ns);
         self.unsettled = result.outcome != Outcome::Passed;
-        if let Some(status) = self.authority.as_mut().and_then(OwnServer::ended) {
-            result.outcome = Outcome::Invalid(TesterFault::AuthorityDied { status });
-        }
-        result.notes.extend(notes);
         Ok(result)
     }
 

@@ -98,8 +98,8 @@ impl Bench for Servers {
         self.self_tests += 1;
         Ok(Some(SelfTestResult {
             end: match self.certified_qps {
-                Some(_) => SelfTestEnd::Certified,
-                None => SelfTestEnd::Failed { shortfall: 7 },
+                Some(_) => Outcome::Passed,
+                None => Outcome::Failed { shortfall: 7 },
             },
             wanted_rate_qps: None,
             passed_rate_qps: self.certified_qps.map(|rate| rate * 11 / 5),
@@ -108,7 +108,7 @@ impl Bench for Servers {
         }))
     }
 
-    fn start(&mut self) -> Result<VariantFacts, BenchError> {
+    fn start(&mut self, _certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
         let job = self.job.unwrap();
         match (self.fate)(&job, 0) {
             Fate::DoesNotStart => Err(BenchError::Variant("it does not start".into())),
@@ -116,7 +116,7 @@ impl Bench for Servers {
         }
     }
 
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError> {
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
         self.clock.advance(2 * SECOND);
         let job = self.job.unwrap();
         let mut limit_qps = self.limits_qps[job.point.variant];
@@ -132,10 +132,7 @@ impl Bench for Servers {
             }
             Fate::Interrupted | Fate::DoesNotStart => return Err(BenchError::Interrupted),
         }
-        Ok(Measured {
-            result,
-            resources: None,
-        })
+        Ok(result)
     }
 
     fn rest(&mut self, span_ns: Nanos) {

@@ -8,9 +8,8 @@ use crate::campaign::journal::tests::{conditions, octets_of};
 use crate::campaign::journal::{JOURNAL_FILE, Journal};
 use crate::campaign::tasks::tasks;
 use crate::procedure::search::{Resolution, reuse};
-use crate::procedure::selftest::SelfTestEnd;
 use crate::procedure::simulated::{result, threshold};
-use crate::trial::result::TesterFault;
+use crate::trial::result::{Outcome, TesterFault};
 
 fn plan(runs: u32) -> Plan {
     let text = format!(
@@ -55,7 +54,6 @@ fn trial(task: Task, rate_qps: u64, outcome: Outcome) -> Record {
         number: 1,
         took_ns: 3,
         result: result(rate_qps, outcome),
-        resources: None,
     }
 }
 
@@ -131,7 +129,6 @@ fn next(state: &State, tasks: &[Task], seed: u64) -> Option<Record> {
         number,
         took_ns: lot(number + 2_000, 99),
         result: result(rate_qps, outcome),
-        resources: None,
     })
 }
 
@@ -305,7 +302,7 @@ fn disturbed_factors_are_repeated_and_segments_are_not() {
 fn the_best_certificate_of_the_same_conditions_counts() {
     let self_test = |duration_ns, certified_rate_qps| Record::SelfTest {
         conditions: conditions(duration_ns),
-        end: SelfTestEnd::Certified,
+        end: Outcome::Passed,
         passed_rate_qps: None,
         certified_rate_qps,
         trials: vec![],

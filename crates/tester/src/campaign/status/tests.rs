@@ -3,9 +3,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::campaign::record::{CertificateConditions, Environment};
 use crate::procedure::search::Bracket;
-use crate::procedure::selftest::SelfTestEnd;
 use crate::procedure::simulated::result;
-use crate::trial::result::TesterFault;
+use crate::trial::result::{Outcome, TesterFault};
 
 const RUN_1: Task = Task::Search { point: 0, run: 1 };
 
@@ -48,7 +47,6 @@ fn trial(task: Task, rate_qps: u64, outcome: Outcome) -> Record {
         number: 1,
         took_ns: 0,
         result: result(rate_qps, outcome),
-        resources: None,
     }
 }
 
@@ -182,7 +180,7 @@ fn a_certificate_is_shown_until_the_next() {
     };
     let self_test = |certified_rate_qps| Record::SelfTest {
         conditions: conditions.clone(),
-        end: SelfTestEnd::Certified,
+        end: Outcome::Passed,
         passed_rate_qps: None,
         certified_rate_qps,
         trials: Vec::new(),

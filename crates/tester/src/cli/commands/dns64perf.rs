@@ -27,6 +27,7 @@ use crate::report::raw::{Header, RawError, csv};
 use crate::rig::probe::Prober;
 use crate::trial::result::Outcome;
 use crate::trial::rows::Row;
+use crate::trial::summary::Surroundings;
 use crate::trial::{Measurer, Tester, TrialSpec, check_schedule};
 use arguments::{ArgumentError, Test};
 use lines::Sums;
@@ -77,7 +78,7 @@ fn measure(
         cores: Vec::new(),
     };
     let mut tester = Tester::open(measurer, None, &interrupted)?;
-    let result = tester.trial_by(&spec, schedule)?;
+    let result = tester.trial_by(&spec, schedule, Surroundings::default)?;
     if interrupted.load(Ordering::Relaxed) {
         let error = anyhow::anyhow!("interrupted");
         return Err(Failure::new(exit::INTERRUPTED, error));

@@ -15,7 +15,7 @@ use crate::cli::resolve::{Measurement, Needs};
 use crate::cli::values::JsonOut;
 use crate::load::pace::Schedule;
 use crate::procedure::search::{self, Search, SearchResult, SearchSpec};
-use crate::procedure::selftest::{SelfTestEnd, SelfTestResult, self_test_timeout};
+use crate::procedure::selftest::{SelfTestResult, self_test_timeout};
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
 use crate::report::raw::{Header, RawFile};
@@ -23,7 +23,7 @@ use crate::report::{Conditions, Thousands, json, text};
 use crate::rig::certify::{self, Question};
 use crate::rig::{Rig, RigError};
 use crate::trial::check;
-use crate::trial::result::TrialResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// `dns64bench trial`
 pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
@@ -35,6 +35,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
         let raw = raw.as_deref().map(RawFile::create).transpose()?;
         let mut rig = session.rig()?;
         let certificate = session.certify(&rig, Question::At(rate_qps), Some(rate_qps))?;
+        rig.certify_to(certificate);
         let result = session.shown(session.length(), |observer| {
             rig.start()?;
             observer(&Event::TrialStarted {
@@ -184,6 +185,7 @@ impl Session {
 
     /// One search on a rig, which is started for it if it is not yet.
     pub(super) fn search(&self, rig: &mut Rig, spec: SearchSpec) -> Result<SearchResult, Failure> {
+        rig.certify_to(spec.ceiling_qps);
         self.shown(self.length(), |observer| {
             search::run(Search::new(spec), rig, observer)
         })
@@ -223,11 +225,11 @@ impl Session {
             format!("{} queries/s", Thousands(r))
         });
         let reason = match &result.end {
-            SelfTestEnd::TesterFault(fault) => fault.to_string(),
-            SelfTestEnd::Failed { shortfall } => {
+            Outcome::Invalid(fault) => fault.to_string(),
+            Outcome::Failed { shortfall } => {
                 format!("{shortfall} queries without a valid answer in time")
             }
-            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
+            Outcome::Passed => "no certificate was confirmed".to_owned(),
         };
         let error = format!(
             "the self-test of the Tester failed, so it cannot measure a DUT at {rate}: {reason}; \

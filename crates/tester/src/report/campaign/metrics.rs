@@ -77,7 +77,7 @@ fn stats(
     trial: &TrialResult,
 ) -> serde_json::Value {
     let a = &trial.answers;
-    let responses = crate::report::answered(a);
+    let responses = a.answered();
     let least = trial.rtt_percentiles.iter().find(|(pct, _)| *pct == 0.0);
     let mut latency = json!({ "max": trial.rtt.max });
     if let Some((_, least_ns)) = least {

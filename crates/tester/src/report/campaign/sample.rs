@@ -8,13 +8,12 @@ use dns64_transport::clock::SECOND;
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{Plan, Variant};
-use crate::campaign::record::{
-    CertificateConditions, Environment, Line, Record, Resources, VariantFacts,
-};
+use crate::campaign::record::{CertificateConditions, Environment, Line, Record, VariantFacts};
 use crate::campaign::tasks::{Point, Task, points};
+use crate::lab::process::Resources;
 use crate::namespace::Share;
 use crate::procedure::search::{Search, SearchEnd, SearchSpec};
-use crate::procedure::selftest::{SelfTestEnd, self_test_rate};
+use crate::procedure::selftest::self_test_rate;
 use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 
 /// The seal of every sample.
@@ -142,12 +141,14 @@ impl Journal {
             task,
             number,
             took_ns,
-            resources: Some(Resources {
-                memory_bytes: 50_000_000 + 4096 * number,
-                descriptors: 24,
-                threads: 3,
-            }),
-            result,
+            result: TrialResult {
+                resources: Some(Resources {
+                    memory_bytes: 50_000_000 + 4096 * number,
+                    descriptors: 24,
+                    threads: 3,
+                }),
+                ..result
+            },
         });
         took_ns
     }
@@ -192,7 +193,7 @@ impl Journal {
                 duration_ns: point.duration_ns,
                 timeout_ns: point.timeout_ns,
             },
-            end: SelfTestEnd::Certified,
+            end: Outcome::Passed,
             passed_rate_qps: Some(self_test_rate(CERTIFIED_QPS)),
             certified_rate_qps: Some(CERTIFIED_QPS),
             trials: vec![result],
@@ -241,16 +242,18 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
             ..Answers::default()
         },
         rtt: Rtt {
-            p50: rtt_percentiles[3].1,
-            p99: rtt_percentiles[8].1,
-            p999: rtt_percentiles[10].1,
-            max: rtt_percentiles[15].1,
+            p50: Some(rtt_percentiles[3].1),
+            p99: Some(rtt_percentiles[8].1),
+            p999: Some(rtt_percentiles[10].1),
+            max: Some(rtt_percentiles[15].1),
         },
         rtt_percentiles,
         timing: timing(rate_qps),
         tester_drops: 0,
         authority: Some(counts(fresh, own)),
-        dut_memory_bytes: Some(50_000_000),
+        certified: (!self_test).then_some(true),
+        achieved: None,
+        resources: None,
         dut_exit: None,
         backend: "udp".to_owned(),
         notes: Vec::new(),

@@ -8,13 +8,13 @@ use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
 use crate::lab::topology::Setup;
 use crate::procedure::search::Resolution;
-use crate::procedure::selftest::SelfTestEnd;
 use crate::report::campaign::analysis::{
     Certificate, PointResult, RunResult, Session, TimeSpent, VariantInfo,
 };
 use crate::report::campaign::words;
 use crate::report::{Span, Thousands};
 use crate::rig::spec::Subject;
+use crate::trial::result::Outcome;
 
 /// Reasons that hold for every variant.
 pub(super) fn not_a_measurement(
@@ -213,13 +213,13 @@ pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
     let certificate = |test: &super::told::SelfTestTold<'_>| Certificate {
         conditions: test.conditions.clone(),
         end: match test.end {
-            SelfTestEnd::Certified => "certified".to_owned(),
-            SelfTestEnd::Failed { shortfall } => format!(
+            Outcome::Passed => "certified".to_owned(),
+            Outcome::Failed { shortfall } => format!(
                 "failed: {} without an answer within a quarter of the timeout",
                 words::count(usize::try_from(*shortfall).unwrap_or(usize::MAX), "query")
                     .replace("querys", "queries")
             ),
-            SelfTestEnd::TesterFault(fault) => format!("disturbed: {fault}"),
+            Outcome::Invalid(fault) => format!("disturbed: {fault}"),
         },
         passed_rate_qps: test.passed_rate_qps,
         certified_rate_qps: test.certified_rate_qps,

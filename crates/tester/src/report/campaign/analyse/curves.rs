@@ -3,7 +3,6 @@
 use super::told::{TaskTold, Told, TrialTold};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{Point, Task};
-use crate::report::answered;
 use crate::report::campaign::analysis::{
     ModelResult, OverloadCurve, OverloadRow, PointResult, QueueCheckResult, Scaling, Slope,
     SoakResult, SoakRow,
@@ -220,12 +219,11 @@ pub(super) fn overloads(
 }
 
 fn overload_row(trial: &TrialResult, certified_qps: Option<u64>) -> OverloadRow {
-    let any = answered(&trial.answers) > 0;
     OverloadRow {
         rate_qps: trial.rate_qps,
         goodput_qps: trial.answers.valid as f64 / words::seconds(trial.duration_ns.max(1)),
-        rtt_ns_p50: any.then_some(trial.rtt.p50),
-        rtt_ns_p99: any.then_some(trial.rtt.p99),
+        rtt_ns_p50: trial.rtt.p50,
+        rtt_ns_p99: trial.rtt.p99,
         doubtful: matches!(trial.outcome, Outcome::Invalid(_))
             || trial.ended_early
             || certified_qps.is_none_or(|certified| trial.rate_qps > certified),
@@ -262,15 +260,12 @@ pub(super) fn soaks(planned: &[Point], told: &Told<'_>) -> Vec<SoakResult> {
 fn soak_row(trial: &TrialTold<'_>, at_s: f64) -> SoakRow {
     SoakRow {
         at_s,
-        shortfall: match trial.result.outcome {
-            Outcome::Failed { shortfall } => shortfall,
-            Outcome::Passed | Outcome::Invalid(_) => 0,
-        },
-        rtt_ns_p99: trial.result.rtt.p99,
-        rtt_ns_p999: trial.result.rtt.p999,
+        shortfall: trial.result.outcome.shortfall(),
+        rtt_ns_p99: trial.result.rtt.p99.unwrap_or(0),
+        rtt_ns_p999: trial.result.rtt.p999.unwrap_or(0),
         memory_bytes: trial.memory_bytes(),
-        descriptors: trial.resources.map(|r| r.descriptors),
-        threads: trial.resources.map(|r| r.threads),
+        descriptors: trial.result.resources.map(|r| r.descriptors),
+        threads: trial.result.resources.map(|r| r.threads),
     }
 }
 

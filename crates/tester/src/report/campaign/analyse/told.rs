@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 use dns64_transport::clock::Nanos;
 
 use crate::campaign::plan::Plan;
-use crate::campaign::record::{
-    CertificateConditions, Environment, Line, Record, Resources, VariantFacts,
-};
+use crate::campaign::record::{CertificateConditions, Environment, Line, Record, VariantFacts};
 use crate::campaign::tasks::Task;
 use crate::procedure::search::{SearchEnd, SearchSpec};
-use crate::procedure::selftest::SelfTestEnd;
-use crate::trial::result::TrialResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// The records of a journal, by subject.
 pub(super) struct Told<'a> {
@@ -51,14 +48,12 @@ impl TaskTold<'_> {
 pub(super) struct TrialTold<'a> {
     pub(super) took_ns: Nanos,
     pub(super) result: &'a TrialResult,
-    pub(super) resources: Option<Resources>,
 }
 
 impl TrialTold<'_> {
     /// Resident memory of the DUT after the trial.
     pub(super) fn memory_bytes(&self) -> Option<u64> {
-        let resources = self.resources.map(|r| r.memory_bytes);
-        resources.or(self.result.dut_memory_bytes)
+        self.result.resources.map(|r| r.memory_bytes)
     }
 }
 
@@ -82,7 +77,7 @@ pub(super) struct SessionTold<'a> {
 /// A record of a self-test.
 pub(super) struct SelfTestTold<'a> {
     pub(super) conditions: &'a CertificateConditions,
-    pub(super) end: &'a SelfTestEnd,
+    pub(super) end: &'a Outcome,
     pub(super) passed_rate_qps: Option<u64>,
     pub(super) certified_rate_qps: Option<u64>,
     pub(super) trials: &'a [TrialResult],
@@ -194,12 +189,10 @@ impl<'a> Told<'a> {
                 task,
                 took_ns,
                 result,
-                resources,
                 ..
             } => self.tasks.entry(*task).or_default().trials.push(TrialTold {
                 took_ns: *took_ns,
                 result,
-                resources: *resources,
             }),
             Record::Finished {
                 task,
