@@ -11,7 +11,7 @@ use dns64_transport::clock::{Clock, Nanos};
 use super::estimate::left_ns;
 use super::journal::{Journal, JournalError, unix_ms};
 use super::plan::{Method, Plan};
-use super::record::{CertificateConditions, Line, Record, VariantFacts};
+use super::record::{CertificateConditions, Line, Record, SelfTest, TaskEnd, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
 use super::tasks::{Point, Task, point_name, points, tasks};
@@ -24,9 +24,12 @@ use crate::trial::result::TrialResult;
 
 /// Runs the trials of a campaign.
 pub trait Bench {
-    /// Makes the hosts and whatever else the trials of `job` need, unless they are there. Tells
+    /// Makes the hosts and whatever else the trials of `assignment` need, unless they are there. Tells
     /// what a certificate of the Tester for them is tied to; `None` where none is needed.
-    fn prepare(&mut self, job: &Job) -> Result<Option<CertificateConditions>, BenchError>;
+    fn prepare(
+        &mut self,
+        assignment: &Assignment,
+    ) -> Result<Option<CertificateConditions>, BenchError>;
 
     /// The self-test for DUTs up to `max_qps`; `None` where there is nobody to ask.
     fn self_test(
@@ -38,16 +41,16 @@ pub trait Bench {
     /// Starts the servers, unless they run. Tells what they turned out to be.
     fn start(&mut self) -> Result<VariantFacts, BenchError>;
 
-    /// Runs one trial. `number` and the job of [`prepare`](Self::prepare) name it.
+    /// Runs one trial. `number` and the assignment of [`prepare`](Self::prepare) name it.
     fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError>;
 
     /// Lets the servers rest.
     fn rest(&mut self, span_ns: Nanos);
 }
 
-/// What trials are run for.
+/// What the bench is to run trials for: a task, and what all its trials have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct Assignment {
     /// The task that they belong to.
     pub task: Task,
     /// Its point.
@@ -135,8 +138,6 @@ pub struct Campaign<'a, B, C> {
     clock: C,
     watch: &'a mut dyn FnMut(&Status),
     status: Status,
-    /// Tasks that are over with their times, for the estimate.
-    done: Vec<(Task, Nanos)>,
     /// What this process has written down of each variant.
     facts: BTreeMap<usize, VariantFacts>,
 }
@@ -166,9 +167,9 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let mut state = State::new(plan);
         let mut status = Status::new(plan, names, tasks.len() as u64, directory);
         for line in &parts.lines {
-            state.apply(line);
-            status.apply(line, None);
+            status.apply(state.apply(line), line.at_unix_ms);
         }
+        status.count(&state, None);
         Self {
             plan,
             points,
@@ -179,7 +180,6 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             clock: parts.clock,
             watch,
             status,
-            done: parts.lines.iter().filter_map(finished).collect(),
             facts: BTreeMap::new(),
         }
     }
@@ -225,8 +225,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             return Err(BenchError::Variant(reason).into());
         }
         let base_rate_qps = self.base_rate(task)?;
-        let job = self.job(task, point, base_rate_qps);
-        let conditions = self.bench.prepare(&job)?;
+        let assignment = self.assignment(task, point, base_rate_qps);
+        let conditions = self.bench.prepare(&assignment)?;
         let certified = match conditions {
             Some(conditions) if !self.plan.tester.uncertified => {
                 self.certified(task.point(), conditions)?
@@ -235,7 +235,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         };
         self.status.certified_qps = certified;
         self.start(point)?;
-        if self.state.under_way().is_none() {
+        if self.state.under_way.is_none() {
             let search =
                 matches!(task, Task::Search { .. }).then(|| self.search_spec(task, certified));
             self.record(Record::Started {
@@ -254,7 +254,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
 
     /// What the trials of a task have in common. Beyond the searches nothing is gained by ending
     /// a trial early: what the DUT still does is the question.
-    fn job(&self, task: Task, point: Point, base_rate_qps: Option<u64>) -> Job {
+    fn assignment(&self, task: Task, point: Point, base_rate_qps: Option<u64>) -> Assignment {
         let search = matches!(task, Task::Search { .. });
         let names = match (task, &self.plan.soak) {
             (Task::Soak { .. }, Some(soak)) => {
@@ -263,7 +263,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             }
             _ => None,
         };
-        Job {
+        Assignment {
             task,
             point,
             stop_early: search && self.plan.search.stop_early,
@@ -336,13 +336,13 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let Some(result) = result else {
             return Ok(None);
         };
-        self.record(Record::SelfTest {
+        self.record(Record::SelfTest(SelfTest {
             conditions,
             end: result.end.clone(),
             passed_rate_qps: result.passed_rate_qps,
             certified_rate_qps: result.certified_rate_qps,
             trials: result.trials,
-        })?;
+        }))?;
         Ok(Some(result.end))
     }
 
@@ -396,7 +396,12 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     }
 
     fn search(&mut self, task: Task) -> Result<(), Halt> {
-        while let Some(search) = self.state.under_way().and_then(|u| u.search.as_ref()) {
+        while let Some(search) = self
+            .state
+            .under_way
+            .as_ref()
+            .and_then(|u| u.search.as_ref())
+        {
             let bracket = search.bracket();
             if let Some(end) = search.finished().cloned() {
                 let rate_qps = search.answer();
@@ -421,7 +426,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             Task::Overload { .. } => overload_rates(self.plan, base_rate_qps),
             Task::Soak { .. } => soak_rates(self.plan, base_rate_qps),
         };
-        while let Some(under_way) = self.state.under_way()
+        while let Some(under_way) = self.state.under_way.as_ref()
             && let Some(&rate_qps) = rates.get(under_way.steps)
         {
             self.trial(task, rate_qps.max(1))?;
@@ -436,21 +441,21 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         rate_qps: Option<u64>,
         failed_qps: Option<u64>,
     ) -> Result<(), Halt> {
-        let took_ns = self.state.under_way().map_or(0, |task| task.took_ns);
-        self.record(Record::Finished {
+        let took_ns = self.state.under_way.as_ref().map_or(0, |task| task.took_ns);
+        self.record(Record::Finished(TaskEnd {
             task,
             end,
             rate_qps,
             failed_qps,
             took_ns,
-        })?;
+        }))?;
         Ok(())
     }
 
     /// Runs one trial and writes it down. Tells how the DUT ended in it, if it did.
     fn trial(&mut self, task: Task, rate_qps: u64) -> Result<Option<String>, Halt> {
         let began = self.clock.now();
-        let number = self.state.under_way().map_or(0, |task| task.trials) + 1;
+        let number = self.state.under_way.as_ref().map_or(0, |task| task.trials) + 1;
         self.observe(task, &Event::TrialStarted { rate_qps, number });
         if number > 1 && self.plan.search.settle_ns > 0 {
             self.bench.rest(self.plan.search.settle_ns);
@@ -470,12 +475,11 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     /// Writes a record down, and takes it in as a process that resumes would.
     fn record(&mut self, record: Record) -> Result<(), JournalError> {
         let line = self.journal.append(record)?;
-        self.state.apply(&line);
-        self.done.extend(finished(&line));
-        let open = |task: &&Task| self.state.over(**task).is_none();
-        let remaining: Vec<Task> = self.tasks.iter().filter(open).copied().collect();
-        let left_ns = left_ns(self.plan, &self.done, &remaining);
-        self.status.apply(&line, Some(left_ns));
+        self.status.apply(self.state.apply(&line), line.at_unix_ms);
+        let left = |task: &&Task| self.state.is_left(**task);
+        let left: Vec<Task> = self.tasks.iter().filter(left).copied().collect();
+        let left_ns = left_ns(self.plan, &self.state.done(), &left);
+        self.status.count(&self.state, Some(left_ns));
         (self.watch)(&self.status);
         Ok(())
     }
@@ -485,14 +489,6 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let length_ns = point.duration_ns + point.timeout_ns;
         self.status.observe(event, unix_ms(), length_ns);
         (self.watch)(&self.status);
-    }
-}
-
-/// A task that ended with its result, and how long it took.
-fn finished(line: &Line) -> Option<(Task, Nanos)> {
-    match line.record {
-        Record::Finished { task, took_ns, .. } => Some((task, took_ns)),
-        _ => None,
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Failure, setup};
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{self, Plan, RawFormat, Restart, Variant};
 use crate::campaign::record::{CertificateConditions, Environment, VariantFacts};
-use crate::campaign::run::{Bench, BenchError, Job, Measured};
+use crate::campaign::run::{Assignment, Bench, BenchError, Measured};
 use crate::campaign::tasks::{Point, Task};
 use crate::cli::args::{LabKind, OutputArgs};
 use crate::cli::resolve::{BUILT_IN, DutPlan, LabPlan, Load, Measure, Subject};
@@ -38,7 +38,7 @@ pub(super) struct RigBench<'a> {
 
 /// What is up.
 struct Open {
-    job: Job,
+    job: Assignment,
     rig: Rig,
     subject: Up,
 }
@@ -77,7 +77,7 @@ impl<'a> RigBench<'a> {
         }
     }
 
-    fn open(&self, job: &Job) -> Result<Open, BenchError> {
+    fn open(&self, job: &Assignment) -> Result<Open, BenchError> {
         let measure = measure(self.plan, &job.point, job.names);
         let spec = setup::spec(&measure, job.stop_early).map_err(of_variant)?;
         let rig = Rig::open(spec, Arc::clone(&self.interrupted)).map_err(bench_error)?;
@@ -131,9 +131,9 @@ impl<'a> RigBench<'a> {
 }
 
 impl Bench for RigBench<'_> {
-    fn prepare(&mut self, job: &Job) -> Result<Option<CertificateConditions>, BenchError> {
+    fn prepare(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
         let same = |open: &Open| {
-            Job {
+            Assignment {
                 task: job.task,
                 ..open.job
             } == *job
