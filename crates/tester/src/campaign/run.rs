@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 
 use dns64_transport::clock::{Clock, Nanos};
 
-use super::estimate::left_ns;
+use super::estimate::Estimator;
 use super::journal::{Journal, JournalError, unix_ms};
-use super::plan::{Method, Plan};
+use super::plan::Plan;
 use super::record::{CertificateConditions, Line, Record, SelfTest, TaskEnd, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
-use super::tasks::{Point, Task, point_name, points, tasks};
+use super::tasks::{Point, Task, asked_qps, point_name, points, search_spec, tasks};
 use crate::lab::process::Resources;
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
-use crate::procedure::search::{self, SearchEnd, SearchSpec};
+use crate::procedure::search::SearchEnd;
 use crate::procedure::selftest::{SelfTestEnd, SelfTestResult};
 use crate::trial::result::TrialResult;
 
@@ -133,6 +133,7 @@ pub struct Campaign<'a, B, C> {
     points: Vec<Point>,
     tasks: Vec<Task>,
     state: State,
+    estimator: Estimator<'a>,
     journal: Journal,
     bench: B,
     clock: C,
@@ -175,6 +176,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             points,
             tasks,
             state,
+            estimator: Estimator::new(plan),
             journal: parts.journal,
             bench: parts.bench,
             clock: parts.clock,
@@ -236,8 +238,10 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         self.status.certified_qps = certified;
         self.start(point)?;
         if self.state.under_way.is_none() {
-            let search =
-                matches!(task, Task::Search { .. }).then(|| self.search_spec(task, certified));
+            let search = matches!(task, Task::Search { .. }).then(|| {
+                let before = self.state.rates_qps(task.point());
+                search_spec(self.plan, &point, certified, &before)
+            });
             self.record(Record::Started {
                 task,
                 search,
@@ -288,10 +292,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         point: usize,
         conditions: CertificateConditions,
     ) -> Result<Option<u64>, Halt> {
-        let max_qps = match self.plan.search.method {
-            Method::Galloping { max_qps, .. } => max_qps,
-            Method::FixedRange { max_qps } => Some(max_qps),
-        };
+        let max_qps = asked_qps(self.plan);
         let (known, self_tests) = self.state.certificate(&conditions);
         let enough = |rate_qps| {
             self_tests >= SELF_TESTS_MAX
@@ -363,36 +364,6 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             facts,
         })?;
         Ok(())
-    }
-
-    fn search_spec(&self, task: Task, certified: Option<u64>) -> SearchSpec {
-        let plan = &self.plan.search;
-        let point = &self.points[task.point()];
-        let mut spec = SearchSpec {
-            resolution: plan.resolution,
-            ceiling_qps: certified,
-            lowest_qps: Schedule::lowest_rate_qps(point.duration_ns),
-            ..SearchSpec::from_start(1)
-        };
-        match plan.method {
-            Method::FixedRange { max_qps } => spec.fixed_range_qps = Some(max_qps),
-            Method::Galloping {
-                start_qps,
-                max_qps,
-                reuse,
-            } => {
-                spec.start_qps = start_qps;
-                spec.max_qps = max_qps;
-                let before = self.state.rates_qps(task.point());
-                if let Some((start_qps, step_qps)) = search::reuse(&before, plan.resolution)
-                    && reuse
-                {
-                    spec.start_qps = start_qps;
-                    spec.first_step_qps = Some(step_qps);
-                }
-            }
-        }
-        spec
     }
 
     fn search(&mut self, task: Task) -> Result<(), Halt> {
@@ -478,7 +449,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         self.status.apply(self.state.apply(&line), line.at_unix_ms);
         let left = |task: &&Task| self.state.is_left(**task);
         let left: Vec<Task> = self.tasks.iter().filter(left).copied().collect();
-        let left_ns = left_ns(self.plan, &self.state.done(), &left);
+        let left_ns = self.estimator.left_ns(&self.state.done(), &left);
         self.status.count(&self.state, Some(left_ns));
         (self.watch)(&self.status);
         Ok(())
