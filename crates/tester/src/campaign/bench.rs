@@ -8,7 +8,7 @@ use dns64_transport::clock::Nanos;
 use super::journal::sha256_hex;
 use super::plan::{Plan, Restart};
 use super::record::{CertificateConditions, Environment, VariantFacts};
-use super::run::{Bench, BenchError, Job};
+use super::run::{Assignment, Bench, BenchError};
 use super::tasks::Point;
 use crate::lab::LabKind;
 use crate::lab::process;
@@ -36,11 +36,11 @@ pub struct RigBench<'a> {
 }
 
 /// What becomes of the queries of a trial, which has this number in its task.
-pub type Keep = dyn FnMut(&Job, u64, Rows<'_>) -> Result<(), String>;
+pub type Keep = dyn FnMut(&Assignment, u64, Rows<'_>) -> Result<(), String>;
 
 /// What is up.
 struct Open {
-    job: Job,
+    job: Assignment,
     rig: Rig,
     /// The self-test by which an authority is measured by itself, once it has begun.
     looped: Option<Loopback<Instruments, Server>>,
@@ -79,7 +79,7 @@ impl<'a> RigBench<'a> {
         }
     }
 
-    fn open(&self, job: &Job) -> Result<Open, BenchError> {
+    fn open(&self, job: &Assignment) -> Result<Open, BenchError> {
         let mut spec = spec(self.plan, &job.point, self.lab);
         spec.load.stop_early = job.stop_early;
         if let Some(names) = job.names {
@@ -99,9 +99,9 @@ impl<'a> RigBench<'a> {
 }
 
 impl Bench for RigBench<'_> {
-    fn prepare(&mut self, job: &Job) -> Result<Option<CertificateConditions>, BenchError> {
+    fn prepare(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
         let same = |open: &Open| {
-            Job {
+            Assignment {
                 task: job.task,
                 ..open.job
             } == *job

@@ -63,18 +63,7 @@ pub enum Record {
         torn_bytes: u64,
     },
     /// The Tester was looped back on itself (RFC 8219 section 9.2.1).
-    SelfTest {
-        /// What the certificate is tied to.
-        conditions: CertificateConditions,
-        /// How it ended.
-        end: Outcome,
-        /// The highest self-test rate that passed.
-        passed_rate_qps: Option<u64>,
-        /// The highest rate of a DUT for which the Tester is good now.
-        certified_rate_qps: Option<u64>,
-        /// All its trials.
-        trials: Vec<TrialResult>,
-    },
+    SelfTest(SelfTest),
     /// What a variant turned out to be when it was started.
     Variant {
         /// Index into the plan's variants.
@@ -104,18 +93,7 @@ pub enum Record {
         result: TrialResult,
     },
     /// A task is over.
-    Finished {
-        /// Which.
-        task: Task,
-        /// How a search ended; `None` for other tasks.
-        end: Option<SearchEnd>,
-        /// The fastest rate that passed.
-        rate_qps: Option<u64>,
-        /// The slowest rate that failed above it.
-        failed_qps: Option<u64>,
-        /// From its start, interruptions not counted.
-        took_ns: Nanos,
-    },
+    Finished(TaskEnd),
     /// A task was given up: no number is made from it.
     Abandoned {
         /// Which.
@@ -138,15 +116,52 @@ impl Record {
         match self {
             Self::Campaign { .. } => "campaign",
             Self::Session { .. } => "session",
-            Self::SelfTest { .. } => "self_test",
+            Self::SelfTest(_) => "self_test",
             Self::Variant { .. } => "variant",
             Self::Started { .. } => "started",
             Self::Trial { .. } => "trial",
-            Self::Finished { .. } => "finished",
+            Self::Finished(_) => "finished",
             Self::Abandoned { .. } => "abandoned",
             Self::Stopped { .. } => "stopped",
             Self::Complete => "complete",
         }
+    }
+}
+
+/// A self-test of the Tester.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SelfTest {
+    /// What the certificate is tied to.
+    pub conditions: CertificateConditions,
+    /// How it ended.
+    pub end: Outcome,
+    /// The highest self-test rate that passed.
+    pub passed_rate_qps: Option<u64>,
+    /// The highest rate of a DUT for which the Tester is good now.
+    pub certified_rate_qps: Option<u64>,
+    /// All its trials.
+    pub trials: Vec<TrialResult>,
+}
+
+/// The end of a task that was not given up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TaskEnd {
+    /// Which.
+    pub task: Task,
+    /// How a search ended; `None` for other tasks.
+    pub end: Option<SearchEnd>,
+    /// The fastest rate that passed.
+    pub rate_qps: Option<u64>,
+    /// The slowest rate that failed above it.
+    pub failed_qps: Option<u64>,
+    /// From its start, interruptions not counted.
+    pub took_ns: Nanos,
+}
+
+impl TaskEnd {
+    /// Whether the Tester was disturbed until the search gave up.
+    pub fn is_disturbed(&self) -> bool {
+        matches!(self.end, Some(SearchEnd::TesterFault(_)))
     }
 }
 

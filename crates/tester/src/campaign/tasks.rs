@@ -5,7 +5,9 @@ use std::fmt;
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Cell, Order, Plan};
+use super::plan::{Cell, Method, Order, Plan};
+use crate::load::pace::Schedule;
+use crate::procedure::search::{self, SearchSpec};
 use crate::quantity::Span;
 
 /// One row of the results: a variant, a cell, a duration and a timeout.
@@ -119,6 +121,50 @@ pub fn tasks(plan: &Plan) -> Vec<Task> {
         tasks.extend(firsts.iter().map(|&point| Task::Soak { point }));
     }
     tasks
+}
+
+/// The highest rate that a plan asks for.
+pub fn asked_qps(plan: &Plan) -> Option<u64> {
+    match plan.search.method {
+        Method::Galloping { max_qps, .. } => max_qps,
+        Method::FixedRange { max_qps } => Some(max_qps),
+    }
+}
+
+/// How the search of a point chooses its rates: up to the certified rate, and from what the
+/// runs `before` found if the plan reuses that.
+pub fn search_spec(
+    plan: &Plan,
+    point: &Point,
+    certified_qps: Option<u64>,
+    before: &[u64],
+) -> SearchSpec {
+    let resolution = plan.search.resolution;
+    let spec = SearchSpec {
+        resolution,
+        ceiling_qps: certified_qps,
+        lowest_qps: Schedule::lowest_rate_qps(point.duration_ns),
+        ..SearchSpec::from_start(1)
+    };
+    match plan.search.method {
+        Method::FixedRange { max_qps } => SearchSpec {
+            fixed_range_qps: Some(max_qps),
+            ..spec
+        },
+        Method::Galloping {
+            start_qps,
+            max_qps,
+            reuse,
+        } => {
+            let known = reuse.then(|| search::reuse(before, resolution)).flatten();
+            SearchSpec {
+                start_qps: known.map_or(start_qps, |(start_qps, _)| start_qps),
+                first_step_qps: known.map(|(_, step_qps)| step_qps),
+                max_qps,
+                ..spec
+            }
+        }
+    }
 }
 
 /// A point in words: its variant, and its cell with duration and timeout if they are not the

@@ -44,10 +44,10 @@ const START_QPS: u64 = 22_000;
 
 /// While the highest rate is being looked for, trials are no longer than this; what was found is
 /// then confirmed at full length.
-const SEARCH_TRIAL_NS: Nanos = 5 * SECOND;
+pub(crate) const SEARCH_TRIAL_NS: Nanos = 5 * SECOND;
 
 /// How often a certificate that a full trial does not confirm is lowered by a tenth.
-const LOWERINGS: u32 = 5;
+pub(crate) const LOWERINGS: u32 = 5;
 
 /// The Tester looped back on itself: trials without a DUT, at self-test rates and with a quarter of
 /// the timeout. By it authorities are measured as well (paper 004).

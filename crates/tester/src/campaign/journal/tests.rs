@@ -5,7 +5,9 @@ use std::process::Command;
 use expect_test::expect;
 
 use super::*;
-use crate::campaign::record::{CertificateConditions, Environment, VariantFacts};
+use crate::campaign::record::{
+    CertificateConditions, Environment, Resources, SelfTest, TaskEnd, VariantFacts,
+};
 use crate::campaign::tasks::Task;
 use crate::lab::process::Resources;
 use crate::procedure::search::{SearchEnd, SearchSpec};
@@ -66,13 +68,13 @@ pub(crate) fn every_record() -> Vec<Record> {
             }),
             torn_bytes: 0,
         },
-        Record::SelfTest {
+        Record::SelfTest(SelfTest {
             conditions: conditions(1_000_000_000),
             end: Outcome::Passed,
             passed_rate_qps: Some(220),
             certified_rate_qps: Some(100),
             trials: vec![result(220, Outcome::Passed)],
-        },
+        }),
         Record::Variant {
             variant: 0,
             facts: VariantFacts {
@@ -92,13 +94,13 @@ pub(crate) fn every_record() -> Vec<Record> {
             base_rate_qps: None,
         },
         trial(1, 100),
-        Record::Finished {
+        Record::Finished(TaskEnd {
             task,
             end: Some(SearchEnd::Found),
             rate_qps: Some(50),
             failed_qps: Some(51),
             took_ns: 1,
-        },
+        }),
         Record::Abandoned {
             task: Task::Overload { point: 0 },
             reason: text(),

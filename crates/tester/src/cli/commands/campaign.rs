@@ -13,7 +13,7 @@ use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
 use crate::campaign::plan::{Plan, RawFormat};
 use crate::campaign::record::{Environment, Line, Record};
-use crate::campaign::run::{Campaign, Ended, Job, Parts, RunError};
+use crate::campaign::run::{Assignment, Campaign, Ended, Parts, RunError};
 use crate::campaign::status::Status;
 use crate::campaign::tasks::Task;
 use crate::cli::args::{ReportArgs, ResumeArgs, RunArgs, WatchArgs};
@@ -184,7 +184,7 @@ impl Opened<'_> {
 fn keep_raw(
     format: Option<RawFormat>,
     folder: PathBuf,
-) -> impl FnMut(&Job, u64, Rows<'_>) -> Result<(), String> {
+) -> impl FnMut(&Assignment, u64, Rows<'_>) -> Result<(), String> {
     move |job, number, rows| {
         let ending = match format {
             None => return Ok(()),

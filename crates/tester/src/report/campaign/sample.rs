@@ -8,7 +8,9 @@ use dns64_transport::clock::SECOND;
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{Plan, Variant};
-use crate::campaign::record::{CertificateConditions, Environment, Line, Record, VariantFacts};
+use crate::campaign::record::{
+    CertificateConditions, Environment, Line, Record, Resources, SelfTest, TaskEnd, VariantFacts,
+};
 use crate::campaign::tasks::{Point, Task, points};
 use crate::lab::process::Resources;
 use crate::namespace::Share;
@@ -179,7 +181,7 @@ impl Journal {
         let mut result = trial(point, self_test_rate(CERTIFIED_QPS), 0, true);
         result.timeout_ns = point.timeout_ns / 4;
         self.now_ms += 1300;
-        self.write(Record::SelfTest {
+        self.write(Record::SelfTest(SelfTest {
             conditions: CertificateConditions {
                 boot_id: "boot of Linux 6.1.0".to_owned(),
                 kernel: "Linux 6.1.0".to_owned(),
@@ -197,7 +199,7 @@ impl Journal {
             passed_rate_qps: Some(self_test_rate(CERTIFIED_QPS)),
             certified_rate_qps: Some(CERTIFIED_QPS),
             trials: vec![result],
-        });
+        }));
     }
 }
 
@@ -405,13 +407,13 @@ fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: 
     let rate_qps = bracket
         .passed_qps
         .filter(|_| !matches!(end, SearchEnd::NothingPasses));
-    journal.write(Record::Finished {
+    journal.write(Record::Finished(TaskEnd {
         task,
         end: Some(end),
         rate_qps,
         failed_qps: bracket.failed_qps,
         took_ns,
-    });
+    }));
 }
 
 /// Overload curve and soak of a point.
@@ -441,13 +443,13 @@ fn beyond(journal: &mut Journal, plan: &Plan, index: usize, point: &Point) {
         for (number, rate_qps) in (1..).zip(rates) {
             took_ns += journal.trial(task, number, trial(point, rate_qps, base, false));
         }
-        journal.write(Record::Finished {
+        journal.write(Record::Finished(TaskEnd {
             task,
             end: None,
             rate_qps: None,
             failed_qps: None,
             took_ns,
-        });
+        }));
     }
 }
 

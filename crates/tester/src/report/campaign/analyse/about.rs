@@ -1,8 +1,9 @@
 //! What the numbers are of: conditions, variants, certificates, sessions, commands and time.
 
 use super::told::Told;
+use crate::campaign::history::SessionHistory;
 use crate::campaign::plan::{Method, Order, Plan, Restart};
-use crate::campaign::record::VariantFacts;
+use crate::campaign::record::{SelfTest, VariantFacts};
 use crate::campaign::tasks::{Point, Task};
 use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
@@ -181,7 +182,7 @@ fn restart(restart: Restart) -> &'static str {
 /// What was measured: the plan's names, and what they turned out to be at the last start.
 pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
     let infos = plan.variants.iter().zip(&told.variants);
-    let info = |(variant, records): (&crate::campaign::plan::Variant, &Vec<&VariantFacts>)| {
+    let info = |(variant, records): (&crate::campaign::plan::Variant, &Vec<VariantFacts>)| {
         let last = records.last();
         let mut hashes = Vec::new();
         if let Some(program) = last.and_then(|r| r.program_sha256.clone()) {
@@ -210,9 +211,9 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
 
 /// The self-tests.
 pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
-    let certificate = |test: &super::told::SelfTestTold<'_>| Certificate {
+    let certificate = |test: &SelfTest| Certificate {
         conditions: test.conditions.clone(),
-        end: match test.end {
+        end: match &test.end {
             Outcome::Passed => "certified".to_owned(),
             Outcome::Failed { shortfall } => format!(
                 "failed: {} without an answer within a quarter of the timeout",
@@ -231,10 +232,10 @@ pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
 /// The processes that worked on the campaign.
 pub(super) fn sessions(told: &Told<'_>) -> Vec<Session> {
     let last = told.sessions.len().saturating_sub(1);
-    let session = |(index, session): (usize, &super::told::SessionTold<'_>)| Session {
+    let session = |(index, session): (usize, &SessionHistory)| Session {
         began: words::moment(session.began_unix_ms),
-        ended: match session.ended {
-            Some(how) => how.to_owned(),
+        ended: match &session.ended {
+            Some(how) => how.clone(),
             None if index == last => "under way, or without a word".to_owned(),
             None => "without a word".to_owned(),
         },
@@ -274,7 +275,7 @@ pub(super) fn time(
         .tasks
         .iter()
         .filter(|(task, _)| !matches!(task, Task::Search { .. }));
-    let self_tests = told.self_tests.iter().flat_map(|test| test.trials);
+    let self_tests = told.self_tests.iter().flat_map(|test| &test.trials);
     let mut fixed_range_s = 0.0;
     for (variant, _) in plan.variants.iter().enumerate() {
         let own = || points.iter().filter(move |p| p.variant == variant);

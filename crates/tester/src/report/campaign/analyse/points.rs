@@ -102,7 +102,7 @@ fn certified<'t>(
     if subject.is_authority() {
         return None;
     }
-    let ceilings = searches.filter_map(|task| task.search.map(|spec| spec.ceiling_qps));
+    let ceilings = searches.filter_map(|task| task.search.as_ref().map(|spec| spec.ceiling_qps));
     ceilings
         .collect::<Option<Vec<u64>>>()
         .and_then(|ceilings| ceilings.into_iter().max())
@@ -135,10 +135,14 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
 }
 
 fn ended(task: &TaskTold<'_>) -> (&'static str, Option<String>) {
-    if let Some(reason) = task.abandoned {
-        return ("abandoned", Some(reason.to_owned()));
+    if let Some(reason) = &task.abandoned {
+        return ("abandoned", Some(reason.clone()));
     }
-    match task.finished.as_ref().and_then(|finished| finished.end) {
+    match task
+        .finished
+        .as_ref()
+        .and_then(|finished| finished.end.as_ref())
+    {
         None => ("unfinished", Some("under way, or cut short".to_owned())),
         Some(SearchEnd::Found) => ("found", None),
         Some(SearchEnd::LimitedByTester { .. }) => ("limited_by_tester", None),

@@ -495,7 +495,7 @@ fn interfaces(f: &Facts<'_>, word: &str) -> Finding {
         .told
         .sessions
         .iter()
-        .map(|session| named(session.environment));
+        .map(|session| named(&session.environment));
     match sessions.min().unwrap_or(0) {
         0 => (
             NOT_MET,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::about::is_authority;
-use super::told::{SessionTold, TaskTold, Told};
+use super::told::{TaskTold, Told};
+use crate::campaign::history::SessionHistory;
 use crate::campaign::plan::Plan;
 use crate::campaign::recommended::RUNS_MIN;
 use crate::campaign::record::VariantFacts;
@@ -56,7 +57,7 @@ fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis, warnings: &mut 
         ));
     }
     for (task, told) in &told.tasks {
-        if let Some(reason) = told.abandoned
+        if let Some(reason) = &told.abandoned
             && let Some(point) = analysis.points.get(task.point())
         {
             warnings.push(format!(
@@ -99,7 +100,7 @@ fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<String>) {
         let program = |r: &VariantFacts| (r.version.clone(), r.program_sha256.clone());
         if records
             .windows(2)
-            .any(|pair| program(pair[0]) != program(pair[1]))
+            .any(|pair| program(&pair[0]) != program(&pair[1]))
         {
             warnings.push(format!(
                 "{}: its program changed during the campaign; the report shows the last",
@@ -110,8 +111,8 @@ fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<String>) {
 }
 
 /// What is different on the machine of two sessions.
-fn changes(before: &SessionTold<'_>, after: &SessionTold<'_>) -> Vec<String> {
-    let (a, b) = (before.environment, after.environment);
+fn changes(before: &SessionHistory, after: &SessionHistory) -> Vec<String> {
+    let (a, b) = (&before.environment, &after.environment);
     let mut changes = Vec::new();
     if a.boot_id != b.boot_id {
         changes.push("it was started anew".to_owned());
