@@ -5,6 +5,7 @@
 
 pub mod campaign;
 pub mod json;
+mod numbers;
 pub mod progress;
 pub mod raw;
 pub mod text;
