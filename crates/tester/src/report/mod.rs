@@ -4,6 +4,7 @@
 //! only [`progress`] writes to standard error by itself.
 
 pub mod campaign;
+mod chart;
 pub mod json;
 mod numbers;
 pub mod progress;

@@ -1,18 +1,17 @@
 //! The figures of a report: SVG with classes for colours, a legend in words, and the numbers that are
 //! drawn.
 
-mod axis;
-mod canvas;
 mod load;
 mod rates;
-mod svg;
 mod trials;
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use super::analysis::{Analysis, PointResult};
-use super::html::ReportError;
 use super::numbers;
+use crate::report::chart;
 
 /// A figure with everything that belongs to it.
 #[derive(Clone, Debug, Serialize)]
@@ -39,15 +38,12 @@ pub struct Table {
 }
 
 impl Table {
-    fn new<const N: usize>(columns: [&str; N]) -> Self {
+    /// Of the heads of the columns, between bars, and as many cells in each row.
+    fn new<const N: usize>(heads: &str, rows: impl IntoIterator<Item = [String; N]>) -> Self {
         Self {
-            columns: columns.map(str::to_owned).to_vec(),
-            rows: Vec::new(),
+            columns: heads.split(" | ").map(str::to_owned).collect(),
+            rows: rows.into_iter().map(Vec::from).collect(),
         }
-    }
-
-    fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.to_vec());
     }
 }
 
@@ -83,21 +79,17 @@ pub struct Figures {
 
 impl Figures {
     /// Draws all figures.
-    ///
-    /// # Errors
-    ///
-    /// Drawing failed; it writes to memory only, so there is no reason why it should.
-    pub fn of(analysis: &Analysis) -> Result<Self, ReportError> {
-        Ok(Self {
-            rates: rates::bars(analysis)?,
-            convergence: trials::convergence(analysis)?,
-            latency: trials::latency(analysis)?,
-            curves: rates::curves(analysis)?,
-            scaling: rates::scaling(analysis)?,
-            overload: load::overload(analysis)?,
-            soak: load::soak(analysis)?,
-            memory: rates::memory(analysis)?,
-        })
+    pub fn of(analysis: &Analysis) -> Self {
+        Self {
+            rates: rates::bars(analysis),
+            convergence: trials::convergence(analysis),
+            latency: trials::latency(analysis),
+            curves: rates::curves(analysis),
+            scaling: rates::scaling(analysis),
+            overload: load::overload(analysis),
+            soak: load::soak(analysis),
+            memory: rates::memory(analysis),
+        }
     }
 }
 
@@ -107,7 +99,7 @@ fn variant_name(analysis: &Analysis, variant: usize) -> &str {
 }
 
 /// The cell of a point, with duration and timeout if they are not those of the first point.
-pub(super) fn cell_name(analysis: &Analysis, point: &PointResult) -> String {
+fn cell_name(analysis: &Analysis, point: &PointResult) -> String {
     let mut name = format!(
         "AAAA {} %, cached {} %",
         numbers::short(point.aaaa_pct),
@@ -140,37 +132,45 @@ fn same(a: f64, b: f64) -> bool {
 }
 
 /// Keys and names of these variants; nothing for a single one.
-fn legend(
-    analysis: &Analysis,
-    variants: impl IntoIterator<Item = usize>,
-) -> Result<Vec<(String, String)>, ReportError> {
-    let mut seen: Vec<usize> = Vec::new();
-    for variant in variants {
-        if !seen.contains(&variant) {
-            seen.push(variant);
-        }
-    }
-    if seen.len() < 2 {
-        return Ok(Vec::new());
-    }
-    seen.into_iter()
-        .map(|variant| {
-            Ok((
-                canvas::key(variant)?,
-                variant_name(analysis, variant).to_owned(),
-            ))
-        })
+fn legend(analysis: &Analysis, variants: impl Iterator<Item = usize>) -> Vec<(String, String)> {
+    let variants: BTreeSet<_> = variants.collect();
+    let several = variants.len() > 1;
+    let entry = |variant| {
+        let name = variant_name(analysis, variant).to_owned();
+        (chart::key(variant), name)
+    };
+    variants
+        .into_iter()
+        .filter(|_| several)
+        .map(entry)
         .collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "drawn or rounded afterwards")]
-fn float(value: u64) -> f64 {
-    value as f64
+/// What there is `of` the points, by the names of their cells.
+fn by_cell<'a, T>(
+    analysis: &'a Analysis,
+    of: impl Fn(&'a PointResult) -> Option<T>,
+) -> Vec<(String, Vec<T>)> {
+    let mut cells: Vec<(String, Vec<T>)> = Vec::new();
+    for point in &analysis.points {
+        let Some(value) = of(point) else { continue };
+        let name = cell_name(analysis, point);
+        match cells.iter_mut().find(|(cell, _)| *cell == name) {
+            Some((_, values)) => values.push(value),
+            None => cells.push((name, vec![value])),
+        }
+    }
+    cells
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts that are drawn")]
-fn real(value: usize) -> f64 {
-    value as f64
+/// The figures of variants under their names, without those that have none.
+fn groups(analysis: &Analysis, figures: impl Iterator<Item = (usize, Vec<Figure>)>) -> Vec<Group> {
+    let figures = figures.filter(|(_, figures)| !figures.is_empty());
+    let group = |(variant, figures)| Group {
+        title: variant_name(analysis, variant).to_owned(),
+        figures,
+    };
+    figures.map(group).collect()
 }
 
 #[cfg(test)]
