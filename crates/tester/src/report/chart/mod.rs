@@ -160,17 +160,12 @@ impl Chart {
         stroke: Stroke,
         points: impl IntoIterator<Item = (f64, f64)>,
     ) {
-        let mut data = String::new();
-        for (x, y) in points.into_iter().filter_map(|point| self.place(point)) {
-            // The line to nowhere makes a lone point a dot.
-            let (to, dot) = if data.is_empty() {
-                ('M', "h0")
-            } else {
-                ('L', "")
-            };
-            let _ = write!(data, "{to}{x:.0} {y:.0}{dot}");
+        let places = points.into_iter().filter_map(|point| self.place(point));
+        let places: Vec<_> = places.map(|(x, y)| format!("{x:.0} {y:.0}")).collect();
+        if !places.is_empty() {
+            // The line to nowhere at its end makes a lone point a dot.
+            self.path(role, stroke, &format!("M{}h0", places.join("L")));
         }
-        self.path(role, stroke, &data);
     }
 
     /// The same mark at points: one path, so that many trials stay small.
@@ -233,11 +228,9 @@ impl Chart {
 
     /// The place of a pair of values, if both are numbers.
     fn place(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
-        let place = (
-            between(self.across, self.x.share(x)),
-            between(self.up, self.y.share(y)),
-        );
-        (!place.0.is_nan() && !place.1.is_nan()).then_some(place)
+        let across = between(self.across, self.x.share(x));
+        let up = between(self.up, self.y.share(y));
+        (!across.is_nan() && !up.is_nan()).then_some((across, up))
     }
 
     fn path(&mut self, role: Role, stroke: Stroke, data: &str) {

@@ -63,7 +63,7 @@ fn what_is_beyond_an_axis_stands_at_its_end() {
     chart.bar(Role::variant(0), (70.0, 5.0));
     assert_eq!(
         chart.svg,
-        "<path class=\"line muted\" stroke-dasharray=\"10 10\" d=\"M8 164h0L98 8L188 320\"/>\
+        "<path class=\"line muted\" stroke-dasharray=\"10 10\" d=\"M8 164L98 8L188 320h0\"/>\
          <path class=\"fill s1\" d=\"M8 152H188v24H8z\"/>"
     );
     let times = Axis::times("time", [1e3, 1e6]);
@@ -80,7 +80,7 @@ fn what_is_not_a_number_is_left_out() {
     chart.word((1.0, f64::NAN), 0.0, "nowhere");
     assert_eq!(
         chart.svg,
-        "<path class=\"line s1\" d=\"M8 320h0L188 8\"/>\
+        "<path class=\"line s1\" d=\"M8 320L188 8h0\"/>\
          <path class=\"line passed\" style=\"stroke-width:10\" d=\"M8 320h0M188 8h0\"/>"
     );
 }
@@ -91,7 +91,7 @@ fn doubtful_points_are_hollow_on_the_same_line() {
     chart.curve(1, &[(0.0, 0.0, false), (5.0, 5.0, true)]);
     assert_eq!(
         chart.svg,
-        "<path class=\"line s2\" style=\"stroke-width:3\" d=\"M8 320h0L98 164\"/>\
+        "<path class=\"line s2\" style=\"stroke-width:3\" d=\"M8 320L98 164h0\"/>\
          <path class=\"fill s2\" d=\"M1 313h14v14h-14z\"/>\
          <path class=\"line s2\" d=\"M91 157h14v14h-14z\"/>"
     );
@@ -103,7 +103,7 @@ fn whiskers_have_feet_across_them() {
     chart.whisker(Role::INK, Mark::LEVEL, [(5.0, 0.0), (5.0, 10.0)]);
     assert_eq!(
         chart.svg,
-        "<path class=\"line ink\" d=\"M98 320h0L98 8\"/>\
+        "<path class=\"line ink\" d=\"M98 320L98 8h0\"/>\
          <path class=\"line ink\" d=\"M92 320h12M92 8h12\"/>"
     );
 }

@@ -52,7 +52,7 @@ fn panel(timing: &Timing, bins: &Bins) -> String {
     let width_ms = bins.width_ns / 1_000_000;
     let x = Axis::linear("time [s]", (0.0, end_s));
     let sent_in = format!("queries sent in {width_ms} ms");
-    let y = Axis::linear(sent_in, heights(&points, due));
+    let y = Axis::linear(&sent_in, heights(&points, due));
     let mut chart = Chart::new(PANEL, x, y);
     chart.line(Role::variant(1), Stroke::THIN, [(0.0, due), (due_s, due)]);
     chart.line(Role::variant(0), Stroke::THIN, points);

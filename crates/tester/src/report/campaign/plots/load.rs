@@ -5,6 +5,9 @@ use super::super::numbers;
 use super::{Figure, Group, Table, groups};
 use crate::report::chart::{self, Axis, Chart, MEDIUM, Mark, Role, SMALL, Stroke};
 
+/// Holds the numbers of all of them.
+const FILE: &str = "results.json";
+
 /// Goodput and latency over the offered rate, by variant.
 pub(super) fn overload(analysis: &Analysis) -> Vec<Group> {
     let figures = |curve: &OverloadCurve| match &curve.rows[..] {
@@ -12,21 +15,14 @@ pub(super) fn overload(analysis: &Analysis) -> Vec<Group> {
         rows if rows.iter().all(|row| row.rtt_ns_p99.is_none()) => vec![goodput(curve)],
         _ => vec![goodput(curve), latency(curve)],
     };
-    let curves = analysis.overloads.iter();
-    groups(
-        analysis,
-        curves.map(|curve| (curve.variant, figures(curve))),
-    )
+    let of_variant = |curve: &OverloadCurve| (curve.variant, figures(curve));
+    groups(analysis, analysis.overloads.iter().map(of_variant))
 }
 
 /// What there is `of` the trials over the offered rate, and whether it is doubtful.
-fn over_rate(
-    curve: &OverloadCurve,
-    of: impl Fn(&OverloadRow) -> Option<f64>,
-) -> Vec<(f64, f64, bool)> {
-    let rows = curve.rows.iter();
-    rows.filter_map(|row| Some((row.rate_qps as f64, of(row)?, row.doubtful)))
-        .collect()
+fn over_rate(curve: &OverloadCurve, of: fn(&OverloadRow) -> Option<f64>) -> Vec<(f64, f64, bool)> {
+    let point = |row: &OverloadRow| Some((row.rate_qps as f64, of(row)?, row.doubtful));
+    curve.rows.iter().filter_map(point).collect()
 }
 
 fn offered(curve: &OverloadCurve) -> Axis {
@@ -37,11 +33,8 @@ fn offered(curve: &OverloadCurve) -> Axis {
 fn goodput(curve: &OverloadCurve) -> Figure {
     let points = over_rate(curve, |row| Some(row.goodput_qps));
     let top = 1.1 * points.iter().map(|point| point.1).fold(0.0, f64::max);
-    let all = points
-        .iter()
-        .map(|point| point.0)
-        .fold(0.0, f64::max)
-        .min(top);
+    let highest = points.iter().map(|point| point.0).fold(0.0, f64::max);
+    let all = top.min(highest);
     let base = curve.base_rate_qps as f64;
     let y = Axis::from_zero("goodput (queries/s)", [top]);
     let mut chart = Chart::new(MEDIUM, offered(curve), y);
@@ -49,7 +42,7 @@ fn goodput(curve: &OverloadCurve) -> Figure {
     chart.line(Role::MUTED, Stroke::THIN, [(base, 0.0), (base, top)]);
     chart.curve(0, &points);
     let title = "Valid answers in time over the offered rate; dashes: all of them; hollow: beyond the certified rate, or disturbed";
-    figure(title, &chart, table_of_overload(curve))
+    Figure::new(title, chart.svg(title), table_of_overload(curve), FILE)
 }
 
 fn latency(curve: &OverloadCurve) -> Figure {
@@ -64,17 +57,7 @@ fn latency(curve: &OverloadCurve) -> Figure {
     let names = ["median", "99th percentile"].map(str::to_owned);
     Figure {
         legend: [0, 1].map(chart::key).into_iter().zip(names).collect(),
-        ..figure(title, &chart, table_of_overload(curve))
-    }
-}
-
-fn figure(title: &str, chart: &Chart, table: Table) -> Figure {
-    Figure {
-        title: title.to_owned(),
-        svg: chart.svg(title),
-        legend: Vec::new(),
-        table,
-        file: "results.json",
+        ..Figure::new(title, chart.svg(title), table_of_overload(curve), FILE)
     }
 }
 
@@ -102,18 +85,6 @@ pub(super) fn soak(analysis: &Analysis) -> Vec<Group> {
     groups(analysis, soaks.map(|soak| (soak.variant, over_time(soak))))
 }
 
-/// What was seen of the segments, as far as it is known: see [`over_time`].
-fn seen(row: &SoakRow) -> [Option<u64>; 5] {
-    let times = [row.rtt_ns_p99, row.rtt_ns_p999].map(Some);
-    [
-        row.memory_bytes,
-        row.descriptors,
-        row.threads,
-        times[0],
-        times[1],
-    ]
-}
-
 /// The figures of a soak, one for each thing that was seen.
 fn over_time(soak: &SoakResult) -> Vec<Figure> {
     let memory = soak.rows.iter().filter_map(|row| row.memory_bytes).max();
@@ -126,19 +97,24 @@ fn over_time(soak: &SoakResult) -> Vec<Figure> {
         ("99th percentile of the round-trip times", "ms", 1e6, 3),
         ("99.9th percentile of the round-trip times", "ms", 1e6, 3),
     ];
+    let (second, time) = match soak.rows.last().map_or(0.0, |row| row.at_s) {
+        end if end < 600.0 => (1.0, "s"),
+        end if end < 7200.0 => (60.0, "min"),
+        _ => (3600.0, "h"),
+    };
     let mut figures = Vec::new();
     for (i, (title, unit, size, places)) in seen_as.into_iter().enumerate() {
-        let known = |row: &SoakRow| Some((row.at_s, seen(row)[i]? as f64 / size));
-        let mut values: Vec<_> = soak.rows.iter().filter_map(known).collect();
-        let (second, time) = match values.last() {
-            None => continue,
-            Some((end, _)) if *end < 600.0 => (1.0, "s"),
-            Some((end, _)) if *end < 7200.0 => (60.0, "min"),
-            Some(_) => (3600.0, "h"),
+        let known = |row: &SoakRow| {
+            let resources = [row.memory_bytes, row.descriptors, row.threads];
+            let times = [row.rtt_ns_p99, row.rtt_ns_p999].map(Some);
+            let value = *resources.iter().chain(&times).nth(i)?;
+            Some((row.at_s / second, value? as f64 / size))
         };
-        values.iter_mut().for_each(|(at, _)| *at /= second);
-        let end = values.last().map_or(0.0, |(at, _)| *at);
-        let x = Axis::linear(format!("time ({time})"), (0.0, end));
+        let values: Vec<_> = soak.rows.iter().filter_map(known).collect();
+        let Some(&(end, _)) = values.last() else {
+            continue;
+        };
+        let x = Axis::linear(&format!("time ({time})"), (0.0, end));
         let y = Axis::from_zero(unit, values.iter().map(|(_, value)| *value));
         let mut chart = Chart::new(SMALL, x, y);
         chart.line(Role::variant(0), Stroke::THICK, values.clone());
@@ -146,7 +122,7 @@ fn over_time(soak: &SoakResult) -> Vec<Figure> {
         let row = |(at, value)| [numbers::decimal(at, 2), numbers::decimal(value, places)];
         let heads = format!("Time ({time}) | {title} ({unit})");
         let table = Table::new(&heads, values.into_iter().map(row));
-        figures.push(figure(title, &chart, table));
+        figures.push(Figure::new(title, chart.svg(title), table, FILE));
     }
     figures
 }

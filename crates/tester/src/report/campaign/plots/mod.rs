@@ -28,6 +28,19 @@ pub struct Figure {
     pub file: &'static str,
 }
 
+impl Figure {
+    /// Without a legend.
+    fn new(title: &str, svg: String, table: Table, file: &'static str) -> Self {
+        Self {
+            title: title.to_owned(),
+            svg,
+            legend: Vec::new(),
+            table,
+            file,
+        }
+    }
+}
+
 /// Numbers in rows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
@@ -38,11 +51,11 @@ pub struct Table {
 }
 
 impl Table {
-    /// Of the heads of the columns, between bars, and as many cells in each row.
-    fn new<const N: usize>(heads: &str, rows: impl IntoIterator<Item = [String; N]>) -> Self {
+    /// Of the heads of the columns, between bars, and rows of as many cells.
+    fn new<R: Into<Vec<String>>>(heads: &str, rows: impl IntoIterator<Item = R>) -> Self {
         Self {
             columns: heads.split(" | ").map(str::to_owned).collect(),
-            rows: rows.into_iter().map(Vec::from).collect(),
+            rows: rows.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -100,20 +113,15 @@ fn variant_name(analysis: &Analysis, variant: usize) -> &str {
 
 /// The cell of a point, with duration and timeout if they are not those of the first point.
 fn cell_name(analysis: &Analysis, point: &PointResult) -> String {
-    let mut name = format!(
-        "AAAA {} %, cached {} %",
-        numbers::short(point.aaaa_pct),
-        numbers::short(point.cached_pct)
-    );
+    let short = numbers::short;
+    let (aaaa, cached) = (short(point.aaaa_pct), short(point.cached_pct));
+    let mut name = format!("AAAA {aaaa} %, cached {cached} %");
     if !point.pattern.is_empty() {
-        name = format!("{name} ({})", point.pattern);
+        name += &format!(" ({})", point.pattern);
     }
     if !is_of_the_plan(analysis, point) {
-        name = format!(
-            "{name}, {} s, timeout {} s",
-            numbers::short(point.duration_s),
-            numbers::short(point.timeout_s)
-        );
+        let (duration, timeout) = (short(point.duration_s), short(point.timeout_s));
+        name += &format!(", {duration} s, timeout {timeout} s");
     }
     name
 }
@@ -139,11 +147,8 @@ fn legend(analysis: &Analysis, variants: impl Iterator<Item = usize>) -> Vec<(St
         let name = variant_name(analysis, variant).to_owned();
         (chart::key(variant), name)
     };
-    variants
-        .into_iter()
-        .filter(|_| several)
-        .map(entry)
-        .collect()
+    let listed = variants.into_iter().filter(|_| several);
+    listed.map(entry).collect()
 }
 
 /// What there is `of` the points, by the names of their cells.

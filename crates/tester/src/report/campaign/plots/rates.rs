@@ -2,7 +2,7 @@
 
 use super::super::analysis::{Analysis, ModelResult, PointResult, Scaling};
 use super::super::numbers;
-use super::{Figure, Table, by_cell, is_of_the_plan, legend, same, variant_name};
+use super::{Figure, Table, by_cell, cell_name, is_of_the_plan, legend, same, variant_name};
 use crate::report::chart::{Axis, Chart, LETTER, MEDIUM, Mark, Role, Stroke};
 use crate::statistics::summary::Summary;
 
@@ -15,14 +15,20 @@ const ROW: f64 = 34.0;
 /// Height of the name of a cell, in rows.
 const NAME_ROWS: f64 = 1.4;
 
-/// One bar: median or size.
+/// Median or size, 1st and 99th percentile if there are any, and the number beside the bar.
+type OfBar = (f64, Option<[f64; 2]>, String);
+
+/// One bar.
 struct Bar {
     variant: usize,
     value: f64,
+    whisker: Option<[f64; 2]>,
+    /// Right end of the whisker, or of the bar.
+    end: f64,
     /// The number beside it.
     word: String,
-    /// 1st and 99th percentile, if there are any.
-    whisker: Option<(f64, f64)>,
+    /// Its numbers in the table.
+    row: Vec<String>,
 }
 
 /// Medians with 1st and 99th percentile, grouped by cell, for the plan's duration and timeout.
@@ -30,12 +36,8 @@ pub(super) fn bars(analysis: &Analysis) -> Vec<Figure> {
     let bar = |point: &PointResult| {
         let summary = point.summary.as_ref()?;
         let sign = if point.lower_bound { "≥ " } else { "" };
-        Some(Bar {
-            variant: point.variant,
-            value: summary.median,
-            word: format!("{sign}{}", numbers::rate(summary.median)),
-            whisker: Some((summary.p1, summary.p99)),
-        })
+        let word = format!("{sign}{}", numbers::rate(summary.median));
+        Some((summary.median, Some([summary.p1, summary.p99]), word))
     };
     let title = "Median rate; whiskers from the 1st to the 99th percentile";
     let heads = "Cell | Variant | Median (queries/s) | 1st percentile (queries/s) | \
@@ -51,12 +53,7 @@ pub(super) fn memory(analysis: &Analysis) -> Vec<Figure> {
     let (unit, name) = numbers::byte_unit(largest.unwrap_or(0) as f64);
     let bar = |point: &PointResult| {
         let value = point.memory_bytes_max? as f64 / unit;
-        Some(Bar {
-            variant: point.variant,
-            value,
-            word: numbers::decimal(value, 1),
-            whisker: None,
-        })
+        Some((value, None, numbers::decimal(value, 1)))
     };
     let title = "Largest resident memory of the DUT after a trial";
     let heads = format!("Cell | Variant | Memory ({name})");
@@ -69,29 +66,40 @@ fn bars_by_cell(
     title: &str,
     unit: &str,
     heads: &str,
-    bar: impl Fn(&PointResult) -> Option<Bar>,
+    of: impl Fn(&PointResult) -> Option<OfBar>,
 ) -> Vec<Figure> {
-    let bar = |point| bar(point).filter(|_| is_of_the_plan(analysis, point));
-    let cells = by_cell(analysis, bar);
+    let cells = by_cell(analysis, |point| {
+        let (value, whisker, word) = of(point).filter(|_| is_of_the_plan(analysis, point))?;
+        let ends = whisker.into_iter().flatten();
+        let name = variant_name(analysis, point.variant).to_owned();
+        let mut row = vec![cell_name(analysis, point), name, word.clone()];
+        row.extend(ends.clone().map(numbers::rate));
+        Some(Bar {
+            variant: point.variant,
+            value,
+            whisker,
+            end: ends.fold(value, f64::max),
+            word,
+            row,
+        })
+    });
     let bars = || cells.iter().flat_map(|(_, bars)| bars);
-    let ends = bars().map(|bar| bar.whisker.map_or(bar.value, |(_, p99)| p99.max(bar.value)));
-    // The numbers beside the bars stand within the axis.
+    // The numbers beside the bars stand within the axis, which is as wide as the figure without its margins.
     let longest = bars().map(|bar| bar.word.chars().count()).max();
     let free = 1.0 - LETTER * longest.unwrap_or(0) as f64 / (MEDIUM.0 - 60.0);
-    let x = Axis::from_zero(unit, ends.map(|end| end / free));
+    let x = Axis::from_zero(unit, bars().map(|bar| bar.end / free));
     let portions = (bars().count() + cells.len()).div_ceil(BARS_MAX).max(1);
     let portions = cells.chunks(cells.len().div_ceil(portions).max(1));
     let all = portions.len();
-    let figure = |(i, cells): (usize, &[_])| {
+    let figure = |(i, cells): (usize, &[(String, Vec<Bar>)])| {
         let portion = format!(" ({} of {all})", i + 1);
         let title = title.to_owned() + if all > 1 { &portion } else { "" };
-        let bars = || cells.iter().flat_map(|(_, bars): &(_, Vec<Bar>)| bars);
+        let bars = || cells.iter().flat_map(|(_, bars)| bars);
+        let table = Table::new(heads, bars().map(|bar| bar.row.clone()));
+        let svg = draw_bars(&title, x.clone(), cells);
         Figure {
-            svg: draw_bars(&title, x.clone(), cells),
-            title,
             legend: legend(analysis, bars().map(|bar| bar.variant)),
-            table: table_of_bars(analysis, heads, cells),
-            file: "points.csv",
+            ..Figure::new(&title, svg, table, "points.csv")
         }
     };
     portions.enumerate().map(figure).collect()
@@ -109,30 +117,14 @@ fn draw_bars(title: &str, x: Axis, cells: &[(String, Vec<Bar>)]) -> String {
         for bar in bars {
             let y = row + 0.5;
             chart.bar(Role::variant(bar.variant), (bar.value, y));
-            let mut end = bar.value;
-            if let Some((p1, p99)) = bar.whisker {
-                chart.whisker(Role::INK, Mark::UPRIGHT, [(p1, y), (p99, y)]);
-                end = p99.max(end);
+            if let Some(whisker) = bar.whisker {
+                chart.whisker(Role::INK, Mark::UPRIGHT, whisker.map(|rate| (rate, y)));
             }
-            chart.word((end, y), 10.0, &bar.word);
+            chart.word((bar.end, y), 10.0, &bar.word);
             row += 1.0;
         }
     }
     chart.svg(title)
-}
-
-fn table_of_bars(analysis: &Analysis, heads: &str, cells: &[(String, Vec<Bar>)]) -> Table {
-    let mut table = Table::new::<0>(heads, []);
-    for (cell, bars) in cells {
-        for bar in bars {
-            let name = variant_name(analysis, bar.variant).to_owned();
-            let mut row = vec![cell.clone(), name, bar.word.clone()];
-            let whisker = bar.whisker.iter().flat_map(|(p1, p99)| [*p1, *p99]);
-            row.extend(whisker.map(numbers::rate));
-            table.rows.push(row);
-        }
-    }
-    table
 }
 
 /// A point on a curve: the share in per cent, the result, and its summary.
@@ -155,52 +147,38 @@ pub(super) fn curves(analysis: &Analysis) -> Vec<Figure> {
         let several = points.iter().any(|(share, ..)| !same(*share, points[0].0));
         several.then(|| curve(analysis, &points, over))
     };
-    ["AAAA share", "cached share"]
-        .into_iter()
-        .filter_map(figure)
-        .collect()
+    let shares = ["AAAA share", "cached share"].into_iter();
+    shares.filter_map(figure).collect()
 }
 
 /// The curve over a share, which is named as the models of it are.
 fn curve(analysis: &Analysis, points: &[OnCurve<'_>], over: &str) -> Figure {
     let models = analysis.models.iter().filter(|model| model.model == over);
     let models: Vec<_> = models.collect();
-    let x = Axis::linear(format!("{over} (%)"), (0.0, 100.0));
+    let x = Axis::linear(&format!("{over} (%)"), (0.0, 100.0));
     let y = Axis::from_zero("queries/s", points.iter().map(|(.., summary)| summary.p99));
     let mut chart = Chart::new(MEDIUM, x, y);
+    let (mut lines, mut bounds) = ("", "");
     for model in &models {
         chart.line(Role::variant(model.variant), Stroke::THICK, smooth(model));
+        lines = "; lines: the model";
     }
-    let mut bounds = "";
-    for &(
-        share,
-        point,
-        Summary {
-            median, p1, p99, ..
-        },
-    ) in points
-    {
+    for &(share, point, summary) in points {
         let role = Role::variant(point.variant);
-        chart.whisker(role, Mark::LEVEL, [(share, *p1), (share, *p99)]);
+        let ends = [summary.p1, summary.p99].map(|rate| (share, rate));
+        chart.whisker(role, Mark::LEVEL, ends);
         let mark = Mark::variant(point.variant, point.lower_bound);
-        chart.marks(role, mark, [(share, *median)]);
+        chart.marks(role, mark, [(share, summary.median)]);
         if point.lower_bound {
             bounds = "; hollow: lower bound";
         }
     }
-    let lines = if models.is_empty() {
-        ""
-    } else {
-        "; lines: the model"
-    };
     let whiskers = "whiskers from the 1st to the 99th percentile";
     let title = format!("Median rate over the {over}; {whiskers}{bounds}{lines}");
+    let table = table_of_curve(analysis, points, &models);
     Figure {
-        svg: chart.svg(&title),
-        title,
         legend: legend(analysis, points.iter().map(|(_, point, _)| point.variant)),
-        table: table_of_curve(analysis, points, &models),
-        file: "points.csv",
+        ..Figure::new(&title, chart.svg(&title), table, "points.csv")
     }
 }
 
@@ -246,8 +224,8 @@ pub(super) fn scaling(analysis: &Analysis) -> Vec<Figure> {
 }
 
 fn scaling_of(scaling: &Scaling) -> Option<Figure> {
-    let rates = scaling.rows.iter().map(|row| (row.0 as f64, row.2, false));
-    let rates: Vec<_> = rates.collect();
+    let rates = scaling.rows.iter();
+    let rates: Vec<_> = rates.map(|row| (row.0 as f64, row.2, false)).collect();
     let (fewest, single, _) = *rates.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     let most = rates.iter().map(|rate| rate.0).fold(fewest, f64::max);
     let ideal = single * most / fewest.max(1.0);
@@ -267,11 +245,11 @@ fn scaling_of(scaling: &Scaling) -> Option<Figure> {
         });
     let title = format!("{}: median rate over cores; dashes: ideal", scaling.dut);
     let heads = "Cores | Median (queries/s) | Rate per core (queries/s) | Factor";
-    Some(Figure {
-        svg: chart.svg(&title),
-        title,
-        legend: Vec::new(),
-        table: Table::new(heads, rows),
-        file: "results.json",
-    })
+    let table = Table::new(heads, rows);
+    Some(Figure::new(
+        &title,
+        chart.svg(&title),
+        table,
+        "results.json",
+    ))
 }

@@ -42,13 +42,8 @@ fn searches(analysis: &Analysis, point: &PointResult) -> Figure {
     }
     let title = cell_name(analysis, point);
     let variant = variant_name(analysis, point.variant);
-    Figure {
-        svg: chart.svg(&format!("searches of {variant}, {title}")),
-        title,
-        legend: Vec::new(),
-        table: table_of_searches(point),
-        file: "trials.csv",
-    }
+    let svg = chart.svg(&format!("searches of {variant}, {title}"));
+    Figure::new(&title, svg, table_of_searches(point), "trials.csv")
 }
 
 /// A row for each run, with its trials in one cell: there may be tens of thousands of them.
@@ -77,18 +72,18 @@ pub(super) fn latency(analysis: &Analysis) -> Vec<Figure> {
         let times: Vec<_> = times.map(|(p, ns)| (*p, *ns as f64, false)).collect();
         (!times.is_empty()).then_some((point.variant, times))
     };
-    let cells = by_cell(analysis, times).into_iter();
-    let figure = |(cell, curves)| latency_of(analysis, cell, curves);
-    cells.map(figure).collect()
+    let cells = by_cell(analysis, times);
+    let figure = |(cell, curves): &(String, Vec<_>)| latency_of(analysis, cell, curves);
+    cells.iter().map(figure).collect()
 }
 
 /// The figure of a cell, with the curves of its variants.
-fn latency_of(analysis: &Analysis, title: String, curves: Vec<Curve>) -> Figure {
+fn latency_of(analysis: &Analysis, title: &str, curves: &[Curve]) -> Figure {
     let all = || curves.iter().flat_map(|(_, times)| times);
     let x = Axis::percentile("percentile of the answers", all().map(|time| time.0));
     let y = Axis::times("round-trip time", all().map(|time| time.1));
     let mut chart = Chart::new(MEDIUM, x, y);
-    for (variant, times) in &curves {
+    for (variant, times) in curves {
         chart.curve(*variant, times);
     }
     let rows = curves.iter().flat_map(|(variant, times)| {
@@ -98,12 +93,11 @@ fn latency_of(analysis: &Analysis, title: String, curves: Vec<Curve>) -> Figure 
             [name.to_owned(), percentile, numbers::span(ns)]
         })
     });
+    let svg = chart.svg(&format!("round-trip times, {title}"));
+    let table = Table::new("Variant | Percentile | Round-trip time", rows);
     Figure {
-        svg: chart.svg(&format!("round-trip times, {title}")),
-        title,
         legend: legend(analysis, curves.iter().map(|(variant, _)| *variant)),
-        table: Table::new("Variant | Percentile | Round-trip time", rows),
-        file: "data/latency.dat",
+        ..Figure::new(title, svg, table, "data/latency.dat")
     }
 }
 
