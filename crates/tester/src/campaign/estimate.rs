@@ -10,7 +10,6 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::plan::{Cell, Plan, Restart};
 use super::tasks::{Point, Task, asked_qps, points, search_spec, tasks};
-use crate::load::pace::Schedule;
 use crate::procedure::search::{HIGHEST_RATE_QPS, Resolution, Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
 use crate::rig::certify::{self, COARSE, LOWERINGS, SEARCH_TRIAL_NS};

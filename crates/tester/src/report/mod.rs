@@ -4,7 +4,9 @@
 //! only [`progress`] writes to standard error by itself.
 
 pub mod campaign;
+mod chart;
 pub mod json;
+mod numbers;
 pub mod progress;
 pub mod raw;
 pub mod text;

@@ -9,7 +9,7 @@ use crate::report::timing::{Timing, figure, write_text};
 pub(super) fn run(args: &TimingArgs) -> Result<u8, Failure> {
     let timing = Timing::read(&args.raw)?;
     let title = args.raw.display().to_string();
-    let svg = figure::svg(&timing, &title).map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
+    let svg = figure::svg(&timing, &title);
     let path = match &args.output {
         Some(path) => path.clone(),
         None => args.raw.with_extension("svg"),

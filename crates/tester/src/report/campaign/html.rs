@@ -25,14 +25,6 @@ pub enum ReportError {
         /// What minijinja says.
         reason: String,
     },
-    /// A figure could not be drawn.
-    #[error("cannot draw '{title}': {reason}")]
-    Figure {
-        /// Its title.
-        title: String,
-        /// What plotters says.
-        reason: String,
-    },
 }
 
 impl From<Error> for ReportError {
@@ -55,7 +47,7 @@ impl From<Error> for ReportError {
 ///
 /// [`ReportError`]: the template does not parse, or uses what there is not.
 pub fn page(analysis: &Analysis, template: Option<&str>) -> Result<String, ReportError> {
-    let figures = Figures::of(analysis)?;
+    let figures = Figures::of(analysis);
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);

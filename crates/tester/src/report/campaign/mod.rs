@@ -20,11 +20,12 @@ mod latex;
 pub mod live;
 mod markdown;
 mod metrics;
-mod numbers;
 pub mod plots;
 pub mod progress;
 pub mod verify;
 mod words;
+
+use super::numbers;
 
 #[cfg(test)]
 pub(crate) mod sample;

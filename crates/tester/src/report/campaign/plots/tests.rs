@@ -13,7 +13,7 @@ fn first_rows(figure: &Figure, rows: usize) -> Vec<String> {
 
 #[test]
 fn bars_are_grouped_by_cell_and_hold_the_plans_trials_only() {
-    let figures = Figures::of(&sample()).unwrap();
+    let figures = Figures::of(&sample());
     let [figure] = &figures.rates[..] else {
         panic!("{} figures", figures.rates.len());
     };
@@ -36,7 +36,7 @@ fn bars_are_grouped_by_cell_and_hold_the_plans_trials_only() {
 #[test]
 fn many_bars_are_spread_over_figures() {
     let cells: Vec<_> = (0..=20).map(|i| (5.0 * f64::from(i), 0.0)).collect();
-    let figures = Figures::of(&specimen::analysis(3, &cells, 3)).unwrap();
+    let figures = Figures::of(&specimen::analysis(3, &cells, 3));
     let bars = figures.rates.iter().map(|figure| figure.table.rows.len());
     assert_eq!(bars.collect::<Vec<_>>(), [18, 18, 18, 9]);
     assert!(figures.rates[3].title.ends_with("(4 of 4)"));
@@ -44,7 +44,7 @@ fn many_bars_are_spread_over_figures() {
 
 #[test]
 fn curves_show_the_model_beside_the_medians() {
-    let figures = Figures::of(&sample()).unwrap();
+    let figures = Figures::of(&sample());
     let titles: Vec<_> = figures.curves.iter().map(|figure| &figure.title).collect();
     assert_eq!(titles.len(), 2);
     assert!(titles[0].contains("AAAA share") && titles[1].contains("cached share"));
@@ -59,7 +59,7 @@ fn curves_show_the_model_beside_the_medians() {
 
 #[test]
 fn a_search_is_told_trial_by_trial() {
-    let figures = Figures::of(&sample()).unwrap();
+    let figures = Figures::of(&sample());
     let figure = &figures.convergence[0].figures[0];
     let trials = "+1000 +2000 +4000 +8000 +16000 +32000 ×64000 ×48000 +40000 ×44000 ×42000 +41000 \
                   ×41500 +41250";
@@ -71,7 +71,7 @@ fn a_search_is_told_trial_by_trial() {
 
 #[test]
 fn marks_of_many_searches_are_few_elements() {
-    let figures = Figures::of(&sample()).unwrap();
+    let figures = Figures::of(&sample());
     let svg = &figures.convergence[0].figures[0].svg;
     for class in ["line passed", "line failed", "line invalid"] {
         assert_eq!(
@@ -85,7 +85,7 @@ fn marks_of_many_searches_are_few_elements() {
 
 #[test]
 fn what_a_soak_did_not_see_has_no_figure() {
-    let figures = Figures::of(&sample()).unwrap();
+    let figures = Figures::of(&sample());
     let titles: Vec<_> = figures.soak[0]
         .figures
         .iter()
@@ -104,12 +104,37 @@ fn what_a_soak_did_not_see_has_no_figure() {
 
 #[test]
 fn doubtful_points_of_an_overload_are_said_to_be() {
-    let figures = Figures::of(&sample()).unwrap();
+    let figures = Figures::of(&sample());
     let [goodput, latency] = &figures.overload[0].figures[..] else {
         panic!("not two figures");
     };
-    assert_eq!(goodput.svg.matches("<circle class=\"line s1\"").count(), 2);
+    let mut hollow = goodput.svg.split("<path class=\"line s1\" d=\"").skip(1);
+    let hollow = hollow.next().and_then(|rest| rest.split('"').next());
+    assert_eq!(hollow.unwrap().matches('M').count(), 2);
     assert_eq!(goodput.table.rows, latency.table.rows);
     assert_eq!(goodput.table.rows[8][5], "yes");
     assert_eq!(goodput.table.rows[8][1], "5.00");
+}
+
+#[test]
+fn tables_have_a_cell_for_each_column() {
+    let figures = Figures::of(&sample());
+    let groups = [figures.convergence, figures.overload, figures.soak];
+    let grouped = groups.into_iter().flatten().flat_map(|group| group.figures);
+    let single = [
+        figures.rates,
+        figures.latency,
+        figures.curves,
+        figures.scaling,
+        figures.memory,
+    ];
+    for figure in grouped.chain(single.into_iter().flatten()) {
+        let Table { columns, rows } = figure.table;
+        assert!(!rows.is_empty(), "{}", figure.title);
+        assert!(
+            rows.iter().all(|row| row.len() == columns.len()),
+            "{}: {columns:?}",
+            figure.title
+        );
+    }
 }
