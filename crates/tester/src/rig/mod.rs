@@ -21,7 +21,6 @@ use dns64_wire::pref64::Pref64;
 use crate::authority::answer::ZoneConfig;
 use crate::lab::dut::{Dut, DutError, DutSpec, Probe};
 use crate::lab::host::{Host, HostError};
-use crate::lab::process::Resources;
 use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::topology::{self, Lab, LabError, Role, Setup};
 use crate::lab::zone::ZoneFile;
