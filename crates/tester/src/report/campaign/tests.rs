@@ -4,6 +4,7 @@ use expect_test::{ExpectFile, expect_file};
 use serde_json::Value;
 
 use super::analyse::analyse;
+use super::analysis::Met;
 use super::files::{SCHEMA, files};
 use super::sample::{SEAL, full, small};
 use crate::campaign::record::Record;
@@ -247,6 +248,6 @@ fn a_campaign_of_full_size_has_all_its_figures() {
     let met = |id: &str| analysis.statement.iter().find(|c| c.id == id).unwrap().met;
     assert_eq!(
         [met("B-6"), met("B-9"), met("B-14"), met("B-17")],
-        ["met", "not met", "met", "met"]
+        [Met::Met, Met::NotMet, Met::Met, Met::Met]
     );
 }

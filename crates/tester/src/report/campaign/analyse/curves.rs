@@ -5,8 +5,8 @@ use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{Point, Task};
 use crate::report::answered;
 use crate::report::campaign::analysis::{
-    ModelResult, OverloadCurve, OverloadRow, PointResult, QueueCheckResult, Scaling, Slope,
-    SoakResult, SoakRow,
+    FittedRow, ModelResult, OverloadCurve, OverloadRow, Parameter, PointResult, QueueCheckResult,
+    QueueCheckRow, Scaling, ScalingRow, Slope, SoakResult, SoakRow,
 };
 use crate::report::campaign::words;
 use crate::statistics::{model, queue, trend};
@@ -81,6 +81,11 @@ fn fitted<'p>(
         .collect();
     let fit = model::fit(&shares)?;
     let rows = cells.iter().zip(&fit.fitted);
+    let parameter = |name, work_s: f64| Parameter {
+        name,
+        value: work_s * 1e6,
+        unit: "us",
+    };
     Some(ModelResult {
         variant,
         model: model.name,
@@ -91,11 +96,15 @@ fn fitted<'p>(
             fit.saved_s * 1e6
         ),
         parameters: vec![
-            (model.full.to_owned(), fit.full_s * 1e6, "us"),
-            (model.saved.to_owned(), fit.saved_s * 1e6, "us"),
+            parameter(model.full, fit.full_s),
+            parameter(model.saved, fit.saved_s),
         ],
         fitted: rows
-            .map(|((pct, median), says)| (*pct, *median, *says))
+            .map(|(&(share_pct, median), &modelled)| FittedRow {
+                share_pct,
+                median,
+                modelled,
+            })
             .collect(),
         residual_pct_max: fit.residual_pct_max,
         r_squared: fit.r_squared,
@@ -137,7 +146,14 @@ pub(super) fn queue_checks(
         Some(QueueCheckResult {
             variant,
             rows: calculated
-                .map(|((d, t, median), rate)| (*d, *t, *median, *rate))
+                .map(
+                    |(&(duration_s, timeout_s, median), &calculated)| QueueCheckRow {
+                        duration_s,
+                        timeout_s,
+                        median,
+                        calculated,
+                    },
+                )
                 .collect(),
             median_dispersion_pct: medians,
             calculated_dispersion_pct: rates,
@@ -178,8 +194,12 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
             dut: dut.to_owned(),
             rows: rows
                 .into_iter()
-                .map(|(cores, point, median)| {
-                    (cores, point, median, median / cores as f64, median / base)
+                .map(|(cores, point, median)| ScalingRow {
+                    cores,
+                    point,
+                    median,
+                    per_core: median / cores as f64,
+                    factor: median / base,
                 })
                 .collect(),
         })

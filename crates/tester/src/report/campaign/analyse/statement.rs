@@ -6,17 +6,15 @@ use super::is_worst_case;
 use super::told::Told;
 use crate::campaign::plan::{Plan, Subject};
 use crate::procedure::selftest::{literal_self_test_rate, self_test_rate};
-use crate::report::campaign::analysis::{Analysis, Clause, PointResult};
+use crate::report::campaign::analysis::{Analysis, Clause, Met, PointResult, RunEnd};
 use crate::report::campaign::words;
 use crate::report::{Span, Thousands};
 use dns64_transport::clock::SECOND;
 
 /// A clause's verdict and its reason.
-type Finding = (&'static str, String);
+type Finding = (Met, String);
 
-const MET: &str = "met";
-const NOT_MET: &str = "not met";
-const NOT_APPLICABLE: &str = "not applicable";
+use Met::{Met as MET, NotApplicable as NOT_APPLICABLE, NotMet as NOT_MET};
 
 /// Queries at the authority for one of the client in the worst case, and how far off it may be: a
 /// DUT asks for a few names of its own.
@@ -343,8 +341,8 @@ fn timeout(f: &Facts<'_>) -> Finding {
 
 fn fastest(f: &Facts<'_>) -> Finding {
     let runs = f.analysis.points.iter().flat_map(|p| &p.runs);
-    let runs: Vec<_> = runs.filter(|run| run.ended != "unfinished").collect();
-    let found = runs.iter().filter(|run| run.ended == "found").count();
+    let runs: Vec<_> = runs.filter(|run| run.ended != RunEnd::Unfinished).collect();
+    let found = runs.iter().filter(|run| run.ended == RunEnd::Found).count();
     match (found, runs.len()) {
         (_, 0) => (NOT_MET, "no search has ended".to_owned()),
         (found, all) if found == all => (

@@ -9,7 +9,7 @@ use crate::campaign::recommended::RUNS_MIN;
 use crate::campaign::record::VariantFacts;
 use crate::campaign::tasks::Task;
 use crate::report::Thousands;
-use crate::report::campaign::analysis::{Analysis, PointResult};
+use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd};
 use crate::report::campaign::words;
 use crate::statistics::summary::Flag;
 use crate::trial::result::{Outcome, TrialResult};
@@ -49,7 +49,7 @@ fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis, warnings: &mut 
     if !analysis.complete {
         let all = analysis.points.len() * usize::try_from(plan.search.runs).unwrap_or(0);
         let runs = analysis.points.iter().flat_map(|point| &point.runs);
-        let done = runs.filter(|run| run.ended != "unfinished").count();
+        let done = runs.filter(|run| run.ended != RunEnd::Unfinished).count();
         warnings.push(format!(
             "the campaign is not complete: {} of {all} searches are done",
             Thousands(done as u64)
@@ -206,21 +206,21 @@ fn runs(analysis: &Analysis, warnings: &mut Vec<String>) {
 }
 
 /// Ends of searches that are no answer, and what they mean.
-const ENDS: [(&str, &str); 4] = [
+const ENDS: [(RunEnd, &str); 4] = [
     (
-        "limited_by_tester",
+        RunEnd::LimitedByTester,
         "ended at the rate that the Tester is certified for: the figures are lower bounds",
     ),
     (
-        "limited_by_request",
+        RunEnd::LimitedByRequest,
         "ended at the highest rate of the plan: the figures are lower bounds",
     ),
     (
-        "nothing_passes",
+        RunEnd::NothingPasses,
         "without a rate: the DUT fails even at the lowest",
     ),
     (
-        "tester_fault",
+        RunEnd::TesterFault,
         "without a rate: the Tester was disturbed again and again",
     ),
 ];

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::campaign::record::{CertificateConditions, Environment};
 use crate::report::campaign::analysis::{
-    Achieved, Analysis, Certificate, Clause, FORMAT, Grid, GridCell, GridRow, ModelResult,
-    OverloadCurve, OverloadRow, PointResult, QueueCheckResult, RunResult, Scaling, Session, Slope,
-    SoakResult, SoakRow, Step, TimeSpent, TimingResult, VariantInfo,
+    Achieved, Analysis, Certificate, Clause, FORMAT, FittedRow, Grid, GridCell, GridRow, Met,
+    ModelResult, OverloadCurve, OverloadRow, Parameter, PointResult, QueueCheckResult,
+    QueueCheckRow, RunEnd, RunResult, Scaling, ScalingRow, Session, Slope, SoakResult, SoakRow,
+    Step, TimeSpent, TimingResult, VariantInfo,
 };
 use crate::statistics::summary::{Flag, Summary};
-use crate::trial::result::PERCENTILES;
+use crate::trial::result::{Outcome, PERCENTILES, TesterFault};
 
 /// A name that would be a script if it were not escaped.
 const HOSTILE: &str = "<script>alert(\"dns\")</script> & Co";
@@ -56,11 +57,19 @@ pub(in super::super) fn analysis(variants: usize, cells: &[(f64, f64)], runs: u3
         queue_checks: vec![queue_check()],
         scaling: vec![Scaling {
             dut: "Unbound".to_owned(),
-            rows: vec![
+            rows: [
                 (1, 1, 14_200.0, 14_200.0, 1.0),
                 (2, 2, 27_100.0, 13_550.0, 1.908),
                 (4, 3, 37_800.0, 9_450.0, 2.662),
-            ],
+            ]
+            .map(|(cores, point, median, per_core, factor)| ScalingRow {
+                cores,
+                point,
+                median,
+                per_core,
+                factor,
+            })
+            .to_vec(),
         }],
         overloads: vec![overload(0), overload(variants - 1)],
         soaks: vec![soak()],
@@ -273,7 +282,7 @@ fn search(run: u32, capacity: f64) -> RunResult {
     let limit = whole(capacity);
     let mut trials = vec![Step {
         rate_qps: 1000,
-        outcome: "passed",
+        outcome: Outcome::Passed,
         shortfall: 0,
         why: String::new(),
     }];
@@ -285,13 +294,13 @@ fn search(run: u32, capacity: f64) -> RunResult {
             u64::midpoint(passed, failed)
         };
         let outcome = if trials.len() == 3 && run == 2 {
-            "invalid"
+            Outcome::Invalid(TesterFault::ClockStep { step_ns: 1 })
         } else if rate_qps <= limit {
             passed = rate_qps;
-            "passed"
+            Outcome::Passed
         } else {
             failed = rate_qps;
-            "failed"
+            Outcome::Failed { shortfall: 1 }
         };
         trials.push(Step {
             rate_qps,
@@ -302,7 +311,7 @@ fn search(run: u32, capacity: f64) -> RunResult {
     }
     RunResult {
         run,
-        ended: "found",
+        ended: RunEnd::Found,
         why: None,
         rate_qps: Some(passed),
         failed_qps: Some(failed),
@@ -314,7 +323,7 @@ fn search(run: u32, capacity: f64) -> RunResult {
 fn fault() -> RunResult {
     RunResult {
         run: 1,
-        ended: "abandoned",
+        ended: RunEnd::Abandoned,
         why: Some(format!("{HOSTILE} died in trial 4")),
         rate_qps: None,
         failed_qps: None,
@@ -328,12 +337,22 @@ fn models(variant: usize) -> Vec<ModelResult> {
         variant,
         model,
         equation: equation.to_owned(),
-        parameters: vec![("a".to_owned(), 24.2, "us"), ("b".to_owned(), 10.17, "us")],
+        parameters: [("a", 24.2), ("b", 10.17)]
+            .map(|(name, value)| Parameter {
+                name,
+                value,
+                unit: "us",
+            })
+            .to_vec(),
         fitted: shares
             .iter()
             .map(|&(aaaa, cached)| {
                 let rate = capacity(variant, aaaa, cached);
-                (aaaa + cached, rate, rate * 1.01)
+                FittedRow {
+                    share_pct: aaaa + cached,
+                    median: rate,
+                    modelled: rate * 1.01,
+                }
             })
             .collect(),
         residual_pct_max: 1.0,
@@ -356,11 +375,20 @@ fn models(variant: usize) -> Vec<ModelResult> {
 fn queue_check() -> QueueCheckResult {
     QueueCheckResult {
         variant: 1,
-        rows: vec![
+        rows: [
             (60.0, 1.0, 14_200.0, 13_967.0),
             (5.0, 1.0, 16_760.0, 13_967.0),
             (5.0, 0.25, 14_660.0, 13_962.0),
-        ],
+        ]
+        .map(
+            |(duration_s, timeout_s, median, calculated)| QueueCheckRow {
+                duration_s,
+                timeout_s,
+                median,
+                calculated,
+            },
+        )
+        .to_vec(),
         median_dispersion_pct: 17.5,
         calculated_dispersion_pct: 0.04,
         stores_requests: true,
@@ -475,19 +503,19 @@ fn statement() -> Vec<Clause> {
         why: why.to_owned(),
     };
     vec![
-        clause("B-6", "trials of at least 60 s", "SHOULD", "met", "60 s"),
+        clause("B-6", "trials of at least 60 s", "SHOULD", Met::Met, "60 s"),
         clause(
             "B-9",
             "at least 20 repetitions",
             "SHOULD",
-            "not met",
+            Met::NotMet,
             "3 runs",
         ),
         clause(
             "B-24",
             "latency of other technologies",
             "MAY",
-            "not applicable",
+            Met::NotApplicable,
             "no such DUT",
         ),
     ]

@@ -329,7 +329,7 @@ fn smooth(model: &ModelResult) -> Vec<(f64, f64)> {
     let mut ends: Vec<(f64, f64)> = model
         .fitted
         .iter()
-        .map(|(s, _, rate)| (*s, *rate))
+        .map(|row| (row.share_pct, row.modelled))
         .collect();
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut line = Vec::new();
@@ -369,8 +369,8 @@ fn table_of_curve(
             .iter()
             .filter(|model| model.variant == point.variant)
             .flat_map(|model| &model.fitted)
-            .find(|(at, _, _)| same(*at, share))
-            .map_or(f64::NAN, |(_, _, rate)| *rate);
+            .find(|row| same(row.share_pct, share))
+            .map_or(f64::NAN, |row| row.modelled);
         let residual = (model - summary.median) / summary.median * 100.0;
         table.row([
             variant_name(analysis, point.variant).to_owned(),
@@ -388,12 +388,13 @@ pub(super) fn scaling(analysis: &Analysis) -> Result<Vec<Figure>, ReportError> {
     let mut figures = Vec::new();
     for scaling in &analysis.scaling {
         let rows = &scaling.rows;
-        let Some(&(fewest, _, single, _, _)) = rows.iter().min_by_key(|row| row.0) else {
+        let Some(first) = rows.iter().min_by_key(|row| row.cores) else {
             continue;
         };
-        let most = rows.iter().map(|row| row.0).max().unwrap_or(fewest);
+        let (fewest, single) = (first.cores, first.median);
+        let most = rows.iter().map(|row| row.cores).max().unwrap_or(fewest);
         let ideal = single * real(most) / real(fewest.max(1));
-        let best = rows.iter().map(|row| row.2).fold(ideal, f64::max);
+        let best = rows.iter().map(|row| row.median).fold(ideal, f64::max);
         let mut x = Axis::linear("cores", 0.0, real(most) + 0.5, 8, numbers::short);
         x.ticks.retain(|(at, _)| at.fract().abs() < 1e-9);
         let y = Axis::from_zero("queries/s", best, 5, |v| numbers::decimal(v, 0));
@@ -401,7 +402,10 @@ pub(super) fn scaling(analysis: &Analysis) -> Result<Vec<Figure>, ReportError> {
         let svg = canvas::draw(&title, MEDIUM, (&x, &y), |plot| {
             let ends = [plot.at(real(fewest), single), plot.at(real(most), ideal)];
             plot.dashes(&ends, Role::Muted)?;
-            let places: Vec<_> = rows.iter().map(|row| plot.at(real(row.0), row.2)).collect();
+            let places: Vec<_> = rows
+                .iter()
+                .map(|row| plot.at(real(row.cores), row.median))
+                .collect();
             plot.path(&places, Role::Series(0), 1.5)?;
             places.into_iter().try_for_each(|place| plot.mark(place, 0))
         })?;
@@ -411,12 +415,12 @@ pub(super) fn scaling(analysis: &Analysis) -> Result<Vec<Figure>, ReportError> {
             "Rate per core (queries/s)",
             "Factor",
         ]);
-        for (cores, _, median, per_core, factor) in rows {
+        for row in rows {
             table.row([
-                cores.to_string(),
-                numbers::rate(*median),
-                numbers::decimal(*per_core, 0),
-                numbers::decimal(*factor, 2),
+                row.cores.to_string(),
+                numbers::rate(row.median),
+                numbers::decimal(row.per_core, 0),
+                numbers::decimal(row.factor, 2),
             ]);
         }
         figures.push(Figure {

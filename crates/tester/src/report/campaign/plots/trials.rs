@@ -7,6 +7,7 @@ use super::axis::Axis;
 use super::canvas::{self, Drawn, MEDIUM, Plot, SMALL};
 use super::svg::Role;
 use super::{Figure, Group, Table, cell_name, float, legend, real, variant_name};
+use crate::trial::result::Outcome;
 
 /// Every search of every point, by variant.
 pub(super) fn convergence(analysis: &Analysis) -> Result<Vec<Group>, ReportError> {
@@ -70,19 +71,14 @@ fn draw_searches(plot: &Plot<'_>, point: &PointResult) -> Drawn {
     for run in &point.runs {
         plot.path(&places(run), Role::Grid, 1.0)?;
     }
-    for (outcome, role) in [
-        ("failed", Role::Failed),
-        ("invalid", Role::Invalid),
-        ("passed", Role::Passed),
-    ] {
+    for role in [Role::Failed, Role::Invalid, Role::Passed] {
         for run in &point.runs {
             for (step, place) in run.trials.iter().zip(places(run)) {
-                if step.outcome == outcome {
-                    match role {
-                        Role::Passed => plot.dot(place, 5.0, role)?,
-                        Role::Failed => plot.cross(place, 2.5, role)?,
-                        _ => plot.path(&ring(place), role, 1.0)?,
-                    }
+                match (role, &step.outcome) {
+                    (Role::Passed, Outcome::Passed) => plot.dot(place, 5.0, role)?,
+                    (Role::Failed, Outcome::Failed { .. }) => plot.cross(place, 2.5, role)?,
+                    (Role::Invalid, Outcome::Invalid(_)) => plot.path(&ring(place), role, 1.0)?,
+                    _ => {}
                 }
             }
         }
@@ -116,9 +112,9 @@ fn table_of_searches(point: &PointResult) -> Table {
             .iter()
             .map(|step| {
                 let sign = match step.outcome {
-                    "passed" => "+",
-                    "failed" => "×",
-                    _ => "?",
+                    Outcome::Passed => "+",
+                    Outcome::Failed { .. } => "×",
+                    Outcome::Invalid(_) => "?",
                 };
                 format!("{sign}{}", step.rate_qps)
             })
