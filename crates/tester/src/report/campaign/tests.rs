@@ -11,7 +11,8 @@ use crate::campaign::record::Record;
 
 fn text_of(file: &str) -> String {
     let (plan, lines) = small();
-    let files = files(&plan, &lines, SEAL, None).unwrap();
+    let analysis = analyse(&plan, &lines, SEAL);
+    let files = files(&analysis, &plan, &lines, None).unwrap();
     let (_, octets) = files.into_iter().find(|(path, _)| *path == file).unwrap();
     String::from_utf8(octets).unwrap()
 }
@@ -228,7 +229,7 @@ fn any_beginning_of_a_journal_makes_a_report() {
             analysis.warnings[0].starts_with("the campaign is not complete"),
             "{end}"
         );
-        files(&plan, &lines[..end], SEAL, None).unwrap();
+        files(&analysis, &plan, &lines[..end], None).unwrap();
     }
 }
 
