@@ -295,6 +295,9 @@ fn remarks(subject: &Subject, load: &Load) -> Vec<String> {
         ipv4_servers: over_ipv4.then_some("the server").into_iter().collect(),
     }
     .remarks()
+    .iter()
+    .map(ToString::to_string)
+    .collect()
 }
 
 /// The name of the Tester's own authority.

@@ -29,6 +29,7 @@ use crate::lab::profile::{Family, position};
 use crate::lab::topology::Setup;
 use crate::namespace::{Cidr, Pattern, Share};
 use crate::procedure::search::Resolution;
+use crate::warning::{Severity, Warning};
 
 /// A whole plan.
 #[derive(Clone, Debug)]
@@ -93,7 +94,7 @@ impl Plan {
     }
 
     /// Where the plan leaves what RFC 8219 recommends.
-    pub fn remarks(&self) -> Vec<String> {
+    pub fn remarks(&self) -> Vec<Warning> {
         let ipv4_servers = self.variants.iter().filter_map(|v| match v.subject {
             Subject::Server { server, .. } if server.is_ipv4() => Some(v.name.as_str()),
             _ => None,
@@ -106,20 +107,21 @@ impl Plan {
         }
         .remarks();
         if !self.cells.iter().any(|cell| cell.is_worst_case()) {
-            remarks.push(
+            remarks.push(Severity::Critical.warning(
                 "no cell without AAAA records and cached names, which RFC 8219 section 9.2 \
-                 requires"
-                    .to_owned(),
-            );
+                 requires",
+            ));
         }
         if self.uses_lab() && self.tester.lab == LabKind::Loopback {
-            remarks.push("all roles on the loopback interface are no measurement".to_owned());
+            remarks.push(
+                Severity::Critical
+                    .warning("all roles on the loopback interface are no measurement"),
+            );
         }
         if self.tester.uncertified {
-            remarks.push(
-                "the Tester is not certified, which RFC 8219 section 9.2.1 demands before use"
-                    .to_owned(),
-            );
+            remarks.push(Severity::Critical.warning(
+                "the Tester is not certified, which RFC 8219 section 9.2.1 demands before use",
+            ));
             return remarks;
         }
         for variant in &self.variants {
@@ -128,10 +130,9 @@ impl Plan {
                 ..
             } = variant.subject
             {
-                remarks.push(format!(
-                    "the Tester is not certified for {}; name an authority with self-test-server",
-                    variant.name
-                ));
+                let text = format!("the Tester is not certified for {}", variant.name);
+                let remedy = "name an authority with self-test-server";
+                remarks.push(Severity::Critical.warning(text).remedy(remedy));
             }
         }
         remarks

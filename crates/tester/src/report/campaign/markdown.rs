@@ -12,7 +12,8 @@ pub(super) fn page(analysis: &Analysis) -> String {
     paragraph(&mut out, &analysis.description);
     list(&mut out, "Verdict", &analysis.verdict);
     list(&mut out, "Not a measurement", &analysis.not_a_measurement);
-    list(&mut out, "Warnings", &analysis.warnings);
+    let warnings: Vec<_> = analysis.warnings.iter().map(ToString::to_string).collect();
+    list(&mut out, "Warnings", &warnings);
     results(&mut out, analysis);
     grids(&mut out, analysis);
     several_points(&mut out, analysis);

@@ -43,8 +43,9 @@ pub(in super::super) fn analysis(variants: usize, cells: &[(f64, f64)], runs: u3
             "trials of 5 s are shorter than 60 s (RFC 8219 section 9.2)".to_owned(),
         ],
         warnings: vec![
-            "BIND: the rates scatter: the standard deviation is 12.1 % of the mean".to_owned(),
-            format!("{HOSTILE}: run 2 was given up: the DUT died in trial 4"),
+            crate::warning::Severity::Critical
+                .warning("run 2 was given up: the DUT died in trial 4")
+                .about(HOSTILE),
         ],
         conditions: conditions(),
         variants: (0..variants).map(variant).collect(),
