@@ -32,8 +32,8 @@ pub fn capture(hosts: &[Host]) -> Environment {
         seen.push(host);
         for interface in interface::list(host) {
             let key = match host {
-                Host::Here => format!("interface {}", interface.name),
-                Host::Netns(name) => format!("interface {} of {name}", interface.name),
+                Host::Here => format!("{INTERFACE}{}", interface.name),
+                Host::Netns(name) => format!("{INTERFACE}{} of {name}", interface.name),
             };
             environment.details.insert(key, interface.to_string());
         }
@@ -47,6 +47,15 @@ pub fn capture(hosts: &[Host]) -> Environment {
     }
     environment
 }
+
+/// The interfaces that [`capture`] found.
+pub fn interfaces(environment: &Environment) -> impl Iterator<Item = &str> {
+    let names = environment.details.keys();
+    names.filter_map(|name| name.strip_prefix(INTERFACE))
+}
+
+/// What the names of interfaces begin with among the details.
+const INTERFACE: &str = "interface ";
 
 /// What the files of a machine say.
 fn machine(machine: &Machine) -> Environment {
