@@ -27,7 +27,4 @@ pub mod verify;
 mod words;
 
 #[cfg(test)]
-pub(crate) mod sample;
-
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

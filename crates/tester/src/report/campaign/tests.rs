@@ -6,8 +6,11 @@ use serde_json::Value;
 use super::analyse::analyse;
 use super::analysis::Met;
 use super::files::{SCHEMA, files};
-use super::sample::{SEAL, full, small};
 use crate::campaign::record::Record;
+
+pub(crate) mod sample;
+
+use sample::{SEAL, full, small};
 
 fn text_of(file: &str) -> String {
     let (plan, lines) = small();

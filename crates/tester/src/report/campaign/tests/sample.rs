@@ -15,6 +15,8 @@ use crate::campaign::tasks::{Point, Task, points};
 use crate::namespace::Share;
 use crate::procedure::search::{Search, SearchEnd, SearchSpec};
 use crate::procedure::selftest::{SelfTestEnd, self_test_rate};
+use crate::report::campaign::analyse::analyse;
+use crate::report::campaign::analysis::Analysis;
 use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 
 /// The seal of every sample.
@@ -28,7 +30,7 @@ const BEGAN_UNIX_MS: u64 = 1_763_719_200_000;
 
 /// Three variants (two of one DUT, with one core and with two), seven cells, a queue check, three
 /// runs, overload and soak; on the way an invalid trial, an abandoned run and a crash.
-const SMALL: &str = r#"
+pub(crate) const SMALL: &str = r#"
 name = "Sample <of> 100 % & more"
 description = "Two servers, one of them with one core and with two."
 
@@ -96,6 +98,12 @@ pub(crate) fn small() -> (Plan, Vec<Line>) {
 /// A campaign of the size that RFC 8219 asks for.
 pub(crate) fn full() -> (Plan, Vec<Line>) {
     campaign(FULL)
+}
+
+/// The report's numbers of a campaign by another plan.
+pub(crate) fn analysed(text: &str) -> Analysis {
+    let (plan, lines) = campaign(text);
+    analyse(&plan, &lines, SEAL)
 }
 
 fn campaign(text: &str) -> (Plan, Vec<Line>) {
