@@ -35,6 +35,9 @@ impl Measurement {
             ipv4_servers: server.into_iter().collect(),
         }
         .remarks()
+        .iter()
+        .map(ToString::to_string)
+        .collect()
     }
 }
 

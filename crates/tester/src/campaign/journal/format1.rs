@@ -88,7 +88,7 @@ mod tests {
     use std::fs;
 
     use super::super::{JOURNAL_FILE, Journal, read};
-    use crate::campaign::record::Record;
+    use crate::campaign::record::{Record, SelfTest};
     use crate::lab::process::Resources;
     use crate::procedure::search::SearchEnd;
     use crate::trial::result::{Outcome, Rtt, TesterFault, TrialResult};
@@ -150,7 +150,7 @@ mod tests {
                 .as_ref()
                 .is_some_and(|exit| exit.contains("signal 11"))
         );
-        let Record::SelfTest { end, trials, .. } = records[1] else {
+        let Record::SelfTest(SelfTest { end, trials, .. }) = records[1] else {
             panic!("{:?}", records[1])
         };
         assert_eq!(
@@ -159,7 +159,7 @@ mod tests {
         );
         assert_eq!(trials[0].timeout_ns, 125_000_000);
         let ends = records.iter().filter_map(|record| match record {
-            Record::Finished { end, .. } => end.clone(),
+            Record::Finished(finished) => finished.end.clone(),
             _ => None,
         });
         let rate_qps = 20_000;

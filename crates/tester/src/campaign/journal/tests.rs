@@ -6,7 +6,7 @@ use expect_test::expect;
 
 use super::*;
 use crate::campaign::record::{
-    CertificateConditions, Environment, Resources, SelfTest, TaskEnd, VariantFacts,
+    CertificateConditions, Environment, SelfTest, TaskEnd, VariantFacts,
 };
 use crate::campaign::tasks::Task;
 use crate::lab::process::Resources;

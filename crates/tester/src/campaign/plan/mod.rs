@@ -13,6 +13,7 @@ mod file;
 mod lookup;
 mod read;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,7 @@ use crate::lab::profile::position;
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::Resolution;
 use crate::rig::spec::{AuthorityChoice, LabSpec, Load, Subject};
+use crate::warning::{Severity, Warning};
 
 /// A whole plan.
 #[derive(Clone, Debug)]
@@ -95,7 +97,7 @@ impl Plan {
     }
 
     /// Where the plan leaves what RFC 8219 recommends.
-    pub fn remarks(&self) -> Vec<String> {
+    pub fn remarks(&self) -> Vec<Warning> {
         let ipv4_servers = self.variants.iter().filter_map(|v| match v.subject {
             Subject::Server { server, .. } if server.is_ipv4() => Some(v.name.as_str()),
             _ => None,
@@ -108,20 +110,21 @@ impl Plan {
         }
         .remarks();
         if !self.cells.iter().any(|cell| cell.is_worst_case()) {
-            remarks.push(
+            remarks.push(Severity::Critical.warning(
                 "no cell without AAAA records and cached names, which RFC 8219 section 9.2 \
-                 requires"
-                    .to_owned(),
-            );
+                 requires",
+            ));
         }
         if self.uses_lab() && self.lab == LabKind::Loopback {
-            remarks.push("all roles on the loopback interface are no measurement".to_owned());
+            remarks.push(
+                Severity::Critical
+                    .warning("all roles on the loopback interface are no measurement"),
+            );
         }
         if self.uncertified {
-            remarks.push(
-                "the Tester is not certified, which RFC 8219 section 9.2.1 demands before use"
-                    .to_owned(),
-            );
+            remarks.push(Severity::Critical.warning(
+                "the Tester is not certified, which RFC 8219 section 9.2.1 demands before use",
+            ));
             return remarks;
         }
         for variant in &self.variants {
@@ -130,10 +133,9 @@ impl Plan {
                 ..
             } = variant.subject
             {
-                remarks.push(format!(
-                    "the Tester is not certified for {}; name an authority with self-test-server",
-                    variant.name
-                ));
+                let text = format!("the Tester is not certified for {}", variant.name);
+                let remedy = "name an authority with self-test-server";
+                remarks.push(Severity::Critical.warning(text).remedy(remedy));
             }
         }
         remarks
@@ -298,16 +300,13 @@ impl Variant {
     }
 
     /// Names and values of the settings of its profile.
-    pub fn settings(&self) -> impl Iterator<Item = (&String, &String)> {
-        let settings = self
-            .subject
-            .lab()
-            .and_then(|lab| match (&lab.dut, &lab.authority) {
-                (Some(dut), _) => Some(&dut.settings),
-                (None, AuthorityChoice::Profile { settings, .. }) => Some(settings),
-                (None, AuthorityChoice::BuiltIn) => None,
-            });
-        settings.into_iter().flatten()
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        match self.subject.lab().map(|lab| (&lab.dut, &lab.authority)) {
+            Some((Some(dut), _)) => &dut.settings,
+            Some((None, AuthorityChoice::Profile { settings, .. })) => settings,
+            Some((None, AuthorityChoice::BuiltIn)) | None => &NONE,
+        }
     }
 }
 

@@ -99,7 +99,7 @@ pub(super) fn runs(analysis: &Analysis, plan: &Plan) -> String {
             add_point(&mut table, analysis, plan, point);
             table
                 .add(run.run)
-                .add(run.ended)
+                .add(run.ended.word())
                 .opt(run.rate_qps)
                 .opt(run.failed_qps);
             table.add(run.trials.len()).add(run.took_s).end();

@@ -109,6 +109,4 @@ fn is_figure(cell: &str) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod specimen;
-#[cfg(test)]
 mod tests;

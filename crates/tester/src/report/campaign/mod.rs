@@ -28,7 +28,4 @@ mod words;
 use super::numbers;
 
 #[cfg(test)]
-pub(crate) mod sample;
-
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,13 +4,18 @@ use expect_test::{ExpectFile, expect_file};
 use serde_json::Value;
 
 use super::analyse::analyse;
+use super::analysis::Met;
 use super::files::{SCHEMA, files};
-use super::sample::{SEAL, full, small};
 use crate::campaign::record::Record;
+
+pub(crate) mod sample;
+
+use sample::{SEAL, full, small};
 
 fn text_of(file: &str) -> String {
     let (plan, lines) = small();
-    let files = files(&plan, &lines, SEAL, None).unwrap();
+    let analysis = analyse(&plan, &lines, SEAL);
+    let files = files(&analysis, &plan, &lines, None).unwrap();
     let (_, octets) = files.into_iter().find(|(path, _)| *path == file).unwrap();
     String::from_utf8(octets).unwrap()
 }
@@ -97,11 +102,11 @@ fn results_are_of_the_published_form() {
     wrong["points"][0]["summary"]["median"] = "fast".into();
     wrong["points"][1]["runs"][0]["ended"] = "soon".into();
     wrong["time"]["extra"] = 1.into();
-    wrong["format"] = 2.into();
+    wrong["format"] = 1.into();
     assert_eq!(
         faults(&schema, &schema, &wrong, ""),
         [
-            "/format: not 1",
+            "/format: not 2",
             "/points/0/summary: of none of the forms",
             "/points/1/runs/0/ended: not one of the words",
             "/time/extra: unknown",
@@ -224,10 +229,12 @@ fn any_beginning_of_a_journal_makes_a_report() {
         let analysis = analyse(&plan, &lines[..end], SEAL);
         assert!(!analysis.complete);
         assert!(
-            analysis.warnings[0].starts_with("the campaign is not complete"),
+            analysis.warnings[0]
+                .text
+                .starts_with("the campaign is not complete"),
             "{end}"
         );
-        files(&plan, &lines[..end], SEAL, None).unwrap();
+        files(&analysis, &plan, &lines[..end], None).unwrap();
     }
 }
 
@@ -247,6 +254,6 @@ fn a_campaign_of_full_size_has_all_its_figures() {
     let met = |id: &str| analysis.statement.iter().find(|c| c.id == id).unwrap().met;
     assert_eq!(
         [met("B-6"), met("B-9"), met("B-14"), met("B-17")],
-        ["met", "not met", "met", "met"]
+        [Met::Met, Met::NotMet, Met::Met, Met::Met]
     );
 }

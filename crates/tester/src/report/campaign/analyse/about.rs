@@ -4,7 +4,7 @@ use super::told::Told;
 use crate::campaign::history::SessionHistory;
 use crate::campaign::plan::{Method, Order, Plan, Restart};
 use crate::campaign::record::{SelfTest, VariantFacts};
-use crate::campaign::tasks::{Point, Task};
+use crate::campaign::tasks::Task;
 use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
 use crate::lab::topology::Setup;
@@ -70,7 +70,7 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
         LabKind::Auto => "the best that the machine allows",
         LabKind::Netns => "network namespaces",
         LabKind::Userns => "network namespaces in a user namespace",
-        LabKind::Loopback => "loopback",
+        LabKind::Loopback => LOOPBACK,
     };
     let setup = match plan.hosts.setup {
         Setup::Loopback => "one device",
@@ -80,42 +80,54 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
     format!("{kind}, {setup}")
 }
 
+/// Whether all roles shared the loopback interface. Certificates bear the lab's name.
+pub(super) fn is_loopback(plan: &Plan, told: &Told<'_>) -> bool {
+    match told.self_tests.first() {
+        Some(first) => first.conditions.lab == LOOPBACK,
+        None => plan.lab == LabKind::Loopback,
+    }
+}
+
+/// The lab on the loopback interface, in conditions of certificates.
+const LOOPBACK: &str = "loopback";
+
+/// What the DUT and the authority speak with each other.
+pub(super) fn family(plan: &Plan) -> String {
+    plan.hosts.upstream.map_or_else(
+        || "IPv4, or what the DUT needs".to_owned(),
+        |family| family.to_string(),
+    )
+}
+
 /// Names and values of what was the same for all variants.
 pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> {
     let (hosts, load) = (&plan.hosts, &plan.load);
-    let family = hosts.upstream.map_or_else(
-        || "IPv4, or what the DUT needs".to_owned(),
-        |family| family.to_string(),
-    );
-    let ports = load.ports.map_or_else(
-        || "as many as the rate needs".to_owned(),
-        |sockets| sockets.to_string(),
-    );
-    let pref64 = load.pref64.map_or_else(
-        || "chosen or learnt, see the variants".to_owned(),
-        |pref64| pref64.to_string(),
-    );
+    let or = |text: Option<String>, or: &str| text.unwrap_or_else(|| or.to_owned());
+    let ports = load.ports.map(|sockets| sockets.to_string());
+    let pref64 = load.pref64.map(|pref64| pref64.to_string());
+    let names = format!("{} under {}", load.cidr, load.zone.suffix);
+    let rest = Span(plan.search.settle_ns).to_string();
     let mut conditions = vec![
         ("lab", lab(plan, told)),
         ("authority", hosts.authority.to_string()),
-        ("between DUT and authority", family),
-        ("length of a trial", Span(plan.load.duration_ns).to_string()),
-        ("timeout", Span(plan.load.timeout_ns).to_string()),
+        ("between DUT and authority", family(plan)),
+        ("length of a trial", Span(load.duration_ns).to_string()),
+        ("timeout", Span(load.timeout_ns).to_string()),
         ("runs", plan.search.runs.to_string()),
         ("search", method(plan)),
         ("resolution", resolution(plan.search.resolution)),
         ("order", order(plan.search.order).to_owned()),
         ("start of the DUT", restart(plan.search.restart).to_owned()),
-        (
-            "rest between trials",
-            Span(plan.search.settle_ns).to_string(),
-        ),
+        ("rest between trials", rest),
         ("threads of the Measurer", load.threads.to_string()),
-        ("source ports", ports),
+        ("source ports", or(ports, "as many as the rate needs")),
         ("cores of the Measurer", cores(&load.cpus)),
         ("cores of the authority", cores(&hosts.authority_cpus)),
-        ("names", format!("{} under {}", load.cidr, load.zone.suffix)),
-        ("prefix of the answers", pref64),
+        ("names", names),
+        (
+            "prefix of the answers",
+            or(pref64, "chosen or learnt, see the variants"),
+        ),
     ];
     if plan.uncertified {
         conditions.push(("certificate", "not asked for by the plan".to_owned()));
@@ -197,7 +209,10 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
             name: variant.name.clone(),
             dut: variant.dut.clone(),
             version: last.and_then(|r| r.version.clone()),
-            settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),
+            settings: settings
+                .iter()
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect(),
             cpus: last.map_or(Vec::new(), |r| r.cpus.clone()),
             server: last.map(|r| r.server.clone()),
             pref64: last.map(|r| r.pref64.clone()),
@@ -215,11 +230,13 @@ pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
         conditions: test.conditions.clone(),
         end: match &test.end {
             Outcome::Passed => "certified".to_owned(),
-            Outcome::Failed { shortfall } => format!(
-                "failed: {} without an answer within a quarter of the timeout",
-                words::count(usize::try_from(*shortfall).unwrap_or(usize::MAX), "query")
-                    .replace("querys", "queries")
-            ),
+            Outcome::Failed { shortfall } => {
+                let queries = if *shortfall == 1 { "query" } else { "queries" };
+                format!(
+                    "failed: {} {queries} without an answer within a quarter of the timeout",
+                    Thousands(*shortfall)
+                )
+            }
             Outcome::Invalid(fault) => format!("disturbed: {fault}"),
         },
         passed_rate_qps: test.passed_rate_qps,
@@ -264,12 +281,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Where the time went, and how long the papers' script would have taken.
-pub(super) fn time(
-    plan: &Plan,
-    planned: &[Point],
-    told: &Told<'_>,
-    points: &[PointResult],
-) -> TimeSpent {
+pub(super) fn time(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> TimeSpent {
     let runs = || points.iter().flat_map(|point| &point.runs);
     let others = told
         .tasks
@@ -281,24 +293,12 @@ pub(super) fn time(
         let own = || points.iter().filter(move |p| p.variant == variant);
         let rates = own().flat_map(|p| &p.runs).filter_map(|run| run.rate_qps);
         let Some(highest) = rates.max() else { continue };
-        let range_qps = highest
-            .saturating_mul(2)
-            .saturating_add(1)
-            .next_power_of_two();
+        let range_qps = highest.saturating_mul(2).saturating_add(1);
+        let range_qps = range_qps.next_power_of_two();
         for point in own() {
             let runs = point.runs.iter();
-            fixed_range_s += runs
-                .map(|run| {
-                    fixed_range(
-                        plan,
-                        &planned[point.point],
-                        point.point,
-                        run,
-                        range_qps,
-                        told,
-                    )
-                })
-                .sum::<f64>();
+            let took_s = runs.map(|run| halvings(plan, run, range_qps) * trial_s(told, point, run));
+            fixed_range_s += took_s.sum::<f64>();
         }
     }
     TimeSpent {
@@ -315,17 +315,9 @@ pub(super) fn time(
     }
 }
 
-/// A search of 0 to `range_qps` down to the resolution that the run has reached: one trial for each
-/// halving, each as long as the trials of the run that went to their end, or duration and timeout
-/// if there was none.
-fn fixed_range(
-    plan: &Plan,
-    point: &Point,
-    index: usize,
-    run: &RunResult,
-    range_qps: u64,
-    told: &Told<'_>,
-) -> f64 {
+/// Trials of a search of 0 to `range_qps` down to the resolution that the run has reached: one for
+/// each halving; none without a rate.
+fn halvings(plan: &Plan, run: &RunResult, range_qps: u64) -> f64 {
     let Some(rate_qps) = run.rate_qps else {
         return 0.0;
     };
@@ -335,19 +327,22 @@ fn fixed_range(
         width = width.div_ceil(2);
         halvings += 1.0;
     }
-    let task = Task::Search {
-        point: index,
+    halvings
+}
+
+/// How long the trials of the run took that went to their end, or duration and timeout if there was
+/// none.
+fn trial_s(told: &Told<'_>, point: &PointResult, run: &RunResult) -> f64 {
+    let search = Task::Search {
+        point: point.point,
         run: run.run,
     };
-    let trials = told.tasks.get(&task).map_or(&[][..], |task| &task.trials);
-    let whole: Vec<f64> = trials
-        .iter()
-        .filter(|t| !t.result.ended_early)
-        .map(|t| words::seconds(t.took_ns))
-        .collect();
-    let trial_s = match whole.len() {
-        0 => words::seconds(point.duration_ns + point.timeout_ns),
+    let task = told.tasks.get(&search);
+    let trials = task.map_or(&[][..], |task| &task.trials);
+    let whole = trials.iter().filter(|t| !t.result.ended_early);
+    let whole: Vec<f64> = whole.map(|t| words::seconds(t.took_ns)).collect();
+    match whole.len() {
+        0 => point.duration_s + point.timeout_s,
         trials => whole.iter().sum::<f64>() / trials as f64,
-    };
-    halvings * trial_s
+    }
 }

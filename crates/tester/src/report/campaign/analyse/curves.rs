@@ -1,11 +1,13 @@
 //! What several points say together, and the trials beyond and below the rate that was found.
 
+use std::collections::BTreeMap;
+
 use super::told::{TaskTold, Told, TrialTold};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{Point, Task};
 use crate::report::campaign::analysis::{
-    ModelResult, OverloadCurve, OverloadRow, PointResult, QueueCheckResult, Scaling, Slope,
-    SoakResult, SoakRow,
+    FittedRow, ModelResult, OverloadCurve, OverloadRow, Parameter, PointResult, QueueCheckResult,
+    QueueCheckRow, Scaling, ScalingRow, Slope, SoakResult, SoakRow,
 };
 use crate::report::campaign::words;
 use crate::statistics::{model, queue, trend};
@@ -80,6 +82,11 @@ fn fitted<'p>(
         .collect();
     let fit = model::fit(&shares)?;
     let rows = cells.iter().zip(&fit.fitted);
+    let parameter = |name, work_s: f64| Parameter {
+        name,
+        value: work_s * 1e6,
+        unit: "us",
+    };
     Some(ModelResult {
         variant,
         model: model.name,
@@ -90,11 +97,15 @@ fn fitted<'p>(
             fit.saved_s * 1e6
         ),
         parameters: vec![
-            (model.full.to_owned(), fit.full_s * 1e6, "us"),
-            (model.saved.to_owned(), fit.saved_s * 1e6, "us"),
+            parameter(model.full, fit.full_s),
+            parameter(model.saved, fit.saved_s),
         ],
         fitted: rows
-            .map(|((pct, median), says)| (*pct, *median, *says))
+            .map(|(&(share_pct, median), &modelled)| FittedRow {
+                share_pct,
+                median,
+                modelled,
+            })
             .collect(),
         residual_pct_max: fit.residual_pct_max,
         r_squared: fit.r_squared,
@@ -136,7 +147,14 @@ pub(super) fn queue_checks(
         Some(QueueCheckResult {
             variant,
             rows: calculated
-                .map(|((d, t, median), rate)| (*d, *t, *median, *rate))
+                .map(
+                    |(&(duration_s, timeout_s, median), &calculated)| QueueCheckRow {
+                        duration_s,
+                        timeout_s,
+                        median,
+                        calculated,
+                    },
+                )
                 .collect(),
             median_dispersion_pct: medians,
             calculated_dispersion_pct: rates,
@@ -149,20 +167,17 @@ pub(super) fn queue_checks(
 
 /// Rates by cores, of DUTs that were measured with more than one number of them.
 pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
-    let mut duts: Vec<String> = Vec::new();
-    for name in plan.variants.iter().map(without_cores) {
-        if !duts.contains(&name) {
-            duts.push(name);
+    let apart_from_cores = |v: &Variant| (v.dut.clone(), v.settings().clone());
+    let mut servers: Vec<_> = Vec::new();
+    for variant in &plan.variants {
+        if !servers.contains(&apart_from_cores(variant)) {
+            servers.push(apart_from_cores(variant));
         }
     }
-    let of = |dut: &str| {
+    let of = |(dut, settings): (String, BTreeMap<String, String>)| {
         let mut rows: Vec<(usize, usize, f64)> = Vec::new();
-        for (variant, it) in plan
-            .variants
-            .iter()
-            .enumerate()
-            .filter(|(_, v)| without_cores(v) == dut)
-        {
+        let variants = plan.variants.iter().enumerate();
+        for (variant, it) in variants.filter(|(_, v)| v.dut == dut && *v.settings() == settings) {
             let first = points.iter().find(|p| p.variant == variant);
             let cores = it.cpus().cpus().len();
             if let Some((point, summary)) = first.and_then(|p| Some((p.point, p.summary.as_ref()?)))
@@ -174,23 +189,32 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
         rows.sort_by_key(|row| (row.0, row.1));
         let (fewest, _, base) = *rows.first()?;
         (rows.last()?.0 > fewest).then(|| Scaling {
-            dut: dut.to_owned(),
+            dut: with_settings(plan, &dut, &settings),
             rows: rows
                 .into_iter()
-                .map(|(cores, point, median)| {
-                    (cores, point, median, median / cores as f64, median / base)
+                .map(|(cores, point, median)| ScalingRow {
+                    cores,
+                    point,
+                    median,
+                    per_core: median / cores as f64,
+                    factor: median / base,
                 })
                 .collect(),
         })
     };
-    duts.iter().filter_map(|dut| of(dut)).collect()
+    servers.into_iter().filter_map(of).collect()
 }
 
-/// What a variant is apart from its cores: the same server with the same settings.
-fn without_cores(variant: &Variant) -> String {
-    let words = variant.name.split(' ');
-    let others = words.filter(|word| !word.starts_with("cores="));
-    others.collect::<Vec<_>>().join(" ")
+/// A DUT with those of its settings that its variants differ in.
+fn with_settings(plan: &Plan, dut: &str, settings: &BTreeMap<String, String>) -> String {
+    let mut name = dut.to_owned();
+    for (key, value) in settings {
+        let mut own = plan.variants.iter().filter(|v| v.dut == dut);
+        if own.any(|v| v.settings().get(key) != Some(value)) {
+            name += &format!(" {key}={value}");
+        }
+    }
+    name
 }
 
 /// The overload curves.

@@ -26,7 +26,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     let told = Told::of(plan, lines);
     let planned = tasks::points(plan);
     let points = points::results(plan, &planned, &told);
-    let time = about::time(plan, &planned, &told, &points);
+    let time = about::time(plan, &told, &points);
     let mut analysis = Analysis {
         format: FORMAT,
         name: plan.name.clone(),

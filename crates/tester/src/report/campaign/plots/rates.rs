@@ -187,7 +187,7 @@ fn curve(analysis: &Analysis, points: &[OnCurve<'_>], over: &str) -> Figure {
 fn smooth(model: &ModelResult) -> Vec<(f64, f64)> {
     const STEPS: u32 = 12;
     let fitted = model.fitted.iter();
-    let mut ends: Vec<_> = fitted.map(|(share, _, rate)| (*share, *rate)).collect();
+    let mut ends: Vec<_> = fitted.map(|row| (row.share_pct, row.modelled)).collect();
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
     let between = ends.windows(2).flat_map(|pair| {
         let ((from, high), (to, low)) = (pair[0], pair[1]);
@@ -204,8 +204,8 @@ fn table_of_curve(analysis: &Analysis, points: &[OnCurve<'_>], models: &[&ModelR
     let row = |&(share, point, Summary { median, .. }): &OnCurve<'_>| {
         let models = models.iter().filter(|model| model.variant == point.variant);
         let mut fitted = models.flat_map(|model| &model.fitted);
-        let model = fitted.find(|(at, ..)| same(*at, share));
-        let model = model.map_or(f64::NAN, |(_, _, rate)| *rate);
+        let model = fitted.find(|row| same(row.share_pct, share));
+        let model = model.map_or(f64::NAN, |row| row.modelled);
         [
             variant_name(analysis, point.variant).to_owned(),
             numbers::short(share),
@@ -225,7 +225,9 @@ pub(super) fn scaling(analysis: &Analysis) -> Vec<Figure> {
 
 fn scaling_of(scaling: &Scaling) -> Option<Figure> {
     let rates = scaling.rows.iter();
-    let rates: Vec<_> = rates.map(|row| (row.0 as f64, row.2, false)).collect();
+    let rates: Vec<_> = rates
+        .map(|row| (row.cores as f64, row.median, false))
+        .collect();
     let (fewest, single, _) = *rates.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     let most = rates.iter().map(|rate| rate.0).fold(fewest, f64::max);
     let ideal = single * most / fewest.max(1.0);
@@ -235,14 +237,16 @@ fn scaling_of(scaling: &Scaling) -> Option<Figure> {
     let ends = [(fewest, single), (most, ideal)];
     chart.line(Role::MUTED, Stroke::Dashed, ends);
     chart.curve(0, &rates);
-    let rows = scaling
-        .rows
-        .iter()
-        .map(|(cores, _, median, per_core, factor)| {
-            let factor = numbers::decimal(*factor, 2);
-            let per_core = numbers::decimal(*per_core, 0);
-            [cores.to_string(), numbers::rate(*median), per_core, factor]
-        });
+    let rows = scaling.rows.iter().map(|row| {
+        let factor = numbers::decimal(row.factor, 2);
+        let per_core = numbers::decimal(row.per_core, 0);
+        [
+            row.cores.to_string(),
+            numbers::rate(row.median),
+            per_core,
+            factor,
+        ]
+    });
     let title = format!("{}: median rate over cores; dashes: ideal", scaling.dut);
     let heads = "Cores | Median (queries/s) | Rate per core (queries/s) | Factor";
     let table = Table::new(heads, rows);

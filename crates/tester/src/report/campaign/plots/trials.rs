@@ -4,13 +4,23 @@ use super::super::analysis::{Analysis, PointResult, RunResult, Step};
 use super::super::numbers;
 use super::{Figure, Group, Table, by_cell, cell_name, groups, legend, variant_name};
 use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, SMALL, Stroke};
+use crate::trial::result::Outcome;
 
-/// How trials ended: outcome, role, mark, and sign in the table.
-const OUTCOMES: [(&str, Role, Mark, &str); 3] = [
-    ("failed", Role::FAILED, Mark::CROSS, "×"),
-    ("invalid", Role::INVALID, Mark::DIAMOND, "?"),
-    ("passed", Role::PASSED, Mark::dot(10), "+"),
+/// How trials ended: role, mark, and sign in the table.
+const OUTCOMES: [(Role, Mark, &str); 3] = [
+    (Role::FAILED, Mark::CROSS, "×"),
+    (Role::INVALID, Mark::DIAMOND, "?"),
+    (Role::PASSED, Mark::dot(10), "+"),
 ];
+
+/// Which of them a verdict is.
+fn kind(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Failed { .. } => 0,
+        Outcome::Invalid(_) => 1,
+        Outcome::Passed => 2,
+    }
+}
 
 /// Every search of every point, by variant.
 pub(super) fn convergence(analysis: &Analysis) -> Vec<Group> {
@@ -36,8 +46,8 @@ fn searches(analysis: &Analysis, point: &PointResult) -> Figure {
     for run in runs.clone() {
         chart.line(Role::GRID, Stroke::THIN, run.map(place));
     }
-    for (outcome, role, mark, _) in OUTCOMES {
-        let alike = trials().filter(|(_, step)| step.outcome == outcome);
+    for (shown, (role, mark, _)) in OUTCOMES.into_iter().enumerate() {
+        let alike = trials().filter(|(_, step)| kind(&step.outcome) == shown);
         chart.marks(role, mark, alike.map(place));
     }
     let title = cell_name(analysis, point);
@@ -49,8 +59,7 @@ fn searches(analysis: &Analysis, point: &PointResult) -> Figure {
 /// A row for each run, with its trials in one cell: there may be tens of thousands of them.
 fn table_of_searches(point: &PointResult) -> Table {
     let told = |step: &Step| {
-        let outcome = OUTCOMES.iter().find(|(name, ..)| *name == step.outcome);
-        let sign = outcome.map_or("?", |(.., sign)| sign);
+        let (.., sign) = OUTCOMES[kind(&step.outcome)];
         format!("{sign}{}", step.rate_qps)
     };
     let rate = |rate: Option<u64>| numbers::decimal(rate.map_or(f64::NAN, |rate| rate as f64), 0);

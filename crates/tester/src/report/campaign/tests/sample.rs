@@ -9,13 +9,15 @@ use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{
-    CertificateConditions, Environment, Line, Record, Resources, SelfTest, TaskEnd, VariantFacts,
+    CertificateConditions, Environment, Line, Record, SelfTest, TaskEnd, VariantFacts,
 };
 use crate::campaign::tasks::{Point, Task, points};
 use crate::lab::process::Resources;
 use crate::namespace::Share;
 use crate::procedure::search::{Search, SearchEnd, SearchSpec};
 use crate::procedure::selftest::self_test_rate;
+use crate::report::campaign::analyse::analyse;
+use crate::report::campaign::analysis::Analysis;
 use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 
 /// The seal of every sample.
@@ -29,7 +31,7 @@ const BEGAN_UNIX_MS: u64 = 1_763_719_200_000;
 
 /// Three variants (two of one DUT, with one core and with two), seven cells, a queue check, three
 /// runs, overload and soak; on the way an invalid trial, an abandoned run and a crash.
-const SMALL: &str = r#"
+pub(crate) const SMALL: &str = r#"
 name = "Sample <of> 100 % & more"
 description = "Two servers, one of them with one core and with two."
 
@@ -97,6 +99,12 @@ pub(crate) fn small() -> (Plan, Vec<Line>) {
 /// A campaign of the size that RFC 8219 asks for.
 pub(crate) fn full() -> (Plan, Vec<Line>) {
     campaign(FULL)
+}
+
+/// The report's numbers of a campaign by another plan.
+pub(crate) fn analysed(text: &str) -> Analysis {
+    let (plan, lines) = campaign(text);
+    analyse(&plan, &lines, SEAL)
 }
 
 fn campaign(text: &str) -> (Plan, Vec<Line>) {
