@@ -23,7 +23,7 @@ use crate::authority::answer::{Authority, ZoneConfig};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::tcp::TcpService;
 use crate::lab::host::{Host, HostError};
-use crate::load::generator::{Generator, Plan};
+use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::{Entry, Ledger};
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
@@ -291,7 +291,7 @@ impl Tester {
     /// The engines of all shards, with their memory touched.
     fn generators(&mut self, spec: &TrialSpec, schedule: Schedule, ports: usize) -> Vec<Generator> {
         let shards = self.ledgers.len() as u64;
-        let plan = |shard| Plan {
+        let plan = |shard| Shard {
             schedule: schedule.shard(shard, shards),
             pacing: spec.pacing,
             names: spec.names.clone(),

@@ -8,7 +8,7 @@ use super::TrialSpec;
 use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 use crate::authority::counts::AuthorityCounts;
 use crate::load::generator::Finished;
-use crate::load::ledger::{Entry, State};
+use crate::load::ledger::{Entry, Fate};
 use crate::load::pace::{QUANTUM_NS, Schedule};
 
 /// Longest stall of the sender in a valid trial: one bin of 10 ms, the finest that paper 001,
@@ -217,7 +217,7 @@ impl Sums {
             let due_ns = schedule.due_ns(schedule.global(local as u64));
             self.bins_10ms.due(due_ns);
             self.bins_100ms.due(due_ns);
-            if entry.state == State::Unsent {
+            if entry.fate == Fate::Unsent {
                 continue;
             }
             let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
@@ -232,18 +232,18 @@ impl Sums {
 
     fn answer(&mut self, entry: &Entry, expired: bool) {
         let answers = &mut self.answers;
-        let class = match entry.state {
-            State::Pending if expired => &mut answers.missing,
-            State::Pending | State::Unsent => &mut self.undecided,
-            State::Valid => &mut answers.valid,
-            State::Late => &mut answers.late,
-            State::Wrong => &mut answers.wrong,
-            State::Empty => &mut answers.empty,
-            State::Error => &mut answers.error,
-            State::Truncated => &mut answers.truncated,
+        let class = match entry.fate {
+            Fate::Pending if expired => &mut answers.missing,
+            Fate::Pending | Fate::Unsent => &mut self.undecided,
+            Fate::Valid => &mut answers.valid,
+            Fate::Late => &mut answers.late,
+            Fate::Wrong => &mut answers.wrong,
+            Fate::Empty => &mut answers.empty,
+            Fate::Error => &mut answers.error,
+            Fate::Truncated => &mut answers.truncated,
         };
         *class += 1;
-        if !matches!(entry.state, State::Pending | State::Unsent) {
+        if !matches!(entry.fate, Fate::Pending | Fate::Unsent) {
             self.rtt.saturating_record(entry.rtt_ns);
         }
     }

@@ -2,9 +2,9 @@
 
 use dns64_transport::Link as _;
 use dns64_transport::clock::{Clock as _, ManualClock, Nanos, SECOND};
-use dns64_transport::memory::{Conditions, Network};
+use dns64_transport::memory::{Impairment, Network};
 use dns64_wire::pref64::Pref64;
-use dns64bench::load::generator::{Finished, Generator, Phase, Plan};
+use dns64bench::load::generator::{Finished, Generator, Phase, Shard};
 use dns64bench::load::ledger::Ledger;
 use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
@@ -26,7 +26,7 @@ fn paced(schedule: Schedule, pacing: Pacing) -> Finished {
         Pattern::OneName,
     )
     .unwrap();
-    let plan = Plan {
+    let plan = Shard {
         schedule,
         pacing,
         names: source
@@ -39,7 +39,7 @@ fn paced(schedule: Schedule, pacing: Pacing) -> Finished {
     let network = Network::new(&clock, 1);
     let server = "[2001:2::53]:53".parse().unwrap();
     let local = "2001:2::1".parse().unwrap();
-    let mut link = network.client(local, 1, server, Conditions::default());
+    let mut link = network.client(local, 1, server, Impairment::default());
     let mut generator = Generator::new(plan, link.ports(), Ledger::default());
     generator.begin(0);
     while generator.turn(&mut link, &clock).unwrap() == Phase::Running {

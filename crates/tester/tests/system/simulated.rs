@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use dns64_transport::Link;
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
-use dns64_transport::memory::{Conditions, Network};
+use dns64_transport::memory::{Impairment, Network};
 use dns64_wire::pref64::Pref64;
-use dns64bench::load::generator::{Generator, Phase, Plan};
+use dns64bench::load::generator::{Generator, Phase, Shard};
 use dns64bench::load::ledger::Ledger;
 use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
@@ -24,7 +24,7 @@ struct Trial {
     rate_qps: u64,
     duration_ns: Nanos,
     timeout_ns: Nanos,
-    conditions: Conditions,
+    impairment: Impairment,
     stop_early: bool,
     cached_share: &'static str,
     pattern: Pattern,
@@ -35,7 +35,7 @@ const PLAIN: Trial = Trial {
     rate_qps: 2000,
     duration_ns: SECOND,
     timeout_ns: 250 * MILLISECOND,
-    conditions: Conditions {
+    impairment: Impairment {
         delay_ns: 100_000,
         jitter_ns: 0,
         loss_ppm: 0,
@@ -71,8 +71,8 @@ fn schedule(spec: &TrialSpec) -> Schedule {
     Schedule::new(spec.rate_qps, spec.duration_ns)
 }
 
-fn plan(spec: &TrialSpec, shard: u64, shards: u64) -> Plan {
-    Plan {
+fn plan(spec: &TrialSpec, shard: u64, shards: u64) -> Shard {
+    Shard {
         schedule: schedule(spec).shard(shard, shards),
         pacing: spec.pacing,
         names: spec.names.clone(),
@@ -93,11 +93,11 @@ impl Trial {
         let spec = spec(self, server);
         let clock = ManualClock::default();
         let network = Network::new(&clock, seed);
-        let mut dut = Dut::new(network.server(server, self.conditions), &clock, conduct);
+        let mut dut = Dut::new(network.server(server, self.impairment), &clock, conduct);
         let mut shards: Vec<_> = (0..2)
             .map(|shard| {
                 let plan = plan(&spec, shard, 2);
-                let link = network.client("2001:2::1".parse().unwrap(), 2, server, self.conditions);
+                let link = network.client("2001:2::1".parse().unwrap(), 2, server, self.impairment);
                 let mut generator = Generator::new(plan, link.ports(), Ledger::default());
                 generator.begin(MILLISECOND);
                 (generator, link, Phase::Running)
@@ -288,14 +288,14 @@ fn a_passing_trial_is_never_cut_short() {
 
 #[test]
 fn a_lossy_reordering_duplicating_network_confuses_nothing() {
-    let conditions = Conditions {
+    let impairment = Impairment {
         delay_ns: 100_000,
         jitter_ns: 50 * MILLISECOND,
         loss_ppm: 10_000,
         duplicate_ppm: 10_000,
     };
     let trial = Trial {
-        conditions,
+        impairment,
         ..PLAIN
     };
     for seed in 0..5 {
@@ -326,14 +326,14 @@ fn a_lossy_reordering_duplicating_network_confuses_nothing() {
 
 #[test]
 fn the_cached_name_is_matched_by_its_id_and_its_port() {
-    let conditions = Conditions {
+    let impairment = Impairment {
         jitter_ns: 20 * MILLISECOND,
-        ..PLAIN.conditions
+        ..PLAIN.impairment
     };
     for cached_share in ["0.2", "1"] {
         let result = Trial {
             cached_share,
-            conditions,
+            impairment,
             ..PLAIN
         }
         .against(Conduct::Good);
@@ -349,16 +349,16 @@ fn the_cached_name_is_matched_by_its_id_and_its_port() {
 
 #[test]
 fn repeated_names_are_judged_by_the_same_arithmetic_that_sent_them() {
-    let conditions = Conditions {
+    let impairment = Impairment {
         jitter_ns: 20 * MILLISECOND,
-        ..PLAIN.conditions
+        ..PLAIN.impairment
     };
     for pattern in ["stack:1", "stack:100", "window:50", "zipf:1000,1.2"] {
         for cached_share in ["0.5", "0.9", "1"] {
             let result = Trial {
                 cached_share,
                 pattern: pattern.parse().unwrap(),
-                conditions,
+                impairment,
                 ..PLAIN
             }
             .against(Conduct::Good);
@@ -391,7 +391,7 @@ fn a_sender_that_was_held_up_makes_the_trial_invalid() {
     let clock = ManualClock::default();
     let network = Network::new(&clock, 1);
     let local = "2001:2::1".parse().unwrap();
-    let mut link = network.client(local, 1, spec.server, PLAIN.conditions);
+    let mut link = network.client(local, 1, spec.server, PLAIN.impairment);
     let mut generator = Generator::new(plan(&spec, 0, 1), 1, Ledger::default());
     generator.begin(0);
     // Nobody answers, but that is not what counts.

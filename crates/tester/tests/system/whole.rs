@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
-use dns64_transport::memory::{Conditions, MemoryLink, MemoryRelay, Network};
+use dns64_transport::memory::{Impairment, MemoryLink, MemoryRelay, Network};
 use dns64_transport::{Link, Relay};
 use dns64_wire::pref64::Pref64;
 use dns64bench::authority::answer::{Authority, Transport, ZoneConfig};
 use dns64bench::authority::counts::AuthorityCounts;
-use dns64bench::load::generator::{Generator, Phase, Plan};
+use dns64bench::load::generator::{Generator, Phase, Shard};
 use dns64bench::load::ledger::Ledger;
 use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
@@ -30,7 +30,7 @@ pub(crate) const MILLISECOND: Nanos = 1_000_000;
 const TICK_NS: Nanos = 100_000;
 
 /// A link of 0.1 ms that does nothing else.
-pub(crate) const PLAIN: Conditions = Conditions {
+pub(crate) const PLAIN: Impairment = Impairment {
     delay_ns: TICK_NS,
     jitter_ns: 0,
     loss_ppm: 0,
@@ -48,11 +48,11 @@ pub(crate) struct Setup {
     pub(crate) aaaa_share: &'static str,
     pub(crate) cached_share: &'static str,
     /// From the Measurer to dns64d.
-    pub(crate) queries: Conditions,
+    pub(crate) queries: Impairment,
     /// From dns64d to both sides.
-    pub(crate) relayed: Conditions,
+    pub(crate) relayed: Impairment,
     /// From the authorities to dns64d.
-    pub(crate) answers: Conditions,
+    pub(crate) answers: Impairment,
     /// The authorities lose every n-th question; 0: none.
     pub(crate) lose_every: u64,
 }
@@ -197,7 +197,7 @@ impl Whole {
     pub(crate) fn trial(&mut self, load: Load, events: &[Event<'_>]) -> TrialResult {
         let spec = self.spec(load);
         let schedule = Schedule::new(load.rate_qps, load.duration_ns);
-        let plan = Plan {
+        let plan = Shard {
             schedule: schedule.shard(0, 1),
             pacing: Pacing::Absolute,
             names: spec.names.clone(),
