@@ -228,6 +228,16 @@ impl MemoryLink {
     }
 }
 
+/// Closes the ports: what still travels to them is lost.
+impl Drop for MemoryLink {
+    fn drop(&mut self) {
+        let mut wire = self.network.0.borrow_mut();
+        for address in &self.addresses {
+            wire.queues.remove(address);
+        }
+    }
+}
+
 impl Link for MemoryLink {
     fn ports(&self) -> usize {
         self.addresses.len()

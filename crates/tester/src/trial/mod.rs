@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 
 use dns64_transport::Link;
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND, realtime_offset};
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::socket::{OpenError, UdpLink};
 
 use crate::authority::answer::{Authority, ZoneConfig};
@@ -424,7 +424,7 @@ fn course(spec: &TrialSpec, schedule: Schedule, start: Nanos, shards: &[ShardRep
         schedule,
         names: spec.names.clone(),
         timeout_ns: spec.timeout_ns,
-        started_at_ns: start.saturating_add_signed(realtime_offset()),
+        started_at_ns: start.saturating_add_signed(MonotonicClock.realtime_offset()),
         ends: shards.iter().map(end).collect(),
     }
 }

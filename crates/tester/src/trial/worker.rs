@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
 
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, realtime_offset};
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
 use dns64_transport::socket::UdpLink;
 use dns64_transport::{Counters, Link, LinkError, cpu};
 
@@ -212,7 +212,7 @@ impl Loop {
             report,
         } = job;
         let clock = MonotonicClock;
-        let offset = realtime_offset();
+        let offset = MonotonicClock.realtime_offset();
         let mut passed_over = 0;
         let error = loop {
             match generator.turn(&mut link, &clock) {
@@ -238,7 +238,7 @@ impl Loop {
             Ok(counters) => (counters, None),
             Err(error) => (Counters::default(), Some(error)),
         };
-        let clock_step_ns = realtime_offset() - offset;
+        let clock_step_ns = MonotonicClock.realtime_offset() - offset;
         let backend = link.backend();
         let error = error.or(failed).map(|e| e.to_string());
         // Whoever asked may have given up; then nobody needs the report.
