@@ -1,10 +1,12 @@
 //! The engine of the Measurer: sends what is due, takes in what has come, and knows when all is
 //! decided. It has no socket and no clock of its own; a worker turns it over a link.
 
+use std::ops::ControlFlow;
+
 use dns64_transport::clock::{Clock, Nanos};
 use dns64_transport::{Datagram, Link, LinkError};
 
-use super::ledger::{Fate, Ledger};
+use super::ledger::{Entry, Fate, Ledger};
 use super::names::Names;
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
 use super::query::{QUESTION_BYTES, Template};
@@ -23,15 +25,6 @@ pub struct Shard {
     pub timeout_ns: Nanos,
     /// Stop sending as soon as the trial has failed for certain.
     pub stop_early: bool,
-}
-
-/// Whether a generator needs to be turned again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Queries are due or undecided.
-    Running,
-    /// Everything is decided.
-    Done,
 }
 
 /// The engine of one shard.
@@ -148,8 +141,12 @@ impl Generator {
     }
 
     /// Does what is due now: sends, takes in, decides. Right before the next due time it does
-    /// nothing, so that nothing makes the next query late.
-    pub fn turn<L: Link, C: Clock>(&mut self, link: &mut L, clock: &C) -> Result<Phase, LinkError> {
+    /// nothing, so that nothing makes the next query late. Breaks off when everything is decided.
+    pub fn turn<L: Link, C: Clock>(
+        &mut self,
+        link: &mut L,
+        clock: &C,
+    ) -> Result<ControlFlow<()>, LinkError> {
         let mut now = clock.now();
         let mut has_sent = false;
         for _ in 0..CATCH_UP_BURSTS {
@@ -182,6 +179,18 @@ impl Generator {
         self.next.map_or(Nanos::MAX, |b| {
             (self.start + b.leaves_ns).saturating_sub(now)
         })
+    }
+
+    /// Until when a generator that has just been turned has nothing to do, unless a datagram arrives.
+    /// Not in the future while it waits to learn that its link has been emptied.
+    pub fn idle_until(&self) -> Nanos {
+        let due = self.next.map(|burst| self.start + burst.leaves_ns);
+        let pending = (self.decided < self.offered).then_some(self.decided);
+        let entry = pending.and_then(|i| Some((i, self.ledger.get(i)?)));
+        let lost = entry.map(|(i, entry)| self.deadline(i, entry) + 1);
+        let over = self.quiet_since.map(|since| since + LINGER_NS);
+        let first = [due, lost, over].into_iter().flatten().min();
+        first.unwrap_or(Nanos::MAX)
     }
 
     /// What came of it.
@@ -244,8 +253,7 @@ impl Generator {
         let mut question = [0; QUESTION_BYTES];
         let len = self.template.question(address, &mut question);
         let content = judge(reply, &question[..len], self.shard.names.expected(address));
-        let sent = self.start + self.shard.schedule.due_ns(global) + Nanos::from(entry.lateness_ns);
-        let rtt = datagram.at.saturating_sub(sent);
+        let rtt = datagram.at.saturating_sub(self.sent_at(global, entry));
         match (entry.fate, content.fate(rtt <= self.shard.timeout_ns)) {
             (Fate::Unsent, _) | (_, None) => self.tally.stray += 1,
             (Fate::Pending, Some(fate)) => {
@@ -269,7 +277,7 @@ impl Generator {
     }
 
     /// Moves past what is decided, and finds out whether the rest still can be.
-    fn decide(&mut self, now: Nanos, sweeps: u64) -> Phase {
+    fn decide(&mut self, now: Nanos, sweeps: u64) -> ControlFlow<()> {
         if sweeps >= self.checkpoint.1 + SWEEPS {
             self.emptied_until = self.checkpoint.0;
             self.checkpoint = (now, sweeps);
@@ -279,16 +287,16 @@ impl Generator {
         }
         if self.failed && self.shard.stop_early {
             self.stop();
-            return Phase::Done;
+            return ControlFlow::Break(());
         }
         if self.next.is_some() || self.decided < self.offered {
-            return Phase::Running;
+            return ControlFlow::Continue(());
         }
         let quiet_since = *self.quiet_since.get_or_insert(now);
         if now >= quiet_since + LINGER_NS {
-            Phase::Done
+            ControlFlow::Break(())
         } else {
-            Phase::Running
+            ControlFlow::Continue(())
         }
     }
 
@@ -301,14 +309,20 @@ impl Generator {
         if entry.fate != Fate::Pending {
             return true;
         }
-        let due = self
-            .shard
-            .schedule
-            .due_ns(self.shard.schedule.global(i as u64));
-        let sent = self.start + due + Nanos::from(entry.lateness_ns);
-        let lost = sent + self.shard.timeout_ns < self.emptied_until;
+        let lost = self.deadline(i, entry) < self.emptied_until;
         self.failed |= lost;
         lost
+    }
+
+    /// The last moment at which an answer to query `i` is in time.
+    fn deadline(&self, i: usize, entry: Entry) -> Nanos {
+        let global = self.shard.schedule.global(i as u64);
+        self.sent_at(global, entry) + self.shard.timeout_ns
+    }
+
+    /// When query `global` of the trial left.
+    fn sent_at(&self, global: u64, entry: Entry) -> Nanos {
+        self.start + self.shard.schedule.due_ns(global) + Nanos::from(entry.lateness_ns)
     }
 }
 

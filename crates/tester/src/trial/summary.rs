@@ -43,9 +43,9 @@ pub struct ShardReport {
     pub error: Option<String>,
 }
 
-/// What the authority did during one trial.
+/// What an authority did, since it began or during one trial.
 #[derive(Clone, Debug, Default)]
-pub struct AuthorityDelta {
+pub struct AuthorityReport {
     /// Queries and answers.
     pub counts: AuthorityCounts,
     /// Queries that its sockets lost.
@@ -56,7 +56,25 @@ pub struct AuthorityDelta {
     pub error: Option<String>,
 }
 
-impl AuthorityDelta {
+impl AuthorityReport {
+    /// Adds what another worker reports.
+    pub(super) fn add(&mut self, other: Self) {
+        self.counts.add(other.counts);
+        self.receive_drops += other.receive_drops;
+        self.send_drops += other.send_drops;
+        self.error = self.error.take().or(other.error);
+    }
+
+    /// What has come since an earlier report of the same workers.
+    pub(super) fn since(self, before: &Self) -> Self {
+        Self {
+            counts: self.counts.since(before.counts),
+            receive_drops: self.receive_drops.saturating_sub(before.receive_drops),
+            send_drops: self.send_drops.saturating_sub(before.send_drops),
+            error: self.error,
+        }
+    }
+
     fn drops(&self) -> u64 {
         self.receive_drops + self.send_drops
     }
@@ -67,7 +85,7 @@ pub fn result(
     spec: &TrialSpec,
     schedule: Schedule,
     shards: &[ShardReport],
-    authority: Option<&AuthorityDelta>,
+    authority: Option<&AuthorityReport>,
 ) -> TrialResult {
     let mut sums = Sums::new(spec, schedule);
     for shard in shards {
@@ -101,7 +119,7 @@ pub fn result(
         rtt_percentiles: sums.rtt_percentiles(),
         timing,
         tester_drops: sum(|s| s.counters.receive_drops)
-            + authority.map_or(0, AuthorityDelta::drops),
+            + authority.map_or(0, AuthorityReport::drops),
         authority: authority.map(|a| a.counts),
         dut_memory_bytes: None,
         dut_exit: None,
@@ -113,7 +131,7 @@ pub fn result(
 /// The first fault that makes the trial say nothing about the DUT.
 fn fault(
     shards: &[ShardReport],
-    authority: Option<&AuthorityDelta>,
+    authority: Option<&AuthorityReport>,
     timing: &Timing,
 ) -> Option<TesterFault> {
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
@@ -143,7 +161,7 @@ fn fault(
             counted(drops, |datagrams| TesterFault::ReceiveDrops { datagrams })
         })
         .or_else(|| {
-            let drops = authority.map_or(0, AuthorityDelta::drops);
+            let drops = authority.map_or(0, AuthorityReport::drops);
             counted(drops, |datagrams| TesterFault::AuthorityDrops { datagrams })
         })
         .or_else(|| {

@@ -5,23 +5,12 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::memory::Impairment;
 use dns64bench::trial::result::{Answers, Outcome};
 
-use crate::whole::{Event, LOAD, Load, MILLISECOND, PLAIN, SETUP, Setup, Whole};
+use crate::trial::{MILLISECOND, NONE};
+use crate::whole::{Event, LOAD, Load, PLAIN, SETUP, Setup, Whole};
 
 const ALL_VALID: Answers = Answers {
     valid: 2000,
     ..NONE
-};
-
-const NONE: Answers = Answers {
-    valid: 0,
-    late: 0,
-    wrong: 0,
-    empty: 0,
-    error: 0,
-    truncated: 0,
-    duplicate: 0,
-    stray: 0,
-    missing: 0,
 };
 
 #[test]
