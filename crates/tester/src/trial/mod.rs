@@ -277,9 +277,9 @@ impl Tester {
             worker.run(sending, report.clone());
         }
         drop(report);
-        let mut finished = Vec::with_capacity(shards);
-        for _ in 0..shards {
-            finished.push(reports.recv().map_err(|_| TrialError::WorkerLost)?);
+        let mut finished: Vec<_> = reports.iter().collect();
+        if finished.len() < shards {
+            return Err(TrialError::WorkerLost);
         }
         finished.sort_by_key(|shard| shard.finished.schedule.shard_index());
         let after = self.authority_report()?;

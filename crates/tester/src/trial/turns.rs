@@ -2,7 +2,7 @@
 //!
 //! Where Measurer and AuthDNS have to share a core, one thread turns both: two threads would take
 //! turns of milliseconds there, and the schedule would break. Here is decided whose turn it is. A
-//! [`worker`](super::worker) turns without pause; a simulation turns as its clock goes.
+//! thread (`worker`) turns without pause; a simulation turns as its clock goes.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
