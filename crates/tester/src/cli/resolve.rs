@@ -12,12 +12,12 @@ use super::args::{
     LabKind, LoadArgs, MeasureArgs, NameArgs, OutputArgs, PacingKind, Pref64Arg, SetupKind,
     SubjectArgs, UpstreamFamily,
 };
-use crate::campaign::recommended::Recommended;
 use crate::lab::host::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::load::pace::Pacing;
 use crate::namespace::{Cidr, Pattern, Share};
+use crate::rig::recommended::Recommended;
 
 /// A measurement as it is to be done.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 
 pub mod certify;
 pub mod placement;
+pub mod recommended;
 mod trials;
 mod warm_up;
 

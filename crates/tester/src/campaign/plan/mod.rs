@@ -23,12 +23,12 @@ use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 use serde::Deserialize;
 
-use super::recommended::Recommended;
 use crate::lab::host::CpuSet;
 use crate::lab::profile::{Family, position};
 use crate::lab::topology::Setup;
 use crate::namespace::{Cidr, Pattern, Share};
 use crate::procedure::search::Resolution;
+use crate::rig::recommended::Recommended;
 
 /// A whole plan.
 #[derive(Clone, Debug)]

@@ -6,12 +6,12 @@ use super::about::is_authority;
 use super::told::{TaskTold, Told};
 use crate::campaign::history::SessionHistory;
 use crate::campaign::plan::Plan;
-use crate::campaign::recommended::RUNS_MIN;
 use crate::campaign::record::VariantFacts;
 use crate::campaign::tasks::Task;
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{Analysis, PointResult};
 use crate::report::campaign::words;
+use crate::rig::recommended::RUNS_MIN;
 use crate::statistics::summary::Flag;
 use crate::trial::result::{Outcome, TrialResult};
 
