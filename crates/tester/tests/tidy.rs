@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
 const FLOW: [&str; 13] = [
     "namespace",
+    "quantity",
     "load",
     "authority",
     "lab",
     "trial",
     "procedure",
-    "quantity",
     "statistics",
     "rig",
     "campaign",
