@@ -6,10 +6,11 @@ use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 13] = [
+const FLOW: [&str; 14] = [
     "namespace",
     "quantity",
     "load",
+    "connections",
     "authority",
     "lab",
     "trial",
