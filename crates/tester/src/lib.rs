@@ -2,8 +2,8 @@
 //!
 //! In the order of the flow, each module using only those before it:
 //!
-//! - [`namespace`]: the names of a trial and what each must be answered with;
 //! - [`quantity`]: rates, times and resolutions as texts;
+//! - [`namespace`]: the names of a trial and what each must be answered with;
 //! - [`load`]: the Measurer, from the octets of a query to the verdict on its answer;
 //! - [`connections`]: those of a few TCP clients, on one thread;
 //! - [`authority`]: the AuthDNS subsystem, which the DUT asks;

@@ -303,14 +303,14 @@ fn split_unit(text: &str) -> (&str, &str) {
 }
 
 /// An exact decimal number, `digits / 10^decimals`; a negative one counts as too small.
-struct Decimal {
+pub(crate) struct Decimal {
     digits: u128,
     decimals: u32,
-    negative: bool,
+    pub(crate) negative: bool,
 }
 
 /// A decimal number times a scale.
-enum Scaled {
+pub(crate) enum Scaled {
     /// Negative, or between 0 and 1.
     Below,
     /// A whole number.
@@ -323,7 +323,7 @@ enum Scaled {
 
 impl Decimal {
     /// Reads digits with at most one point and nothing else: no exponent, no infinity, no NaN.
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let unsigned = text.strip_prefix('-').unwrap_or(text);
         let (integer, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
         let all = [integer, fraction].concat();
@@ -335,7 +335,7 @@ impl Decimal {
         })
     }
 
-    fn times(&self, scale: u64) -> Scaled {
+    pub(crate) fn times(&self, scale: u64) -> Scaled {
         let scaled = self.digits * u128::from(scale);
         let one = 10u128.pow(self.decimals);
         match (scaled % one, u64::try_from(scaled / one)) {

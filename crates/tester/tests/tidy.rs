@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
 const FLOW: [&str; 14] = [
-    "namespace",
     "quantity",
+    "namespace",
     "load",
     "connections",
     "authority",
