@@ -111,7 +111,8 @@ impl Rig {
         }
     }
 
-    /// The Tester and an authority in self-test mode, which it measures; `None` where there is nobody to ask.
+    /// The Tester and an authority in self-test mode, which is what it measures; `None` where there
+    /// is nobody to ask.
     pub fn looped_back(&self) -> Result<Option<Loopback>, RigError> {
         let (tester, authority, server) = match &self.spec.place {
             Place::Running {

@@ -248,7 +248,8 @@ impl Rig {
         })
     }
 
-    /// Has the results of its trials say whether the Tester was certified, which it is up to this rate.
+    /// Tells up to which rate of a DUT the Tester is certified: the results of its trials say whether
+    /// they are within that.
     pub fn certify_to(&mut self, certified_rate_qps: Option<u64>) {
         self.certified_rate_qps = certified_rate_qps;
     }
