@@ -399,6 +399,70 @@ impl Bins {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::generator::Names;
+    use crate::load::repeat::Repeats;
+    use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, parse_suffix};
+
+    /// The result of a trial in which nothing was due.
+    fn idle(around: Surroundings) -> TrialResult {
+        let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
+        let names = Names {
+            cidr,
+            first: 0,
+            cached: cidr.first(),
+            repeats: Repeats::none(),
+            zone: Zone {
+                suffix: parse_suffix(DEFAULT_SUFFIX).unwrap(),
+                aaaa_share: Share::NONE,
+            },
+            pref64: None,
+        };
+        let server = "[2001:2::53]:53".parse().unwrap();
+        let spec = TrialSpec::preliminary(server, 1, 0, names, 1);
+        let shards: [ShardReport; 0] = [];
+        result(&spec, Schedule::new(1, 0), &shards, None, around)
+    }
+
+    #[test]
+    fn what_surrounds_a_trial_is_in_its_result() {
+        let resources = Some(Resources {
+            memory_bytes: 1,
+            descriptors: 2,
+            threads: 3,
+        });
+        let told = idle(Surroundings {
+            certified: Some(true),
+            dut_drops: 7,
+            dut_exit: Some("signal 11".to_owned()),
+            resources,
+            authority_exit: None,
+            notes: vec!["restarted".to_owned()],
+        });
+        assert_eq!((told.certified, told.resources), (Some(true), resources));
+        assert_eq!(told.outcome, Outcome::Passed);
+        assert_eq!(told.dut_exit.as_deref(), Some("signal 11"));
+        assert_eq!(
+            told.notes,
+            [
+                "restarted",
+                "the DUT's sockets lost 7 datagrams at full buffers",
+                "the DUT ended during the trial (signal 11)",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_authority_that_ends_makes_the_trial_invalid() {
+        let told = idle(Surroundings {
+            authority_exit: Some("signal 9".to_owned()),
+            ..Surroundings::default()
+        });
+        let status = "signal 9".to_owned();
+        assert_eq!(
+            told.outcome,
+            Outcome::Invalid(TesterFault::AuthorityDied { status })
+        );
+    }
 
     #[test]
     fn a_stall_shows_as_the_deviation_of_its_bin() {
