@@ -11,7 +11,7 @@ use crate::warning::Severity;
 
 pub(crate) mod sample;
 
-use sample::{SEAL, full, small};
+use sample::{SEAL, SMALL, analysed, full, small};
 
 fn text_of(file: &str) -> String {
     let (plan, lines) = small();
@@ -274,6 +274,26 @@ fn a_doubtful_machine_is_warned_of_when_a_session_first_has_it() {
     };
     assert_eq!(set(1, "powersave"), [("session 2".to_owned(), true)]);
     assert_eq!(set(0, "powersave"), [("session 1".to_owned(), true)]);
+}
+
+#[test]
+fn scaling_compares_variants_with_the_same_settings_only() {
+    let swept = r#"sweep = { threads = ["1", "2"] }"#;
+    let analysis = analysed(&SMALL.replace("set = { threads = 1 }", swept));
+    let scaling: Vec<_> = analysis
+        .scaling
+        .iter()
+        .map(|s| (s.dut.as_str(), s.rows.iter().map(|row| row.cores).collect()))
+        .collect();
+    let both: Vec<usize> = vec![1, 2];
+    assert_eq!(
+        scaling,
+        [
+            ("dns64d threads=1", both.clone()),
+            ("dns64d threads=2", both)
+        ]
+    );
+    assert_eq!(analysed(SMALL).scaling[0].dut, "dns64d");
 }
 
 #[test]
