@@ -10,9 +10,9 @@ use super::plan::{Plan, Restart};
 use super::record::{CertificateConditions, Environment, VariantFacts};
 use super::run::{Assignment, Bench, BenchError};
 use super::tasks::Point;
-use crate::lab::LabKind;
 use crate::lab::process;
 use crate::lab::server::Server;
+use crate::lab::{Blame, LabError, LabKind};
 use crate::namespace::{Cidr, Zone};
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
@@ -244,7 +244,10 @@ impl From<RigError> for BenchError {
     fn from(error: RigError) -> Self {
         match error {
             RigError::Interrupted => Self::Interrupted,
-            RigError::Lab(_) | RigError::Host(_) => Self::Bench(error.to_string()),
+            RigError::Lab(LabError {
+                blame: Blame::Machine,
+                ..
+            }) => Self::Bench(error.to_string()),
             _ => Self::Variant(error.to_string()),
         }
     }

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::process::find_program;
+use super::{Blame, LabError};
 
 /// Where `ip netns` keeps its namespaces (ip-netns(8)).
 pub(crate) const NETNS_DIR: &str = "/run/netns";
@@ -57,22 +58,21 @@ impl Host {
     /// # Errors
     ///
     /// The namespace does not exist, or this process may not join it.
-    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, HostError> {
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         let Self::Netns(name) = self else {
             return Ok(work());
         };
         let path = Path::new(NETNS_DIR).join(name);
-        let namespace = File::open(&path).map_err(|source| HostError::Open {
-            name: name.clone(),
-            source,
-        })?;
+        let namespace = File::open(&path).map_err(Blame::Machine.because(format!(
+            "cannot open network namespace {name:?}; bring the lab up first"
+        )))?;
         std::thread::scope(|scope| {
             let joined = scope.spawn(|| {
                 move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-                    .map_err(|errno| HostError::Join {
-                        name: name.clone(),
-                        source: errno.into(),
-                    })?;
+                    .map_err(Blame::Machine.because(format!(
+                        "cannot join network namespace {name:?}; this needs root or a user \
+                         namespace"
+                    )))?;
                 Ok(work())
             });
             match joined.join() {
@@ -95,27 +95,6 @@ impl fmt::Display for Host {
             Self::Netns(name) => write!(f, "namespace {name}"),
         }
     }
-}
-
-/// Why a host cannot be entered.
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    /// No such namespace, or no permission to look.
-    #[error("cannot open network namespace {name:?}; bring the lab up first")]
-    Open {
-        /// Name of the namespace.
-        name: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// `setns` refused.
-    #[error("cannot join network namespace {name:?}; this needs root or a user namespace")]
-    Join {
-        /// Name of the namespace.
-        name: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
 }
 
 /// A set of CPUs as `taskset -c` writes it: "0", "0,2-3".

@@ -27,8 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::host::{Host, NETNS_DIR};
 use super::machine::Machine;
-use super::process::{self, RunError};
-use super::server;
+use super::{Blame, LabError, process, server};
 
 /// How many hosts the lab has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -303,7 +302,9 @@ fn clean() -> Result<(), LabError> {
     }
     let left = pids(&names)?;
     if !left.is_empty() {
-        return Err(LabError::Unkillable(left));
+        return Err(Blame::Machine.error(format!(
+            "processes {left:?} in the lab's namespaces cannot be ended; look for them in state D"
+        )));
     }
     for name in names {
         ip(&format!("netns delete {name}"))?;
@@ -328,31 +329,31 @@ fn pids(names: &[String]) -> Result<Vec<u32>, LabError> {
 
 fn ip(arguments: &str) -> Result<String, LabError> {
     let mut command = Command::new("ip");
-    let end = process::run(command.args(arguments.split(' ')), IP_LIMIT)?;
+    let end = process::run(command.args(arguments.split(' ')), IP_LIMIT).map_err(
+        Blame::Machine.because("the lab needs the Debian packages iproute2 and util-linux"),
+    )?;
     if end.status.success() {
         return Ok(end.stdout);
     }
-    let reason = end.stderr.trim().to_owned();
-    Err(
-        if reason.contains("not permitted") || reason.contains("denied") {
-            LabError::Permission {
-                command: arguments.to_owned(),
-            }
-        } else {
-            LabError::Ip {
-                command: arguments.to_owned(),
-                reason,
-            }
-        },
-    )
+    let reason = end.stderr.trim();
+    let denied = reason.contains("not permitted") || reason.contains("denied");
+    Err(Blame::Machine.error(match denied {
+        true => {
+            format!("no permission for `ip {arguments}`; a lab needs root or a user namespace")
+        }
+        false => format!("`ip {arguments}` failed: {reason}"),
+    }))
 }
 
 /// Takes the lock file's lock or says who has it. The kernel gives the lock back when its holder
 /// ends, however it ends.
 fn lock(path: &Path) -> Result<File, LabError> {
-    let refused = |source| LabError::Lock {
-        path: path.display().to_string(),
-        source,
+    let refused = |reason: std::io::Error| {
+        let what = format!(
+            "cannot lock the lab at {}; a lab needs root or a user namespace",
+            path.display()
+        );
+        Blame::Machine.because(what)(reason)
     };
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory).map_err(refused)?;
@@ -367,54 +368,16 @@ fn lock(path: &Path) -> Result<File, LabError> {
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut holder = String::new();
         file.read_to_string(&mut holder).map_err(refused)?;
-        return Err(LabError::InUse {
-            holder: holder.trim().to_owned(),
-        });
+        let holder = holder.trim();
+        return Err(Blame::Machine.error(format!(
+            "the lab is in use by {holder}; wait for it or end it"
+        )));
     }
     let words: Vec<String> = std::env::args().collect();
     file.set_len(0).map_err(refused)?;
     file.rewind().map_err(refused)?;
     writeln!(file, "process {} ({})", std::process::id(), words.join(" ")).map_err(refused)?;
     Ok(file)
-}
-
-/// Why a lab cannot be brought up or taken down.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    /// Only one lab at a time.
-    #[error("the lab is in use by {holder}; wait for it or end it")]
-    InUse {
-        /// Who has it.
-        holder: String,
-    },
-    /// The lock file cannot be made.
-    #[error("cannot lock the lab at {path}; a lab needs root or a user namespace")]
-    Lock {
-        /// The lock file.
-        path: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// The kernel refused.
-    #[error("no permission for `ip {command}`; a lab needs root or a user namespace")]
-    Permission {
-        /// Arguments of `ip`.
-        command: String,
-    },
-    /// `ip` failed.
-    #[error("`ip {command}` failed: {reason}")]
-    Ip {
-        /// Arguments of `ip`.
-        command: String,
-        /// What it said.
-        reason: String,
-    },
-    /// `ip` or `unshare` cannot be run.
-    #[error("the lab needs the Debian packages iproute2 and util-linux")]
-    Run(#[from] RunError),
-    /// Processes that survived SIGKILL.
-    #[error("processes {0:?} in the lab's namespaces cannot be ended; look for them in state D")]
-    Unkillable(Vec<u32>),
 }
 
 const LOCK: &str = "/run/dns64bench/lab.lock";

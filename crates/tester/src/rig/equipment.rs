@@ -7,8 +7,9 @@ use dns64_wire::pref64::Pref64;
 
 use super::probe::{ProbeError, Prober};
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::LabError;
 use crate::lab::process::Resources;
-use crate::lab::server::{Probe, Server, ServerError};
+use crate::lab::server::{Probe, Server};
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
 use crate::trial::summary::Surroundings;
@@ -65,7 +66,7 @@ pub trait Client {
 /// A server that was started: the DUT, or an authority beside the Tester.
 pub trait OwnServer {
     /// Stops it and starts it again with empty caches; returns once `ready` is answered.
-    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), ServerError>;
+    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError>;
 
     /// How it ended, if it has.
     fn ended(&mut self) -> Option<String>;
@@ -135,7 +136,7 @@ impl Client for Instruments {
 }
 
 impl OwnServer for Server {
-    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), ServerError> {
+    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError> {
         Self::restart(self, ready)
     }
 

@@ -27,10 +27,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_wire::pref64::Pref64;
 
-use crate::lab::host::{Host, HostError};
-use crate::lab::profile::{Family, Profile, ProfileError, ProfileRole, Settings};
-use crate::lab::server::{Probe, Server, ServerError, ServerSpec};
-use crate::lab::topology::{self, Lab, LabError, Role, Setup};
+use crate::lab::LabError;
+use crate::lab::host::Host;
+use crate::lab::profile::{Family, Profile, ProfileRole, Settings};
+use crate::lab::server::{Probe, Server, ServerSpec};
+use crate::lab::topology::{self, Lab, Role, Setup};
 use crate::lab::zone::ZoneFile;
 use crate::load::names::NamespaceTooSmall;
 use crate::namespace::{PatternError, Share};
@@ -48,12 +49,9 @@ use spec::{AuthorityChoice, LabSpec, RigSpec, Subject};
 /// Why a rig cannot be put together or cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RigError {
-    /// The lab.
+    /// The lab: a profile, a server, a host.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// A profile, its program or its settings.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
     /// A profile in the place of another kind.
     #[error("profile {name} is not a profile of {wanted}")]
     WrongRole {
@@ -62,12 +60,6 @@ pub enum RigError {
         /// What is needed there.
         wanted: &'static str,
     },
-    /// A server of the lab.
-    #[error(transparent)]
-    Server(#[from] ServerError),
-    /// A host.
-    #[error(transparent)]
-    Host(#[from] HostError),
     /// A probe.
     #[error(transparent)]
     Probe(#[from] ProbeError),

@@ -9,7 +9,8 @@ use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
 use dns64_wire::pref64::Pref64;
 
-use crate::lab::host::{Host, HostError};
+use crate::lab::LabError;
+use crate::lab::host::Host;
 use crate::load::query::Template;
 use crate::namespace::Zone;
 
@@ -31,7 +32,7 @@ pub struct Prober {
 pub enum ProbeError {
     /// The Measurer's host cannot be entered.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(#[from] LabError),
     /// A socket cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),

@@ -16,8 +16,9 @@ use super::probe::ProbeError;
 use super::running::{Asker, Running};
 use super::spec::Load;
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::LabError;
 use crate::lab::process::Resources;
-use crate::lab::server::{Probe, ServerError};
+use crate::lab::server::Probe;
 use crate::procedure::Trials as _;
 use crate::procedure::simulated::{result, threshold};
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
@@ -160,7 +161,7 @@ struct Program {
 }
 
 impl OwnServer for Program {
-    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), ServerError> {
+    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError> {
         self.world.restarts.set(self.world.restarts.get() + 1);
         self.world.is_silent.set(false);
         *self.world.ended.borrow_mut() = None;

@@ -23,7 +23,8 @@ use dns64_transport::socket::OpenError;
 use crate::authority::answer::{Authority, ZoneConfig};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::tcp::TcpService;
-use crate::lab::host::{Host, HostError};
+use crate::lab::LabError;
+use crate::lab::host::Host;
 use crate::lab::machine::Machine;
 use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::{Entry, Ledger};
@@ -138,7 +139,7 @@ pub enum TrialError {
     Open(#[from] OpenError),
     /// The host of a role cannot be entered.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(#[from] LabError),
     /// The authority cannot listen for TCP.
     #[error("the authority cannot listen at {listen} (TCP): {reason}")]
     Tcp {
