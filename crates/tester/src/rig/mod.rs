@@ -34,8 +34,9 @@ use crate::lab::server::{Probe, Server, ServerSpec};
 use crate::lab::topology::{self, Lab, Role, Setup};
 use crate::lab::zone::ZoneFile;
 use crate::load::names::NamespaceTooSmall;
-use crate::namespace::{PatternError, Share};
+use crate::namespace::Share;
 use crate::procedure::Trials;
+use crate::quantity::ValueError;
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
 use crate::trial::{AuthDns, Measurer, Tester, TrialError};
@@ -82,7 +83,7 @@ pub enum RigError {
     Names(#[from] NamespaceTooSmall),
     /// The pattern of repeated names.
     #[error(transparent)]
-    Pattern(#[from] PatternError),
+    Pattern(#[from] ValueError),
     /// The user ended it.
     #[error("interrupted")]
     Interrupted,

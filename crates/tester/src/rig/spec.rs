@@ -19,7 +19,8 @@ use crate::lab::topology::Setup;
 use crate::load::names::NameSource;
 use crate::load::names::Names;
 use crate::load::pace::Pacing;
-use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, PatternError, Share, Zone};
+use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Share, Zone};
+use crate::quantity::ValueError;
 use crate::trial::TrialSpec;
 
 /// A measurement: of what, and by which trials.
@@ -210,7 +211,7 @@ impl Load {
     /// # Errors
     ///
     /// The pattern needs more names than there are.
-    pub fn names(&self) -> Result<NameSource, PatternError> {
+    pub fn names(&self) -> Result<NameSource, ValueError> {
         NameSource::new(
             self.cidr,
             self.zone.clone(),

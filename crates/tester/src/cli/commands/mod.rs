@@ -24,7 +24,7 @@ use crate::campaign::journal::JournalError;
 use crate::campaign::plan::PlanError;
 use crate::lab::{Blame, LabError};
 use crate::load::names::NamespaceTooSmall;
-use crate::namespace::PatternError;
+use crate::quantity::ValueError;
 use crate::report::raw::RawError;
 use crate::rig::RigError;
 use crate::trial::TrialError;
@@ -131,8 +131,8 @@ impl From<NamespaceTooSmall> for Failure {
     }
 }
 
-impl From<PatternError> for Failure {
-    fn from(error: PatternError) -> Self {
+impl From<ValueError> for Failure {
+    fn from(error: ValueError) -> Self {
         Self::new(exit::USAGE, error)
     }
 }
