@@ -373,45 +373,28 @@ impl Profile {
             (None, None) => given(name),
         };
         let fill = |template: &Spanned<String>| substitute(template.get_ref(), value);
+        let fill_all = |templates: &BTreeMap<String, Spanned<String>>| {
+            let named = templates.iter();
+            named.map(|(name, it)| (name.clone(), fill(it))).collect()
+        };
         Ok(Rendered {
             command: self.command.iter().map(fill).collect(),
-            environment: self
-                .environment
-                .iter()
-                .map(|(key, template)| (key.clone(), fill(template)))
-                .collect(),
-            files: self
-                .files
-                .iter()
-                .map(|(name, template)| (name.clone(), fill(template)))
-                .collect(),
+            environment: fill_all(&self.environment),
+            files: fill_all(&self.files),
         })
     }
 
     fn check_requirements(&self, settings: &Settings) -> Result<(), LabError> {
-        let upstream = settings.upstream;
-        let needs = match &self.requires {
-            Requires { root: true, .. } if !rustix::process::geteuid().is_root() => {
-                "root; run it as root or in a user namespace".to_owned()
-            }
-            Requires {
-                upstream_family: Some(family),
-                ..
-            } if *family != Family::of(upstream.ip()) => {
-                format!(
-                    "an authority over {}, not at {}",
-                    family.name(),
-                    upstream.ip()
-                )
-            }
-            Requires {
-                upstream_port: Some(port),
-                ..
-            } if *port != upstream.port() => format!(
-                "an authority at port {port}, not {}; use a lab of namespaces",
-                upstream.port()
-            ),
-            _ => return Ok(()),
+        let (address, at) = (settings.upstream.ip(), settings.upstream.port());
+        let family = self.requires.upstream_family;
+        let needs = if self.requires.root && !rustix::process::geteuid().is_root() {
+            "root; run it as root or in a user namespace".to_owned()
+        } else if let Some(family) = family.filter(|family| *family != Family::of(address)) {
+            format!("an authority over {}, not at {address}", family.name())
+        } else if let Some(port) = self.requires.upstream_port.filter(|port| *port != at) {
+            format!("an authority at port {port}, not {at}; use a lab of namespaces")
+        } else {
+            return Ok(());
         };
         Err(Blame::Server.error(format!("{} needs {needs}", self.name)))
     }

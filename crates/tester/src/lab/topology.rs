@@ -72,60 +72,50 @@ impl Setup {
         }
     }
 
-    /// The address and port at which the DUT serves the Measurer.
-    pub fn dut(self) -> (Ipv6Addr, u16) {
+    /// `on_link` with the port of the DNS, or `on_loopback` where there are no links.
+    fn pick<A>(self, on_link: A, on_loopback: (A, u16)) -> (A, u16) {
         match self {
-            Self::Loopback => (Ipv6Addr::LOCALHOST, LOOPBACK_DUT_PORT),
-            _ => (CLIENT_LINK_DUT, DNS_PORT),
+            Self::Loopback => on_loopback,
+            Self::TwoDevice | Self::ThreeDevice => (on_link, DNS_PORT),
         }
     }
 
-    /// The Measurer's own address on the link to the DUT.
-    pub fn measurer(self) -> Ipv6Addr {
-        match self {
-            Self::Loopback => Ipv6Addr::LOCALHOST,
-            _ => CLIENT_LINK_MEASURER,
-        }
+    /// The address and port at which the DUT serves the Measurer.
+    pub fn dut(self) -> (Ipv6Addr, u16) {
+        self.pick(CLIENT_LINK_DUT, (Ipv6Addr::LOCALHOST, LOOPBACK_DUT_PORT))
     }
 
     /// The IPv6 address and the port at which the DUT finds the authority.
     pub fn upstream_v6(self) -> (IpAddr, u16) {
-        match self {
-            Self::Loopback => (Ipv6Addr::LOCALHOST.into(), LOOPBACK_AUTHORITY_PORT),
-            _ => (UPSTREAM_LINK_AUTHORITY.into(), DNS_PORT),
-        }
+        let (address, port) = self.pick(UPSTREAM_LINK_AUTHORITY, LOOPBACK_AUTHORITY);
+        (address.into(), port)
     }
 
     /// The same over IPv4.
     pub fn upstream_v4(self) -> (IpAddr, u16) {
-        match self {
-            Self::Loopback => (Ipv4Addr::LOCALHOST.into(), LOOPBACK_AUTHORITY_PORT),
-            _ => (UPSTREAM_LINK_AUTHORITY_V4.into(), DNS_PORT),
-        }
+        let on_loopback = (Ipv4Addr::LOCALHOST, LOOPBACK_AUTHORITY.1);
+        let (address, port) = self.pick(UPSTREAM_LINK_AUTHORITY_V4, on_loopback);
+        (address.into(), port)
     }
 
     /// The address and port at which the Measurer finds the authority in a self-test (RFC 8219
     /// section 9.2.1): over a link of its own with three devices, over the Tester's loopback
     /// interface with two.
     pub fn self_test(self) -> (Ipv6Addr, u16) {
-        match self {
-            Self::Loopback => (Ipv6Addr::LOCALHOST, LOOPBACK_AUTHORITY_PORT),
-            Self::TwoDevice => (UPSTREAM_LINK_AUTHORITY, DNS_PORT),
-            Self::ThreeDevice => (SELF_TEST_LINK_AUTHORITY, DNS_PORT),
-        }
+        let on_link = match self {
+            Self::ThreeDevice => SELF_TEST_LINK_AUTHORITY,
+            _ => UPSTREAM_LINK_AUTHORITY,
+        };
+        self.pick(on_link, LOOPBACK_AUTHORITY)
     }
 
     /// The addresses and the port that the authority listens on: all of its host's, when the host
     /// is its own.
     pub fn authority_listen(self) -> (Ipv6Addr, Ipv4Addr, u16) {
-        match self {
-            Self::Loopback => (
-                Ipv6Addr::LOCALHOST,
-                Ipv4Addr::LOCALHOST,
-                LOOPBACK_AUTHORITY_PORT,
-            ),
-            _ => (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, DNS_PORT),
-        }
+        let all = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
+        let local = (Ipv6Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
+        let ((v6, v4), port) = self.pick(all, (local, LOOPBACK_AUTHORITY.1));
+        (v6, v4, port)
     }
 
     /// Writes the hosts and their addresses, one line each.
@@ -135,8 +125,9 @@ impl Setup {
     /// What the writer gives.
     pub fn describe(self, out: &mut impl Write) -> std::io::Result<()> {
         let (dut, v4, v6) = (self.dut(), self.upstream_v4(), self.upstream_v6());
+        let (measurer, _) = self.pick(CLIENT_LINK_MEASURER, LOOPBACK_AUTHORITY);
         for (role, host, at) in [
-            ("measurer", Role::Measurer, self.measurer().to_string()),
+            ("measurer", Role::Measurer, measurer.to_string()),
             ("dut", Role::Dut, format!("{} port {}", dut.0, dut.1)),
             (
                 "authority",
@@ -393,7 +384,7 @@ const DNS_PORT: u16 = 53;
 /// On the shared loopback interface ports tell the servers apart. Not assigned by IANA and below
 /// the range that Linux takes source ports from (32768, ip(7)).
 const LOOPBACK_DUT_PORT: u16 = 10_053;
-const LOOPBACK_AUTHORITY_PORT: u16 = 10_054;
+const LOOPBACK_AUTHORITY: (Ipv6Addr, u16) = (Ipv6Addr::LOCALHOST, 10_054);
 
 // 2001:2::/48 (RFC 5180 section 8) and 198.18.0.0/15 (RFC 2544 appendix C.2.2), both reserved
 // for benchmarking.
