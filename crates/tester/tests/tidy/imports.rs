@@ -25,7 +25,9 @@ impl Sources {
                 .collect();
             path.retain(|part| part != "mod");
             // Tests may use whatever they like.
-            let is_test = path.iter().any(|part| part.ends_with("tests") || part == "laws");
+            let is_test = path
+                .iter()
+                .any(|part| part.ends_with("tests") || part == "laws");
             if !is_test && path != ["lib"] && path != ["main"] {
                 modules.insert(path, code(&read_to_string(file).unwrap()));
             }
