@@ -387,7 +387,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
                 if let Some((start_qps, step_qps)) = search::reuse(&before, plan.resolution)
                     && reuse
                 {
-                    spec.start_qps = start_qps;
+                    spec.start_qps = start_qps.max(spec.lowest_qps);
                     spec.first_step_qps = Some(step_qps);
                 }
             }
