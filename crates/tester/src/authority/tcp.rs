@@ -1,167 +1,86 @@
 //! The authority over TCP (RFC 7766), for the few who ask that way: resolvers after a truncated
 //! answer, and people with `dig +tcp`.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
-
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use rustix::net::{Shutdown, shutdown};
 
 use super::answer::{Authority, REPLY_LEN_MAX, Transport, ZoneConfig};
 use super::counts::AuthorityCounts;
+use crate::connections::{Next, Service};
 
-/// Connections that are served at the same time, each by a thread that waits for it. Further ones
-/// wait in the kernel's queue until one ends, at the latest after [`IDLE_NS`] without a query.
+/// Connections that are served at the same time.
 pub const CONNECTIONS_MAX: usize = 64;
-
-/// A connection is closed when the next query is not there, whole, after this time. RFC 7766
-/// section 6.2.3 asks for "a few seconds".
-pub const IDLE_NS: Nanos = 5 * SECOND;
-
-/// Threads look this often whether the service is to stop.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// A thread needs little more than a query and a reply on its stack.
-const STACK_BYTES: usize = 256 * 1024;
 
 /// An authority that listens for TCP connections. Dropping it closes them all.
 #[derive(Debug)]
 pub struct TcpService {
-    shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    listener: TcpListener,
-    authority: Mutex<Authority>,
-    stopping: AtomicBool,
+    service: Service,
+    authority: Arc<Mutex<Authority>>,
 }
 
 impl TcpService {
     /// Listens at `listen` in the network that the calling thread is in, and serves from now on.
     pub fn open(listen: SocketAddr, config: ZoneConfig) -> io::Result<Self> {
-        let mut service = Self {
-            shared: Arc::new(Shared {
-                listener: TcpListener::bind(listen)?,
-                authority: Mutex::new(Authority::new(config)),
-                stopping: AtomicBool::new(false),
-            }),
-            threads: Vec::with_capacity(CONNECTIONS_MAX),
+        let listener = TcpListener::bind(listen)?;
+        let authority = Arc::new(Mutex::new(Authority::new(config)));
+        let shared = Arc::clone(&authority);
+        let begin = move || {
+            move |input: &mut Vec<u8>, output: &mut Vec<u8>| {
+                answer(&mut locked(&shared), input, output)
+            }
         };
-        for _ in 0..CONNECTIONS_MAX {
-            let shared = Arc::clone(&service.shared);
-            let thread = Builder::new().name("tcp".into()).stack_size(STACK_BYTES);
-            service.threads.push(thread.spawn(move || shared.accept())?);
-        }
-        Ok(service)
+        Ok(Self {
+            service: Service::start(listener, "tcp", CONNECTIONS_MAX, begin)?,
+            authority,
+        })
     }
 
     /// Where it listens; tells the port if 0 was asked for.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.shared.listener.local_addr()
+    pub fn local_addr(&self) -> SocketAddr {
+        self.service.address()
     }
 
     /// What it has counted so far.
     pub fn counts(&self) -> AuthorityCounts {
-        self.shared.authority().counts()
+        locked(&self.authority).counts()
     }
 }
 
-impl Drop for TcpService {
-    fn drop(&mut self) {
-        self.shared.stopping.store(true, Ordering::Relaxed);
-        // Wakes every thread that waits in accept; a listener that is gone already wakes them too.
-        let _ = shutdown(&self.shared.listener, Shutdown::Both);
-        for thread in self.threads.drain(..) {
-            // A thread that has panicked has nothing left to wait for.
-            let _ = thread.join();
-        }
-    }
+/// The counters are sound after a panic elsewhere: each is one addition.
+fn locked(authority: &Mutex<Authority>) -> MutexGuard<'_, Authority> {
+    authority.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
-    fn authority(&self) -> MutexGuard<'_, Authority> {
-        // The counters are sound after a panic elsewhere: each is one addition.
-        self.authority
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
-    }
-
-    /// Serves one connection after the other.
-    fn accept(&self) {
-        while !self.stopping() {
-            match self.listener.accept() {
-                // However a connection ends, it is the other side's matter.
-                Ok((stream, _)) => drop(self.serve(&stream)),
-                // Out of descriptors, or a connection that is gone already: later ones may work.
-                Err(_) => MonotonicClock.sleep(u64::from(LOOK.subsec_nanos())),
-            }
-        }
-    }
-
-    /// Answers the queries of a connection until it ends, idles or sends what gets no reply.
-    fn serve(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(LOOK))?;
-        stream.set_write_timeout(Some(Duration::from_nanos(IDLE_NS)))?;
-        let mut query = Vec::new();
-        let mut reply = [0; 2 + REPLY_LEN_MAX];
-        loop {
-            let deadline = MonotonicClock.now() + IDLE_NS;
-            let mut len = [0; 2];
-            self.read(stream, &mut len, deadline)?;
-            query.resize(usize::from(u16::from_be_bytes(len)), 0);
-            self.read(stream, &mut query, deadline)?;
-            let len = self
-                .authority()
-                .answer(&query, &mut reply[2..], Transport::Tcp);
-            if len == 0 {
-                return Ok(());
-            }
-            let prefix = u16::try_from(len).map_err(io::Error::other)?;
-            reply[..2].copy_from_slice(&prefix.to_be_bytes());
+/// Answers the next query of a connection, if it is there, whole. One that gets no reply ends it.
+fn answer(authority: &mut Authority, input: &mut Vec<u8>, output: &mut Vec<u8>) -> Next {
+    let Some((len, rest)) = input.split_first_chunk() else {
+        return Next::Wait;
+    };
+    let len = usize::from(u16::from_be_bytes(*len));
+    let Some(query) = rest.get(..len) else {
+        return Next::Wait;
+    };
+    let mut reply = [0; REPLY_LEN_MAX];
+    let reply_len = authority.answer(query, &mut reply, Transport::Tcp);
+    input.drain(..2 + len);
+    match u16::try_from(reply_len) {
+        Ok(prefix @ 1..) => {
             // In one piece: some clients take a length alone for an error (RFC 7766 section 8).
-            let mut writer = stream;
-            writer.write_all(&reply[..2 + len])?;
+            output.extend(prefix.to_be_bytes());
+            output.extend(&reply[..reply_len]);
+            Next::Again
         }
+        _ => Next::Close,
     }
-
-    /// Fills `bytes` before `deadline`, in spite of read timeouts.
-    fn read(&self, mut stream: &TcpStream, bytes: &mut [u8], deadline: Nanos) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match stream.read(&mut bytes[filled..]) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(n) => filled += n,
-                Err(error) if is_timeout(&error) => {}
-                Err(error) => return Err(error),
-            }
-            if self.stopping() || MonotonicClock.now() > deadline {
-                return Err(ErrorKind::TimedOut.into());
-            }
-        }
-        Ok(())
-    }
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-    )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
     use super::*;
     use crate::namespace::{Share, Zone};
 
@@ -182,7 +101,7 @@ mod tests {
     }
 
     fn connect(service: &TcpService) -> TcpStream {
-        let stream = TcpStream::connect(service.local_addr().unwrap()).unwrap();
+        let stream = TcpStream::connect(service.local_addr()).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(10)))
             .unwrap();
@@ -237,9 +156,31 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_beyond_the_bound_is_served_when_another_ends() {
+        let service = service();
+        let ask = || {
+            let mut stream = connect(&service);
+            stream.write_all(&framed(QUERY)).unwrap();
+            stream
+        };
+        let mut served: Vec<_> = (0..CONNECTIONS_MAX).map(|_| ask()).collect();
+        for stream in &mut served {
+            read_reply(stream);
+        }
+        let mut beyond = ask();
+        beyond.set_nonblocking(true).unwrap();
+        let error = beyond.read(&mut [0; 1]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        beyond.set_nonblocking(false).unwrap();
+        drop(served.pop());
+        read_reply(&mut beyond);
+        assert_eq!(service.counts().tcp, CONNECTIONS_MAX as u64 + 1);
+    }
+
+    #[test]
     fn dropping_the_service_closes_connections_and_frees_the_port() {
         let service = service();
-        let addr = service.local_addr().unwrap();
+        let addr = service.local_addr();
         let mut stream = connect(&service);
         stream.write_all(&framed(QUERY)).unwrap();
         read_reply(&mut stream);

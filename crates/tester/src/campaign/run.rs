@@ -8,25 +8,27 @@ use std::collections::BTreeMap;
 
 use dns64_transport::clock::{Clock, Nanos};
 
-use super::estimate::left_ns;
+use super::estimate::Estimator;
 use super::journal::{Journal, JournalError, unix_ms};
-use super::plan::{Method, Plan};
-use super::record::{CertificateConditions, Line, Record, VariantFacts};
+use super::plan::Plan;
+use super::record::{CertificateConditions, Line, Record, SelfTest, TaskEnd, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
-use super::tasks::{Point, Task, point_name, points, tasks};
-use crate::lab::process::Resources;
+use super::tasks::{Point, Task, asked_qps, point_name, points, search_spec, tasks};
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
-use crate::procedure::search::{self, SearchEnd, SearchSpec};
-use crate::procedure::selftest::{SelfTestEnd, SelfTestResult};
-use crate::trial::result::TrialResult;
+use crate::procedure::search::SearchEnd;
+use crate::procedure::selftest::SelfTestResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// Runs the trials of a campaign.
 pub trait Bench {
-    /// Makes the hosts and whatever else the trials of `job` need, unless they are there. Tells
+    /// Makes the hosts and whatever else the trials of `assignment` need, unless they are there. Tells
     /// what a certificate of the Tester for them is tied to; `None` where none is needed.
-    fn prepare(&mut self, job: &Job) -> Result<Option<CertificateConditions>, BenchError>;
+    fn prepare(
+        &mut self,
+        assignment: &Assignment,
+    ) -> Result<Option<CertificateConditions>, BenchError>;
 
     /// The self-test for DUTs up to `max_qps`; `None` where there is nobody to ask.
     fn self_test(
@@ -35,19 +37,20 @@ pub trait Bench {
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError>;
 
-    /// Starts the servers, unless they run. Tells what they turned out to be.
-    fn start(&mut self) -> Result<VariantFacts, BenchError>;
+    /// Starts the servers, unless they run, for trials by a Tester that is certified up to this rate.
+    /// Tells what they turned out to be.
+    fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError>;
 
-    /// Runs one trial. `number` and the job of [`prepare`](Self::prepare) name it.
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError>;
+    /// Runs one trial. `number` and the assignment of [`prepare`](Self::prepare) name it.
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError>;
 
     /// Lets the servers rest.
     fn rest(&mut self, span_ns: Nanos);
 }
 
-/// What trials are run for.
+/// What the bench is to run trials for: a task, and what all its trials have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct Assignment {
     /// The task that they belong to.
     pub task: Task,
     /// Its point.
@@ -56,15 +59,6 @@ pub struct Job {
     pub stop_early: bool,
     /// Names that all its trials together need, if that can be told beforehand.
     pub names: Option<u64>,
-}
-
-/// What a trial gave.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// Its result.
-    pub result: TrialResult,
-    /// What the DUT used after it, when it is ours to look at.
-    pub resources: Option<Resources>,
 }
 
 /// Why a bench cannot go on.
@@ -87,32 +81,22 @@ pub enum Ended {
     Interrupted,
 }
 
-/// Why a process could not go on. The campaign can be resumed when the cause is gone.
+/// Why a process could not go on: what keeps every variant from being measured, or the journal from
+/// being written. The campaign can be resumed when the cause is gone.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// What happened cannot be written down.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The bench.
-    #[error("{0}")]
-    Bench(String),
-}
+#[error("{0}")]
+pub struct CampaignError(String);
 
-/// Why a task was left.
-enum Halt {
-    Bench(BenchError),
-    Journal(JournalError),
-}
-
-impl From<BenchError> for Halt {
-    fn from(error: BenchError) -> Self {
-        Self::Bench(error)
+impl From<JournalError> for CampaignError {
+    fn from(error: JournalError) -> Self {
+        Self(error.to_string())
     }
 }
 
-impl From<JournalError> for Halt {
+/// What cannot be written down must not be measured either.
+impl From<JournalError> for BenchError {
     fn from(error: JournalError) -> Self {
-        Self::Journal(error)
+        Self::Bench(error.to_string())
     }
 }
 
@@ -130,13 +114,12 @@ pub struct Campaign<'a, B, C> {
     points: Vec<Point>,
     tasks: Vec<Task>,
     state: State,
+    estimator: Estimator<'a>,
     journal: Journal,
     bench: B,
     clock: C,
     watch: &'a mut dyn FnMut(&Status),
     status: Status,
-    /// Tasks that are over with their times, for the estimate.
-    done: Vec<(Task, Nanos)>,
     /// What this process has written down of each variant.
     facts: BTreeMap<usize, VariantFacts>,
 }
@@ -166,20 +149,20 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let mut state = State::new(plan);
         let mut status = Status::new(plan, names, tasks.len() as u64, directory);
         for line in &parts.lines {
-            state.apply(line);
-            status.apply(line, None);
+            status.apply(state.apply(line), line.at_unix_ms);
         }
+        status.count(&state, None);
         Self {
             plan,
             points,
             tasks,
             state,
+            estimator: Estimator::new(plan),
             journal: parts.journal,
             bench: parts.bench,
             clock: parts.clock,
             watch,
             status,
-            done: parts.lines.iter().filter_map(finished).collect(),
             facts: BTreeMap::new(),
         }
     }
@@ -189,28 +172,26 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     /// # Errors
     ///
     /// What keeps every variant from being measured, or the journal from being written.
-    pub fn work(mut self) -> Result<Ended, RunError> {
+    pub fn work(mut self) -> Result<Ended, CampaignError> {
         (self.watch)(&self.status);
         while let Some(task) = self.state.next_task(&self.tasks) {
-            let left = match self.task(task) {
-                Ok(()) => continue,
-                Err(Halt::Journal(error)) => return Err(error.into()),
-                Err(Halt::Bench(error)) => error,
-            };
-            match left {
-                BenchError::Variant(reason) => {
+            match self.task(task) {
+                Ok(()) => {}
+                Err(BenchError::Variant(reason)) => {
                     self.record(Record::Abandoned { task, reason })?;
                 }
-                BenchError::Interrupted => {
+                Err(BenchError::Interrupted) => {
                     let reason = "interrupted".to_owned();
                     self.record(Record::Stopped { reason })?;
                     return Ok(Ended::Interrupted);
                 }
-                BenchError::Bench(reason) => {
-                    self.record(Record::Stopped {
+                Err(BenchError::Bench(reason)) => {
+                    let stopped = Record::Stopped {
                         reason: reason.clone(),
-                    })?;
-                    return Err(RunError::Bench(reason));
+                    };
+                    // A journal that cannot be written is the reason already.
+                    let _ = self.record(stopped);
+                    return Err(CampaignError(reason));
                 }
             }
         }
@@ -218,26 +199,28 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(Ended::Complete)
     }
 
-    fn task(&mut self, task: Task) -> Result<(), Halt> {
+    fn task(&mut self, task: Task) -> Result<(), BenchError> {
         let point = self.points[task.point()];
         if self.state.abandoned_in_row(point.variant) >= ABANDONED_IN_ROW_MAX {
             let reason = format!("given up: {ABANDONED_IN_ROW_MAX} tasks before came to nothing");
-            return Err(BenchError::Variant(reason).into());
+            return Err(BenchError::Variant(reason));
         }
         let base_rate_qps = self.base_rate(task)?;
-        let job = self.job(task, point, base_rate_qps);
-        let conditions = self.bench.prepare(&job)?;
+        let assignment = self.assignment(task, point, base_rate_qps);
+        let conditions = self.bench.prepare(&assignment)?;
         let certified = match conditions {
-            Some(conditions) if !self.plan.tester.uncertified => {
+            Some(conditions) if !self.plan.uncertified => {
                 self.certified(task.point(), conditions)?
             }
             Some(_) | None => None,
         };
         self.status.certified_qps = certified;
-        self.start(point)?;
-        if self.state.under_way().is_none() {
-            let search =
-                matches!(task, Task::Search { .. }).then(|| self.search_spec(task, certified));
+        self.start(point, certified)?;
+        if self.state.under_way.is_none() {
+            let search = matches!(task, Task::Search { .. }).then(|| {
+                let before = self.state.rates_qps(task.point());
+                search_spec(self.plan, &point, certified, &before)
+            });
             self.record(Record::Started {
                 task,
                 search,
@@ -254,7 +237,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
 
     /// What the trials of a task have in common. Beyond the searches nothing is gained by ending
     /// a trial early: what the DUT still does is the question.
-    fn job(&self, task: Task, point: Point, base_rate_qps: Option<u64>) -> Job {
+    fn assignment(&self, task: Task, point: Point, base_rate_qps: Option<u64>) -> Assignment {
         let search = matches!(task, Task::Search { .. });
         let names = match (task, &self.plan.soak) {
             (Task::Soak { .. }, Some(soak)) => {
@@ -263,7 +246,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             }
             _ => None,
         };
-        Job {
+        Assignment {
             task,
             point,
             stop_early: search && self.plan.search.stop_early,
@@ -287,11 +270,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         &mut self,
         point: usize,
         conditions: CertificateConditions,
-    ) -> Result<Option<u64>, Halt> {
-        let max_qps = match self.plan.search.method {
-            Method::Galloping { max_qps, .. } => max_qps,
-            Method::FixedRange { max_qps } => Some(max_qps),
-        };
+    ) -> Result<Option<u64>, BenchError> {
+        let max_qps = asked_qps(self.plan);
         let (known, self_tests) = self.state.certificate(&conditions);
         let enough = |rate_qps| {
             self_tests >= SELF_TESTS_MAX
@@ -309,14 +289,14 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             return Ok(certified);
         }
         let reason = match end {
-            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
-            SelfTestEnd::TesterFault(fault) => fault.to_string(),
-            SelfTestEnd::Failed { shortfall } => {
+            Outcome::Passed => "no certificate was confirmed".to_owned(),
+            Outcome::Invalid(fault) => fault.to_string(),
+            Outcome::Failed { shortfall } => {
                 format!("{shortfall} queries without a valid answer in time")
             }
         };
         let reason = format!("the self-test of the Tester failed: {reason}");
-        Err(BenchError::Variant(reason).into())
+        Err(BenchError::Variant(reason))
     }
 
     /// Runs a self-test and writes it down; `None` where there is nobody to ask.
@@ -324,7 +304,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         &mut self,
         max_qps: Option<u64>,
         conditions: CertificateConditions,
-    ) -> Result<Option<SelfTestEnd>, Halt> {
+    ) -> Result<Option<Outcome>, BenchError> {
         self.status.enter(Phase::SelfTest);
         let (status, watch) = (&mut self.status, &mut *self.watch);
         // Its trials are as long as those of the task or shorter, and wait a quarter of the timeout.
@@ -336,13 +316,13 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let Some(result) = result else {
             return Ok(None);
         };
-        self.record(Record::SelfTest {
+        self.record(Record::SelfTest(SelfTest {
             conditions,
             end: result.end.clone(),
             passed_rate_qps: result.passed_rate_qps,
             certified_rate_qps: result.certified_rate_qps,
             trials: result.trials,
-        })?;
+        }))?;
         Ok(Some(result.end))
     }
 
@@ -352,8 +332,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     }
 
     /// Starts the servers, and writes down what they are if that is not what it was.
-    fn start(&mut self, point: Point) -> Result<(), Halt> {
-        let facts = self.bench.start()?;
+    fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), BenchError> {
+        let facts = self.bench.start(certified_rate_qps)?;
         let known = self.facts.insert(point.variant, facts.clone());
         if known.as_ref() == Some(&facts) {
             return Ok(());
@@ -365,38 +345,13 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(())
     }
 
-    fn search_spec(&self, task: Task, certified: Option<u64>) -> SearchSpec {
-        let plan = &self.plan.search;
-        let point = &self.points[task.point()];
-        let mut spec = SearchSpec {
-            resolution: plan.resolution,
-            ceiling_qps: certified,
-            lowest_qps: Schedule::lowest_rate_qps(point.duration_ns),
-            ..SearchSpec::from_start(1)
-        };
-        match plan.method {
-            Method::FixedRange { max_qps } => spec.fixed_range_qps = Some(max_qps),
-            Method::Galloping {
-                start_qps,
-                max_qps,
-                reuse,
-            } => {
-                spec.start_qps = start_qps;
-                spec.max_qps = max_qps;
-                let before = self.state.rates_qps(task.point());
-                if let Some((start_qps, step_qps)) = search::reuse(&before, plan.resolution)
-                    && reuse
-                {
-                    spec.start_qps = start_qps.max(spec.lowest_qps);
-                    spec.first_step_qps = Some(step_qps);
-                }
-            }
-        }
-        spec
-    }
-
-    fn search(&mut self, task: Task) -> Result<(), Halt> {
-        while let Some(search) = self.state.under_way().and_then(|u| u.search.as_ref()) {
+    fn search(&mut self, task: Task) -> Result<(), BenchError> {
+        while let Some(search) = self
+            .state
+            .under_way
+            .as_ref()
+            .and_then(|u| u.search.as_ref())
+        {
             let bracket = search.bracket();
             if let Some(end) = search.finished().cloned() {
                 let rate_qps = search.answer();
@@ -408,20 +363,20 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             self.observe(task, &Event::Bracket(bracket));
             if let Some(exit) = self.trial(task, rate_qps)? {
                 let reason = format!("the DUT ended in the trial at {rate_qps} qps: {exit}");
-                return Err(BenchError::Variant(reason).into());
+                return Err(BenchError::Variant(reason));
             }
         }
         Ok(())
     }
 
     /// The trials of an overload curve or a soak: their rates do not depend on what is found.
-    fn rates(&mut self, task: Task, base_rate_qps: u64) -> Result<(), Halt> {
+    fn rates(&mut self, task: Task, base_rate_qps: u64) -> Result<(), BenchError> {
         let rates = match task {
             Task::Search { .. } => Vec::new(),
             Task::Overload { .. } => overload_rates(self.plan, base_rate_qps),
             Task::Soak { .. } => soak_rates(self.plan, base_rate_qps),
         };
-        while let Some(under_way) = self.state.under_way()
+        while let Some(under_way) = self.state.under_way.as_ref()
             && let Some(&rate_qps) = rates.get(under_way.steps)
         {
             self.trial(task, rate_qps.max(1))?;
@@ -435,34 +390,33 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         end: Option<SearchEnd>,
         rate_qps: Option<u64>,
         failed_qps: Option<u64>,
-    ) -> Result<(), Halt> {
-        let took_ns = self.state.under_way().map_or(0, |task| task.took_ns);
-        self.record(Record::Finished {
+    ) -> Result<(), BenchError> {
+        let took_ns = self.state.under_way.as_ref().map_or(0, |task| task.took_ns);
+        self.record(Record::Finished(TaskEnd {
             task,
             end,
             rate_qps,
             failed_qps,
             took_ns,
-        })?;
+        }))?;
         Ok(())
     }
 
     /// Runs one trial and writes it down. Tells how the DUT ended in it, if it did.
-    fn trial(&mut self, task: Task, rate_qps: u64) -> Result<Option<String>, Halt> {
+    fn trial(&mut self, task: Task, rate_qps: u64) -> Result<Option<String>, BenchError> {
         let began = self.clock.now();
-        let number = self.state.under_way().map_or(0, |task| task.trials) + 1;
+        let number = self.state.under_way.as_ref().map_or(0, |task| task.trials) + 1;
         self.observe(task, &Event::TrialStarted { rate_qps, number });
         if number > 1 && self.plan.search.settle_ns > 0 {
             self.bench.rest(self.plan.search.settle_ns);
         }
-        let Measured { result, resources } = self.bench.trial(rate_qps, number)?;
+        let result = self.bench.trial(rate_qps, number)?;
         let exit = result.dut_exit.clone();
         self.record(Record::Trial {
             task,
             number,
             took_ns: self.clock.now() - began,
             result,
-            resources,
         })?;
         Ok(exit)
     }
@@ -470,12 +424,11 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     /// Writes a record down, and takes it in as a process that resumes would.
     fn record(&mut self, record: Record) -> Result<(), JournalError> {
         let line = self.journal.append(record)?;
-        self.state.apply(&line);
-        self.done.extend(finished(&line));
-        let open = |task: &&Task| self.state.over(**task).is_none();
-        let remaining: Vec<Task> = self.tasks.iter().filter(open).copied().collect();
-        let left_ns = left_ns(self.plan, &self.done, &remaining);
-        self.status.apply(&line, Some(left_ns));
+        self.status.apply(self.state.apply(&line), line.at_unix_ms);
+        let left = |task: &&Task| self.state.is_left(**task);
+        let left: Vec<Task> = self.tasks.iter().filter(left).copied().collect();
+        let left_ns = self.estimator.left_ns(&self.state.done(), &left);
+        self.status.count(&self.state, Some(left_ns));
         (self.watch)(&self.status);
         Ok(())
     }
@@ -485,14 +438,6 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let length_ns = point.duration_ns + point.timeout_ns;
         self.status.observe(event, unix_ms(), length_ns);
         (self.watch)(&self.status);
-    }
-}
-
-/// A task that ended with its result, and how long it took.
-fn finished(line: &Line) -> Option<(Task, Nanos)> {
-    match line.record {
-        Record::Finished { task, took_ns, .. } => Some((task, took_ns)),
-        _ => None,
     }
 }
 
@@ -509,7 +454,7 @@ fn soak_rates(plan: &Plan, base_rate_qps: u64) -> Vec<u64> {
     let Some(soak) = &plan.soak else {
         return Vec::new();
     };
-    let segments = soak.length_ns.div_ceil(plan.duration_ns.max(1));
+    let segments = soak.length_ns.div_ceil(plan.load.duration_ns.max(1));
     let rate_qps = soak.share.below(base_rate_qps);
     (0..segments).map(|_| rate_qps).collect()
 }

@@ -10,7 +10,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use serde::Deserialize;
 
 use super::host::{CpuSet, Host};
-use super::machine::Machine;
+use super::machine::{Machine, field};
 use super::process::{find_program, run};
 
 /// One interface that is up.
@@ -74,35 +74,24 @@ pub const INTERFACES_MAX: usize = 16;
 
 /// Adds what `ip` does not know.
 fn complete(host: &Host, interface: &mut Interface) {
-    let name = interface.name.clone();
+    let name = interface.name.as_str();
     if interface.driver.is_none() {
-        interface.driver = output(host, "ethtool", &["-i", &name])
-            .and_then(|text| driver(&text))
-            .or_else(|| driver_of_this_machine(host, &name));
-        interface.speed_mbps = speed_of_this_machine(host, &name);
+        let told = output(host, "ethtool", &["-i", name]).and_then(|text| driver(&text));
+        // `/sys` shows the network that it was mounted in, so that this works only there.
+        let here = (*host == Host::Here).then(Machine::here);
+        let shown = || {
+            let link = format!("/sys/class/net/{name}/device/driver");
+            let target = here.as_ref()?.path(&link).read_link().ok()?;
+            Some(target.file_name()?.to_string_lossy().into_owned())
+        };
+        interface.driver = told.or_else(shown);
+        // What has no link, or no speed, says -1 or nothing.
+        let speed = here.and_then(|here| here.read(&format!("/sys/class/net/{name}/speed")));
+        interface.speed_mbps = speed.and_then(|text| text.parse().ok());
     }
-    if let Some(text) = output(host, "ethtool", &["-k", &name]) {
+    if let Some(text) = output(host, "ethtool", &["-k", name]) {
         interface.offloads = offloads(&text);
     }
-}
-
-/// `/sys` shows the network that it was mounted in, so that this works only there.
-fn driver_of_this_machine(host: &Host, name: &str) -> Option<String> {
-    if *host != Host::Here {
-        return None;
-    }
-    let link = Machine::here().path(&format!("/sys/class/net/{name}/device/driver"));
-    let target = link.read_link().ok()?;
-    Some(target.file_name()?.to_string_lossy().into_owned())
-}
-
-/// See [`driver_of_this_machine`]. What has no link, or no speed, says -1 or nothing.
-fn speed_of_this_machine(host: &Host, name: &str) -> Option<u32> {
-    if *host != Host::Here {
-        return None;
-    }
-    let text = Machine::here().read(&format!("/sys/class/net/{name}/speed"))?;
-    text.parse().ok()
 }
 
 /// What a program says on a host; `None` if it is not installed or fails.
@@ -158,13 +147,7 @@ fn from_ip(text: &str) -> Vec<Interface> {
 
 /// Driver, version and firmware of `ethtool -i`.
 fn driver(text: &str) -> Option<String> {
-    let value = |key: &str| {
-        let value = text
-            .lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-        let value = value.trim();
-        (!value.is_empty() && value != "N/A").then_some(value)
-    };
+    let value = |key: &str| field(text, key).filter(|value| !["", "N/A"].contains(value));
     let mut driver = value("driver")?.to_owned();
     if let Some(version) = value("version") {
         driver = format!("{driver} {version}");
@@ -177,15 +160,10 @@ fn driver(text: &str) -> Option<String> {
 
 /// Those of [`OFFLOADS`] in `ethtool -k`, in that order.
 fn offloads(text: &str) -> Vec<(String, bool)> {
-    let state = |name: &str| {
-        let value = text
-            .lines()
-            .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))?;
-        Some(value.split_whitespace().next()? == "on")
-    };
+    let is_on = |name: &str| Some(field(text, name)?.split_whitespace().next()? == "on");
     OFFLOADS
         .iter()
-        .filter_map(|name| Some(((*name).to_owned(), state(name)?)))
+        .filter_map(|name| Some(((*name).to_owned(), is_on(name)?)))
         .collect()
 }
 

@@ -7,10 +7,10 @@
 //! The scripts of the papers bisect a fixed range instead, whose ends they do not try; that way of
 //! searching is here for comparison.
 
-use dns64_transport::clock::SECOND;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Trials, observed};
+pub use crate::quantity::{HIGHEST_RATE_QPS, Resolution};
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 
 /// Runs `search` to its end.
@@ -110,64 +110,49 @@ impl SearchSpec {
     }
 }
 
-/// How close a pass and a fail must be for the pass to be the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Resolution {
-    /// In millionths of the rate that passed, rounded down, but at least 1 query per second.
-    Relative {
-        /// 1000 are 0.1 %.
-        millionths: u32,
-    },
-    /// In queries per second; 0 counts as 1.
-    Absolute {
-        /// The distance.
-        qps: u64,
-    },
-}
-
-impl Resolution {
-    /// The resolution in queries per second when `passed_qps` has passed.
-    pub fn qps(self, passed_qps: u64) -> u64 {
-        let qps = match self {
-            Self::Relative { millionths } => {
-                let share = u128::from(passed_qps) * u128::from(millionths) / 1_000_000;
-                u64::try_from(share).unwrap_or(u64::MAX)
-            }
-            Self::Absolute { qps } => qps,
-        };
-        qps.max(1)
-    }
-}
-
-/// 0.1 %: ten trials of bisection after the galloping, which leaves a bracket of 2 to 1.
-impl Default for Resolution {
-    fn default() -> Self {
-        Self::Relative { millionths: 1000 }
-    }
-}
-
 /// How a search ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "ended", rename_all = "snake_case")]
 pub enum SearchEnd {
     /// A pass and a fail within the resolution: the pass is the answer.
     Found,
     /// The DUT passed at the highest rate for which the Tester is good: its own is higher.
     LimitedByTester {
         /// That rate; in a fixed range, one within the resolution of it.
+        #[serde(rename = "limit_qps")]
         rate_qps: u64,
     },
     /// The DUT passed at the highest rate that was asked for: its own may be higher.
     LimitedByRequest {
         /// That rate; in a fixed range, one within the resolution of it.
+        #[serde(rename = "limit_qps")]
         rate_qps: u64,
     },
     /// The DUT fails even at the lowest rate: 1 query per second, or 1 query per trial; in a fixed
     /// range, at the lowest rate that the resolution leads to.
     NothingPasses,
     /// One rate was invalid too often in a row: the Tester cannot go on.
-    TesterFault(TesterFault),
+    TesterFault(#[serde(with = "under_a_key")] TesterFault),
+}
+
+/// The fault beside the key `ended`.
+mod under_a_key {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::trial::result::TesterFault;
+
+    #[derive(Serialize, Deserialize)]
+    struct Form<F> {
+        fault: F,
+    }
+
+    pub(super) fn serialize<S: Serializer>(fault: &TesterFault, to: S) -> Result<S::Ok, S::Error> {
+        Form { fault }.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<TesterFault, D::Error> {
+        Ok(Form::deserialize(from)?.fault)
+    }
 }
 
 /// What a search knows about the DUT.
@@ -386,10 +371,6 @@ pub fn reuse(previous: &[u64], resolution: Resolution) -> Option<(u64, u64)> {
 /// How often a rate is tried again after an invalid trial: stalls of a virtual machine come some
 /// seconds apart, so four trials in a row that were hit are not chance.
 pub const INVALID_REPEATS: u32 = 3;
-
-/// The schedule counts whole nanoseconds: beyond one query per nanosecond it could not tell two
-/// queries apart.
-pub const HIGHEST_RATE_QPS: u64 = SECOND;
 
 #[cfg(test)]
 mod tests;

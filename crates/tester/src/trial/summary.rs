@@ -5,10 +5,12 @@ use dns64_transport::clock::Nanos;
 use hdrhistogram::Histogram;
 
 use super::TrialSpec;
+use super::achieved::Achieved;
 use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::process::Resources;
 use crate::load::generator::Finished;
-use crate::load::ledger::{Entry, State};
+use crate::load::ledger::{Entry, Fate};
 use crate::load::pace::{QUANTUM_NS, Schedule};
 
 /// Longest stall of the sender in a valid trial: one bin of 10 ms, the finest that paper 001,
@@ -43,9 +45,9 @@ pub struct ShardReport {
     pub error: Option<String>,
 }
 
-/// What the authority did during one trial.
+/// What an authority did, since it began or during one trial.
 #[derive(Clone, Debug, Default)]
-pub struct AuthorityDelta {
+pub struct AuthorityReport {
     /// Queries and answers.
     pub counts: AuthorityCounts,
     /// Queries that its sockets lost.
@@ -56,18 +58,55 @@ pub struct AuthorityDelta {
     pub error: Option<String>,
 }
 
-impl AuthorityDelta {
+impl AuthorityReport {
+    /// Adds what another worker reports.
+    pub(super) fn add(&mut self, other: Self) {
+        self.counts.add(other.counts);
+        self.receive_drops += other.receive_drops;
+        self.send_drops += other.send_drops;
+        self.error = self.error.take().or(other.error);
+    }
+
+    /// What has come since an earlier report of the same workers.
+    pub(super) fn since(self, before: &Self) -> Self {
+        Self {
+            counts: self.counts.since(before.counts),
+            receive_drops: self.receive_drops.saturating_sub(before.receive_drops),
+            send_drops: self.send_drops.saturating_sub(before.send_drops),
+            error: self.error,
+        }
+    }
+
     fn drops(&self) -> u64 {
         self.receive_drops + self.send_drops
     }
 }
 
-/// Sums the shards up and pronounces the verdict.
+/// What happened to the servers around a trial, looked at when it is over. Nothing is known of those
+/// that are not ours.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Whether the Tester is certified for a DUT at the rate; `None` if no DUT is asked.
+    pub certified: Option<bool>,
+    /// Datagrams that the DUT's sockets lost at full buffers.
+    pub dut_drops: u64,
+    /// How the DUT ended, and its last words, if it did.
+    pub dut_exit: Option<String>,
+    /// What the DUT uses.
+    pub resources: Option<Resources>,
+    /// How the program ended that is the authority, if it did.
+    pub authority_exit: Option<String>,
+    /// What the reader should know of the preparations.
+    pub notes: Vec<String>,
+}
+
+/// Sums the shards up, pronounces the verdict, and finishes the result.
 pub fn result(
     spec: &TrialSpec,
     schedule: Schedule,
     shards: &[ShardReport],
-    authority: Option<&AuthorityDelta>,
+    authority: Option<&AuthorityReport>,
+    around: Surroundings,
 ) -> TrialResult {
     let mut sums = Sums::new(spec, schedule);
     for shard in shards {
@@ -77,22 +116,27 @@ pub fn result(
     sums.answers.duplicate = sum(|s| s.finished.tally.duplicate);
     sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
     let timing = sums.timing(schedule);
-    let fault = fault(shards, authority, &timing);
     let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
     let ended_early = stopped || sums.undecided > 0;
-    let queries_due = schedule.queries();
     let shortfall = sums.sent - sums.answers.valid - sums.undecided;
+    let authority_died = around.authority_exit.clone();
+    let fault = authority_died
+        .map(|status| TesterFault::AuthorityDied { status })
+        .or_else(|| fault(shards, authority, &timing));
     let outcome = match fault {
         Some(fault) => Outcome::Invalid(fault),
         None if shortfall == 0 && !ended_early => Outcome::Passed,
         None => Outcome::Failed { shortfall },
     };
+    let all_answered = sums.answers.missing == 0 && sums.undecided == 0;
+    let achieved = |a: &AuthorityReport| Achieved::by_counts(sums.sent, &a.counts, all_answered);
     TrialResult {
         outcome,
+        certified: around.certified,
         rate_qps: spec.rate_qps,
         duration_ns: spec.duration_ns,
         timeout_ns: spec.timeout_ns,
-        queries_due,
+        queries_due: schedule.queries(),
         queries_sent: sums.sent,
         undecided: sums.undecided,
         ended_early,
@@ -101,19 +145,23 @@ pub fn result(
         rtt_percentiles: sums.rtt_percentiles(),
         timing,
         tester_drops: sum(|s| s.counters.receive_drops)
-            + authority.map_or(0, AuthorityDelta::drops),
+            + authority.map_or(0, AuthorityReport::drops),
         authority: authority.map(|a| a.counts),
-        dut_memory_bytes: None,
-        dut_exit: None,
+        // Without a DUT nobody asks the authority but the Measurer.
+        achieved: authority
+            .filter(|_| around.certified.is_some())
+            .and_then(achieved),
+        resources: around.resources,
+        notes: notes(spec, shards, &around),
+        dut_exit: around.dut_exit,
         backend: shards.first().map_or("none", |s| s.backend).to_owned(),
-        notes: notes(spec, shards),
     }
 }
 
 /// The first fault that makes the trial say nothing about the DUT.
 fn fault(
     shards: &[ShardReport],
-    authority: Option<&AuthorityDelta>,
+    authority: Option<&AuthorityReport>,
     timing: &Timing,
 ) -> Option<TesterFault> {
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
@@ -143,7 +191,7 @@ fn fault(
             counted(drops, |datagrams| TesterFault::ReceiveDrops { datagrams })
         })
         .or_else(|| {
-            let drops = authority.map_or(0, AuthorityDelta::drops);
+            let drops = authority.map_or(0, AuthorityReport::drops);
             counted(drops, |datagrams| TesterFault::AuthorityDrops { datagrams })
         })
         .or_else(|| {
@@ -156,7 +204,7 @@ fn fault(
 }
 
 /// Plain remarks for the reader.
-fn notes(spec: &TrialSpec, shards: &[ShardReport]) -> Vec<String> {
+fn notes(spec: &TrialSpec, shards: &[ShardReport], around: &Surroundings) -> Vec<String> {
     let mut notes = Vec::new();
     let unreachable: u64 = shards.iter().map(|s| s.counters.unreachable).sum();
     if unreachable > 0 {
@@ -171,6 +219,16 @@ fn notes(spec: &TrialSpec, shards: &[ShardReport]) -> Vec<String> {
             "{foreign} datagrams came from {from}, not from the server at {}; counted as stray",
             spec.server
         ));
+    }
+    notes.extend_from_slice(&around.notes);
+    if around.dut_drops > 0 {
+        notes.push(format!(
+            "the DUT's sockets lost {} datagrams at full buffers",
+            around.dut_drops
+        ));
+    }
+    if let Some(exit) = &around.dut_exit {
+        notes.push(format!("the DUT ended during the trial ({exit})"));
     }
     notes
 }
@@ -217,7 +275,7 @@ impl Sums {
             let due_ns = schedule.due_ns(schedule.global(local as u64));
             self.bins_10ms.due(due_ns);
             self.bins_100ms.due(due_ns);
-            if entry.state == State::Unsent {
+            if entry.fate == Fate::Unsent {
                 continue;
             }
             let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
@@ -232,34 +290,34 @@ impl Sums {
 
     fn answer(&mut self, entry: &Entry, expired: bool) {
         let answers = &mut self.answers;
-        let class = match entry.state {
-            State::Pending if expired => &mut answers.missing,
-            State::Pending | State::Unsent => &mut self.undecided,
-            State::Valid => &mut answers.valid,
-            State::Late => &mut answers.late,
-            State::Wrong => &mut answers.wrong,
-            State::Empty => &mut answers.empty,
-            State::Error => &mut answers.error,
-            State::Truncated => &mut answers.truncated,
+        let class = match entry.fate {
+            Fate::Pending if expired => &mut answers.missing,
+            Fate::Pending | Fate::Unsent => &mut self.undecided,
+            Fate::Valid => &mut answers.valid,
+            Fate::Late => &mut answers.late,
+            Fate::Wrong => &mut answers.wrong,
+            Fate::Empty => &mut answers.empty,
+            Fate::Error => &mut answers.error,
+            Fate::Truncated => &mut answers.truncated,
         };
         *class += 1;
-        if !matches!(entry.state, State::Pending | State::Unsent) {
+        if !matches!(entry.fate, Fate::Pending | Fate::Unsent) {
             self.rtt.saturating_record(entry.rtt_ns);
         }
     }
 
     fn rtt(&self) -> Rtt {
+        let at = |quantile| (!self.rtt.is_empty()).then(|| self.rtt.value_at_quantile(quantile));
         Rtt {
-            p50: self.rtt.value_at_quantile(0.5),
-            p99: self.rtt.value_at_quantile(0.99),
-            p999: self.rtt.value_at_quantile(0.999),
-            max: self.rtt.max(),
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: (!self.rtt.is_empty()).then(|| self.rtt.max()),
         }
     }
 
     /// A percentile needs one answer beyond it; the smallest and the largest are there with one.
     fn rtt_percentiles(&self) -> Vec<(f64, Nanos)> {
-        #[expect(clippy::cast_precision_loss, reason = "a bound, not a figure")]
         let answers = self.rtt.len() as f64;
         let told = |percent: f64| {
             answers > 0.0 && (percent >= 100.0 || (100.0 - percent) * answers >= 100.0)
@@ -327,10 +385,6 @@ impl Bins {
     /// Largest deviation of a bin's count from what was due in it, in per cent of that.
     fn deviation_pct_max(&self) -> f64 {
         let deviation = |bin: &Bin| {
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "queries of a bin are far below 2^52"
-            )]
             let (off, due) = (bin.due.abs_diff(bin.sent) as f64, bin.due as f64);
             100.0 * off / due
         };
@@ -345,6 +399,70 @@ impl Bins {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::names::Names;
+    use crate::load::repeat::Repeats;
+    use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, parse_suffix};
+
+    /// The result of a trial in which nothing was due.
+    fn idle(around: Surroundings) -> TrialResult {
+        let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
+        let names = Names {
+            cidr,
+            first: 0,
+            cached: cidr.first(),
+            repeats: Repeats::none(),
+            zone: Zone {
+                suffix: parse_suffix(DEFAULT_SUFFIX).unwrap(),
+                aaaa_share: Share::NONE,
+            },
+            pref64: None,
+        };
+        let server = "[2001:2::53]:53".parse().unwrap();
+        let spec = TrialSpec::preliminary(server, 1, 0, names, 1);
+        let shards: [ShardReport; 0] = [];
+        result(&spec, Schedule::new(1, 0), &shards, None, around)
+    }
+
+    #[test]
+    fn what_surrounds_a_trial_is_in_its_result() {
+        let resources = Some(Resources {
+            memory_bytes: 1,
+            descriptors: 2,
+            threads: 3,
+        });
+        let told = idle(Surroundings {
+            certified: Some(true),
+            dut_drops: 7,
+            dut_exit: Some("signal 11".to_owned()),
+            resources,
+            authority_exit: None,
+            notes: vec!["restarted".to_owned()],
+        });
+        assert_eq!((told.certified, told.resources), (Some(true), resources));
+        assert_eq!(told.outcome, Outcome::Passed);
+        assert_eq!(told.dut_exit.as_deref(), Some("signal 11"));
+        assert_eq!(
+            told.notes,
+            [
+                "restarted",
+                "the DUT's sockets lost 7 datagrams at full buffers",
+                "the DUT ended during the trial (signal 11)",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_authority_that_ends_makes_the_trial_invalid() {
+        let told = idle(Surroundings {
+            authority_exit: Some("signal 9".to_owned()),
+            ..Surroundings::default()
+        });
+        let status = "signal 9".to_owned();
+        assert_eq!(
+            told.outcome,
+            Outcome::Invalid(TesterFault::AuthorityDied { status })
+        );
+    }
 
     #[test]
     fn a_stall_shows_as_the_deviation_of_its_bin() {

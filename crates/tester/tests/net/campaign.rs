@@ -130,9 +130,9 @@ fn each_task_is_over_once(lines: &[Line], processes: usize) -> Vec<Task> {
     for line in lines {
         match &line.record {
             Record::Started { task, .. } => begun.push(*task),
-            Record::Finished { task, end, .. } => match end {
-                Some(SearchEnd::TesterFault(_)) => disturbed.push(*task),
-                _ => over.push(*task),
+            Record::Finished(finished) => match finished.end {
+                Some(SearchEnd::TesterFault(_)) => disturbed.push(finished.task),
+                _ => over.push(finished.task),
             },
             Record::Abandoned { task, reason } => {
                 eprintln_abandoned(*task, reason);

@@ -3,14 +3,15 @@
 use std::convert::Infallible;
 
 use dns64_transport::clock::SECOND;
-use dns64_transport::memory::Conditions;
+use dns64_transport::memory::Impairment;
 use dns64bench::procedure::Trials;
 use dns64bench::procedure::search::{
     self, Resolution, Search, SearchEnd, SearchResult, SearchSpec,
 };
 use dns64bench::trial::result::{Outcome, TrialResult};
 
-use crate::whole::{LOAD, Load, MILLISECOND, PLAIN, SETUP, Setup, Whole};
+use crate::trial::MILLISECOND;
+use crate::whole::{LOAD, Load, PLAIN, SETUP, Setup, Whole};
 
 /// A dns64d that rests after each trial.
 struct Rested(Whole);
@@ -48,7 +49,7 @@ fn a_search_ends_at_the_rate_that_was_asked_for() {
 
 #[test]
 fn a_search_finds_the_rate_at_which_a_table_is_full() {
-    let slow = Conditions {
+    let slow = Impairment {
         delay_ns: 50 * MILLISECOND,
         ..PLAIN
     };

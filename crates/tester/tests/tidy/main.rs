@@ -12,15 +12,17 @@ use std::path::{Path, PathBuf};
 use imports::Sources;
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 13] = [
+const FLOW: [&str; 15] = [
+    "statistics",
+    "quantity",
+    "warning",
     "namespace",
     "load",
+    "connections",
     "authority",
     "lab",
     "trial",
     "procedure",
-    "quantity",
-    "statistics",
     "rig",
     "campaign",
     "report",
@@ -29,11 +31,13 @@ const FLOW: [&str; 13] = [
 ];
 
 /// Circles of modules that are known: `crate, parent: modules`. Empty in a clean house.
-const CIRCLES: [&str; 5] = [
+const CIRCLES: [&str; 7] = [
     "tester, authority: answer, fast, zone",
     "tester, campaign::journal: error, lines",
     "tester, campaign::plan: cells, duts, read",
-    "tester, report::campaign: html, plots",
+    "tester, lab: host, machine, process",
+    "tester, report::campaign: analysis, words",
+    "tester, rig: running, warm_up",
     "tester, statistics: bootstrap, summary, trend",
 ];
 

@@ -3,14 +3,12 @@
 use super::report::load;
 use super::{Failure, exit, print};
 use crate::cli::args::CompareArgs;
-use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::compare::Comparison;
 
 /// Prints the comparison; the exit code says whether the second campaign is slower.
 pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
     let (a, b) = (load(&args.before)?, load(&args.after)?);
-    let of = |loaded: &super::report::Loaded| analyse(&loaded.plan, &loaded.lines, &loaded.seal);
-    let comparison = Comparison::of(&of(&a), &of(&b), args.max_regression);
+    let comparison = Comparison::of(&a.analyse(), &b.analyse(), args.max_regression);
     if comparison.rows.is_empty() {
         let error = anyhow::anyhow!(
             "{} and {} have no point in common; names, shares, durations and timeouts have to be the \

@@ -10,6 +10,7 @@ use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 use crate::cli::args::ReportArgs;
 use crate::report::campaign::analyse::analyse;
+use crate::report::campaign::analysis::Analysis;
 use crate::report::campaign::files::{self, TEMPLATE};
 
 /// The folder of the report in the directory of a campaign.
@@ -22,6 +23,13 @@ pub(super) struct Loaded {
     pub(super) seal: String,
     /// Why the end of the journal was left out, if it was.
     pub(super) torn: Option<String>,
+}
+
+impl Loaded {
+    /// Every number of the report.
+    pub(super) fn analyse(&self) -> Analysis {
+        analyse(&self.plan, &self.lines, &self.seal)
+    }
 }
 
 /// Reads the journal in `dir`. One that is being written may end in half a line.
@@ -53,8 +61,7 @@ pub(super) fn load(dir: &Path) -> Result<Loaded, Failure> {
 pub(super) fn run(args: &ReportArgs) -> Result<u8, Failure> {
     let loaded = load(&args.directory)?;
     let template = args.template.as_deref().map(read_template).transpose()?;
-    let folder = write(&args.directory, &loaded, template.as_deref())?;
-    let analysis = analyse(&loaded.plan, &loaded.lines, &loaded.seal);
+    let (analysis, folder) = write(&args.directory, &loaded, template.as_deref())?;
     print(|out| {
         use io::Write as _;
         for sentence in &analysis.verdict {
@@ -81,13 +88,15 @@ fn read_template(path: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Writes all files of the report below `dir`, each whole or not at all, and gives their folder.
+/// Writes all files of the report below `dir`, each whole or not at all, and gives the analysis that
+/// is in them, and their folder.
 pub(super) fn write(
     dir: &Path,
     loaded: &Loaded,
     template: Option<&str>,
-) -> Result<PathBuf, Failure> {
-    let files = files::files(&loaded.plan, &loaded.lines, &loaded.seal, template)
+) -> Result<(Analysis, PathBuf), Failure> {
+    let analysis = loaded.analyse();
+    let files = files::files(&analysis, &loaded.plan, &loaded.lines, template)
         .map_err(|error| Failure::new(exit::USAGE, error))?;
     let folder = dir.join(FOLDER);
     let failed = |path: &Path, reason: io::Error| {
@@ -107,7 +116,7 @@ pub(super) fn write(
             _ => {}
         }
     }
-    Ok(folder)
+    Ok((analysis, folder))
 }
 
 /// Puts a file in place of another at once: who reads it has the old or the new one.

@@ -30,13 +30,9 @@ fn verify(dir: &Path) -> Result<String, Failure> {
     check_plan(dir, &loaded.lines)?;
     let folder = dir.join(FOLDER);
     let template = fs::read_to_string(folder.join(TEMPLATE)).ok();
-    let files = files::files(
-        &loaded.plan,
-        &loaded.lines,
-        &loaded.seal,
-        template.as_deref(),
-    )
-    .map_err(|error| Failure::new(exit::TESTER, error))?;
+    let analysis = loaded.analyse();
+    let files = files::files(&analysis, &loaded.plan, &loaded.lines, template.as_deref())
+        .map_err(|error| Failure::new(exit::TESTER, error))?;
     check(&files, |name| fs::read(folder.join(name)).ok()).map_err(|difference| {
         let code = match difference {
             Difference::Missing { .. } | Difference::OtherMaker { .. } => exit::ENVIRONMENT,

@@ -1,12 +1,15 @@
 //! Every number that a report of a campaign prints, as plain data.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
+use super::words;
 use crate::campaign::record::{CertificateConditions, Environment};
 use crate::statistics::summary::Summary;
+use crate::trial::result::Outcome;
+use crate::warning::Warning;
 
 /// Version of the form of `results.json`; its schema is published as `results.schema.json`.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A campaign as a reader wants it.
 #[derive(Clone, Debug, Serialize)]
@@ -29,8 +32,8 @@ pub struct Analysis {
     pub verdict: Vec<String>,
     /// Why no number of it may be quoted as a measurement; empty if they may.
     pub not_a_measurement: Vec<String>,
-    /// What a reader has to know, in plain words: flags, faults, abandoned tasks, lower bounds.
-    pub warnings: Vec<String>,
+    /// What a reader has to know, the gravest first: flags, faults, abandoned tasks, lower bounds.
+    pub warnings: Vec<Warning>,
     /// Names and values: lab, setup, durations, timeouts, names, threads, cores.
     pub conditions: Vec<(String, String)>,
     /// What was measured.
@@ -148,9 +151,8 @@ pub struct PointResult {
 pub struct RunResult {
     /// Its number.
     pub run: u32,
-    /// "found", "limited_by_tester", "limited_by_request", "nothing_passes", "tester_fault",
-    /// "abandoned" or "unfinished".
-    pub ended: &'static str,
+    /// How it ended.
+    pub ended: RunEnd,
     /// Why it has no rate, in plain words.
     pub why: Option<String>,
     /// The fastest rate that passed.
@@ -163,17 +165,67 @@ pub struct RunResult {
     pub trials: Vec<Step>,
 }
 
+/// How a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// Between a pass and a fail.
+    Found,
+    /// At the rate that the Tester is certified for.
+    LimitedByTester,
+    /// At the highest rate of the plan.
+    LimitedByRequest,
+    /// The DUT fails even at the lowest rate.
+    NothingPasses,
+    /// The Tester was disturbed too often.
+    TesterFault,
+    /// Given up.
+    Abandoned,
+    /// Not begun, under way or cut short.
+    Unfinished,
+}
+
+impl RunEnd {
+    /// Its word in JSON and CSV.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::LimitedByTester => "limited_by_tester",
+            Self::LimitedByRequest => "limited_by_request",
+            Self::NothingPasses => "nothing_passes",
+            Self::TesterFault => "tester_fault",
+            Self::Abandoned => "abandoned",
+            Self::Unfinished => "unfinished",
+        }
+    }
+
+    /// The true rate is not lower than the one that was found, but may be higher.
+    pub fn is_lower_bound(self) -> bool {
+        matches!(self, Self::LimitedByTester | Self::LimitedByRequest)
+    }
+}
+
+impl Serialize for RunEnd {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.word())
+    }
+}
+
 /// One trial of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
     /// Offered rate.
     pub rate_qps: u64,
-    /// "passed", "failed" or "invalid".
-    pub outcome: &'static str,
+    /// Its verdict; in JSON "passed", "failed" or "invalid".
+    #[serde(serialize_with = "outcome")]
+    pub outcome: Outcome,
     /// Queries without a valid answer in time.
     pub shortfall: u64,
     /// What went wrong, in plain words; empty if nothing.
     pub why: String,
+}
+
+fn outcome<S: Serializer>(outcome: &Outcome, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(words::outcome(outcome))
 }
 
 /// What the authority saw, in the mean of trials that passed.
@@ -247,14 +299,36 @@ pub struct ModelResult {
     pub model: &'static str,
     /// The equation with its numbers in it.
     pub equation: String,
-    /// Names, values and units of the parameters.
-    pub parameters: Vec<(String, f64, &'static str)>,
-    /// Share in per cent, median, and what the model says, in queries per second.
-    pub fitted: Vec<(f64, f64, f64)>,
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+    /// The cells that it is fitted to.
+    pub fitted: Vec<FittedRow>,
     /// Largest difference of the two, in per cent of the median.
     pub residual_pct_max: f64,
     /// Coefficient of determination of the fit to 1/rate.
     pub r_squared: f64,
+}
+
+/// A parameter of a model.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// What it is.
+    pub name: &'static str,
+    /// Its value, in the unit below.
+    pub value: f64,
+    /// Unit.
+    pub unit: &'static str,
+}
+
+/// A cell that a model is fitted to.
+#[derive(Clone, Copy, Debug)]
+pub struct FittedRow {
+    /// Share, in per cent.
+    pub share_pct: f64,
+    /// Median rate, in queries per second.
+    pub median: f64,
+    /// What the model says, in queries per second.
+    pub modelled: f64,
 }
 
 /// Whether the calculated rates of several durations and timeouts agree.
@@ -262,8 +336,8 @@ pub struct ModelResult {
 pub struct QueueCheckResult {
     /// Index into [`Analysis::variants`].
     pub variant: usize,
-    /// Duration, timeout, median, calculated rate.
-    pub rows: Vec<(f64, f64, f64, f64)>,
+    /// What was measured.
+    pub rows: Vec<QueueCheckRow>,
     /// Dispersion of the medians, in per cent.
     pub median_dispersion_pct: f64,
     /// Dispersion of the calculated rates, in per cent.
@@ -274,14 +348,59 @@ pub struct QueueCheckResult {
     pub verdict: String,
 }
 
+/// One duration and timeout of it.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueCheckRow {
+    /// Length of a trial.
+    pub duration_s: f64,
+    /// Timeout.
+    pub timeout_s: f64,
+    /// Median rate, in queries per second.
+    pub median: f64,
+    /// See [`Summary::calculated`].
+    pub calculated: f64,
+}
+
 /// Rates of one DUT, with the same settings, by its cores.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scaling {
     /// The DUT.
     pub dut: String,
-    /// Cores, index of the point, median, queries per second and core, factor against the fewest
-    /// cores.
-    pub rows: Vec<(usize, usize, f64, f64, f64)>,
+    /// The rates, by rising cores.
+    pub rows: Vec<ScalingRow>,
+}
+
+/// One number of cores.
+#[derive(Clone, Copy, Debug)]
+pub struct ScalingRow {
+    /// Cores of the DUT.
+    pub cores: usize,
+    /// Index of the point in the plan.
+    pub point: usize,
+    /// Median rate, in queries per second.
+    pub median: f64,
+    /// Queries per second and core.
+    pub per_core: f64,
+    /// Factor against the fewest cores.
+    pub factor: f64,
+}
+
+/// Rows whose form in JSON is an array of their fields.
+macro_rules! as_arrays {
+    ($($row:ident { $($field:ident),+ })+) => {$(
+        impl Serialize for $row {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                ($(self.$field,)+).serialize(to)
+            }
+        }
+    )+};
+}
+
+as_arrays! {
+    Parameter { name, value, unit }
+    FittedRow { share_pct, median, modelled }
+    QueueCheckRow { duration_s, timeout_s, median, calculated }
+    ScalingRow { cores, point, median, per_core, factor }
 }
 
 /// An overload curve.
@@ -381,10 +500,38 @@ pub struct Clause {
     pub asks: &'static str,
     /// "MUST", "SHOULD", "MAY" or "REQUIRED".
     pub level: &'static str,
-    /// "met", "not met" or "not applicable".
-    pub met: &'static str,
+    /// Whether the campaign meets it.
+    pub met: Met,
     /// Why.
     pub why: String,
+}
+
+/// Whether a campaign meets a clause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// It does.
+    Met,
+    /// It does not.
+    NotMet,
+    /// There is nothing to meet.
+    NotApplicable,
+}
+
+impl Met {
+    /// The same in words, as in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::NotMet => "not met",
+            Self::NotApplicable => "not applicable",
+        }
+    }
+}
+
+impl Serialize for Met {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.word())
+    }
 }
 
 /// Where the time went.

@@ -6,7 +6,7 @@ use std::fmt::{Display, Write as _};
 use super::analysis::{Analysis, PointResult};
 use super::words;
 use crate::campaign::plan::Plan;
-use crate::campaign::record::{Line, Record, Resources};
+use crate::campaign::record::{Line, Record};
 use crate::campaign::tasks::Task;
 use crate::trial::result::{Outcome, TrialResult};
 
@@ -81,7 +81,7 @@ fn add_point(table: &mut Table, analysis: &Analysis, plan: &Plan, point: &PointR
     table
         .add(&info.name)
         .add(&info.dut)
-        .add(&plan.variants[point.variant].cpus)
+        .add(plan.variants[point.variant].cpus())
         .add(settings.join(" "))
         .add(point.aaaa_pct)
         .add(point.cached_pct)
@@ -99,7 +99,7 @@ pub(super) fn runs(analysis: &Analysis, plan: &Plan) -> String {
             add_point(&mut table, analysis, plan, point);
             table
                 .add(run.run)
-                .add(run.ended)
+                .add(run.ended.word())
                 .opt(run.rate_qps)
                 .opt(run.failed_qps);
             table.add(run.trials.len()).add(run.took_s).end();
@@ -227,7 +227,6 @@ pub(super) fn trials(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String
             number,
             took_ns,
             result,
-            resources,
         } = &line.record
         else {
             continue;
@@ -248,7 +247,7 @@ pub(super) fn trials(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String
             .add(words::moment(line.at_unix_ms));
         table.add(words::seconds(*took_ns));
         add_trial(&mut table, result);
-        add_surroundings(&mut table, result, *resources);
+        add_surroundings(&mut table, result);
     }
     table.text
 }
@@ -284,9 +283,8 @@ fn add_trial(table: &mut Table, trial: &TrialResult) {
     ] {
         table.add(count);
     }
-    let answered = crate::report::answered(a) > 0;
     for span_ns in [rtt.p50, rtt.p99, rtt.p999, rtt.max] {
-        table.opt(answered.then_some(span_ns));
+        table.opt(span_ns);
     }
     for span_ns in [
         timing.lateness_ns_p50,
@@ -303,8 +301,8 @@ fn add_trial(table: &mut Table, trial: &TrialResult) {
         .add(timing.burst);
 }
 
-fn add_surroundings(table: &mut Table, trial: &TrialResult, resources: Option<Resources>) {
-    let authority = trial.authority;
+fn add_surroundings(table: &mut Table, trial: &TrialResult) {
+    let (authority, resources) = (trial.authority, trial.resources);
     table
         .add(trial.tester_drops)
         .opt(authority.map(|c| c.aaaa))
@@ -312,7 +310,7 @@ fn add_surroundings(table: &mut Table, trial: &TrialResult, resources: Option<Re
         .opt(authority.map(|c| c.other))
         .opt(authority.map(|c| c.answered))
         .opt(authority.map(|c| c.nodata))
-        .opt(resources.map(|r| r.memory_bytes).or(trial.dut_memory_bytes))
+        .opt(resources.map(|r| r.memory_bytes))
         .opt(resources.map(|r| r.descriptors))
         .opt(resources.map(|r| r.threads))
         .opt(trial.dut_exit.as_ref())

@@ -1,6 +1,6 @@
 //! All files of a report: the one list that `report` writes by and `verify` compares with.
 
-use super::analyse::analyse;
+use super::analysis::Analysis;
 use super::html::{self, ReportError};
 use super::{csv, gnuplot, latex, markdown, metrics};
 use crate::campaign::journal::sha256_hex;
@@ -33,21 +33,20 @@ pub enum FilesError {
     },
 }
 
-/// Every file of the report: its path below the folder of the report, and its octets. The same
-/// journal and template give the same files.
+/// Every file of the report: its path below the folder of the report, and its octets. `analysis` is
+/// that of `lines`, whose plan is `plan`; the same journal and template give the same files.
 ///
 /// # Errors
 ///
 /// The template is wrong, or a number of the report has no form in JSON.
 pub fn files(
+    analysis: &Analysis,
     plan: &Plan,
     lines: &[Line],
-    seal: &str,
     template: Option<&str>,
 ) -> Result<Vec<(&'static str, Vec<u8>)>, FilesError> {
-    let analysis = analyse(plan, lines, seal);
     let mut results =
-        serde_json::to_string_pretty(&analysis).map_err(|reason| FilesError::Json { reason })?;
+        serde_json::to_string_pretty(analysis).map_err(|reason| FilesError::Json { reason })?;
     results.push('\n');
     let plan_text = lines.iter().find_map(|line| match &line.record {
         Record::Campaign { plan, .. } => Some(plan.clone()),
@@ -55,22 +54,22 @@ pub fn files(
     });
     let mut texts = vec![
         ("results.json", results),
-        ("index.html", html::page(&analysis, template)?),
-        ("report.md", markdown::page(&analysis)),
+        ("index.html", html::page(analysis, template)?),
+        ("report.md", markdown::page(analysis)),
         ("results.schema.json", SCHEMA.to_owned()),
         ("plan.toml", plan_text.unwrap_or_default()),
-        ("points.csv", csv::points(&analysis, plan)),
-        ("runs.csv", csv::runs(&analysis, plan)),
-        ("trials.csv", csv::trials(&analysis, plan, lines)),
-        ("tables.tex", latex::tables(&analysis)),
-        ("dns-metrics.jsonl", metrics::lines(&analysis, plan, lines)),
-        ("data/rates.dat", gnuplot::rates(&analysis)),
-        ("data/convergence.dat", gnuplot::convergence(&analysis)),
-        ("data/latency.dat", gnuplot::latency(&analysis)),
-        ("data/plot.gp", gnuplot::script(&analysis)),
+        ("points.csv", csv::points(analysis, plan)),
+        ("runs.csv", csv::runs(analysis, plan)),
+        ("trials.csv", csv::trials(analysis, plan, lines)),
+        ("tables.tex", latex::tables(analysis)),
+        ("dns-metrics.jsonl", metrics::lines(analysis, plan, lines)),
+        ("data/rates.dat", gnuplot::rates(analysis)),
+        ("data/convergence.dat", gnuplot::convergence(analysis)),
+        ("data/latency.dat", gnuplot::latency(analysis)),
+        ("data/plot.gp", gnuplot::script(analysis)),
     ];
     texts.extend(template.map(|text| (TEMPLATE, text.to_owned())));
-    texts.push((SUMS, sums(&texts, seal)));
+    texts.push((SUMS, sums(&texts, &analysis.journal_seal)));
     Ok(texts
         .into_iter()
         .map(|(path, text)| (path, text.into_bytes()))

@@ -3,6 +3,7 @@
 
 use super::analysis::{Analysis, PointResult};
 use super::words;
+use crate::trial::result::Outcome;
 
 /// What gnuplot calls an index: lines of data apart from others. Blocks without data would not
 /// count there, so there are none.
@@ -77,9 +78,9 @@ fn convergence_blocks(analysis: &Analysis) -> Vec<Block> {
     let block = |(point, run): (&PointResult, &super::analysis::RunResult)| {
         let row = |(index, step): (usize, &super::analysis::Step)| {
             let outcome = match step.outcome {
-                "passed" => "1",
-                "failed" => "0",
-                _ => "-1",
+                Outcome::Passed => "1",
+                Outcome::Failed { .. } => "0",
+                Outcome::Invalid(_) => "-1",
             };
             format!("{} {} {outcome}", index + 1, step.rate_qps)
         };

@@ -14,31 +14,20 @@ use super::plots::Figures;
 /// The template of the page, to begin one's own from.
 pub const TEMPLATE: &str = include_str!("report.html.jinja");
 
-/// Why there is no page.
+/// Why there is no page: the template is wrong.
 #[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// The template is wrong.
-    #[error("template, line {line}: {reason}; docs/report.md lists what templates can use")]
-    Template {
-        /// From 1.
-        line: usize,
-        /// What minijinja says.
-        reason: String,
-    },
-    /// A figure could not be drawn.
-    #[error("cannot draw '{title}': {reason}")]
-    Figure {
-        /// Its title.
-        title: String,
-        /// What plotters says.
-        reason: String,
-    },
+#[error("template, line {line}: {reason}; docs/report.md lists what templates can use")]
+pub struct ReportError {
+    /// From 1.
+    line: usize,
+    /// What minijinja says.
+    reason: String,
 }
 
 impl From<Error> for ReportError {
     fn from(error: Error) -> Self {
         let kind = error.kind();
-        Self::Template {
+        Self {
             line: error.line().unwrap_or(1),
             reason: match error.detail() {
                 Some(detail) => format!("{kind}: {detail}"),
@@ -55,7 +44,7 @@ impl From<Error> for ReportError {
 ///
 /// [`ReportError`]: the template does not parse, or uses what there is not.
 pub fn page(analysis: &Analysis, template: Option<&str>) -> Result<String, ReportError> {
-    let figures = Figures::of(analysis)?;
+    let figures = Figures::of(analysis);
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -116,7 +105,5 @@ fn is_figure(cell: &str) -> bool {
     is_number && (words.clone().count() != 1 || words.all(is_unit))
 }
 
-#[cfg(test)]
-pub(super) mod specimen;
 #[cfg(test)]
 mod tests;

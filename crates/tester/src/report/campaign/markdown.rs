@@ -12,7 +12,8 @@ pub(super) fn page(analysis: &Analysis) -> String {
     paragraph(&mut out, &analysis.description);
     list(&mut out, "Verdict", &analysis.verdict);
     list(&mut out, "Not a measurement", &analysis.not_a_measurement);
-    list(&mut out, "Warnings", &analysis.warnings);
+    let warnings: Vec<_> = analysis.warnings.iter().map(ToString::to_string).collect();
+    list(&mut out, "Warnings", &warnings);
     results(&mut out, analysis);
     grids(&mut out, analysis);
     several_points(&mut out, analysis);
@@ -192,20 +193,17 @@ fn several_points(out: &mut String, analysis: &Analysis) {
     if !analysis.scaling.is_empty() {
         out.push_str("\n## Cores\n");
         let rows = analysis.scaling.iter().flat_map(|scaling| {
-            scaling
-                .rows
-                .iter()
-                .map(|(cores, point, median, per_core, factor)| {
-                    vec![
-                        analysis.variants[analysis.points[*point].variant]
-                            .name
-                            .clone(),
-                        cores.to_string(),
-                        words::rate(*median),
-                        words::rate(*per_core),
-                        format!("{factor:.2}"),
-                    ]
-                })
+            scaling.rows.iter().map(|row| {
+                vec![
+                    analysis.variants[analysis.points[row.point].variant]
+                        .name
+                        .clone(),
+                    row.cores.to_string(),
+                    words::rate(row.median),
+                    words::rate(row.per_core),
+                    format!("{:.2}", row.factor),
+                ]
+            })
         });
         table(
             out,
@@ -372,7 +370,7 @@ fn machines(out: &mut String, analysis: &Analysis) {
 fn statement(out: &mut String, analysis: &Analysis) {
     out.push_str("\n## RFC 8219, clause by clause\n");
     let rows = analysis.statement.iter().map(|c| {
-        let texts = [c.id, c.level, c.asks, c.met, &c.why];
+        let texts = [c.id, c.level, c.asks, c.met.word(), &c.why];
         texts.map(str::to_owned).to_vec()
     });
     table(out, &["clause", "level", "asks for", "", "why"], rows);

@@ -20,14 +20,12 @@ mod latex;
 pub mod live;
 mod markdown;
 mod metrics;
-mod numbers;
 pub mod plots;
 pub mod progress;
 pub mod verify;
 mod words;
 
-#[cfg(test)]
-pub(crate) mod sample;
+use super::numbers;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

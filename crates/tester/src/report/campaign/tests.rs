@@ -4,13 +4,19 @@ use expect_test::{ExpectFile, expect_file};
 use serde_json::Value;
 
 use super::analyse::analyse;
+use super::analysis::Met;
 use super::files::{SCHEMA, files};
-use super::sample::{SEAL, full, small};
-use crate::campaign::record::Record;
+use crate::campaign::record::{Line, Record};
+use crate::warning::Severity;
+
+pub(crate) mod sample;
+
+use sample::{SEAL, SMALL, analysed, full, small};
 
 fn text_of(file: &str) -> String {
     let (plan, lines) = small();
-    let files = files(&plan, &lines, SEAL, None).unwrap();
+    let analysis = analyse(&plan, &lines, SEAL);
+    let files = files(&analysis, &plan, &lines, None).unwrap();
     let (_, octets) = files.into_iter().find(|(path, _)| *path == file).unwrap();
     String::from_utf8(octets).unwrap()
 }
@@ -97,11 +103,11 @@ fn results_are_of_the_published_form() {
     wrong["points"][0]["summary"]["median"] = "fast".into();
     wrong["points"][1]["runs"][0]["ended"] = "soon".into();
     wrong["time"]["extra"] = 1.into();
-    wrong["format"] = 2.into();
+    wrong["format"] = 1.into();
     assert_eq!(
         faults(&schema, &schema, &wrong, ""),
         [
-            "/format: not 1",
+            "/format: not 2",
             "/points/0/summary: of none of the forms",
             "/points/1/runs/0/ended: not one of the words",
             "/time/extra: unknown",
@@ -224,11 +230,70 @@ fn any_beginning_of_a_journal_makes_a_report() {
         let analysis = analyse(&plan, &lines[..end], SEAL);
         assert!(!analysis.complete);
         assert!(
-            analysis.warnings[0].starts_with("the campaign is not complete"),
+            analysis.warnings[0]
+                .text
+                .starts_with("the campaign is not complete"),
             "{end}"
         );
-        files(&plan, &lines[..end], SEAL, None).unwrap();
+        files(&analysis, &plan, &lines[..end], None).unwrap();
     }
+}
+
+#[test]
+fn warnings_come_with_the_gravest_first() {
+    let (plan, lines) = small();
+    let severities: Vec<_> = analyse(&plan, &lines, SEAL)
+        .warnings
+        .iter()
+        .map(|warning| warning.severity)
+        .collect();
+    assert!(severities.is_sorted(), "{severities:?}");
+    assert_eq!(severities.first(), Some(&Severity::Critical));
+    assert_eq!(severities.last(), Some(&Severity::Note));
+}
+
+#[test]
+fn a_doubtful_machine_is_warned_of_when_a_session_first_has_it() {
+    let (plan, mut lines) = small();
+    let warned = |lines: &[Line]| -> Vec<_> {
+        let warnings = analyse(&plan, lines, SEAL).warnings.into_iter();
+        let with_remedy = warnings.filter(|w| w.text.contains("governor is"));
+        with_remedy
+            .map(|w| (w.about.unwrap(), w.remedy.is_some()))
+            .collect()
+    };
+    assert_eq!(warned(&lines), []);
+    let mut set = |session: usize, governor: &str| {
+        let mut sessions = lines.iter_mut().filter_map(|line| match &mut line.record {
+            Record::Session { environment, .. } => Some(environment),
+            _ => None,
+        });
+        let details = &mut sessions.nth(session).unwrap().details;
+        details.insert("frequency governor".to_owned(), governor.to_owned());
+        warned(&lines)
+    };
+    assert_eq!(set(1, "powersave"), [("session 2".to_owned(), true)]);
+    assert_eq!(set(0, "powersave"), [("session 1".to_owned(), true)]);
+}
+
+#[test]
+fn scaling_compares_variants_with_the_same_settings_only() {
+    let swept = r#"sweep = { threads = ["1", "2"] }"#;
+    let analysis = analysed(&SMALL.replace("set = { threads = 1 }", swept));
+    let scaling: Vec<_> = analysis
+        .scaling
+        .iter()
+        .map(|s| (s.dut.as_str(), s.rows.iter().map(|row| row.cores).collect()))
+        .collect();
+    let both: Vec<usize> = vec![1, 2];
+    assert_eq!(
+        scaling,
+        [
+            ("dns64d threads=1", both.clone()),
+            ("dns64d threads=2", both)
+        ]
+    );
+    assert_eq!(analysed(SMALL).scaling[0].dut, "dns64d");
 }
 
 #[test]
@@ -247,6 +312,6 @@ fn a_campaign_of_full_size_has_all_its_figures() {
     let met = |id: &str| analysis.statement.iter().find(|c| c.id == id).unwrap().met;
     assert_eq!(
         [met("B-6"), met("B-9"), met("B-14"), met("B-17")],
-        ["met", "not met", "met", "met"]
+        [Met::Met, Met::NotMet, Met::Met, Met::Met]
     );
 }

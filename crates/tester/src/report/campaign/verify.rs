@@ -151,13 +151,15 @@ fn said(at: &str, expected: Option<&Value>, found: Option<&Value>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::campaign::analyse::analyse;
     use crate::report::campaign::files::files;
-    use crate::report::campaign::sample::{SEAL, small};
+    use crate::report::campaign::tests::sample::{SEAL, small};
 
     #[test]
     fn one_changed_octet_of_any_file_is_found() {
         let (plan, lines) = small();
-        let files = files(&plan, &lines, SEAL, Some("{{ analysis.name }}")).unwrap();
+        let analysis = analyse(&plan, &lines, SEAL);
+        let files = files(&analysis, &plan, &lines, Some("{{ analysis.name }}")).unwrap();
         let with = |wrong: Option<(&'static str, usize)>| {
             check(&files, |name| {
                 let (_, octets) = files.iter().find(|(path, _)| *path == name)?;

@@ -1,12 +1,12 @@
 //! What several points say together, and the trials beyond and below the rate that was found.
 
+use super::is_of_the_papers;
 use super::told::{TaskTold, Told, TrialTold};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{Point, Task};
-use crate::report::answered;
 use crate::report::campaign::analysis::{
-    ModelResult, OverloadCurve, OverloadRow, PointResult, QueueCheckResult, Scaling, Slope,
-    SoakResult, SoakRow,
+    FittedRow, ModelResult, OverloadCurve, OverloadRow, Parameter, PointResult, QueueCheckResult,
+    QueueCheckRow, Scaling, ScalingRow, Slope, SoakResult, SoakRow,
 };
 use crate::report::campaign::words;
 use crate::statistics::{model, queue, trend};
@@ -17,13 +17,7 @@ const SIGNIFICANT: f64 = 0.05;
 
 /// The papers' models, of each variant that has cells enough. A lower bound fits no model.
 pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<ModelResult> {
-    let usual = |p: &&PointResult| {
-        let point = &planned[p.point];
-        p.pattern.is_empty()
-            && !p.lower_bound
-            && point.duration_ns == plan.duration_ns
-            && point.timeout_ns == plan.timeout_ns
-    };
+    let usual = |p: &&PointResult| !p.lower_bound && is_of_the_papers(plan, planned, p);
     let mut models = Vec::new();
     for variant in 0..plan.variants.len() {
         let own = || points.iter().filter(|p| p.variant == variant).filter(usual);
@@ -81,6 +75,11 @@ fn fitted<'p>(
         .collect();
     let fit = model::fit(&shares)?;
     let rows = cells.iter().zip(&fit.fitted);
+    let parameter = |name, work_s: f64| Parameter {
+        name,
+        value: work_s * 1e6,
+        unit: "us",
+    };
     Some(ModelResult {
         variant,
         model: model.name,
@@ -91,11 +90,15 @@ fn fitted<'p>(
             fit.saved_s * 1e6
         ),
         parameters: vec![
-            (model.full.to_owned(), fit.full_s * 1e6, "us"),
-            (model.saved.to_owned(), fit.saved_s * 1e6, "us"),
+            parameter(model.full, fit.full_s),
+            parameter(model.saved, fit.saved_s),
         ],
         fitted: rows
-            .map(|((pct, median), says)| (*pct, *median, *says))
+            .map(|(&(share_pct, median), &modelled)| FittedRow {
+                share_pct,
+                median,
+                modelled,
+            })
             .collect(),
         residual_pct_max: fit.residual_pct_max,
         r_squared: fit.r_squared,
@@ -137,7 +140,14 @@ pub(super) fn queue_checks(
         Some(QueueCheckResult {
             variant,
             rows: calculated
-                .map(|((d, t, median), rate)| (*d, *t, *median, *rate))
+                .map(
+                    |(&(duration_s, timeout_s, median), &calculated)| QueueCheckRow {
+                        duration_s,
+                        timeout_s,
+                        median,
+                        calculated,
+                    },
+                )
                 .collect(),
             median_dispersion_pct: medians,
             calculated_dispersion_pct: rates,
@@ -150,48 +160,53 @@ pub(super) fn queue_checks(
 
 /// Rates by cores, of DUTs that were measured with more than one number of them.
 pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
-    let mut duts: Vec<String> = Vec::new();
-    for name in plan.variants.iter().map(without_cores) {
-        if !duts.contains(&name) {
-            duts.push(name);
+    let mut servers: Vec<(&Variant, Vec<ScalingRow>)> = Vec::new();
+    for (variant, it) in plan.variants.iter().enumerate() {
+        let cores = it.cpus().cpus().len();
+        let first = points.iter().find(|p| p.variant == variant);
+        let (Some((point, summary)), 1..) = (
+            first.and_then(|p| Some((p.point, p.summary.as_ref()?))),
+            cores,
+        ) else {
+            continue;
+        };
+        let row = ScalingRow {
+            cores,
+            point,
+            median: summary.median,
+            per_core: summary.median / cores as f64,
+            factor: 1.0,
+        };
+        let is_same = |other: &Variant| other.dut == it.dut && other.settings() == it.settings();
+        match servers.iter_mut().find(|(other, _)| is_same(other)) {
+            Some((_, rows)) => rows.push(row),
+            None => servers.push((it, vec![row])),
         }
     }
-    let of = |dut: &str| {
-        let mut rows: Vec<(usize, usize, f64)> = Vec::new();
-        for (variant, it) in plan
-            .variants
-            .iter()
-            .enumerate()
-            .filter(|(_, v)| without_cores(v) == dut)
-        {
-            let first = points.iter().find(|p| p.variant == variant);
-            let cores = it.cpus.cpus().len();
-            if let Some((point, summary)) = first.and_then(|p| Some((p.point, p.summary.as_ref()?)))
-                && cores > 0
-            {
-                rows.push((cores, point, summary.median));
-            }
+    let scaling = |(server, mut rows): (&Variant, Vec<ScalingRow>)| {
+        rows.sort_by_key(|row| (row.cores, row.point));
+        let fewest = *rows.first()?;
+        for row in &mut rows {
+            row.factor = row.median / fewest.median;
         }
-        rows.sort_by_key(|row| (row.0, row.1));
-        let (fewest, _, base) = *rows.first()?;
-        (rows.last()?.0 > fewest).then(|| Scaling {
-            dut: dut.to_owned(),
-            rows: rows
-                .into_iter()
-                .map(|(cores, point, median)| {
-                    (cores, point, median, median / cores as f64, median / base)
-                })
-                .collect(),
+        (rows.last()?.cores > fewest.cores).then(|| Scaling {
+            dut: without_cores(plan, server),
+            rows,
         })
     };
-    duts.iter().filter_map(|dut| of(dut)).collect()
+    servers.into_iter().filter_map(scaling).collect()
 }
 
-/// What a variant is apart from its cores: the same server with the same settings.
-fn without_cores(variant: &Variant) -> String {
-    let words = variant.name.split(' ');
-    let others = words.filter(|word| !word.starts_with("cores="));
-    others.collect::<Vec<_>>().join(" ")
+/// A DUT with those of its settings that its variants differ in.
+fn without_cores(plan: &Plan, variant: &Variant) -> String {
+    let mut name = variant.dut.clone();
+    for (key, value) in variant.settings() {
+        let mut own = plan.variants.iter().filter(|v| v.dut == variant.dut);
+        if own.any(|v| v.settings().get(key) != Some(value)) {
+            name += &format!(" {key}={value}");
+        }
+    }
+    name
 }
 
 /// The overload curves.
@@ -220,12 +235,11 @@ pub(super) fn overloads(
 }
 
 fn overload_row(trial: &TrialResult, certified_qps: Option<u64>) -> OverloadRow {
-    let any = answered(&trial.answers) > 0;
     OverloadRow {
         rate_qps: trial.rate_qps,
         goodput_qps: trial.answers.valid as f64 / words::seconds(trial.duration_ns.max(1)),
-        rtt_ns_p50: any.then_some(trial.rtt.p50),
-        rtt_ns_p99: any.then_some(trial.rtt.p99),
+        rtt_ns_p50: trial.rtt.p50,
+        rtt_ns_p99: trial.rtt.p99,
         doubtful: matches!(trial.outcome, Outcome::Invalid(_))
             || trial.ended_early
             || certified_qps.is_none_or(|certified| trial.rate_qps > certified),
@@ -262,15 +276,12 @@ pub(super) fn soaks(planned: &[Point], told: &Told<'_>) -> Vec<SoakResult> {
 fn soak_row(trial: &TrialTold<'_>, at_s: f64) -> SoakRow {
     SoakRow {
         at_s,
-        shortfall: match trial.result.outcome {
-            Outcome::Failed { shortfall } => shortfall,
-            Outcome::Passed | Outcome::Invalid(_) => 0,
-        },
-        rtt_ns_p99: trial.result.rtt.p99,
-        rtt_ns_p999: trial.result.rtt.p999,
+        shortfall: trial.result.outcome.shortfall(),
+        rtt_ns_p99: trial.result.rtt.p99.unwrap_or(0),
+        rtt_ns_p999: trial.result.rtt.p999.unwrap_or(0),
         memory_bytes: trial.memory_bytes(),
-        descriptors: trial.resources.map(|r| r.descriptors),
-        threads: trial.resources.map(|r| r.threads),
+        descriptors: trial.result.resources.map(|r| r.descriptors),
+        threads: trial.result.resources.map(|r| r.threads),
     }
 }
 

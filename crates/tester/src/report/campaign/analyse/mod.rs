@@ -18,7 +18,8 @@ use super::analysis::{Analysis, FORMAT, PointResult};
 use super::words;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::Line;
-use crate::campaign::tasks;
+use crate::campaign::tasks::{self, Point};
+use crate::namespace::Pattern;
 
 /// Every number of the report of a campaign by `plan`, whose journal holds `lines` and ends with
 /// `seal`. The same lines give the same numbers; what is missing or unfinished has none.
@@ -26,13 +27,13 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     let told = Told::of(plan, lines);
     let planned = tasks::points(plan);
     let points = points::results(plan, &planned, &told);
-    let time = about::time(plan, &planned, &told, &points);
+    let time = about::time(plan, &told, &points);
     let mut analysis = Analysis {
         format: FORMAT,
         name: plan.name.clone(),
         description: plan.description.clone(),
-        tester: told.tester.to_owned(),
-        plan_sha256: told.plan_sha256.to_owned(),
+        tester: told.tester.clone(),
+        plan_sha256: told.plan_sha256.clone(),
         journal_seal: seal.to_owned(),
         complete: told.complete,
         verdict: Vec::new(),
@@ -70,6 +71,13 @@ pub(super) fn headline(analysis: &Analysis, variant: usize) -> Option<&PointResu
 /// No AAAA and nothing cached.
 pub(super) fn is_worst_case(point: &PointResult) -> bool {
     point.aaaa_pct == 0.0 && point.cached_pct == 0.0
+}
+
+/// Whether a point repeats the papers' one name, if any, with the duration and timeout of the plan.
+fn is_of_the_papers(plan: &Plan, planned: &[Point], result: &PointResult) -> bool {
+    let point = &planned[result.point];
+    point.cell.pattern == Pattern::OneName
+        && (point.duration_ns, point.timeout_ns) == (plan.load.duration_ns, plan.load.timeout_ns)
 }
 
 /// A sentence for each variant.

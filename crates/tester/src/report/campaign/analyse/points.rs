@@ -2,11 +2,13 @@
 
 use super::told::{TaskTold, Told, TrialTold};
 use crate::authority::counts::AuthorityCounts;
-use crate::campaign::plan::{Plan, Subject};
+use crate::campaign::plan::Plan;
 use crate::campaign::tasks::{Point, Task};
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::SearchEnd;
-use crate::report::campaign::analysis::{Achieved, PointResult, RunResult, Step, TimingResult};
+use crate::report::campaign::analysis::{
+    Achieved, PointResult, RunEnd, RunResult, Step, TimingResult,
+};
 use crate::report::campaign::words;
 use crate::statistics::summary::{Summary, degradation_pct, summarise};
 use crate::trial::achieved;
@@ -65,7 +67,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
         },
         duration_s,
         timeout_s,
-        lower_bound: runs.iter().any(|run| run.ended.starts_with("limited")),
+        lower_bound: runs.iter().any(|run| run.ended.is_lower_bound()),
         headroom: certified_rate_qps
             .zip(summary.as_ref())
             .map(|(certified, summary)| certified as f64 / summary.median),
@@ -99,10 +101,10 @@ fn certified<'t>(
     searches: impl Iterator<Item = &'t TaskTold<'t>>,
 ) -> Option<u64> {
     let subject = &plan.variants.get(point.variant)?.subject;
-    if matches!(subject, Subject::Authority { .. }) {
+    if subject.is_authority() {
         return None;
     }
-    let ceilings = searches.filter_map(|task| task.search.map(|spec| spec.ceiling_qps));
+    let ceilings = searches.filter_map(|task| task.search.as_ref().map(|spec| spec.ceiling_qps));
     ceilings
         .collect::<Option<Vec<u64>>>()
         .and_then(|ceilings| ceilings.into_iter().max())
@@ -112,7 +114,7 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
     let Some(task) = task else {
         return RunResult {
             run,
-            ended: "unfinished",
+            ended: RunEnd::Unfinished,
             why: Some("not begun".to_owned()),
             rate_qps: None,
             failed_qps: None,
@@ -122,7 +124,7 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
     };
     let finished = task.finished.as_ref().filter(|_| task.abandoned.is_none());
     let (ended, why) = ended(task);
-    let has_rate = matches!(ended, "found" | "limited_by_tester" | "limited_by_request");
+    let has_rate = ended == RunEnd::Found || ended.is_lower_bound();
     RunResult {
         run,
         ended,
@@ -134,32 +136,35 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
     }
 }
 
-fn ended(task: &TaskTold<'_>) -> (&'static str, Option<String>) {
-    if let Some(reason) = task.abandoned {
-        return ("abandoned", Some(reason.to_owned()));
+fn ended(task: &TaskTold<'_>) -> (RunEnd, Option<String>) {
+    if let Some(reason) = &task.abandoned {
+        return (RunEnd::Abandoned, Some(reason.clone()));
     }
-    match task.finished.as_ref().and_then(|finished| finished.end) {
-        None => ("unfinished", Some("under way, or cut short".to_owned())),
-        Some(SearchEnd::Found) => ("found", None),
-        Some(SearchEnd::LimitedByTester { .. }) => ("limited_by_tester", None),
-        Some(SearchEnd::LimitedByRequest { .. }) => ("limited_by_request", None),
+    match task.finished.as_ref().and_then(|f| f.end.as_ref()) {
+        None => (
+            RunEnd::Unfinished,
+            Some("under way, or cut short".to_owned()),
+        ),
+        Some(SearchEnd::Found) => (RunEnd::Found, None),
+        Some(SearchEnd::LimitedByTester { .. }) => (RunEnd::LimitedByTester, None),
+        Some(SearchEnd::LimitedByRequest { .. }) => (RunEnd::LimitedByRequest, None),
         Some(SearchEnd::NothingPasses) => (
-            "nothing_passes",
+            RunEnd::NothingPasses,
             Some("the DUT fails even at the lowest rate".to_owned()),
         ),
-        Some(SearchEnd::TesterFault(fault)) => ("tester_fault", Some(fault.to_string())),
+        Some(SearchEnd::TesterFault(fault)) => (RunEnd::TesterFault, Some(fault.to_string())),
     }
 }
 
 fn step(result: &TrialResult) -> Step {
-    let (outcome, shortfall, why) = match &result.outcome {
-        Outcome::Passed => ("passed", 0, String::new()),
-        Outcome::Failed { shortfall } => ("failed", *shortfall, words::losses(result)),
-        Outcome::Invalid(fault) => ("invalid", 0, fault.to_string()),
+    let (shortfall, why) = match &result.outcome {
+        Outcome::Passed => (0, String::new()),
+        Outcome::Failed { shortfall } => (*shortfall, words::losses(result)),
+        Outcome::Invalid(fault) => (0, fault.to_string()),
     };
     Step {
         rate_qps: result.rate_qps,
-        outcome,
+        outcome: result.outcome.clone(),
         shortfall,
         why,
     }
