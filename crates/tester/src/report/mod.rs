@@ -10,10 +10,6 @@ pub mod raw;
 pub mod text;
 pub mod timing;
 
-use std::fmt;
-
-use dns64_transport::clock::{Nanos, SECOND};
-
 use crate::procedure::search::SearchResult;
 pub use crate::quantity::{Span, Thousands};
 use crate::trial::result::Answers;
@@ -100,25 +96,6 @@ fn answered(answers: &Answers) -> u64 {
         ..
     } = answers;
     valid + late + wrong + empty + error + truncated
-}
-
-/// A span of time to within its two largest units, for times that are hours or days: "2 d 3 h",
-/// "5 min 20 s", "9 s".
-#[derive(Clone, Copy, Debug)]
-pub struct RoughSpan(pub Nanos);
-
-impl fmt::Display for RoughSpan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0 / SECOND;
-        let (minutes, hours) = (seconds / 60, seconds / 3600);
-        let (large, small) = match seconds {
-            0..60 => return write!(f, "{seconds} s"),
-            60..3600 => ((minutes, "min"), (seconds % 60, "s")),
-            3600..86_400 => ((hours, "h"), (minutes % 60, "min")),
-            _ => ((hours / 24, "d"), (hours % 24, "h")),
-        };
-        write!(f, "{} {} {} {}", large.0, large.1, small.0, small.1)
-    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ mod metrics;
 mod numbers;
 pub mod plots;
 pub mod progress;
+mod table;
+mod tables;
 pub mod verify;
 mod words;
 

@@ -1,5 +1,10 @@
 use super::specimen;
 use super::*;
+use crate::report::campaign::tables;
+
+fn page(analysis: &Analysis, template: Option<&str>) -> Result<String, ReportError> {
+    super::page(analysis, &tables::all(analysis), template)
+}
 
 /// Shares of AAAA and of cached names.
 const CELLS: [(f64, f64); 5] = [
@@ -167,7 +172,7 @@ fn templates_of_others_get_the_same_numbers() {
         {{ \"<\" }}";
     assert_eq!(
         page(&sample(), Some(template)).unwrap(),
-        "Five DNS64 servers on one machine: 41,300 4 h 14 min – 0.500 1,234.5 25.5 1.50 us 2 &lt;"
+        "Five DNS64 servers on one machine: 41,300 4 h 14 min – 0.500 1,234.5 25.5 1.5 us 2 &lt;"
     );
 }
 
