@@ -22,3 +22,27 @@ impl Exporter for Csv {
         String::from_utf8(octets).map_err(io::Error::other)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::campaign::table::{Column, columns, rate};
+
+    #[test]
+    fn values_with_commas_quotes_and_line_feeds_are_quoted() {
+        let columns: [Column<&str>; 4] = columns![text: &str;
+            "text", "" => *text;
+            "nothing", "" => Cell::Nothing;
+            "rate_qps", "" => rate(1234.5);
+            "several", "" => Cell::list([(*text).to_owned(), "x".to_owned()]);
+        ];
+        let texts = ["plain", "a, b", "say \"so\"", "two\nlines", ""];
+        let table = Table::new("", "", "").with(&columns, texts);
+        assert_eq!(
+            Csv.export(&[table]).unwrap(),
+            "text,nothing,rate_qps,several\nplain,,1234.5,plain; x\n\"a, b\",,1234.5,\"a, b; x\"\n\
+             \"say \"\"so\"\"\",,1234.5,\"say \"\"so\"\"; x\"\n\"two\nlines\",,1234.5,\"two\nlines; x\"\n\
+             ,,1234.5,; x\n"
+        );
+    }
+}

@@ -267,3 +267,63 @@ impl Table {
         self.rows.chunk_by(|a, b| !self.grouped || a[0] == b[0])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_have_every_digit_for_programs_and_a_unit_for_people() {
+        let both = |cell: Cell| (cell.raw(), cell.text("; "));
+        let texts = |raw: &str, text: &str| (raw.to_owned(), text.to_owned());
+        assert_eq!(both(Cell::Nothing), texts("", "–"));
+        assert_eq!(both(Cell::from(None::<f64>)), texts("", "–"));
+        assert_eq!(both(1_234_567_usize.into()), texts("1234567", "1,234,567"));
+        assert_eq!(both(0.123_456.into()), texts("0.123456", "0.1235"));
+        assert_eq!(both(two(12.0)), texts("12", "12.00"));
+        assert_eq!(both(rate(37_187.25)), texts("37187.25", "37,187.3"));
+        let (qps, at_least) = (59_000.0, true);
+        assert_eq!(
+            both(Cell::Rate { qps, at_least }),
+            texts("59000", "≥ 59,000")
+        );
+        assert_eq!(both(Cell::Range(1.0, 2000.0)), texts("1 2000", "1 – 2,000"));
+        assert_eq!(both(Cell::Span(12_345)), texts("12345", "12.3 us"));
+        assert_eq!(both(Cell::Wait(200.0)), texts("200", "3 min 20 s"));
+        assert_eq!(both(Cell::Bytes(2048)), texts("2048", "2.0 KiB"));
+        assert_eq!(both(Cell::Probability(1e-6)), texts("0.000001", "< 0.001"));
+        assert_eq!(
+            both(Cell::list(["a", "b"].map(str::to_owned))),
+            texts("a; b", "a; b")
+        );
+        assert_eq!(Cell::list([]), Cell::Nothing);
+    }
+
+    #[test]
+    fn a_table_grows_by_columns_and_falls_into_groups() {
+        let name = columns![name: &str; "name", "Name" => *name;];
+        let figures = columns![n: u64; "n", "N" => *n; "half", "Half" => *n as f64 / 2.0;];
+        let table = Table::new("t", "T", "")
+            .with(&name, ["a", "a", "b"])
+            .with(&figures, [1, 2, 3]);
+        let heads = table.columns.iter();
+        let heads: Vec<_> = heads
+            .map(|c| (c.key.as_str(), c.head.as_str(), c.number))
+            .collect();
+        assert_eq!(
+            heads,
+            [
+                ("name", "Name", false),
+                ("n", "N", true),
+                ("half", "Half", true)
+            ]
+        );
+        assert_eq!(
+            table.rows[2],
+            ["b".into(), Cell::Count(3), Cell::Number(1.5)]
+        );
+        let sizes = |table: &Table| table.groups().map(<[_]>::len).collect::<Vec<_>>();
+        assert_eq!(sizes(&table), [3]);
+        assert_eq!(sizes(&table.grouped()), [2, 1]);
+    }
+}

@@ -529,3 +529,34 @@ fn time(analysis: &Analysis) -> Table {
     )
     .with(&PAIR, rows.into_iter().map(|(name, value)| (name.to_owned(), value)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::campaign::analyse::analyse;
+    use crate::report::campaign::sample::{SEAL, small};
+
+    #[test]
+    fn every_key_that_a_table_asks_for_is_a_column() {
+        let (plan, lines) = small();
+        let tables = all(&analyse(&plan, &lines, SEAL));
+        let columns = |key: &str| {
+            let table = tables.iter().find(|table| table.key == key).unwrap();
+            table.columns.len()
+        };
+        // A variant, two shares, duration and timeout, and the figures.
+        let expected = [5 + 13, 5 + 3, 5 + 4, 5 + 6];
+        assert_eq!(
+            ["results", "headroom", "achieved", "timing"].map(columns),
+            expected
+        );
+        for table in &tables {
+            let width = table.columns.len();
+            assert!(
+                table.rows.iter().all(|row| row.len() == width),
+                "{}",
+                table.key
+            );
+        }
+    }
+}
