@@ -2,18 +2,15 @@
 //!
 //! Every [`Finding`] is read from the system at the moment of asking and nothing is changed.
 
-use std::path::Path;
-use std::process::Command;
-
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::cpu;
 
-use crate::lab::dut;
 use crate::lab::host::CpuSet;
 use crate::lab::machine::{self, Machine};
-use crate::lab::process::{find_program, run};
+use crate::lab::process::find_program;
 use crate::lab::profile::{Profile, ProfileRole, built_in_names};
-use crate::lab::userns;
+use crate::lab::server;
+use crate::lab::{LabKind, userns};
 use crate::trial::summary::STALL_MAX_NS;
 
 /// One fact about this machine.
@@ -40,276 +37,188 @@ pub enum Verdict {
     Missing,
 }
 
-/// Where the roles can run here, from the least to the best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tier {
-    /// All roles on the loopback interface: not a measurement.
-    Loopback,
-    /// Hosts in namespaces without root.
-    Userns,
-    /// Hosts in namespaces as root.
-    Netns,
-}
-
-impl Tier {
-    /// As it is called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Loopback => "loopback",
-            Self::Userns => "userns",
-            Self::Netns => "netns",
-        }
-    }
-}
-
 /// Everything that is known about this machine.
 pub fn examine() -> Vec<Finding> {
-    let mut findings = vec![tier_finding()];
-    findings.extend(kernel());
-    findings.extend(tools());
-    findings.extend(processors());
-    findings.push(stalls());
-    findings.extend(network());
-    findings.extend(memory());
-    findings.extend(servers());
-    findings
-}
-
-/// The best tier here and why it is not a better one.
-pub fn best_tier() -> (Tier, Option<String>) {
-    if find_program("ip").is_none() {
-        let why = "there is no `ip`: install the Debian package iproute2";
-        return (Tier::Loopback, Some(why.into()));
-    }
-    if userns::inside() {
-        return (Tier::Userns, Some("run it as root for netns".into()));
-    }
-    if rustix::process::geteuid().is_root() {
-        return match namespaces_as_root() {
-            Ok(()) => (Tier::Netns, None),
-            Err(why) => (Tier::Loopback, Some(why)),
-        };
-    }
-    match userns::check() {
-        Ok(()) => (Tier::Userns, Some("run it as root for netns".into())),
-        Err(error) => (Tier::Loopback, Some(error.to_string())),
-    }
-}
-
-/// A stall beyond this is no interrupt any more but another task, or another guest.
-const STALL_NS: Nanos = SECOND / 1000;
-
-/// A root that a container has stripped of capabilities cannot make namespaces.
-fn namespaces_as_root() -> Result<(), String> {
-    let mut command = Command::new("unshare");
-    match run(command.args(["--net", "--mount", "true"]), LIMIT) {
-        Ok(end) if end.status.success() => Ok(()),
-        Ok(end) => Err(format!(
-            "root may not make namespaces here ({}): start the container with CAP_SYS_ADMIN and \
-             CAP_NET_ADMIN",
-            end.stderr.trim()
-        )),
-        Err(error) => Err(format!("{error}: install the Debian package util-linux")),
-    }
-}
-
-fn tier_finding() -> Finding {
-    let (tier, next) = best_tier();
-    let verdict = match tier {
-        Tier::Loopback => Verdict::Poor,
-        Tier::Userns | Tier::Netns => Verdict::Good,
-    };
-    finding("best tier", tier.name(), verdict, next)
-}
-
-fn kernel() -> Vec<Finding> {
     let here = Machine::here();
-    let release = here.sysctl("kernel.osrelease").unwrap_or_default();
-    let mut findings = vec![match kernel_version(&release) {
-        Some(version) if version >= GRO_KERNEL => good("kernel", &release),
-        Some(version) if version >= SEGMENT_KERNEL => finding(
-            "kernel",
-            &release,
-            Verdict::Poor,
-            Some("Linux 5.0 or later has UDP_GRO: fewer system calls for each reply".into()),
-        ),
-        _ => finding(
-            "kernel",
-            &release,
-            Verdict::Poor,
-            Some("Linux 4.18 or later has UDP_SEGMENT: twice the rate for each core".into()),
-        ),
-    }];
-    let user = rustix::process::geteuid();
-    findings.push(if user.is_root() {
-        good("user", "root")
-    } else {
-        finding(
-            "user",
-            &format!("uid {}", user.as_raw()),
-            Verdict::Poor,
-            Some("root can force socket buffers and needs no user namespace".into()),
-        )
-    });
+    let mut findings = vec![best_tier(), kernel(&here), user()];
     if !userns::inside() {
-        findings.push(match userns::check() {
-            Ok(()) => good("user namespaces", "allowed"),
-            Err(error) => finding(
-                "user namespaces",
-                "not allowed",
-                Verdict::Poor,
-                Some(error.to_string()),
-            ),
-        });
+        findings.push(user_namespaces());
     }
     findings.extend(apparmor(&here));
-    let cgroup = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-        "version 2"
-    } else {
-        "version 1 or none"
-    };
-    findings.push(good("cgroup", cgroup));
+    findings.push(cgroup(&here));
+    findings.extend(PROGRAMS.map(|(program, package)| installed(program, package)));
+    findings.extend(processors(&here));
+    findings.push(stalls());
+    findings.extend(BUFFERS.iter().filter_map(|name| buffer(&here, name)));
+    findings.push(conntrack(&here));
+    findings.extend(memory(&here));
+    let profiles = built_in_names().filter_map(|name| Profile::built_in(name).ok());
+    findings.extend(profiles.map(|profile| server(&profile)));
     findings
+}
+
+/// What is good unless something would make it better.
+fn finding(what: &str, value: impl ToString, remedy: Option<String>) -> Finding {
+    Finding {
+        what: what.to_owned(),
+        value: value.to_string(),
+        verdict: match remedy {
+            None => Verdict::Good,
+            Some(_) => Verdict::Poor,
+        },
+        remedy,
+    }
+}
+
+/// What is not there, and what would bring it.
+fn missing(what: &str, remedy: String) -> Finding {
+    Finding {
+        verdict: Verdict::Missing,
+        ..finding(what, "not found", Some(remedy))
+    }
+}
+
+/// `remedy` unless all is well.
+fn unless(well: bool, remedy: impl Into<String>) -> Option<String> {
+    (!well).then(|| remedy.into())
+}
+
+fn best_tier() -> Finding {
+    let (kind, remedy) = LabKind::best();
+    let verdict = match kind {
+        LabKind::Loopback => Verdict::Poor,
+        _ => Verdict::Good,
+    };
+    Finding {
+        verdict,
+        ..finding("best tier", kind.name(), remedy)
+    }
+}
+
+fn kernel(here: &Machine) -> Finding {
+    let release = here.sysctl("kernel.osrelease").unwrap_or_default();
+    let remedy = match kernel_version(&release) {
+        Some(version) if version >= GRO_KERNEL => None,
+        Some(version) if version >= SEGMENT_KERNEL => {
+            Some("Linux 5.0 or later has UDP_GRO: fewer system calls for each reply".into())
+        }
+        _ => Some("Linux 4.18 or later has UDP_SEGMENT: twice the rate for each core".into()),
+    };
+    finding("kernel", release, remedy)
+}
+
+fn user() -> Finding {
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return finding("user", "root", None);
+    }
+    let remedy = "root can force socket buffers and needs no user namespace";
+    finding(
+        "user",
+        format!("uid {}", user.as_raw()),
+        Some(remedy.into()),
+    )
+}
+
+fn user_namespaces() -> Finding {
+    let (value, remedy) = match userns::check() {
+        Ok(()) => ("allowed", None),
+        Err(error) => ("not allowed", Some(error.to_string())),
+    };
+    finding("user namespaces", value, remedy)
 }
 
 fn apparmor(here: &Machine) -> Option<Finding> {
-    if here.read("/sys/module/apparmor/parameters/enabled")? != "Y" {
-        return None;
+    let enabled = here.read("/sys/module/apparmor/parameters/enabled")?;
+    let remedy = "if named or unbound may not read their configuration: `aa-complain named \
+                  unbound` (Debian package apparmor-utils)";
+    (enabled == "Y").then(|| finding("AppArmor", "enabled", Some(remedy.into())))
+}
+
+fn cgroup(here: &Machine) -> Finding {
+    let unified = here.path("/sys/fs/cgroup/cgroup.controllers").exists();
+    let version = match unified {
+        true => "version 2",
+        false => "version 1 or none",
+    };
+    finding("cgroup", version, None)
+}
+
+/// Programs that a lab needs, and the Debian packages that have them.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("ip", "iproute2"),
+    ("taskset", "util-linux"),
+    ("unshare", "util-linux"),
+    ("setpriv", "util-linux"),
+];
+
+fn installed(program: &str, package: &str) -> Finding {
+    match find_program(program) {
+        Some(path) => finding(program, path.display(), None),
+        None => missing(program, format!("install the Debian package {package}")),
     }
-    Some(finding(
-        "AppArmor",
-        "enabled",
-        Verdict::Poor,
-        Some(
-            "if named or unbound may not read their configuration: `aa-complain named unbound` \
-             (Debian package apparmor-utils)"
-                .into(),
-        ),
-    ))
 }
 
-fn tools() -> Vec<Finding> {
-    [
-        ("ip", "iproute2"),
-        ("taskset", "util-linux"),
-        ("unshare", "util-linux"),
-        ("setpriv", "util-linux"),
-    ]
-    .into_iter()
-    .map(|(program, package)| match find_program(program) {
-        Some(path) => good(program, &path.display().to_string()),
-        None => finding(
-            program,
-            "not found",
-            Verdict::Missing,
-            Some(format!("install the Debian package {package}")),
-        ),
-    })
-    .collect()
-}
-
-fn processors() -> Vec<Finding> {
+fn processors(here: &Machine) -> Vec<Finding> {
     let cores = CpuSet::unrestricted().cores();
-    let enough = cores >= ROLES;
-    let mut findings = vec![finding(
-        "cores",
-        &cores.to_string(),
-        if enough { Verdict::Good } else { Verdict::Poor },
-        (!enough).then(|| {
-            format!("{ROLES} or more give the Measurer, the DUT and the AuthDNS one each")
-        }),
-    )];
-    let here = Machine::here();
-    if let Some(on) = here.smt() {
-        findings.push(if on {
-            finding("SMT", "on", Verdict::Poor, Some(machine::SMT_REMEDY.into()))
-        } else {
-            good("SMT", "off")
-        });
-    }
-    findings.push(governors(&here));
-    let clock = here.clock_source().unwrap_or_else(|| "unknown".into());
-    findings.push(if machine::FAST_CLOCK_SOURCES.contains(&clock.as_str()) {
-        good("clock source", &clock)
-    } else {
-        let remedy = machine::CLOCK_REMEDY;
-        finding("clock source", &clock, Verdict::Poor, Some(remedy.into()))
+    let more = format!("{ROLES} or more give the Measurer, the DUT and the AuthDNS one each");
+    let smt = here.smt().map(|on| match on {
+        true => finding("SMT", "on", Some(machine::SMT_REMEDY.into())),
+        false => finding("SMT", "off", None),
     });
+    let clock = here.clock_source().unwrap_or_else(|| "unknown".into());
+    let fast = machine::FAST_CLOCK_SOURCES.contains(&clock.as_str());
+    let mut findings = vec![finding("cores", cores, unless(cores >= ROLES, more))];
+    findings.extend(smt);
+    findings.push(governors(here));
+    let remedy = unless(fast, machine::CLOCK_REMEDY);
+    findings.push(finding("clock source", clock, remedy));
     findings
 }
 
 fn governors(here: &Machine) -> Finding {
-    let what = "frequency governor";
     let policies = here.frequency_policies();
     let mut governors: Vec<&str> = policies.iter().map(|p| p.governor.as_str()).collect();
     governors.sort_unstable();
     governors.dedup();
-    let value = governors.join(", ");
-    match governors.as_slice() {
-        [] => good(what, "not visible (a virtual machine?)"),
-        ["performance"] => good(what, &value),
-        _ => finding(
-            what,
-            &value,
-            Verdict::Poor,
-            Some(machine::GOVERNOR_REMEDY.into()),
-        ),
-    }
+    let (value, well) = match governors.as_slice() {
+        [] => ("not visible (a virtual machine?)".to_owned(), true),
+        all => (all.join(", "), all == ["performance"]),
+    };
+    let remedy = unless(well, machine::GOVERNOR_REMEDY);
+    finding("frequency governor", value, remedy)
 }
 
-fn network() -> Vec<Finding> {
+/// Limits of socket buffers, and what a server without an option for them has.
+const BUFFERS: [&str; 4] = [
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.core.rmem_default",
+    "net.core.wmem_default",
+];
+
+fn buffer(here: &Machine, name: &str) -> Option<Finding> {
+    let value: u64 = here.sysctl(name)?.parse().ok()?;
+    // Root of the machine forces buffers of its own, whatever the limit; DUTs may not.
     let root = rustix::process::geteuid().is_root() && !userns::inside();
-    let mut findings: Vec<Finding> = ["net.core.rmem_max", "net.core.wmem_max"]
-        .into_iter()
-        .filter_map(|name| {
-            let value = sysctl(name)?;
-            // Root of the machine forces buffers of its own, whatever the limit; DUTs may not.
-            let enough = value >= BUFFER_BYTES;
-            let who = if root {
-                "of the DUT"
-            } else {
-                "of the Tester and the DUT"
-            };
-            Some(finding(
-                name,
-                &value.to_string(),
-                if enough { Verdict::Good } else { Verdict::Poor },
-                (!enough).then(|| {
-                    format!("`sysctl {name}={BUFFER_BYTES}`: buffers {who} lose at bursts")
-                }),
-            ))
-        })
-        .collect();
-    findings.extend(
-        ["net.core.rmem_default", "net.core.wmem_default"]
-            .into_iter()
-            .filter_map(|name| {
-                let value = sysctl(name)?;
-                // A server without an option for its buffers has this one.
-                let enough = value >= BUFFER_BYTES || name.ends_with("wmem_default");
-                Some(finding(
-                    name,
-                    &value.to_string(),
-                    if enough { Verdict::Good } else { Verdict::Poor },
-                    (!enough).then(|| {
-                        format!(
-                            "`sysctl {name}={BUFFER_BYTES}` and say so in the report: servers \
-                             without an option for their buffers lose at bursts"
-                        )
-                    }),
-                ))
-            }),
-    );
-    findings.push(
-        if Path::new("/proc/sys/net/netfilter/nf_conntrack_max").exists() {
-            let remedy = "rules that track connections cost each datagram on real interfaces; the \
-                      lab's namespaces have none";
-            finding("nf_conntrack", "loaded", Verdict::Poor, Some(remedy.into()))
-        } else {
-            good("nf_conntrack", "not loaded")
-        },
-    );
-    findings
+    let why = match (name.ends_with("max"), root) {
+        (true, true) => ": buffers of the DUT lose at bursts",
+        (true, false) => ": buffers of the Tester and the DUT lose at bursts",
+        (false, _) => {
+            " and say so in the report: servers without an option for their buffers lose at bursts"
+        }
+    };
+    let enough = value >= BUFFER_BYTES || name.ends_with("wmem_default");
+    let remedy = unless(enough, format!("`sysctl {name}={BUFFER_BYTES}`{why}"));
+    Some(finding(name, value, remedy))
+}
+
+fn conntrack(here: &Machine) -> Finding {
+    let loaded = here.sysctl("net.netfilter.nf_conntrack_max").is_some();
+    let remedy = "rules that track connections cost each datagram on real interfaces; the lab's \
+                  namespaces have none";
+    let value = if loaded { "loaded" } else { "not loaded" };
+    finding("nf_conntrack", value, unless(!loaded, remedy))
 }
 
 /// Keeps all cores busy for a moment and looks how long each of them stands still: what a host
@@ -321,35 +230,23 @@ fn stalls() -> Finding {
             .iter()
             .map(|&core| scope.spawn(move || longest_stall_ns(core)))
             .collect();
-        looks
-            .into_iter()
-            .filter_map(|look| look.join().ok())
-            .collect()
+        let ended = looks.into_iter().map(|look| look.join().unwrap_or(0));
+        ended.collect()
     });
-    let list = |(core, ns): (&usize, &Nanos)| format!("core {core}: {} us", ns / 1000);
-    let value = cores
+    let told: Vec<_> = cores
         .iter()
         .zip(&longest_ns)
-        .map(list)
-        .collect::<Vec<_>>()
-        .join(", ");
-    let worst_ns = longest_ns.into_iter().max().unwrap_or(0);
-    let what = "longest stall in 1 s";
-    match worst_ns {
-        0..STALL_NS => good(what, &value),
-        STALL_NS..STALL_MAX_NS => finding(
-            what,
-            &value,
-            Verdict::Poor,
-            Some("other guests of this host are heard: repeat what varies, or use a machine of your own".into()),
+        .map(|(core, ns)| format!("core {core}: {} us", ns / 1000))
+        .collect();
+    let remedy = match longest_ns.into_iter().max().unwrap_or(0) {
+        0..STALL_NS => None,
+        STALL_NS..STALL_MAX_NS => Some(
+            "other guests of this host are heard: repeat what varies, or use a machine of your own",
         ),
-        _ => finding(
-            what,
-            &value,
-            Verdict::Poor,
-            Some("trials will be invalid for a sender that was held up: use a quieter machine".into()),
-        ),
-    }
+        _ => Some("trials will be invalid for a sender that was held up: use a quieter machine"),
+    };
+    let remedy = remedy.map(str::to_owned);
+    finding("longest stall in 1 s", told.join(", "), remedy)
 }
 
 /// Longest time between two readings of the clock on a core that does nothing else for a second.
@@ -369,30 +266,17 @@ fn longest_stall_ns(core: usize) -> Nanos {
     longest
 }
 
-fn memory() -> Vec<Finding> {
-    let available = Machine::here().memory_bytes("MemAvailable");
-    let Some(available) = available else {
-        return Vec::new();
-    };
+fn memory(here: &Machine) -> Option<Finding> {
+    let available = here.memory_bytes("MemAvailable")?;
     let queries = available / 2 / LEDGER_BYTES_PER_QUERY;
-    let enough = queries >= LEDGER_QUERIES;
-    vec![finding(
-        "memory available",
-        &format!(
-            "{} MiB: trials of up to {} M queries",
-            available >> 20,
-            queries / 1_000_000
-        ),
-        if enough { Verdict::Good } else { Verdict::Poor },
-        (!enough).then(|| "60 s at 1 M/s need 1 GiB for the ledger and as much again".into()),
-    )]
-}
-
-fn servers() -> Vec<Finding> {
-    built_in_names()
-        .filter_map(|name| Profile::built_in(name).ok())
-        .map(|profile| server(&profile))
-        .collect()
+    let value = format!(
+        "{} MiB: trials of up to {} M queries",
+        available >> 20,
+        queries / 1_000_000
+    );
+    let remedy = "60 s at 1 M/s need 1 GiB for the ledger and as much again";
+    let remedy = unless(queries >= LEDGER_QUERIES, remedy);
+    Some(finding("memory available", value, remedy))
 }
 
 fn server(profile: &Profile) -> Finding {
@@ -401,43 +285,17 @@ fn server(profile: &Profile) -> Finding {
         ProfileRole::Authority => "authority",
     };
     let what = format!("{role} {}", profile.name);
-    match profile.program(None) {
-        Ok(program) => match dut::version(profile, &program) {
-            Ok(version) => good(&what, &version),
-            Err(error) => finding(
-                &what,
-                &program.display().to_string(),
-                Verdict::Poor,
-                Some(error.to_string()),
-            ),
-        },
-        Err(_) => finding(
-            &what,
-            "not found",
-            Verdict::Missing,
-            Some(match &profile.package {
-                Some(package) => format!("install the Debian package {package}"),
-                None => "no Debian package; build it and give --dut-binary PATH".into(),
-            }),
-        ),
+    let Ok(program) = profile.program(None) else {
+        let remedy = match &profile.package {
+            Some(package) => format!("install the Debian package {package}"),
+            None => "no Debian package; build it and give --dut-binary PATH".into(),
+        };
+        return missing(&what, remedy);
+    };
+    match server::version(profile, &program) {
+        Ok(version) => finding(&what, version, None),
+        Err(error) => finding(&what, program.display(), Some(error.to_string())),
     }
-}
-
-fn good(what: &str, value: &str) -> Finding {
-    finding(what, value, Verdict::Good, None)
-}
-
-fn finding(what: &str, value: &str, verdict: Verdict, remedy: Option<String>) -> Finding {
-    Finding {
-        what: what.to_owned(),
-        value: value.to_owned(),
-        verdict,
-        remedy,
-    }
-}
-
-fn sysctl(name: &str) -> Option<u64> {
-    Machine::here().sysctl(name)?.parse().ok()
 }
 
 /// Major and minor version of "6.18.44-fc-v657".
@@ -446,6 +304,8 @@ fn kernel_version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
+/// A stall beyond this is no interrupt any more but another task, or another guest.
+const STALL_NS: Nanos = SECOND / 1000;
 /// First kernel with `UDP_SEGMENT` (udp(7)).
 const SEGMENT_KERNEL: (u32, u32) = (4, 18);
 /// First kernel with `UDP_GRO` (udp(7)).
@@ -457,7 +317,6 @@ const BUFFER_BYTES: u64 = 4 << 20;
 /// The ledger's share of a query; 60 s at 1 M/s then fit 1 GiB.
 const LEDGER_BYTES_PER_QUERY: u64 = 16;
 const LEDGER_QUERIES: u64 = 60_000_000;
-const LIMIT: Nanos = 5 * SECOND;
 
 #[cfg(test)]
 mod tests {

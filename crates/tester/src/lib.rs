@@ -2,6 +2,7 @@
 //!
 //! In the order of the flow, each module using only those before it:
 //!
+//! - [`statistics`]: the figures of repeated measurements;
 //! - [`namespace`]: the names of a trial and what each must be answered with;
 //! - [`load`]: the Measurer, from the octets of a query to the verdict on its answer;
 //! - [`authority`]: the AuthDNS subsystem, which the DUT asks;
@@ -9,7 +10,7 @@
 //! - [`trial`]: one trial, run by threads that turn Measurer and authority over links;
 //! - [`procedure`]: what to try next, and what the trials add up to;
 //! - [`quantity`]: rates, times and resolutions as texts;
-//! - [`statistics`]: the figures of repeated measurements;
+//! - [`warning`]: what a reader has to know before a number is quoted;
 //! - [`rig`]: lab, servers and Tester put together;
 //! - [`campaign`]: many searches by one plan, which survive crashes;
 //! - [`report`]: what the user sees;
@@ -29,3 +30,7 @@ pub mod report;
 pub mod rig;
 pub mod statistics;
 pub mod trial;
+pub mod warning;
+
+/// This program and its version, as it signs what it finds.
+pub const PROGRAM: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));

@@ -8,10 +8,12 @@ mod pattern;
 mod share;
 
 use std::fmt;
+use std::iter::successors;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use dns64_wire::name::{NAME_LEN_MAX, NameBuf, NameError};
+use ipnet::Ipv4Net;
 
 pub use pattern::{Pattern, PatternError};
 pub use share::{Share, ShareError};
@@ -55,22 +57,20 @@ pub fn parse_suffix(text: &str) -> Result<NameBuf, SuffixError> {
     }
 }
 
-/// A range of IPv4 addresses, and so of names: the part of the namespace that a trial may use.
+/// A range of IPv4 addresses, and so of names: the part of the namespace that a trial may use. Its
+/// address is the first one of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    first: Ipv4Addr,
-    len: u8,
-}
+pub struct Cidr(Ipv4Net);
 
 impl Cidr {
     /// The first address.
     pub fn first(&self) -> Ipv4Addr {
-        self.first
+        self.0.addr()
     }
 
     /// How many names the range holds: 1 to 2^32.
     pub fn names(&self) -> u64 {
-        1 << (32 - self.len)
+        1 << (32 - self.0.prefix_len())
     }
 
     /// Address `index` of the range. Beyond the end it goes on in the next range; callers ask
@@ -81,38 +81,32 @@ impl Cidr {
             reason = "IPv4 arithmetic is modulo 2^32"
         )]
         let offset = index as u32;
-        Ipv4Addr::from(u32::from(self.first).wrapping_add(offset))
+        Ipv4Addr::from(u32::from(self.first()).wrapping_add(offset))
     }
 
     /// Where `address` stands in the range.
     pub fn index(&self, address: Ipv4Addr) -> Option<u64> {
-        let offset = u64::from(u32::from(address)).checked_sub(u64::from(u32::from(self.first)))?;
-        (offset < self.names()).then_some(offset)
+        let offset = || u64::from(u32::from(address) - u32::from(self.first()));
+        self.0.contains(&address).then(offset)
     }
 
     /// The range around this one that holds at least `names` names, if 2^32 suffice.
     #[must_use]
     pub fn widened_to(&self, names: u64) -> Option<Self> {
-        (0..=self.len)
-            .rev()
-            .map(|len| Self::containing(self.first, len))
-            .find(|c| c.names() >= names)
-    }
-
-    fn containing(address: Ipv4Addr, len: u8) -> Self {
-        let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
-        Self {
-            first: Ipv4Addr::from(u32::from(address) & mask),
-            len,
-        }
+        successors(Some(self.0), Ipv4Net::supernet)
+            .map(Self)
+            .find(|range| range.names() >= names)
     }
 }
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.first, self.len)
+        self.0.fmt(f)
     }
 }
+
+/// The names unless asked otherwise: those of paper 000, section 6.2.1.
+pub const DEFAULT_NAMESPACE: Cidr = Cidr(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8));
 
 /// Why a text is no range of IPv4 addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,34 +117,20 @@ pub enum CidrError {
     )]
     Form(String),
     /// The address is not the first of its range.
-    #[error("{given}/{len} has bits set beyond its length; the range around it is {range}")]
-    HostBits {
-        /// The address as given.
-        given: Ipv4Addr,
-        /// The length as given.
-        len: u8,
-        /// The range that holds the address.
-        range: Cidr,
-    },
+    #[error("{0} has bits set beyond its length; the range around it is {range}", range = .0.trunc())]
+    HostBits(Ipv4Net),
 }
 
 impl FromStr for Cidr {
     type Err = CidrError;
 
     fn from_str(text: &str) -> Result<Self, CidrError> {
-        let form = || CidrError::Form(text.to_owned());
-        let (address, len) = text.split_once('/').ok_or_else(form)?;
-        let given: Ipv4Addr = address.parse().map_err(|_| form())?;
-        let len: u8 = len.parse().map_err(|_| form())?;
-        if len > 32 {
-            return Err(form());
+        let form = |_| CidrError::Form(text.to_owned());
+        let range: Ipv4Net = text.parse().map_err(form)?;
+        if range != range.trunc() {
+            return Err(CidrError::HostBits(range));
         }
-        let range = Self::containing(given, len);
-        if range.first == given {
-            Ok(range)
-        } else {
-            Err(CidrError::HostBits { given, len, range })
-        }
+        Ok(Self(range))
     }
 }
 
@@ -161,6 +141,16 @@ pub struct Zone {
     pub suffix: NameBuf,
     /// Share of the names that have an AAAA of their own.
     pub aaaa_share: Share,
+}
+
+impl Default for Zone {
+    /// [`DEFAULT_SUFFIX`], and no name with an AAAA of its own.
+    fn default() -> Self {
+        Self {
+            suffix: DEFAULT_SUFFIX.parse().expect("a constant, and a name"),
+            aaaa_share: Share::NONE,
+        }
+    }
 }
 
 impl Zone {
@@ -340,7 +330,7 @@ mod tests {
     proptest! {
         #[test]
         fn index_address_and_label_are_one(len in 0_u8..=32, base: u32, index: u64) {
-            let cidr = Cidr::containing(Ipv4Addr::from(base), len);
+            let cidr = Cidr(Ipv4Net::new(Ipv4Addr::from(base), len).unwrap().trunc());
             let index = index % cidr.names();
             let address = cidr.address(index);
             prop_assert_eq!(cidr.index(address), Some(index));

@@ -85,7 +85,7 @@ fn each_task_is_over_once(lines: &[Line]) {
     let mut sessions = 0;
     for line in lines {
         match &line.record {
-            Record::Finished { task, .. } => over.push(*task),
+            Record::Finished(finished) => over.push(finished.task),
             Record::Abandoned { task, reason } => {
                 eprintln_abandoned(*task, reason);
                 over.push(*task);

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use dns64_transport::clock::SECOND;
 use dns64bench::authority::answer::ZoneConfig;
-use dns64bench::lab::dut::{Dut, DutSpec, Probe};
 use dns64bench::lab::host::{CpuSet, Host};
 use dns64bench::lab::process;
 use dns64bench::lab::profile::{Profile, ProfileRole, Settings, built_in_names};
+use dns64bench::lab::server::{Probe, Server, ServerSpec};
 use dns64bench::lab::topology::{Lab, LabError, PREF64, Role, Setup, down, leftovers};
 use dns64bench::lab::zone::ZoneFile;
 use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
@@ -185,14 +185,14 @@ fn every_installed_server_synthesises() {
             let mut settings = settings(setup);
             (settings.listen, settings.port) = (listen, port);
             settings.upstream = upstream.into();
-            let spec = DutSpec {
+            let spec = ServerSpec {
                 profile: profile.clone(),
                 program: None,
                 host: setup.host(Role::Dut),
                 settings,
                 zone: None,
             };
-            let mut dut = Dut::start(spec, || ask(setup, 1)).unwrap();
+            let mut dut = Server::start(spec, || ask(setup, 1)).unwrap();
             assert_eq!(ask(setup, 2), Probe::Answered, "{name}");
             assert!(!dut.version().unwrap().is_empty(), "{name}");
             assert!(dut.resources().memory_bytes > 1 << 20, "{name}");
@@ -225,8 +225,8 @@ fn settings(setup: Setup) -> Settings {
 }
 
 /// NSD with the names of 10.0.0.0/24.
-fn start_authority(setup: Setup) -> Dut {
-    let spec = DutSpec {
+fn start_authority(setup: Setup) -> Server {
+    let spec = ServerSpec {
         profile: Profile::built_in("nsd").unwrap(),
         program: None,
         host: setup.host(Role::Authority),
@@ -246,7 +246,7 @@ fn start_authority(setup: Setup) -> Dut {
     };
     let (address, port) = setup.self_test();
     let target = format!("[{address}]:{port}");
-    Dut::start(spec, || {
+    Server::start(spec, || {
         query(setup, &target, 1, A).map_or_else(Probe::NotYet, |_| Probe::Answered)
     })
     .unwrap()

@@ -6,7 +6,8 @@ use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 13] = [
+const FLOW: [&str; 14] = [
+    "statistics",
     "namespace",
     "load",
     "authority",
@@ -14,7 +15,7 @@ const FLOW: [&str; 13] = [
     "trial",
     "procedure",
     "quantity",
-    "statistics",
+    "warning",
     "rig",
     "campaign",
     "report",

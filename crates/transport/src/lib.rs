@@ -13,6 +13,7 @@
 pub mod clock;
 pub mod cpu;
 pub mod memory;
+pub mod random;
 pub mod relay;
 pub mod socket;
 #[expect(

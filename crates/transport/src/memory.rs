@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use crate::clock::{Clock, ManualClock, Nanos};
+use crate::random::SplitMix64;
 use crate::{Counters, Datagram, Link, LinkError};
 
 pub use relay::MemoryRelay;
@@ -34,7 +35,7 @@ pub struct Network(Rc<RefCell<Wire>>);
 
 struct Wire {
     clock: ManualClock,
-    random: SplitMix,
+    random: SplitMix64,
     queues: HashMap<SocketAddr, Queue>,
     next_port: u16,
     sent: u64,
@@ -62,7 +63,7 @@ impl Network {
     pub fn new(clock: &ManualClock, seed: u64) -> Self {
         Self(Rc::new(RefCell::new(Wire {
             clock: clock.clone(),
-            random: SplitMix(seed),
+            random: SplitMix64(seed),
             queues: HashMap::new(),
             next_port: FIRST_PORT,
             sent: 0,
@@ -118,20 +119,20 @@ impl Wire {
         address
     }
 
+    fn happens(&mut self, ppm: u32) -> bool {
+        self.random.draw() % 1_000_000 < u64::from(ppm)
+    }
+
     fn send(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8], c: Conditions) {
-        if self.random.happens(c.loss_ppm) {
+        if self.happens(c.loss_ppm) {
             return;
         }
-        let copies = if self.random.happens(c.duplicate_ppm) {
-            2
-        } else {
-            1
-        };
+        let copies = if self.happens(c.duplicate_ppm) { 2 } else { 1 };
         for _ in 0..copies {
             let jitter = if c.jitter_ns == 0 {
                 0
             } else {
-                self.random.next() % c.jitter_ns
+                self.random.draw() % c.jitter_ns
             };
             let at = self.clock.now() + c.delay_ns + jitter;
             self.sent += 1;
@@ -321,23 +322,6 @@ impl Link for MemoryLink {
 
     fn backend(&self) -> &'static str {
         "memory"
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn happens(&mut self, ppm: u32) -> bool {
-        self.next() % 1_000_000 < u64::from(ppm)
     }
 }
 

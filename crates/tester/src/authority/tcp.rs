@@ -1,167 +1,229 @@
 //! The authority over TCP (RFC 7766), for the few who ask that way: resolvers after a truncated
-//! answer, and people with `dig +tcp`.
+//! answer, and people with `dig +tcp`. One thread serves all connections; it sleeps while there is
+//! nothing to do, because it shares a machine with a measurement.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use rustix::net::{Shutdown, shutdown};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::answer::{Authority, REPLY_LEN_MAX, Transport, ZoneConfig};
 use super::counts::AuthorityCounts;
 
-/// Connections that are served at the same time, each by a thread that waits for it. Further ones
-/// wait in the kernel's queue until one ends, at the latest after [`IDLE_NS`] without a query.
+/// Connections that are served at the same time. Further ones wait in the kernel's queue until one
+/// ends, at the latest after [`IDLE_NS`] without a query.
 pub const CONNECTIONS_MAX: usize = 64;
 
 /// A connection is closed when the next query is not there, whole, after this time. RFC 7766
 /// section 6.2.3 asks for "a few seconds".
 pub const IDLE_NS: Nanos = 5 * SECOND;
 
-/// Threads look this often whether the service is to stop.
-const LOOK: Duration = Duration::from_millis(50);
+/// How long nobody is served after the kernel refused a connection, mostly for want of descriptors.
+const ACCEPT_PAUSE: Nanos = SECOND / 20;
 
-/// A thread needs little more than a query and a reply on its stack.
-const STACK_BYTES: usize = 256 * 1024;
+/// Octets that are read at once; a connection keeps at most these and one query.
+const PIECE: usize = 4096;
 
 /// An authority that listens for TCP connections. Dropping it closes them all.
 #[derive(Debug)]
 pub struct TcpService {
-    shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    listener: TcpListener,
-    authority: Mutex<Authority>,
-    stopping: AtomicBool,
+    address: SocketAddr,
+    authority: Arc<Mutex<Authority>>,
+    /// Closed to end the thread.
+    stop: UnixStream,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl TcpService {
     /// Listens at `listen` in the network that the calling thread is in, and serves from now on.
     pub fn open(listen: SocketAddr, config: ZoneConfig) -> io::Result<Self> {
-        let mut service = Self {
-            shared: Arc::new(Shared {
-                listener: TcpListener::bind(listen)?,
-                authority: Mutex::new(Authority::new(config)),
-                stopping: AtomicBool::new(false),
-            }),
-            threads: Vec::with_capacity(CONNECTIONS_MAX),
-        };
-        for _ in 0..CONNECTIONS_MAX {
-            let shared = Arc::clone(&service.shared);
-            let thread = Builder::new().name("tcp".into()).stack_size(STACK_BYTES);
-            service.threads.push(thread.spawn(move || shared.accept())?);
-        }
-        Ok(service)
+        let listener = TcpListener::bind(listen)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = UnixStream::pair()?;
+        let authority = Arc::new(Mutex::new(Authority::new(config)));
+        let shared = Arc::clone(&authority);
+        let serve = move || serve(&listener, &stopped, &shared);
+        Ok(Self {
+            address,
+            authority,
+            stop,
+            thread: Some(Builder::new().name("tcp".into()).spawn(serve)?),
+        })
     }
 
     /// Where it listens; tells the port if 0 was asked for.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.shared.listener.local_addr()
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
     }
 
     /// What it has counted so far.
     pub fn counts(&self) -> AuthorityCounts {
-        self.shared.authority().counts()
+        locked(&self.authority).counts()
     }
 }
 
 impl Drop for TcpService {
     fn drop(&mut self) {
-        self.shared.stopping.store(true, Ordering::Relaxed);
-        // Wakes every thread that waits in accept; a listener that is gone already wakes them too.
-        let _ = shutdown(&self.shared.listener, Shutdown::Both);
-        for thread in self.threads.drain(..) {
-            // A thread that has panicked has nothing left to wait for.
-            let _ = thread.join();
+        // A thread that has ended has closed its end already, and nothing is left to wait for.
+        let _ = self.stop.shutdown(Shutdown::Both);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// The counters are sound after a panic elsewhere: each is one addition.
+fn locked(authority: &Mutex<Authority>) -> MutexGuard<'_, Authority> {
+    authority.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Serves whoever comes to `listener`, which does not block, until the other end of `stop` closes.
+fn serve(listener: &TcpListener, stop: &UnixStream, authority: &Mutex<Authority>) {
+    let mut connections: Vec<Connection> = Vec::new();
+    while let Some(ready) = wait(listener, stop, &connections) {
+        let now = MonotonicClock.now();
+        let mut is_ready = ready.iter();
+        connections.retain_mut(|connection| {
+            let step = match is_ready.next() {
+                Some(true) => connection.step(authority, now),
+                _ => Ok(()),
+            };
+            // However a connection ends, it is the other side's matter.
+            step.map_or_else(|error| is_for_later(&error), |()| true) && now < connection.until
+        });
+        if is_ready.next() == Some(&true) {
+            connections.extend(accept(listener, now));
         }
     }
 }
 
-impl Shared {
-    fn authority(&self) -> MutexGuard<'_, Authority> {
-        // The counters are sound after a panic elsewhere: each is one addition.
-        self.authority
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+/// Waits until somebody can go on or has been idle for too long. Says of each connection, and then
+/// of the listener where another connection is welcome, whether it can; nothing once it is over.
+fn wait(
+    listener: &TcpListener,
+    stop: &UnixStream,
+    connections: &[Connection],
+) -> Option<Vec<bool>> {
+    let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
+    fds.extend(connections.iter().map(Connection::awaits));
+    if connections.len() < CONNECTIONS_MAX {
+        fds.push(PollFd::new(listener, PollFlags::IN));
     }
-
-    fn stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+    let first = connections.iter().map(|connection| connection.until).min();
+    let span = first.map(|until| until.saturating_sub(MonotonicClock.now()));
+    let timeout = span.map(|span| Timespec {
+        tv_sec: (span / SECOND).cast_signed(),
+        tv_nsec: (span % SECOND).cast_signed(),
+    });
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        // It cannot wait any more; without waiting it would take a core from a trial.
+        Err(_) => return None,
     }
+    let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+    let goes_on = ready.next() == Some(false);
+    goes_on.then(|| ready.collect())
+}
 
-    /// Serves one connection after the other.
-    fn accept(&self) {
-        while !self.stopping() {
-            match self.listener.accept() {
-                // However a connection ends, it is the other side's matter.
-                Ok((stream, _)) => drop(self.serve(&stream)),
-                // Out of descriptors, or a connection that is gone already: later ones may work.
-                Err(_) => MonotonicClock.sleep(u64::from(LOOK.subsec_nanos())),
-            }
-        }
-    }
-
-    /// Answers the queries of a connection until it ends, idles or sends what gets no reply.
-    fn serve(&self, stream: &TcpStream) -> io::Result<()> {
+fn accept(listener: &TcpListener, now: Nanos) -> Option<Connection> {
+    let accepted = listener.accept().and_then(|(stream, _)| {
+        stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(LOOK))?;
-        stream.set_write_timeout(Some(Duration::from_nanos(IDLE_NS)))?;
-        let mut query = Vec::new();
-        let mut reply = [0; 2 + REPLY_LEN_MAX];
-        loop {
-            let deadline = MonotonicClock.now() + IDLE_NS;
-            let mut len = [0; 2];
-            self.read(stream, &mut len, deadline)?;
-            query.resize(usize::from(u16::from_be_bytes(len)), 0);
-            self.read(stream, &mut query, deadline)?;
-            let len = self
-                .authority()
-                .answer(&query, &mut reply[2..], Transport::Tcp);
-            if len == 0 {
-                return Ok(());
+        Ok(stream)
+    });
+    match accepted {
+        Ok(stream) => Some(Connection {
+            stream,
+            input: Vec::new(),
+            output: Vec::new(),
+            until: now + IDLE_NS,
+        }),
+        Err(error) => {
+            // Out of descriptors, or a connection that is gone already: later ones may work.
+            if !is_for_later(&error) {
+                MonotonicClock.sleep(ACCEPT_PAUSE);
             }
-            let prefix = u16::try_from(len).map_err(io::Error::other)?;
-            reply[..2].copy_from_slice(&prefix.to_be_bytes());
-            // In one piece: some clients take a length alone for an error (RFC 7766 section 8).
-            let mut writer = stream;
-            writer.write_all(&reply[..2 + len])?;
+            None
         }
-    }
-
-    /// Fills `bytes` before `deadline`, in spite of read timeouts.
-    fn read(&self, mut stream: &TcpStream, bytes: &mut [u8], deadline: Nanos) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match stream.read(&mut bytes[filled..]) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(n) => filled += n,
-                Err(error) if is_timeout(&error) => {}
-                Err(error) => return Err(error),
-            }
-            if self.stopping() || MonotonicClock.now() > deadline {
-                return Err(ErrorKind::TimedOut.into());
-            }
-        }
-        Ok(())
     }
 }
 
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-    )
+/// A client.
+struct Connection {
+    stream: TcpStream,
+    /// Queries, the last one perhaps not whole.
+    input: Vec<u8>,
+    /// What is not sent yet of a reply; nothing is read meanwhile.
+    output: Vec<u8>,
+    /// When it is closed unless there is another query.
+    until: Nanos,
+}
+
+impl Connection {
+    fn awaits(&self) -> PollFd<'_> {
+        let what = match self.output.is_empty() {
+            true => PollFlags::IN,
+            false => PollFlags::OUT,
+        };
+        PollFd::new(&self.stream, what)
+    }
+
+    /// Goes on as far as it can without waiting, by one piece of input.
+    ///
+    /// # Errors
+    ///
+    /// The connection is to be closed, or [`is_for_later`].
+    fn step(&mut self, authority: &Mutex<Authority>, now: Nanos) -> io::Result<()> {
+        self.answer(authority, now)?;
+        let mut piece = [0; PIECE];
+        match self.stream.read(&mut piece)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            octets => self.input.extend_from_slice(&piece[..octets]),
+        }
+        self.answer(authority, now)
+    }
+
+    /// Answers the queries that are there, until one gets no reply.
+    fn answer(&mut self, authority: &Mutex<Authority>, now: Nanos) -> io::Result<()> {
+        loop {
+            while !self.output.is_empty() {
+                let sent = self.stream.write(&self.output)?;
+                self.output.drain(..sent);
+            }
+            let Some((len, rest)) = self.input.split_first_chunk() else {
+                return Ok(());
+            };
+            let len = usize::from(u16::from_be_bytes(*len));
+            let Some(query) = rest.get(..len) else {
+                return Ok(());
+            };
+            let mut reply = [0; REPLY_LEN_MAX];
+            let reply_len = locked(authority).answer(query, &mut reply, Transport::Tcp);
+            if reply_len == 0 {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            // In one piece: some clients take a length alone for an error (RFC 7766 section 8).
+            let prefix = u16::try_from(reply_len).map_err(io::Error::other)?;
+            self.output.extend(prefix.to_be_bytes());
+            self.output.extend(&reply[..reply_len]);
+            self.input.drain(..2 + len);
+            self.until = now + IDLE_NS;
+        }
+    }
+}
+
+/// Whether the same may work the next time that the socket is ready.
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::namespace::{Share, Zone};
 
@@ -182,7 +244,7 @@ mod tests {
     }
 
     fn connect(service: &TcpService) -> TcpStream {
-        let stream = TcpStream::connect(service.local_addr().unwrap()).unwrap();
+        let stream = TcpStream::connect(service.local_addr()).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(10)))
             .unwrap();
@@ -237,9 +299,30 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_beyond_the_bound_is_served_when_another_ends() {
+        let service = service();
+        let ask = || {
+            let mut stream = connect(&service);
+            stream.write_all(&framed(QUERY)).unwrap();
+            stream
+        };
+        let mut served: Vec<_> = (0..CONNECTIONS_MAX).map(|_| ask()).collect();
+        for stream in &mut served {
+            read_reply(stream);
+        }
+        let mut beyond = ask();
+        beyond.set_nonblocking(true).unwrap();
+        assert!(is_for_later(&beyond.read(&mut [0; 1]).unwrap_err()));
+        beyond.set_nonblocking(false).unwrap();
+        drop(served.pop());
+        read_reply(&mut beyond);
+        assert_eq!(service.counts().tcp, CONNECTIONS_MAX as u64 + 1);
+    }
+
+    #[test]
     fn dropping_the_service_closes_connections_and_frees_the_port() {
         let service = service();
-        let addr = service.local_addr().unwrap();
+        let addr = service.local_addr();
         let mut stream = connect(&service);
         stream.write_all(&framed(QUERY)).unwrap();
         read_reply(&mut stream);

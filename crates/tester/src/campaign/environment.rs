@@ -14,6 +14,7 @@ use crate::lab::machine::{
     CLOCK_REMEDY, FAST_CLOCK_SOURCES, FrequencyPolicy, GOVERNOR_REMEDY, Machine, SMT_REMEDY,
 };
 use crate::lab::process::{find_program, run};
+use crate::warning::{Severity, Warning};
 
 /// Reads the machine, with the interfaces of its own network and of the `hosts` of a lab.
 ///
@@ -31,8 +32,8 @@ pub fn capture(hosts: &[Host]) -> Environment {
         seen.push(host);
         for interface in interface::list(host) {
             let key = match host {
-                Host::Here => format!("interface {}", interface.name),
-                Host::Netns(name) => format!("interface {} of {name}", interface.name),
+                Host::Here => format!("{INTERFACE}{}", interface.name),
+                Host::Netns(name) => format!("{INTERFACE}{} of {name}", interface.name),
             };
             environment.details.insert(key, interface.to_string());
         }
@@ -46,6 +47,15 @@ pub fn capture(hosts: &[Host]) -> Environment {
     }
     environment
 }
+
+/// The interfaces that [`capture`] found.
+pub fn interfaces(environment: &Environment) -> impl Iterator<Item = &str> {
+    let names = environment.details.keys();
+    names.filter_map(|name| name.strip_prefix(INTERFACE))
+}
+
+/// What the names of interfaces begin with among the details.
+const INTERFACE: &str = "interface ";
 
 /// What the files of a machine say.
 fn machine(machine: &Machine) -> Environment {
@@ -157,47 +167,61 @@ fn version(program: &str, argument: &str) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// What may make the numbers of this machine wrong or hard to repeat, in plain words, each with
-/// its remedy. Follows from the record alone.
-pub fn warnings(environment: &Environment) -> Vec<String> {
+/// What may make the numbers of this machine wrong or hard to repeat, each with its remedy. Follows
+/// from the record alone.
+pub fn warnings(environment: &Environment) -> Vec<Warning> {
     let detail = |name: &str| environment.details.get(name).map(String::as_str);
     let mut warnings = Vec::new();
+    let mut warn = |text: String, remedy: &str| {
+        warnings.push(Severity::Warning.warning(text).remedy(remedy));
+    };
     if let Some(maker) = detail(HYPERVISOR) {
-        warnings.push(format!(
-            "the machine is virtual (hypervisor: {maker}): its host may take time from it that it does not see; \
-             use a machine of its own, or repeat what varies"
-        ));
+        warn(
+            format!(
+                "the machine is virtual (hypervisor: {maker}): its host may take time from it that \
+                 it does not see"
+            ),
+            "use a machine of its own, or repeat what varies",
+        );
     }
     if let Some(governor) = detail(GOVERNOR).filter(|governor| *governor != "performance") {
-        warnings.push(format!(
-            "the frequency governor is {governor}, so that the speed of the processors follows the \
-             load: {GOVERNOR_REMEDY}"
-        ));
+        warn(
+            format!(
+                "the frequency governor is {governor}, so that the speed of the processors follows \
+                 the load"
+            ),
+            GOVERNOR_REMEDY,
+        );
     }
     if detail(SMT) == Some("on") {
-        warnings.push(format!("SMT is on: {SMT_REMEDY}"));
+        warn("SMT is on".to_owned(), SMT_REMEDY);
     }
     if detail(TURBO) == Some("on") {
-        warnings.push(format!(
+        warn(
             "turbo is on: how fast the processors are depends on their temperature and on how many \
-             of them work; {TURBO_REMEDY}"
-        ));
+             of them work"
+                .to_owned(),
+            TURBO_REMEDY,
+        );
     }
     if let Some(clock) = detail(CLOCK).filter(|clock| !FAST_CLOCK_SOURCES.contains(clock)) {
-        warnings.push(format!("the clock source is {clock}, and {CLOCK_REMEDY}"));
+        warn(format!("the clock source is {clock}"), CLOCK_REMEDY);
     }
     if let Some(limit) = detail(CPU_LIMIT) {
-        warnings.push(format!(
-            "the cgroup of the Tester is stopped when its quota is used up (cpu.max {limit}, in us \
-             of each period): lift the limit"
-        ));
+        warn(
+            format!(
+                "the cgroup of the Tester is stopped when its quota is used up (cpu.max {limit}, in \
+                 us of each period)"
+            ),
+            "lift the limit",
+        );
     }
     let load = detail(LOAD).and_then(|load| load.split(' ').next());
     if let Some(load) = load.filter(|load| load.parse().is_ok_and(|load: f64| load > LOAD_MAX)) {
-        warnings.push(format!(
-            "the load in the minute before the start was {load}: end what else runs on the machine, \
-             unless that was an earlier part of the campaign"
-        ));
+        warn(
+            format!("the load in the minute before the start was {load}"),
+            "end what else runs on the machine, unless that was an earlier part of the campaign",
+        );
     }
     warnings
 }
@@ -208,7 +232,8 @@ const TURBO: &str = "turbo";
 const HYPERVISOR: &str = "hypervisor";
 const CLOCK: &str = "clock source";
 const CPU_LIMIT: &str = "cgroup cpu.max";
-const LOAD: &str = "load average at the start";
+/// Name of the detail that differs at each start.
+pub const LOAD: &str = "load average at the start";
 
 /// The two places where turbo is switched off (Documentation/admin-guide/pm).
 const TURBO_REMEDY: &str = "`echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo` or `echo 0 > \
@@ -263,6 +288,12 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         machine(&here)
+    }
+
+    fn warned(environment: &Environment) -> String {
+        let warnings = warnings(environment);
+        let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+        warnings.join("\n")
     }
 
     fn told(environment: &Environment) -> String {
@@ -324,10 +355,10 @@ mod tests {
         "#]]
         .assert_eq(&told(&environment));
         expect![[r#"
-            the frequency governor is powersave (CPUs 0-3); performance (CPUs 4), so that the speed of the processors follows the load: `cpupower frequency-set -g performance` (Debian package linux-cpupower)
-            SMT is on: two threads of one core disturb each other: `echo off > /sys/devices/system/cpu/smt/control`, or give each role whole cores
+            the frequency governor is powersave (CPUs 0-3); performance (CPUs 4), so that the speed of the processors follows the load; `cpupower frequency-set -g performance` (Debian package linux-cpupower)
+            SMT is on; two threads of one core disturb each other: `echo off > /sys/devices/system/cpu/smt/control`, or give each role whole cores
             turbo is on: how fast the processors are depends on their temperature and on how many of them work; `echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo` or `echo 0 > /sys/devices/system/cpu/cpufreq/boost`
-            the load in the minute before the start was 1.17: end what else runs on the machine, unless that was an earlier part of the campaign"#]].assert_eq(&warnings(&environment).join("\n"));
+            the load in the minute before the start was 1.17; end what else runs on the machine, unless that was an earlier part of the campaign"#]].assert_eq(&warned(&environment));
     }
 
     #[test]
@@ -347,8 +378,8 @@ mod tests {
         ]);
         expect![[r#"
             the machine is virtual (hypervisor: unknown): its host may take time from it that it does not see; use a machine of its own, or repeat what varies
-            the clock source is hpet, and reading the time takes a system call: boot with clocksource=tsc
-            the cgroup of the Tester is stopped when its quota is used up (cpu.max 150000 100000, in us of each period): lift the limit"#]].assert_eq(&warnings(&environment).join("\n"));
+            the clock source is hpet; reading the time takes a system call: boot with clocksource=tsc
+            the cgroup of the Tester is stopped when its quota is used up (cpu.max 150000 100000, in us of each period); lift the limit"#]].assert_eq(&warned(&environment));
     }
 
     #[test]
@@ -362,8 +393,8 @@ mod tests {
             ),
             ("/proc/loadavg", "0.03 0.01 0.00 1/96 21097\n"),
         ]);
-        assert_eq!(warnings(&environment), [""; 0]);
-        assert_eq!(warnings(&Environment::default()), [""; 0]);
+        assert_eq!(warnings(&environment), []);
+        assert_eq!(warnings(&Environment::default()), []);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How long a plan takes: before it is begun, from what trials cost, and on the way, from what
-//! they did cost.
+//! they did cost. How many trials a search takes is found by running it against DUTs with many
+//! limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,11 +8,13 @@ use std::net::SocketAddr;
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use super::plan::{Cell, Method, Plan, Restart, Subject};
-use super::tasks::{Point, Task, points, tasks};
-use crate::load::pace::Schedule;
-use crate::procedure::search::{Bracket, HIGHEST_RATE_QPS};
+use super::plan::{Cell, Plan, Restart};
+use super::tasks::{Point, Task, asked_qps, points, search_spec, tasks};
+use crate::procedure::search::{HIGHEST_RATE_QPS, Resolution, Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
+use crate::rig::certify::{self, COARSE, LOWERINGS, SEARCH_TRIAL_NS};
+use crate::rig::spec::Subject;
+use crate::trial::result::Outcome;
 
 /// Kinds of work, in the order in which they are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,12 +53,11 @@ impl fmt::Display for Kind {
 /// Trials and time of one or more pieces of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// If the first rate is a lucky guess.
+    /// For the DUTs that take the fewest.
     pub least_trials: u64,
     /// If the rate is within 16 times of the first one, and later runs find what the first found.
     pub likely_trials: u64,
-    /// If it is as far from the first rate as can be; invalid trials, which are repeated, not
-    /// counted.
+    /// For the DUTs that take the most; invalid trials, which are repeated, not counted.
     pub most_trials: u64,
     /// Time of the likely trials.
     pub likely_ns: Nanos,
@@ -83,6 +85,16 @@ impl Cost {
             most_trials: self.most_trials.saturating_add(other.most_trials),
             likely_ns: self.likely_ns.saturating_add(other.likely_ns),
             most_ns: self.most_ns.saturating_add(other.most_ns),
+        }
+    }
+
+    /// Adds the times of the trials.
+    #[must_use]
+    fn timed(self, likely_trial_ns: Nanos, most_trial_ns: Nanos) -> Self {
+        Self {
+            likely_ns: self.likely_trials.saturating_mul(likely_trial_ns),
+            most_ns: self.most_trials.saturating_mul(most_trial_ns),
+            ..self
         }
     }
 
@@ -123,250 +135,274 @@ pub struct Papers {
 
 /// What a plan takes, from its first trial to its last.
 pub fn estimate(plan: &Plan) -> Estimate {
-    let points = points(plan);
-    let mut rows: BTreeMap<Kind, (u64, Cost)> = BTreeMap::new();
-    let mut add = |kind, cost| {
-        let (count, sum) = rows.entry(kind).or_default();
-        *count += 1;
-        *sum = sum.and(cost);
-    };
-    let mut certified = Vec::new();
-    let mut last = None;
-    for task in tasks(plan) {
-        let Some(point) = points.get(task.point()) else {
-            continue;
-        };
-        if let Some(conditions) = conditions(plan, point)
-            && !certified.contains(&conditions)
-        {
-            add(Kind::SelfTest, self_test(plan, point));
-            certified.push(conditions);
-        }
-        let moved = last != Some(task.point());
-        last = Some(task.point());
-        add(Kind::from(task), task_cost(plan, point, task, moved));
-    }
-    let rows: Vec<_> = rows
-        .into_iter()
-        .map(|(k, (n, cost))| (k, n, cost))
-        .collect();
-    let total = rows
-        .iter()
-        .fold(Cost::default(), |sum, (_, _, cost)| sum.and(*cost));
-    Estimate {
-        total,
-        rows,
-        papers: papers(plan, &points),
-    }
+    Estimator::new(plan).estimate()
 }
 
-/// How long the rest of a campaign takes. `done` are the tasks that are over with the time that
-/// each took: by as much as they differ from their estimate, the others of their kind will.
-pub fn left_ns(plan: &Plan, done: &[(Task, Nanos)], remaining: &[Task]) -> Nanos {
-    let points = points(plan);
-    let likely_ns = |task: Task| {
-        let point = points.get(task.point())?;
-        Some(task_cost(plan, point, task, true).likely_ns)
-    };
-    let mut measured: BTreeMap<Kind, (u128, u128)> = BTreeMap::new();
-    let mut certified = Vec::new();
-    for &(task, took_ns) in done {
-        let (estimated, took) = measured.entry(task.into()).or_default();
-        *estimated += u128::from(likely_ns(task).unwrap_or(0));
-        *took += u128::from(took_ns);
-        certified.extend(points.get(task.point()).and_then(|p| conditions(plan, p)));
-    }
-    let mut left = 0u128;
-    for &task in remaining {
-        let likely = u128::from(likely_ns(task).unwrap_or(0));
-        left += match measured.get(&task.into()) {
-            Some(&(estimated @ 1.., took)) => likely * took / estimated,
-            _ => likely,
-        };
-        let Some(point) = points.get(task.point()) else {
-            continue;
-        };
-        if let Some(conditions) = conditions(plan, point)
-            && !certified.contains(&conditions)
-        {
-            left += u128::from(self_test(plan, point).likely_ns);
-            certified.push(conditions);
+/// Estimates for one plan. What searches take is found out once for all that are alike.
+#[derive(Clone, Debug)]
+pub struct Estimator<'p> {
+    plan: &'p Plan,
+    points: Vec<Point>,
+    /// By the length of the trials, and whether the search begins at what earlier runs found.
+    searches: BTreeMap<(Nanos, bool), Cost>,
+}
+
+impl<'p> Estimator<'p> {
+    /// For this plan.
+    pub fn new(plan: &'p Plan) -> Self {
+        Self {
+            plan,
+            points: points(plan),
+            searches: BTreeMap::new(),
         }
     }
-    Nanos::try_from(left).unwrap_or(Nanos::MAX)
+
+    fn estimate(mut self) -> Estimate {
+        let mut rows: BTreeMap<Kind, (u64, Cost)> = BTreeMap::new();
+        let mut add = |kind, cost| {
+            let (count, sum) = rows.entry(kind).or_default();
+            *count += 1;
+            *sum = sum.and(cost);
+        };
+        let (mut certified, mut last) = (Vec::new(), None);
+        for task in tasks(self.plan) {
+            let point = self.points[task.point()];
+            if self.needs_certificate(&point, &mut certified) {
+                add(Kind::SelfTest, self.self_test(&point));
+            }
+            let moved = last.replace(task.point()) != Some(task.point());
+            add(Kind::from(task), self.task(task, moved));
+        }
+        let costs = rows.values().map(|(_, cost)| *cost);
+        Estimate {
+            total: costs.fold(Cost::default(), Cost::and),
+            papers: self.papers(),
+            rows: rows
+                .into_iter()
+                .map(|(kind, (n, cost))| (kind, n, cost))
+                .collect(),
+        }
+    }
+
+    /// How long the rest of a campaign takes. `done` are the tasks that are over with the time that
+    /// each took: by as much as they differ from their estimate, the others of their kind will.
+    pub fn left_ns(&mut self, done: &[(Task, Nanos)], remaining: &[Task]) -> Nanos {
+        let mut measured: BTreeMap<Kind, (u128, u128)> = BTreeMap::new();
+        let (mut certified, points) = (Vec::new(), self.points.len());
+        for &(task, took_ns) in done.iter().filter(|(task, _)| task.point() < points) {
+            let (estimated, took) = measured.entry(task.into()).or_default();
+            *estimated += u128::from(self.task(task, true).likely_ns);
+            *took += u128::from(took_ns);
+            self.needs_certificate(&self.points[task.point()], &mut certified);
+        }
+        let mut left = 0u128;
+        for &task in remaining {
+            let likely = u128::from(self.task(task, true).likely_ns);
+            left += match measured.get(&task.into()) {
+                Some(&(estimated @ 1.., took)) => likely * took / estimated,
+                _ => likely,
+            };
+            let point = self.points[task.point()];
+            if self.needs_certificate(&point, &mut certified) {
+                left += u128::from(self.self_test(&point).likely_ns);
+            }
+        }
+        Nanos::try_from(left).unwrap_or(Nanos::MAX)
+    }
+
+    /// Whether a point needs another certificate than those there are, which it then joins.
+    fn needs_certificate(&self, point: &Point, certified: &mut Vec<Conditions>) -> bool {
+        let subject = &self.plan.variants[point.variant].subject;
+        let authority = match subject {
+            Subject::Server {
+                self_test_server: Some(server),
+                ..
+            } => Some(*server),
+            Subject::Lab(_) if !subject.is_authority() => None,
+            _ => return false,
+        };
+        let conditions = (authority, point.cell, point.duration_ns, point.timeout_ns);
+        let needed = !self.plan.uncertified && !certified.contains(&conditions);
+        if needed {
+            certified.push(conditions);
+        }
+        needed
+    }
+
+    /// As [`Rig::self_test`](crate::rig::Rig::self_test) does it: short trials look for the highest
+    /// rate, whole ones confirm it.
+    fn self_test(&self, point: &Point) -> Cost {
+        let timeout_ns = self_test_timeout(point.timeout_ns);
+        let short_ns = point.duration_ns.min(SEARCH_TRIAL_NS);
+        let spec = certify::search_spec(COARSE, asked_qps(self.plan), short_ns);
+        let search = simulated([&spec], HIGHEST_RATE_QPS).timed(
+            self.trial_ns(likely_ns(short_ns), timeout_ns),
+            self.trial_ns(short_ns, timeout_ns),
+        );
+        let whole_ns = self.trial_ns(point.duration_ns, timeout_ns);
+        let confirmations = u64::from(point.duration_ns > short_ns);
+        let lowered = confirmations * u64::from(LOWERINGS - 1);
+        let confirmed = Cost::exactly(confirmations, whole_ns).and(Cost {
+            most_trials: lowered,
+            most_ns: lowered.saturating_mul(whole_ns),
+            ..Cost::default()
+        });
+        search.and(confirmed).and_starts(1)
+    }
+
+    /// `moved` says that the servers of another point ran before. The point must be one of the plan.
+    fn task(&mut self, task: Task, moved: bool) -> Cost {
+        let plan = self.plan;
+        let point = self.points[task.point()];
+        let timeout_ns = match &plan.variants[point.variant].subject {
+            subject if subject.is_authority() => self_test_timeout(point.timeout_ns),
+            _ => point.timeout_ns,
+        };
+        let whole_ns = self.trial_ns(point.duration_ns, timeout_ns);
+        match task {
+            Task::Search { run, .. } => {
+                let shortened_ns = if plan.search.stop_early {
+                    likely_ns(point.duration_ns)
+                } else {
+                    point.duration_ns
+                };
+                let started = moved || plan.search.restart == Restart::Search;
+                self.search(&point, run)
+                    .timed(self.trial_ns(shortened_ns, timeout_ns), whole_ns)
+                    .and_starts(u64::from(started))
+            }
+            Task::Overload { .. } => {
+                let factors = plan.overload.as_ref().map_or(0, |o| o.factors_milli.len());
+                Cost::exactly(factors as u64, whole_ns).and_starts(1)
+            }
+            Task::Soak { .. } => {
+                let length_ns = plan.soak.map_or(0, |soak| soak.length_ns);
+                let segments = length_ns.div_ceil(point.duration_ns.max(1));
+                Cost::exactly(segments, whole_ns).and_starts(1)
+            }
+        }
+    }
+
+    /// Trials of one search. Later runs that begin at what earlier ones found take the fewest and
+    /// the most if those agreed, which makes the first step the smallest.
+    fn search(&mut self, point: &Point, run: u32) -> Cost {
+        let spec = |before: &[u64]| search_spec(self.plan, point, None, before);
+        let first = spec(&[]);
+        let later = run > 1 && spec(&[1]) != first;
+        let cost = self.searches.entry((point.duration_ns, later));
+        *cost.or_insert_with(|| {
+            let names_qps = names_qps(self.plan, point);
+            let first_run = simulated([&first], names_qps);
+            if !later {
+                return first_run;
+            }
+            let agreed: Vec<_> = limits(names_qps)
+                .skip(1)
+                .map(|rate| spec(&[rate, rate]))
+                .collect();
+            let later_runs = simulated(&agreed, names_qps);
+            Cost {
+                likely_trials: trials(&spec(&[first.start_qps]), first.start_qps),
+                most_trials: later_runs.most_trials.max(first_run.most_trials),
+                ..later_runs
+            }
+        })
+    }
+
+    /// One trial with what is before and after it.
+    fn trial_ns(&self, sending_ns: Nanos, timeout_ns: Nanos) -> Nanos {
+        let start_ns = match self.plan.search.restart {
+            Restart::Trial => START_NS,
+            Restart::Never | Restart::Search => 0,
+        };
+        [timeout_ns, GAP_NS, self.plan.search.settle_ns, start_ns]
+            .into_iter()
+            .fold(sending_ns, Nanos::saturating_add)
+    }
+
+    fn papers(&self) -> Papers {
+        let max_qps = asked_qps(self.plan).unwrap_or(PAPERS_MAX_QPS);
+        let spec = SearchSpec {
+            fixed_range_qps: Some(max_qps),
+            resolution: Resolution::Absolute { qps: 1 },
+            ..SearchSpec::from_start(1)
+        };
+        let trials_per_search = simulated([&spec], max_qps).most_trials;
+        let of_points = u64::from(self.plan.search.runs).saturating_mul(trials_per_search);
+        let time_ns = self.points.iter().fold(0, |sum: Nanos, point| {
+            let trial_ns = point.duration_ns + point.timeout_ns + PAPERS_REST_NS;
+            sum.saturating_add(of_points.saturating_mul(trial_ns))
+        });
+        Papers {
+            max_qps,
+            trials_per_search,
+            trials: of_points.saturating_mul(self.points.len() as u64),
+            time_ns,
+        }
+    }
 }
 
 /// What sets one certificate apart from another within a plan.
 type Conditions = (Option<SocketAddr>, Cell, Nanos, Nanos);
 
-/// The certificate that a point needs; `None` if it needs or gets none.
-fn conditions(plan: &Plan, point: &Point) -> Option<Conditions> {
-    let authority = match plan.variants.get(point.variant)?.subject {
-        Subject::Profile { .. } => None,
-        Subject::Server {
-            self_test_server: Some(server),
-            ..
-        } => Some(server),
-        Subject::Server { .. } | Subject::Authority { .. } => return None,
-    };
-    let conditions = (authority, point.cell, point.duration_ns, point.timeout_ns);
-    (!plan.tester.uncertified).then_some(conditions)
-}
-
-/// Looks for the highest rate to within a tenth by trials of 5 s, then confirms it by a whole one.
-fn self_test(plan: &Plan, point: &Point) -> Cost {
-    let timeout_ns = self_test_timeout(point.timeout_ns);
-    let short_ns = point.duration_ns.min(SELF_TEST_TRIAL_NS);
-    let bisections = halvings(SELF_TEST_START_QPS, SELF_TEST_START_QPS / 10);
-    let doublings = halvings(HIGHEST_RATE_QPS, SELF_TEST_START_QPS) + 1;
-    let search = Cost {
-        least_trials: 2 + bisections,
-        likely_trials: GALLOP_LIKELY + bisections,
-        most_trials: doublings + bisections,
-        likely_ns: 0,
-        most_ns: 0,
-    };
-    let search = Cost {
-        likely_ns: search.likely_trials * trial_ns(plan, likely_ns(short_ns), timeout_ns),
-        most_ns: search.most_trials * trial_ns(plan, short_ns, timeout_ns),
-        ..search
-    };
-    let whole_ns = trial_ns(plan, point.duration_ns, timeout_ns);
-    let confirmations = u64::from(point.duration_ns > short_ns);
-    let lowered = confirmations * (SELF_TEST_LOWERINGS - 1);
-    let confirmed = Cost::exactly(confirmations, whole_ns).and(Cost {
-        most_trials: lowered,
-        most_ns: lowered.saturating_mul(whole_ns),
-        ..Cost::default()
-    });
-    search.and(confirmed).and_starts(1)
-}
-
-fn task_cost(plan: &Plan, point: &Point, task: Task, moved: bool) -> Cost {
-    let timeout_ns = match plan.variants.get(point.variant).map(|v| &v.subject) {
-        Some(Subject::Authority { .. }) => self_test_timeout(point.timeout_ns),
-        _ => point.timeout_ns,
-    };
-    let whole_ns = trial_ns(plan, point.duration_ns, timeout_ns);
-    match task {
-        Task::Search { run, .. } => {
-            let (least_trials, likely_trials, most_trials) = search_trials(plan, point, run);
-            let shortened_ns = if plan.search.stop_early {
-                likely_ns(point.duration_ns)
-            } else {
-                point.duration_ns
-            };
-            let cost = Cost {
-                least_trials,
-                likely_trials,
-                most_trials,
-                likely_ns: likely_trials.saturating_mul(trial_ns(plan, shortened_ns, timeout_ns)),
-                most_ns: most_trials.saturating_mul(whole_ns),
-            };
-            let started = moved || plan.search.restart == Restart::Search;
-            cost.and_starts(u64::from(started))
-        }
-        Task::Overload { .. } => {
-            let factors = plan.overload.as_ref().map_or(0, |o| o.factors_milli.len());
-            Cost::exactly(factors as u64, whole_ns).and_starts(1)
-        }
-        Task::Soak { .. } => {
-            let length_ns = plan.soak.map_or(0, |soak| soak.length_ns);
-            let segments = length_ns.div_ceil(point.duration_ns.max(1));
-            Cost::exactly(segments, whole_ns).and_starts(1)
-        }
-    }
-}
-
-/// Least, likely and most trials of one search.
-fn search_trials(plan: &Plan, point: &Point, run: u32) -> (u64, u64, u64) {
-    let resolution = plan.search.resolution;
-    match plan.search.method {
-        Method::FixedRange { max_qps } => {
-            let trials = |rate_qps| halvings(max_qps, resolution.qps(rate_qps)).max(1);
-            (trials(max_qps), trials(max_qps / 2), trials(1))
-        }
-        Method::Galloping {
-            start_qps,
-            max_qps,
-            reuse,
-        } => {
-            let limit_qps = max_qps
-                .unwrap_or(HIGHEST_RATE_QPS)
-                .min(names_qps(plan, point));
-            let lowest_qps = Schedule::lowest_rate_qps(point.duration_ns);
-            let bisections = |rate_qps| halvings(rate_qps, resolution.qps(rate_qps));
-            let up = halvings(limit_qps, start_qps) + 1 + bisections((limit_qps / 2).max(1));
-            let down = halvings(start_qps, lowest_qps) + 1 + bisections(start_qps);
-            let most = up.max(down);
-            let likely = (GALLOP_LIKELY + bisections(start_qps)).min(most);
-            if reuse && run > 1 {
-                // What was found before is nothing like what is found now: steps that double from
-                // the resolution to the farthest rate, two of them in the wrong direction.
-                let steps = halvings(limit_qps, resolution.qps(start_qps)) + 1;
-                let astray = steps + bisections((limit_qps / 2).max(1));
-                let bracket_qps = (start_qps / REUSED_PART).max(1);
-                let reused = 2 + halvings(bracket_qps, resolution.qps(start_qps));
-                (2, likely.min(reused), most.max(astray) + 2)
-            } else {
-                let least = 2 + bisections((start_qps / 2).max(1)).saturating_sub(1);
-                (least.min(likely), likely, most)
+/// The fewest, the likely and the most trials of searches by these specifications, of DUTs with all
+/// limits up to `highest_qps`.
+fn simulated<'s>(specs: impl IntoIterator<Item = &'s SearchSpec>, highest_qps: u64) -> Cost {
+    let (mut least, mut likely, mut most) = (u64::MAX, 0, 0);
+    for spec in specs {
+        let asked_qps = spec.max_qps.or(spec.fixed_range_qps);
+        let highest_qps = highest_qps.min(asked_qps.unwrap_or(HIGHEST_RATE_QPS));
+        let first_qps = Search::new(spec.clone()).next_rate().unwrap_or(0);
+        let near = first_qps / LIKELY_WITHIN..=first_qps.saturating_mul(LIKELY_WITHIN);
+        for limit_qps in limits(highest_qps) {
+            let trials = trials(spec, limit_qps);
+            (least, most) = (least.min(trials), most.max(trials));
+            if near.contains(&limit_qps) {
+                likely = likely.max(trials);
             }
         }
     }
+    Cost {
+        least_trials: least.min(most),
+        likely_trials: if likely == 0 { most } else { likely },
+        most_trials: most,
+        ..Cost::default()
+    }
+}
+
+/// Trials of a search of a DUT that passes up to `limit_qps`.
+fn trials(spec: &SearchSpec, limit_qps: u64) -> u64 {
+    let mut search = Search::new(spec.clone());
+    let mut trials = 0;
+    while let Some(rate_qps) = search.next_rate() {
+        search.observe(&if rate_qps <= limit_qps {
+            Outcome::Passed
+        } else {
+            Outcome::Failed { shortfall: 1 }
+        });
+        trials += 1;
+    }
+    trials
+}
+
+/// Limits of DUTs from 0 to `highest_qps`, each a quarter above the one before.
+fn limits(highest_qps: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(0), move |&limit: &u64| {
+        let next = limit + (limit / 4).max(1);
+        (limit < highest_qps).then_some(next.min(highest_qps))
+    })
 }
 
 /// The highest rate that the names of the plan are enough for.
 fn names_qps(plan: &Plan, point: &Point) -> u64 {
-    let names = u128::from(plan.tester.namespace.names());
+    let names = u128::from(plan.load.cidr.names());
     let rate = names * u128::from(SECOND) / u128::from(point.duration_ns.max(1));
     u64::try_from(rate).unwrap_or(u64::MAX).max(1)
-}
-
-/// Trials that narrow a range of `width_qps` to `resolution_qps`.
-fn halvings(width_qps: u64, resolution_qps: u64) -> u64 {
-    let bracket = Bracket {
-        passed_qps: Some(0),
-        failed_qps: Some(width_qps),
-        resolution_qps: resolution_qps.max(1),
-    };
-    bracket.trials_left().map_or(0, u64::from)
-}
-
-/// One trial with what is before and after it.
-fn trial_ns(plan: &Plan, sending_ns: Nanos, timeout_ns: Nanos) -> Nanos {
-    let start_ns = match plan.search.restart {
-        Restart::Trial => START_NS,
-        Restart::Never | Restart::Search => 0,
-    };
-    [timeout_ns, GAP_NS, plan.search.settle_ns, start_ns]
-        .into_iter()
-        .fold(sending_ns, Nanos::saturating_add)
 }
 
 /// How long a trial sends on average if half of the trials fail and end early.
 fn likely_ns(duration_ns: Nanos) -> Nanos {
     duration_ns / 2 + duration_ns / 2 / FAILED_PART
-}
-
-fn papers(plan: &Plan, points: &[Point]) -> Papers {
-    let max_qps = match plan.search.method {
-        Method::Galloping { max_qps, .. } => max_qps.unwrap_or(PAPERS_MAX_QPS),
-        Method::FixedRange { max_qps } => max_qps,
-    };
-    let trials_per_search = halvings(max_qps, 1);
-    let runs = u64::from(plan.search.runs);
-    let of_points = runs.saturating_mul(trials_per_search);
-    let time_ns = points.iter().fold(0, |sum: Nanos, point| {
-        let trial_ns = point.duration_ns + point.timeout_ns + PAPERS_REST_NS;
-        sum.saturating_add(of_points.saturating_mul(trial_ns))
-    });
-    Papers {
-        max_qps,
-        trials_per_search,
-        trials: of_points.saturating_mul(points.len() as u64),
-        time_ns,
-    }
 }
 
 /// To build a lab of namespaces, start authority and DUT in it and probe them: what it takes with
@@ -380,21 +416,8 @@ const GAP_NS: Nanos = SECOND / 2;
 /// beyond the rate, and more just above it.
 const FAILED_PART: u64 = 4;
 
-/// Trials of galloping: a first rate, four doublings or halvings of it.
-const GALLOP_LIKELY: u64 = 5;
-
-/// Part of the rate that the bracket of a run has which begins with what the runs before found: with a
-/// standard deviation of 3 % they spread over an eighth, and half of that is added at either end.
-const REUSED_PART: u64 = 4;
-
-/// As `rig::certify` does it.
-const SELF_TEST_START_QPS: u64 = 22_000;
-
-/// As `rig::certify` does it.
-const SELF_TEST_TRIAL_NS: Nanos = 5 * SECOND;
-
-/// As `rig::certify` does it.
-const SELF_TEST_LOWERINGS: u64 = 5;
+/// A rate is likely to be found within so many times of the first.
+const LIKELY_WITHIN: u64 = 16;
 
 /// Paper 000, section 6.9.2: 16 steps of a binary search.
 const PAPERS_MAX_QPS: u64 = 65_536;
@@ -442,10 +465,11 @@ mod tests {
     fn galloping_is_told_as_a_range() {
         let plan = plan("[search]\nruns = 2\nmax-rate = \"80k\"\n");
         let (searches, cost) = row(&plan, Kind::Search);
-        // First run: 2 + 9, 5 + 10; down to 1 query per minute takes 14 halvings.
-        // Second run: 2, 2 + 8, two more than the first.
+        // First run: 10k to 80k all pass; 5 of galloping and 10 of bisection, and never more, since
+        // a bracket of few queries takes few bisections.
+        // Second run: the earlier ones found 1 and it fails; 2 + 8; the limit is far above theirs.
         assert_eq!(searches, 2);
-        assert_eq!(trials(cost), [11 + 2, 15 + 10, 25 + 27]);
+        assert_eq!(trials(cost), [4 + 1, 15 + 10, 15 + 26]);
         // Of 60 s, 37.5 s are sent on average.
         assert_eq!(cost.likely_ns, 25 * 39_000_000_000 + 1_500_000_000);
     }
@@ -499,24 +523,24 @@ mod tests {
         let all = tasks(&plan);
         // Nothing is known: 10 trials of 61.5 s and a start, four times; two trials and a start.
         assert_eq!(
-            left_ns(&plan, &[], &all),
+            Estimator::new(&plan).left_ns(&[], &all),
             4 * 616_500_000_000 + 124_500_000_000
         );
         // The first search took twice its estimate; of the overload curve nothing is known yet.
         let done = [(all[0], 2 * 616_500_000_000)];
         assert_eq!(
-            left_ns(&plan, &done, &all[1..]),
+            Estimator::new(&plan).left_ns(&done, &all[1..]),
             6 * 616_500_000_000 + 124_500_000_000
         );
-        assert_eq!(left_ns(&plan, &done, &[]), 0);
+        assert_eq!(Estimator::new(&plan).left_ns(&done, &[]), 0);
     }
 
     #[test]
     fn certificates_that_are_there_are_not_waited_for() {
         let plan = plan("[search]\nruns = 2\n");
         let all = tasks(&plan);
-        let first = left_ns(&plan, &[], &all[..1]);
-        let after = left_ns(&plan, &[(all[0], 0)], &[Task::Overload { point: 0 }]);
+        let first = Estimator::new(&plan).left_ns(&[], &all[..1]);
+        let after = Estimator::new(&plan).left_ns(&[(all[0], 0)], &[Task::Overload { point: 0 }]);
         assert!(first > row(&plan, Kind::SelfTest).1.likely_ns);
         assert_eq!(after, 1_500_000_000, "no factors: only a start is left");
     }

@@ -9,6 +9,7 @@
 //! `docs/journal.md` describes the format.
 
 mod error;
+mod format1;
 mod lines;
 
 use std::fs::{self, File, OpenOptions};
@@ -19,6 +20,7 @@ use dns64_transport::clock::{Clock, MonotonicClock, realtime_offset};
 use rustix::fs::{FlockOperation, flock};
 
 use super::record::{FORMAT, Line, Record};
+use crate::lab::LabKind;
 pub use error::{JournalError, LineFault, Torn};
 pub use lines::{Reading, sha256_hex};
 
@@ -39,6 +41,8 @@ pub struct Beginning {
     pub plan_origin: String,
     /// What was typed.
     pub command: Vec<String>,
+    /// The kind of lab that was chosen, if one is needed.
+    pub lab: Option<LabKind>,
 }
 
 /// A journal that is being written. While it lives no other process can write it.
@@ -96,6 +100,7 @@ impl Journal {
             plan: beginning.plan,
             plan_origin: beginning.plan_origin,
             command: beginning.command,
+            lab: beginning.lab,
         });
         let begun = begun.map_err(|error| match error {
             // There is nothing to go on with yet.
@@ -122,7 +127,7 @@ impl Journal {
     /// # Errors
     ///
     /// There is no campaign, another process works on it, its plan was changed, or its journal is
-    /// damaged beyond the last line.
+    /// of an earlier format or damaged beyond the last line.
     pub fn resume(dir: &Path) -> Result<(Self, Vec<Line>, u64), JournalError> {
         let path = dir.join(JOURNAL_FILE);
         let mut file = opened(dir, &path, OpenOptions::new().read(true).append(true))?;
@@ -132,6 +137,10 @@ impl Journal {
             Err(JournalError::Torn(torn)) => (torn.reading, torn.octets),
             Err(other) => return Err(other),
         };
+        if reading.format < FORMAT {
+            let format = reading.format;
+            return Err(JournalError::EarlierFormat { path, format });
+        }
         check_plan(dir, &reading)?;
         if torn_octets > 0 {
             file.set_len(reading.octets)

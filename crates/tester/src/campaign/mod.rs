@@ -1,15 +1,17 @@
 //! A campaign: many searches by one plan, in a directory that survives crashes.
 //!
 //! ```text
-//! PLAN.toml -> plan -> tasks -> run (over a bench) -> journal -> state (on resume)
-//!                                     |                 \-> report
-//!                                     \-> status (terminal, live page)
+//! PLAN.toml -> plan -> tasks -> run (over a bench) -> journal -> history -> state (what is next)
+//!                                                                   |   \-> report
+//!                                                                   \-> status (terminal, live page)
 //! ```
 //!
 //! Everything that a report says follows from the journal alone.
 
+pub mod bench;
 pub mod environment;
 pub mod estimate;
+pub mod history;
 pub mod journal;
 pub mod plan;
 pub mod recommended;

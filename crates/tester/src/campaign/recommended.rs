@@ -3,6 +3,7 @@
 use dns64_transport::clock::{Nanos, SECOND};
 
 use crate::quantity::Span;
+use crate::warning::{Severity, Warning};
 
 /// What RFC 8219 has a recommendation for.
 #[derive(Clone, Debug)]
@@ -18,33 +19,34 @@ pub struct Recommended<'a> {
 }
 
 impl Recommended<'_> {
-    /// Where the measurement leaves the recommendations, in words.
-    pub fn remarks(&self) -> Vec<String> {
+    /// Where the measurement leaves the recommendations.
+    pub fn remarks(&self) -> Vec<Warning> {
         let mut remarks = Vec::new();
+        let should = |text: String| Severity::Warning.warning(text);
         if self.duration_ns < DURATION_MIN_NS {
-            remarks.push(format!(
+            remarks.push(should(format!(
                 "trials of {} are shorter than the 60 s that RFC 8219 section 9.2 asks for",
                 Span(self.duration_ns)
-            ));
+            )));
         }
         if self.timeout_ns > TIMEOUT_MAX_NS {
-            remarks.push(format!(
+            remarks.push(should(format!(
                 "a timeout of {} is longer than the 1 s that RFC 8219 section 9.2 allows",
                 Span(self.timeout_ns)
-            ));
+            )));
         }
         if let Some(runs) = self.runs.filter(|&runs| runs < RUNS_MIN) {
             let s = if runs == 1 { "" } else { "s" };
-            remarks.push(format!(
+            remarks.push(should(format!(
                 "{runs} run{s} of each search are fewer than the 20 that RFC 8219 section 9.2 asks \
                  for"
-            ));
+            )));
         }
         for server in &self.ipv4_servers {
-            remarks.push(format!(
+            remarks.push(Severity::Critical.warning(format!(
                 "{server} is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client \
                  and DNS64 server"
-            ));
+            )));
         }
         remarks
     }

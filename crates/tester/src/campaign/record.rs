@@ -7,15 +7,15 @@ use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::tasks::Task;
+use crate::lab::LabKind;
 pub use crate::lab::process::Resources;
 use crate::procedure::search::{SearchEnd, SearchSpec};
-use crate::procedure::selftest::SelfTestEnd;
-use crate::trial::result::TrialResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// Version of the format. A reader reads its own version and those before it, and refuses later
 /// ones by name. An added key that has a default is no new version; a changed meaning and another
 /// kind of record are.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// One line of the journal, without its seal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,6 +50,10 @@ pub enum Record {
         plan_sha256: String,
         /// What was typed, so that it can be repeated.
         command: Vec<String>,
+        /// Where the roles run, if a server has to be started: chosen when the campaign began, and
+        /// kept by whoever resumes it.
+        #[serde(default)]
+        lab: Option<LabKind>,
     },
     /// A process begins to work on the campaign: the first, or one that resumes.
     Session {
@@ -59,18 +63,7 @@ pub enum Record {
         torn_bytes: u64,
     },
     /// The Tester was looped back on itself (RFC 8219 section 9.2.1).
-    SelfTest {
-        /// What the certificate is tied to.
-        conditions: CertificateConditions,
-        /// How it ended.
-        end: SelfTestEnd,
-        /// The highest self-test rate that passed.
-        passed_rate_qps: Option<u64>,
-        /// The highest rate of a DUT for which the Tester is good now.
-        certified_rate_qps: Option<u64>,
-        /// All its trials.
-        trials: Vec<TrialResult>,
-    },
+    SelfTest(SelfTest),
     /// What a variant turned out to be when it was started.
     Variant {
         /// Index into the plan's variants.
@@ -98,22 +91,9 @@ pub enum Record {
         took_ns: Nanos,
         /// What it found.
         result: TrialResult,
-        /// What the DUT used after it, when it is ours to look at.
-        resources: Option<Resources>,
     },
     /// A task is over.
-    Finished {
-        /// Which.
-        task: Task,
-        /// How a search ended; `None` for other tasks.
-        end: Option<SearchEnd>,
-        /// The fastest rate that passed.
-        rate_qps: Option<u64>,
-        /// The slowest rate that failed above it.
-        failed_qps: Option<u64>,
-        /// From its start, interruptions not counted.
-        took_ns: Nanos,
-    },
+    Finished(TaskEnd),
     /// A task was given up: no number is made from it.
     Abandoned {
         /// Which.
@@ -136,15 +116,52 @@ impl Record {
         match self {
             Self::Campaign { .. } => "campaign",
             Self::Session { .. } => "session",
-            Self::SelfTest { .. } => "self_test",
+            Self::SelfTest(_) => "self_test",
             Self::Variant { .. } => "variant",
             Self::Started { .. } => "started",
             Self::Trial { .. } => "trial",
-            Self::Finished { .. } => "finished",
+            Self::Finished(_) => "finished",
             Self::Abandoned { .. } => "abandoned",
             Self::Stopped { .. } => "stopped",
             Self::Complete => "complete",
         }
+    }
+}
+
+/// A self-test of the Tester.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SelfTest {
+    /// What the certificate is tied to.
+    pub conditions: CertificateConditions,
+    /// How it ended.
+    pub end: Outcome,
+    /// The highest self-test rate that passed.
+    pub passed_rate_qps: Option<u64>,
+    /// The highest rate of a DUT for which the Tester is good now.
+    pub certified_rate_qps: Option<u64>,
+    /// All its trials.
+    pub trials: Vec<TrialResult>,
+}
+
+/// The end of a task that was not given up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TaskEnd {
+    /// Which.
+    pub task: Task,
+    /// How a search ended; `None` for other tasks.
+    pub end: Option<SearchEnd>,
+    /// The fastest rate that passed.
+    pub rate_qps: Option<u64>,
+    /// The slowest rate that failed above it.
+    pub failed_qps: Option<u64>,
+    /// From its start, interruptions not counted.
+    pub took_ns: Nanos,
+}
+
+impl TaskEnd {
+    /// Whether the Tester was disturbed until the search gave up.
+    pub fn is_disturbed(&self) -> bool {
+        matches!(self.end, Some(SearchEnd::TesterFault(_)))
     }
 }
 

@@ -8,25 +8,27 @@ use std::collections::BTreeMap;
 
 use dns64_transport::clock::{Clock, Nanos};
 
-use super::estimate::left_ns;
+use super::estimate::Estimator;
 use super::journal::{Journal, JournalError, unix_ms};
-use super::plan::{Method, Plan};
-use super::record::{CertificateConditions, Line, Record, VariantFacts};
+use super::plan::Plan;
+use super::record::{CertificateConditions, Line, Record, SelfTest, TaskEnd, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
-use super::tasks::{Point, Task, point_name, points, tasks};
-use crate::lab::process::Resources;
+use super::tasks::{Point, Task, asked_qps, point_name, points, search_spec, tasks};
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
-use crate::procedure::search::{self, SearchEnd, SearchSpec};
-use crate::procedure::selftest::{SelfTestEnd, SelfTestResult};
-use crate::trial::result::TrialResult;
+use crate::procedure::search::SearchEnd;
+use crate::procedure::selftest::SelfTestResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// Runs the trials of a campaign.
 pub trait Bench {
-    /// Makes the hosts and whatever else the trials of `job` need, unless they are there. Tells
+    /// Makes the hosts and whatever else the trials of `assignment` need, unless they are there. Tells
     /// what a certificate of the Tester for them is tied to; `None` where none is needed.
-    fn prepare(&mut self, job: &Job) -> Result<Option<CertificateConditions>, BenchError>;
+    fn prepare(
+        &mut self,
+        assignment: &Assignment,
+    ) -> Result<Option<CertificateConditions>, BenchError>;
 
     /// The self-test for DUTs up to `max_qps`; `None` where there is nobody to ask.
     fn self_test(
@@ -35,19 +37,20 @@ pub trait Bench {
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError>;
 
-    /// Starts the servers, unless they run. Tells what they turned out to be.
-    fn start(&mut self) -> Result<VariantFacts, BenchError>;
+    /// Starts the servers, unless they run, for trials by a Tester that is certified up to this rate.
+    /// Tells what they turned out to be.
+    fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError>;
 
-    /// Runs one trial. `number` and the job of [`prepare`](Self::prepare) name it.
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError>;
+    /// Runs one trial. `number` and the assignment of [`prepare`](Self::prepare) name it.
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError>;
 
     /// Lets the servers rest.
     fn rest(&mut self, span_ns: Nanos);
 }
 
-/// What trials are run for.
+/// What the bench is to run trials for: a task, and what all its trials have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct Assignment {
     /// The task that they belong to.
     pub task: Task,
     /// Its point.
@@ -56,15 +59,6 @@ pub struct Job {
     pub stop_early: bool,
     /// Names that all its trials together need, if that can be told beforehand.
     pub names: Option<u64>,
-}
-
-/// What a trial gave.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// Its result.
-    pub result: TrialResult,
-    /// What the DUT used after it, when it is ours to look at.
-    pub resources: Option<Resources>,
 }
 
 /// Why a bench cannot go on.
@@ -130,13 +124,12 @@ pub struct Campaign<'a, B, C> {
     points: Vec<Point>,
     tasks: Vec<Task>,
     state: State,
+    estimator: Estimator<'a>,
     journal: Journal,
     bench: B,
     clock: C,
     watch: &'a mut dyn FnMut(&Status),
     status: Status,
-    /// Tasks that are over with their times, for the estimate.
-    done: Vec<(Task, Nanos)>,
     /// What this process has written down of each variant.
     facts: BTreeMap<usize, VariantFacts>,
 }
@@ -166,20 +159,20 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let mut state = State::new(plan);
         let mut status = Status::new(plan, names, tasks.len() as u64, directory);
         for line in &parts.lines {
-            state.apply(line);
-            status.apply(line, None);
+            status.apply(state.apply(line), line.at_unix_ms);
         }
+        status.count(&state, None);
         Self {
             plan,
             points,
             tasks,
             state,
+            estimator: Estimator::new(plan),
             journal: parts.journal,
             bench: parts.bench,
             clock: parts.clock,
             watch,
             status,
-            done: parts.lines.iter().filter_map(finished).collect(),
             facts: BTreeMap::new(),
         }
     }
@@ -225,19 +218,21 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             return Err(BenchError::Variant(reason).into());
         }
         let base_rate_qps = self.base_rate(task)?;
-        let job = self.job(task, point, base_rate_qps);
-        let conditions = self.bench.prepare(&job)?;
+        let assignment = self.assignment(task, point, base_rate_qps);
+        let conditions = self.bench.prepare(&assignment)?;
         let certified = match conditions {
-            Some(conditions) if !self.plan.tester.uncertified => {
+            Some(conditions) if !self.plan.uncertified => {
                 self.certified(task.point(), conditions)?
             }
             Some(_) | None => None,
         };
         self.status.certified_qps = certified;
-        self.start(point)?;
-        if self.state.under_way().is_none() {
-            let search =
-                matches!(task, Task::Search { .. }).then(|| self.search_spec(task, certified));
+        self.start(point, certified)?;
+        if self.state.under_way.is_none() {
+            let search = matches!(task, Task::Search { .. }).then(|| {
+                let before = self.state.rates_qps(task.point());
+                search_spec(self.plan, &point, certified, &before)
+            });
             self.record(Record::Started {
                 task,
                 search,
@@ -254,7 +249,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
 
     /// What the trials of a task have in common. Beyond the searches nothing is gained by ending
     /// a trial early: what the DUT still does is the question.
-    fn job(&self, task: Task, point: Point, base_rate_qps: Option<u64>) -> Job {
+    fn assignment(&self, task: Task, point: Point, base_rate_qps: Option<u64>) -> Assignment {
         let search = matches!(task, Task::Search { .. });
         let names = match (task, &self.plan.soak) {
             (Task::Soak { .. }, Some(soak)) => {
@@ -263,7 +258,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             }
             _ => None,
         };
-        Job {
+        Assignment {
             task,
             point,
             stop_early: search && self.plan.search.stop_early,
@@ -288,10 +283,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         point: usize,
         conditions: CertificateConditions,
     ) -> Result<Option<u64>, Halt> {
-        let max_qps = match self.plan.search.method {
-            Method::Galloping { max_qps, .. } => max_qps,
-            Method::FixedRange { max_qps } => Some(max_qps),
-        };
+        let max_qps = asked_qps(self.plan);
         let (known, self_tests) = self.state.certificate(&conditions);
         let enough = |rate_qps| {
             self_tests >= SELF_TESTS_MAX
@@ -309,9 +301,9 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             return Ok(certified);
         }
         let reason = match end {
-            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
-            SelfTestEnd::TesterFault(fault) => fault.to_string(),
-            SelfTestEnd::Failed { shortfall } => {
+            Outcome::Passed => "no certificate was confirmed".to_owned(),
+            Outcome::Invalid(fault) => fault.to_string(),
+            Outcome::Failed { shortfall } => {
                 format!("{shortfall} queries without a valid answer in time")
             }
         };
@@ -324,7 +316,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         &mut self,
         max_qps: Option<u64>,
         conditions: CertificateConditions,
-    ) -> Result<Option<SelfTestEnd>, Halt> {
+    ) -> Result<Option<Outcome>, Halt> {
         self.status.enter(Phase::SelfTest);
         let (status, watch) = (&mut self.status, &mut *self.watch);
         // Its trials are as long as those of the task or shorter, and wait a quarter of the timeout.
@@ -336,13 +328,13 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let Some(result) = result else {
             return Ok(None);
         };
-        self.record(Record::SelfTest {
+        self.record(Record::SelfTest(SelfTest {
             conditions,
             end: result.end.clone(),
             passed_rate_qps: result.passed_rate_qps,
             certified_rate_qps: result.certified_rate_qps,
             trials: result.trials,
-        })?;
+        }))?;
         Ok(Some(result.end))
     }
 
@@ -352,8 +344,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     }
 
     /// Starts the servers, and writes down what they are if that is not what it was.
-    fn start(&mut self, point: Point) -> Result<(), Halt> {
-        let facts = self.bench.start()?;
+    fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), Halt> {
+        let facts = self.bench.start(certified_rate_qps)?;
         let known = self.facts.insert(point.variant, facts.clone());
         if known.as_ref() == Some(&facts) {
             return Ok(());
@@ -365,38 +357,13 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(())
     }
 
-    fn search_spec(&self, task: Task, certified: Option<u64>) -> SearchSpec {
-        let plan = &self.plan.search;
-        let point = &self.points[task.point()];
-        let mut spec = SearchSpec {
-            resolution: plan.resolution,
-            ceiling_qps: certified,
-            lowest_qps: Schedule::lowest_rate_qps(point.duration_ns),
-            ..SearchSpec::from_start(1)
-        };
-        match plan.method {
-            Method::FixedRange { max_qps } => spec.fixed_range_qps = Some(max_qps),
-            Method::Galloping {
-                start_qps,
-                max_qps,
-                reuse,
-            } => {
-                spec.start_qps = start_qps;
-                spec.max_qps = max_qps;
-                let before = self.state.rates_qps(task.point());
-                if let Some((start_qps, step_qps)) = search::reuse(&before, plan.resolution)
-                    && reuse
-                {
-                    spec.start_qps = start_qps;
-                    spec.first_step_qps = Some(step_qps);
-                }
-            }
-        }
-        spec
-    }
-
     fn search(&mut self, task: Task) -> Result<(), Halt> {
-        while let Some(search) = self.state.under_way().and_then(|u| u.search.as_ref()) {
+        while let Some(search) = self
+            .state
+            .under_way
+            .as_ref()
+            .and_then(|u| u.search.as_ref())
+        {
             let bracket = search.bracket();
             if let Some(end) = search.finished().cloned() {
                 let rate_qps = search.answer();
@@ -421,7 +388,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             Task::Overload { .. } => overload_rates(self.plan, base_rate_qps),
             Task::Soak { .. } => soak_rates(self.plan, base_rate_qps),
         };
-        while let Some(under_way) = self.state.under_way()
+        while let Some(under_way) = self.state.under_way.as_ref()
             && let Some(&rate_qps) = rates.get(under_way.steps)
         {
             self.trial(task, rate_qps.max(1))?;
@@ -436,33 +403,32 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         rate_qps: Option<u64>,
         failed_qps: Option<u64>,
     ) -> Result<(), Halt> {
-        let took_ns = self.state.under_way().map_or(0, |task| task.took_ns);
-        self.record(Record::Finished {
+        let took_ns = self.state.under_way.as_ref().map_or(0, |task| task.took_ns);
+        self.record(Record::Finished(TaskEnd {
             task,
             end,
             rate_qps,
             failed_qps,
             took_ns,
-        })?;
+        }))?;
         Ok(())
     }
 
     /// Runs one trial and writes it down. Tells how the DUT ended in it, if it did.
     fn trial(&mut self, task: Task, rate_qps: u64) -> Result<Option<String>, Halt> {
         let began = self.clock.now();
-        let number = self.state.under_way().map_or(0, |task| task.trials) + 1;
+        let number = self.state.under_way.as_ref().map_or(0, |task| task.trials) + 1;
         self.observe(task, &Event::TrialStarted { rate_qps, number });
         if number > 1 && self.plan.search.settle_ns > 0 {
             self.bench.rest(self.plan.search.settle_ns);
         }
-        let Measured { result, resources } = self.bench.trial(rate_qps, number)?;
+        let result = self.bench.trial(rate_qps, number)?;
         let exit = result.dut_exit.clone();
         self.record(Record::Trial {
             task,
             number,
             took_ns: self.clock.now() - began,
             result,
-            resources,
         })?;
         Ok(exit)
     }
@@ -470,12 +436,11 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     /// Writes a record down, and takes it in as a process that resumes would.
     fn record(&mut self, record: Record) -> Result<(), JournalError> {
         let line = self.journal.append(record)?;
-        self.state.apply(&line);
-        self.done.extend(finished(&line));
-        let open = |task: &&Task| self.state.over(**task).is_none();
-        let remaining: Vec<Task> = self.tasks.iter().filter(open).copied().collect();
-        let left_ns = left_ns(self.plan, &self.done, &remaining);
-        self.status.apply(&line, Some(left_ns));
+        self.status.apply(self.state.apply(&line), line.at_unix_ms);
+        let left = |task: &&Task| self.state.is_left(**task);
+        let left: Vec<Task> = self.tasks.iter().filter(left).copied().collect();
+        let left_ns = self.estimator.left_ns(&self.state.done(), &left);
+        self.status.count(&self.state, Some(left_ns));
         (self.watch)(&self.status);
         Ok(())
     }
@@ -485,14 +450,6 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let length_ns = point.duration_ns + point.timeout_ns;
         self.status.observe(event, unix_ms(), length_ns);
         (self.watch)(&self.status);
-    }
-}
-
-/// A task that ended with its result, and how long it took.
-fn finished(line: &Line) -> Option<(Task, Nanos)> {
-    match line.record {
-        Record::Finished { task, took_ns, .. } => Some((task, took_ns)),
-        _ => None,
     }
 }
 
@@ -509,7 +466,7 @@ fn soak_rates(plan: &Plan, base_rate_qps: u64) -> Vec<u64> {
     let Some(soak) = &plan.soak else {
         return Vec::new();
     };
-    let segments = soak.length_ns.div_ceil(plan.duration_ns.max(1));
+    let segments = soak.length_ns.div_ceil(plan.load.duration_ns.max(1));
     let rate_qps = soak.share.below(base_rate_qps);
     (0..segments).map(|_| rate_qps).collect()
 }

@@ -1,15 +1,16 @@
 //! Where a campaign stands, for whoever watches it.
 //!
-//! A [`Status`] follows from the lines of the journal and from the events between them, so that
-//! reading a journal again gives the picture of the process that wrote it.
+//! A [`Status`] follows from the news of the journal's lines and from the events between them, so
+//! that reading a journal again gives the picture of the process that wrote it.
 
 use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 use serde::Serialize;
 
+use super::history::News;
 use super::plan::Plan;
-use super::record::{Line, Record};
+use super::state::State;
 use super::tasks::Task;
 use crate::procedure::Event;
 use crate::procedure::search::SearchEnd;
@@ -42,7 +43,7 @@ pub struct Status {
     pub failed_qps: Option<u64>,
     /// Rate for which the Tester is certified under the present conditions.
     pub certified_qps: Option<u64>,
-    /// Tasks that are over, of those of the plan.
+    /// Tasks of the plan that are over and will not be done again.
     pub tasks_done: u64,
     /// Tasks of the plan.
     pub tasks: u64,
@@ -144,63 +145,60 @@ impl Status {
         }
     }
 
-    /// Takes in a line of the journal, and the estimate of the time that is left after it.
-    pub fn apply(&mut self, line: &Line, left_ns: Option<Nanos>) {
-        self.left_ns = left_ns;
-        match &line.record {
-            Record::Campaign { .. } => {}
-            Record::Session { .. } => {
-                self.started_unix_ms = line.at_unix_ms;
+    /// Takes in the news of a line that was written at this moment.
+    pub fn apply(&mut self, news: News<'_>, at_unix_ms: u64) {
+        match news {
+            News::Campaign => {}
+            News::Session => {
+                self.started_unix_ms = at_unix_ms;
                 self.enter(Phase::Preparing);
                 self.message = None;
             }
-            Record::SelfTest {
-                certified_rate_qps, ..
-            } => {
+            News::SelfTest(certified_rate_qps) => {
                 self.enter(Phase::Preparing);
-                self.certified_qps = *certified_rate_qps;
+                self.certified_qps = certified_rate_qps;
                 self.message = Some(match certified_rate_qps {
                     Some(qps) => {
-                        format!("the Tester is certified for {} queries/s", Thousands(*qps))
+                        format!("the Tester is certified for {} queries/s", Thousands(qps))
                     }
                     None => "the Tester failed its self-test".to_owned(),
                 });
             }
-            Record::Variant { facts, .. } => {
+            News::Variant(facts) => {
                 let version = facts.version.as_deref().unwrap_or("a server");
                 self.message = Some(format!("{version} answers at {}", facts.server));
             }
-            Record::Started { task, .. } => self.start(*task),
-            Record::Trial { task, result, .. } => self.count(*task, result),
-            Record::Finished {
-                task,
-                end,
-                rate_qps,
-                took_ns,
-                ..
-            } => self.finish(
-                *task,
+            News::Started(task) => self.start(task),
+            News::Trial(task, result) => self.learn(task, result),
+            News::Finished(finished) => self.finish(
+                finished.task,
                 Done {
-                    took_ns: Some(*took_ns),
-                    rate_qps: *rate_qps,
-                    remark: end.as_ref().and_then(remark),
-                    ..self.done(*task, line.at_unix_ms)
+                    took_ns: Some(finished.took_ns),
+                    rate_qps: finished.rate_qps,
+                    remark: finished.end.as_ref().and_then(remark),
+                    ..self.done(finished.task, at_unix_ms)
                 },
             ),
-            Record::Abandoned { task, reason } => {
+            News::Abandoned(task, reason) => {
                 let given_up = format!("given up: {reason}");
                 self.message = Some(given_up.clone());
-                self.finish(
-                    *task,
-                    Done {
-                        remark: Some(given_up),
-                        ..self.done(*task, line.at_unix_ms)
-                    },
-                );
+                let done = Done {
+                    remark: Some(given_up),
+                    ..self.done(task, at_unix_ms)
+                };
+                self.finish(task, done);
             }
-            Record::Stopped { reason } => self.end(format!("stopped: {reason}")),
-            Record::Complete => self.end("everything of the plan was done".to_owned()),
+            News::Stopped(reason) => self.end(format!("stopped: {reason}")),
+            News::Complete => self.end("everything of the plan was done".to_owned()),
         }
+    }
+
+    /// Takes in what the lines so far add up to, and the estimate of the time that is left.
+    pub fn count(&mut self, state: &State, left_ns: Option<Nanos>) {
+        self.tasks_done = state.tasks_over() as u64;
+        self.trials = state.trials;
+        self.invalid_trials = state.invalid_trials;
+        self.left_ns = left_ns;
     }
 
     /// Takes in an event of the search or self-test under way, at this moment by the real-time
@@ -255,17 +253,13 @@ impl Status {
         };
     }
 
-    /// Counts a trial. The bracket is that of a search that goes by what it has seen last: in a
+    /// A trial is over. The bracket is that of a search that goes by what it has seen last: in a
     /// journal that is read again, no event tells it.
-    fn count(&mut self, task: Task, result: &TrialResult) {
+    fn learn(&mut self, task: Task, result: &TrialResult) {
         self.trial = None;
-        self.trials += 1;
         let rate_qps = result.rate_qps;
         match &result.outcome {
-            Outcome::Invalid(fault) => {
-                self.invalid_trials += 1;
-                self.message = Some(fault.to_string());
-            }
+            Outcome::Invalid(fault) => self.message = Some(fault.to_string()),
             _ if !matches!(task, Task::Search { .. }) => {}
             Outcome::Passed => {
                 self.passed_qps = self.passed_qps.max(Some(rate_qps));
@@ -281,7 +275,6 @@ impl Status {
 
     fn finish(&mut self, task: Task, done: Done) {
         self.trial = None;
-        self.tasks_done += 1;
         if let (Task::Search { .. }, Some(rate_qps)) = (task, done.rate_qps) {
             let same = |f: &&mut Found| f.variant == done.variant && f.cell == done.cell;
             if let Some(found) = self.found.iter_mut().find(same) {

@@ -5,7 +5,9 @@ use std::fmt;
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Cell, Order, Plan, Subject};
+use super::plan::{Cell, Method, Order, Plan};
+use crate::load::pace::Schedule;
+use crate::procedure::search::{self, SearchSpec};
 use crate::quantity::Span;
 
 /// One row of the results: a variant, a cell, a duration and a timeout.
@@ -80,7 +82,7 @@ pub fn points(plan: &Plan) -> Vec<Point> {
             }
         };
         for cell in &plan.cells {
-            add(cell, plan.duration_ns, plan.timeout_ns);
+            add(cell, plan.load.duration_ns, plan.load.timeout_ns);
         }
         if let (Some(check), Some(cell)) = (&plan.queue_check, plan.cells.first()) {
             for &timeout_ns in &check.timeouts_ns {
@@ -109,7 +111,7 @@ pub fn tasks(plan: &Plan) -> Vec<Task> {
     };
     // The first point of a variant is its first cell with the duration and timeout of the plan.
     let firsts: Vec<usize> = (0..plan.variants.len())
-        .filter(|&variant| !matches!(plan.variants[variant].subject, Subject::Authority { .. }))
+        .filter(|&variant| !plan.variants[variant].subject.is_authority())
         .filter_map(|variant| points.iter().position(|point| point.variant == variant))
         .collect();
     if plan.overload.is_some() {
@@ -121,15 +123,59 @@ pub fn tasks(plan: &Plan) -> Vec<Task> {
     tasks
 }
 
+/// The highest rate that a plan asks for.
+pub fn asked_qps(plan: &Plan) -> Option<u64> {
+    match plan.search.method {
+        Method::Galloping { max_qps, .. } => max_qps,
+        Method::FixedRange { max_qps } => Some(max_qps),
+    }
+}
+
+/// How the search of a point chooses its rates: up to the certified rate, and from what the
+/// runs `before` found if the plan reuses that.
+pub fn search_spec(
+    plan: &Plan,
+    point: &Point,
+    certified_qps: Option<u64>,
+    before: &[u64],
+) -> SearchSpec {
+    let resolution = plan.search.resolution;
+    let spec = SearchSpec {
+        resolution,
+        ceiling_qps: certified_qps,
+        lowest_qps: Schedule::lowest_rate_qps(point.duration_ns),
+        ..SearchSpec::from_start(1)
+    };
+    match plan.search.method {
+        Method::FixedRange { max_qps } => SearchSpec {
+            fixed_range_qps: Some(max_qps),
+            ..spec
+        },
+        Method::Galloping {
+            start_qps,
+            max_qps,
+            reuse,
+        } => {
+            let known = reuse.then(|| search::reuse(before, resolution)).flatten();
+            SearchSpec {
+                start_qps: known.map_or(start_qps, |(start_qps, _)| start_qps),
+                first_step_qps: known.map(|(_, step_qps)| step_qps),
+                max_qps,
+                ..spec
+            }
+        }
+    }
+}
+
 /// A point in words: its variant, and its cell with duration and timeout if they are not the
 /// plan's.
 pub fn point_name(plan: &Plan, point: &Point) -> (String, String) {
     let variant = plan.variants.get(point.variant);
     let mut cell = point.cell.to_string();
-    if point.duration_ns != plan.duration_ns {
+    if point.duration_ns != plan.load.duration_ns {
         cell.push_str(&format!(", trials of {}", Span(point.duration_ns)));
     }
-    if point.timeout_ns != plan.timeout_ns {
+    if point.timeout_ns != plan.load.timeout_ns {
         cell.push_str(&format!(", timeout {}", Span(point.timeout_ns)));
     }
     (variant.map_or_else(String::new, |v| v.name.clone()), cell)

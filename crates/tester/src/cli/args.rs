@@ -3,17 +3,22 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use dns64_transport::clock::Nanos;
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
 use super::values::{self, JsonOut};
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
+use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
+use crate::lab::profile::Family;
+use crate::lab::topology::{Role, Setup};
+use crate::load::pace::Pacing;
 use crate::namespace::{Cidr, DEFAULT_SUFFIX, Pattern, Share, parse_suffix};
 use crate::procedure::search::Resolution;
 use crate::quantity;
+use crate::rig::spec::AuthorityChoice;
 
 /// `dns64bench trial`
 #[derive(Args, Debug)]
@@ -28,7 +33,7 @@ pub struct TrialArgs {
 
     /// Who decides when a query leaves
     #[arg(long, value_name = "PACING", default_value = "absolute")]
-    pub pacing: PacingKind,
+    pub pacing: Pacing,
 
     /// The flags of every measurement.
     #[command(flatten)]
@@ -133,16 +138,16 @@ pub struct SubjectArgs {
 
     /// How many hosts the lab has [default: three-device]
     #[arg(long, value_name = "SETUP")]
-    pub setup: Option<SetupKind>,
+    pub setup: Option<Setup>,
 
     /// Addresses between the DNS64 server and the authority [default: ipv4, or what the DUT needs]
     #[arg(long, value_name = "FAMILY")]
-    pub upstream_family: Option<UpstreamFamily>,
+    pub upstream_family: Option<Family>,
 
     /// The authoritative server of the lab: built-in, a profile such as nsd, or a file
     /// [default: built-in]
     #[arg(long, value_name = "PROFILE|FILE.toml")]
-    pub authority: Option<String>,
+    pub authority: Option<AuthorityChoice>,
 
     /// CPUs of the authority, such as 0 or 0,2-3 [default: one apart if there are three]
     #[arg(long, value_name = "LIST")]
@@ -222,7 +227,7 @@ pub struct NameArgs {
 }
 
 /// Where to write.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
     /// Write the result as JSON to a file, or to standard output with -
@@ -300,7 +305,7 @@ pub struct Dns64PerfArgs {
 
     /// Who decides when a query leaves
     #[arg(long, value_name = "PACING", default_value = "absolute")]
-    pub pacing: PacingKind,
+    pub pacing: Pacing,
 }
 
 /// `dns64bench timing`
@@ -341,14 +346,14 @@ pub enum LabCommand {
 pub struct LabUpArgs {
     /// How many hosts the lab has
     #[arg(long, value_name = "SETUP", default_value = "three-device")]
-    pub setup: SetupKind,
+    pub setup: Setup,
 }
 
 /// `dns64bench lab exec`
 #[derive(Args, Debug)]
 pub struct LabExecArgs {
     /// The host, by its role; with two devices measurer and authority are one
-    pub host: LabHost,
+    pub host: Role,
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -474,60 +479,6 @@ pub enum Generated {
         /// The shell
         shell: clap_complete::Shell,
     },
-}
-
-/// Where the roles run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum LabKind {
-    /// The best of the others that this machine allows
-    #[default]
-    Auto,
-    /// Network namespaces, as root
-    Netns,
-    /// Network namespaces in a user namespace, without root
-    Userns,
-    /// All roles on the loopback interface: not a measurement
-    Loopback,
-}
-
-/// How many hosts the lab has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum SetupKind {
-    /// Measurer, DUT and authority on a host each
-    #[default]
-    ThreeDevice,
-    /// Measurer and authority on one host, the DUT on the other
-    TwoDevice,
-}
-
-/// Who decides when a query leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum PacingKind {
-    /// The schedule: what was late is made up for at once
-    #[default]
-    Absolute,
-    /// The faulty timer of the first dns64perf++, to show what it does: not a measurement
-    SelfCorrecting,
-}
-
-/// Family of the addresses between the DUT and the authority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum UpstreamFamily {
-    /// IPv4
-    Ipv4,
-    /// IPv6
-    Ipv6,
-}
-
-/// A host of the lab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LabHost {
-    /// Sends the queries
-    Measurer,
-    /// The device under test
-    Dut,
-    /// Answers the queries of the DUT
-    Authority,
 }
 
 /// The value of `--pref64`.

@@ -1,7 +1,6 @@
 //! What the exit code says.
 
 use crate::procedure::search::SearchEnd;
-use crate::procedure::selftest::SelfTestEnd;
 use crate::trial::result::Outcome;
 
 /// The DUT passed, a rate was found, the Tester is certified, or there was nothing to judge.
@@ -42,9 +41,9 @@ pub fn of_search(end: &SearchEnd) -> u8 {
 }
 
 /// The exit code of a self-test.
-pub fn of_self_test(end: &SelfTestEnd) -> u8 {
+pub fn of_self_test(end: &Outcome) -> u8 {
     match end {
-        SelfTestEnd::Certified => PASSED,
-        SelfTestEnd::Failed { .. } | SelfTestEnd::TesterFault(_) => TESTER,
+        Outcome::Passed => PASSED,
+        Outcome::Failed { .. } | Outcome::Invalid(_) => TESTER,
     }
 }

@@ -4,17 +4,19 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command as Definition, CommandFactory as _, Parser as _};
 use clap_complete::Shell;
 
-use super::args::{Generated, LabKind};
-use super::resolve::{Measure, Needs, Subject, UsageError};
+use super::args::Generated;
+use super::resolve::{Measurement, Needs, UsageError};
 use super::{Cli, Command, generate};
+use crate::lab::LabKind;
 use crate::lab::topology::Setup;
+use crate::rig::spec::Subject;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
 }
 
 /// The measurement that a `trial`, `search` or `selftest` line means.
-fn measure(line: &str) -> Result<Measure, UsageError> {
+fn measure(line: &str) -> Result<Measurement, UsageError> {
     let (measure, needs) = match parse(line).unwrap().command {
         Command::Trial(args) => (args.measure, Needs::Dut),
         Command::Search(args) => (args.measure, Needs::Dut),
@@ -118,16 +120,19 @@ fn completions_know_the_commands() {
 fn a_server_that_runs_is_asked_as_dnsperf_does() {
     let line = "dns64bench trial -s ::1 -p 5353 -Q 20k -l 5 -t 0.25 -T 2 -c 8 -a ::1 -j - -q";
     let measure = measure(line).unwrap();
-    let Subject::Server { server, .. } = measure.subject else {
-        panic!("{:?}", measure.subject)
+    let Subject::Server { server, .. } = &measure.spec.subject else {
+        panic!("{:?}", measure.spec.subject)
     };
     assert_eq!(server.to_string(), "[::1]:5353");
-    assert_eq!(measure.load.duration_ns, 5_000_000_000);
-    assert_eq!(measure.load.timeout_ns, 250_000_000);
-    assert_eq!((measure.load.threads, measure.load.sockets), (2, Some(8)));
+    assert_eq!(measure.spec.load.duration_ns, 5_000_000_000);
+    assert_eq!(measure.spec.load.timeout_ns, 250_000_000);
+    assert_eq!(
+        (measure.spec.load.threads, measure.spec.load.ports),
+        (2, Some(8))
+    );
     assert!(measure.output.quiet);
     assert_eq!(
-        measure.notes,
+        measure.remarks(),
         ["trials of 5 s are shorter than the 60 s that RFC 8219 section 9.2 asks for"]
     );
 }
@@ -135,17 +140,17 @@ fn a_server_that_runs_is_asked_as_dnsperf_does() {
 #[test]
 fn the_defaults_are_those_of_rfc_8219() {
     let measure = measure("dns64bench search -s 2001:db8::53").unwrap();
-    assert_eq!(measure.load.duration_ns, 60_000_000_000);
-    assert_eq!(measure.load.timeout_ns, 1_000_000_000);
-    assert_eq!(measure.load.pref64, None);
-    assert!(measure.notes.is_empty(), "{:?}", measure.notes);
+    assert_eq!(measure.spec.load.duration_ns, 60_000_000_000);
+    assert_eq!(measure.spec.load.timeout_ns, 1_000_000_000);
+    assert_eq!(measure.spec.load.pref64, None);
+    assert!(measure.remarks().is_empty(), "{:?}", measure.remarks());
 }
 
 #[test]
 fn deviations_from_rfc_8219_are_noted() {
     let measure = measure("dns64bench trial -s 192.0.2.1 -Q 1 -t 2s").unwrap();
     assert_eq!(
-        measure.notes,
+        measure.remarks(),
         [
             "a timeout of 2 s is longer than the 1 s that RFC 8219 section 9.2 allows",
             "the server is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client and \
@@ -159,12 +164,12 @@ fn a_profile_is_started_in_a_lab() {
     let measure =
         measure("dns64bench search --dut unbound --lab netns --setup two-device --dut-cpus 1")
             .unwrap();
-    let Subject::Lab(plan) = measure.subject else {
-        panic!("{:?}", measure.subject)
+    let Subject::Lab(plan) = &measure.spec.subject else {
+        panic!("{:?}", measure.spec.subject)
     };
-    assert_eq!(plan.kind, LabKind::Netns);
+    assert_eq!(measure.lab, LabKind::Netns);
     assert_eq!(plan.setup, Setup::TwoDevice);
-    let dut = plan.dut.unwrap();
+    let dut = plan.dut.as_ref().unwrap();
     assert_eq!(dut.profile, "unbound");
     assert_eq!(dut.cpus.cpus(), [1]);
 }
@@ -187,8 +192,8 @@ fn one_server_is_needed_and_both_ways_are_named() {
 #[test]
 fn a_self_test_leaves_the_dut_out() {
     let measure = measure("dns64bench selftest -Q 20k").unwrap();
-    let Subject::Lab(plan) = measure.subject else {
-        panic!("{:?}", measure.subject)
+    let Subject::Lab(plan) = &measure.spec.subject else {
+        panic!("{:?}", measure.spec.subject)
     };
     assert!(plan.dut.is_none());
 }

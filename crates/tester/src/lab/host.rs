@@ -138,6 +138,16 @@ impl CpuSet {
         self.0.is_empty()
     }
 
+    /// These CPUs, or `others` where it is unrestricted.
+    #[must_use]
+    pub fn or(self, others: &[usize]) -> Self {
+        if self.is_unrestricted() {
+            others.iter().copied().collect()
+        } else {
+            self
+        }
+    }
+
     /// How many threads can run at once: the size of the set, or what the machine has.
     pub fn cores(&self) -> usize {
         if self.is_unrestricted() {

@@ -10,7 +10,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use serde::Deserialize;
 
 use super::host::{CpuSet, Host};
-use super::machine::Machine;
+use super::machine::{Machine, field};
 use super::process::{find_program, run};
 
 /// One interface that is up.
@@ -158,13 +158,7 @@ fn from_ip(text: &str) -> Vec<Interface> {
 
 /// Driver, version and firmware of `ethtool -i`.
 fn driver(text: &str) -> Option<String> {
-    let value = |key: &str| {
-        let value = text
-            .lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-        let value = value.trim();
-        (!value.is_empty() && value != "N/A").then_some(value)
-    };
+    let value = |key: &str| field(text, key).filter(|value| !["", "N/A"].contains(value));
     let mut driver = value("driver")?.to_owned();
     if let Some(version) = value("version") {
         driver = format!("{driver} {version}");
@@ -177,15 +171,10 @@ fn driver(text: &str) -> Option<String> {
 
 /// Those of [`OFFLOADS`] in `ethtool -k`, in that order.
 fn offloads(text: &str) -> Vec<(String, bool)> {
-    let state = |name: &str| {
-        let value = text
-            .lines()
-            .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))?;
-        Some(value.split_whitespace().next()? == "on")
-    };
+    let is_on = |name: &str| Some(field(text, name)?.split_whitespace().next()? == "on");
     OFFLOADS
         .iter()
-        .filter_map(|name| Some(((*name).to_owned(), state(name)?)))
+        .filter_map(|name| Some(((*name).to_owned(), is_on(name)?)))
         .collect()
 }
 

@@ -71,6 +71,14 @@ impl Machine {
         (!text.is_empty()).then_some(text)
     }
 
+    /// Names of all that is in a folder, in no order; none if it cannot be read.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let entries = self.path(folder).read_dir().into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect()
+    }
+
     /// A setting of the kernel by its name with dots, its numbers with one space between them.
     pub fn sysctl(&self, name: &str) -> Option<String> {
         let text = self.read(&format!("/proc/sys/{}", name.replace('.', "/")))?;
@@ -79,7 +87,7 @@ impl Machine {
 
     /// An amount of memory from `/proc/meminfo`, such as "`MemTotal`", in octets.
     pub fn memory_bytes(&self, field: &str) -> Option<u64> {
-        memory_bytes(&self.read("/proc/meminfo")?, field)
+        number(&self.read("/proc/meminfo")?, field)?.checked_mul(1024)
     }
 
     /// Name of the processor.
@@ -96,10 +104,10 @@ impl Machine {
     /// The frequency policies in the order of their processors.
     pub fn frequency_policies(&self) -> Vec<FrequencyPolicy> {
         let folder = "/sys/devices/system/cpu/cpufreq";
-        let entries = self.path(folder).read_dir().into_iter().flatten().flatten();
-        let mut policies: Vec<_> = entries
-            .filter_map(|entry| {
-                let name = entry.file_name().into_string().ok()?;
+        let mut policies: Vec<_> = self
+            .names(folder)
+            .into_iter()
+            .filter_map(|name| {
                 let file = |file: &str| self.read(&format!("{folder}/{name}/{file}"));
                 let khz = |name: &str| file(name)?.parse().ok();
                 let cpus = file("affected_cpus")?;
@@ -152,10 +160,9 @@ impl Machine {
     /// Faults of the processor that it has, and what is done about each, by name.
     pub fn mitigations(&self) -> BTreeMap<String, String> {
         let folder = "/sys/devices/system/cpu/vulnerabilities";
-        let entries = self.path(folder).read_dir().into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| {
-                let name = entry.file_name().into_string().ok()?;
+        self.names(folder)
+            .into_iter()
+            .filter_map(|name| {
                 let state = self.read(&format!("{folder}/{name}"))?;
                 let state = state.trim_start_matches("Mitigation: ").to_owned();
                 (state != "Not affected").then_some((name, state))
@@ -206,35 +213,34 @@ impl Machine {
 /// A file of `/proc/cpuinfo` has about 1.5 KiB for each processor: enough for 2000 of them.
 const READ_MAX: u64 = 4 << 20;
 
-fn memory_bytes(meminfo: &str, field: &str) -> Option<u64> {
-    let rest = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
-    let kib: u64 = rest.trim().trim_end_matches("kB").trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
-/// The value of a key of `/proc/cpuinfo` for the first processor that has it.
-fn cpuinfo<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+/// The value of the first line "KEY: VALUE", without the white space around the two: the form of
+/// most files of `/proc`, and of `ethtool`.
+pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
-        (found.trim_end() == key).then_some(value.trim())
+        (found.trim() == key).then_some(value.trim())
     })
+}
+
+/// The same as a number, without the unit that may follow.
+pub(super) fn number(text: &str, key: &str) -> Option<u64> {
+    let value = field(text, key)?.split_whitespace().next()?;
+    value.parse().ok()
 }
 
 /// x86 has names; ARM has numbers (Arm ARM, register MIDR_EL1).
 fn cpu_model(text: &str) -> Option<String> {
-    if let Some(name) = cpuinfo(text, "model name") {
+    if let Some(name) = field(text, "model name") {
         return Some(name.to_owned());
     }
-    let implementer = cpuinfo(text, "CPU implementer")?;
-    let part = cpuinfo(text, "CPU part")?;
+    let implementer = field(text, "CPU implementer")?;
+    let part = field(text, "CPU part")?;
     Some(format!("implementer {implementer}, part {part}"))
 }
 
 /// The flag of `CPUID.1:ECX.31`, which hypervisors set for their guests.
 fn is_guest(text: &str) -> bool {
-    cpuinfo(text, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
+    field(text, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
 }
 
 /// The words before "--": what follows is for the first process (bootparam(7)).

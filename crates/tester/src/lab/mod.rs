@@ -3,19 +3,23 @@
 //! A *role* (Measurer, DUT, AuthDNS) runs on a [`host::Host`]: this machine's own network or a
 //! network namespace. A [`topology::Lab`] makes the namespaces and the links of a
 //! [`topology::Setup`] and takes them down again; [`userns`] gives the same to users who are not
-//! root. A [`profile::Profile`] says how a server is configured and started, [`dut::Dut`] starts
-//! it, watches it and stops it.
+//! root. A [`profile::Profile`] says how a server is configured and started, [`server::Server`]
+//! starts it, watches it and stops it.
 //!
 //! Nothing here prints, and nothing here changes a setting of the machine outside the namespaces
 //! and cgroups that it made.
 
-pub mod cpuset;
-pub mod dut;
+pub mod cgroup;
 pub mod host;
 pub mod interface;
+mod kind;
 pub mod machine;
+mod owned;
 pub mod process;
 pub mod profile;
+pub mod server;
 pub mod topology;
 pub mod userns;
 pub mod zone;
+
+pub use kind::LabKind;

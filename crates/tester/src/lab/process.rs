@@ -1,6 +1,7 @@
 //! Programs and processes of this machine: finding, running, signalling, measuring.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
+
+use super::machine::{Machine, number};
 
 /// Pause between two looks at something that is awaited.
 const POLL_NS: Nanos = SECOND / 100;
@@ -158,8 +161,10 @@ pub fn signal(pid: u32, signal: Signal) {
 /// `root` and all processes that descend from it, `root` first.
 pub fn tree(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for pid in all_pids() {
-        if let Some(parent) = parent(pid) {
+    for name in Machine::here().names("/proc") {
+        let pid = name.parse();
+        let parent = read(&name, "status").and_then(|status| number(&status, "PPid"));
+        if let (Ok(pid), Some(Ok(parent))) = (pid, parent.map(u32::try_from)) {
             children.entry(parent).or_default().push(pid);
         }
     }
@@ -177,22 +182,9 @@ pub fn tree(root: u32) -> Vec<u32> {
     found
 }
 
-fn all_pids() -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
-}
-
-fn parent(pid: u32) -> Option<u32> {
-    status_field(
-        &std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?,
-        "PPid:",
-    )
-    .and_then(|value| u32::try_from(value).ok())
+/// A file of a process; none once it has ended.
+fn read(pid: impl Display, file: &str) -> Option<String> {
+    Machine::here().read(&format!("/proc/{pid}/{file}"))
 }
 
 /// What a process and all that descend from it use.
@@ -212,36 +204,24 @@ pub struct Resources {
 pub fn resources(root: u32) -> Resources {
     let mut all = Resources::default();
     for pid in tree(root) {
-        let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
-        let status = read("status").unwrap_or_default();
-        let memory_kib = read("smaps_rollup")
-            .and_then(|text| status_field(&text, "Pss:"))
-            .or_else(|| status_field(&status, "VmRSS:"));
+        let status = read(pid, "status").unwrap_or_default();
+        let memory_kib = read(pid, "smaps_rollup")
+            .and_then(|text| number(&text, "Pss"))
+            .or_else(|| number(&status, "VmRSS"));
         all.memory_bytes += memory_kib.unwrap_or(0) * 1024;
-        all.threads += status_field(&status, "Threads:").unwrap_or(0);
-        let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
-        all.descriptors += open.map_or(0, |entries| entries.count() as u64);
+        all.threads += number(&status, "Threads").unwrap_or(0);
+        all.descriptors += Machine::here().names(&format!("/proc/{pid}/fd")).len() as u64;
     }
     all
-}
-
-fn status_field(status: &str, key: &str) -> Option<u64> {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix(key))?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
 }
 
 /// Datagrams lost so far at full receive buffers of UDP sockets bound to `port`, in the network of
 /// process `pid` (the drops column of `/proc/PID/net/udp` and `udp6`). A socket that has been
 /// closed takes its count along.
 pub fn udp_drops(pid: u32, port: u16) -> u64 {
-    ["udp", "udp6"]
+    ["net/udp", "net/udp6"]
         .iter()
-        .filter_map(|table| std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).ok())
+        .filter_map(|table| read(pid, table))
         .map(|table| drops_in_table(&table, port))
         .sum()
 }
@@ -262,12 +242,13 @@ fn drops_in_table(table: &str, port: u16) -> u64 {
 /// Datagrams lost so far at full receive buffers of any UDP socket, closed ones included, in the
 /// network of process `pid` (`RcvbufErrors` of `/proc/PID/net/snmp` and `snmp6`).
 pub fn receive_buffer_errors(pid: u32) -> u64 {
-    let read = |file| std::fs::read_to_string(format!("/proc/{pid}/net/{file}"));
-    let v4 = read("snmp").map_or(0, |text| errors_in_snmp(&text));
-    let v6 = read("snmp6").map_or(0, |text| {
-        status_field(&text, "Udp6RcvbufErrors").unwrap_or(0)
+    let v4 = read(pid, "net/snmp").map_or(0, |text| errors_in_snmp(&text));
+    let v6 = read(pid, "net/snmp6").and_then(|text| {
+        let mut lines = text.lines();
+        let count = lines.find_map(|line| line.strip_prefix("Udp6RcvbufErrors"))?;
+        count.trim().parse::<u64>().ok()
     });
-    v4 + v6
+    v4 + v6.unwrap_or(0)
 }
 
 /// `/proc/net/snmp` has for each protocol a line of names and a line of values.

@@ -19,33 +19,45 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
 
+use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 
-use super::dut;
 use super::host::{Host, NETNS_DIR};
+use super::machine::Machine;
 use super::process::{self, RunError};
+use super::server;
 
-/// Kinds of setup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How many hosts the lab has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum Setup {
-    /// Everything on the loopback interface of this machine. Not a measurement.
-    Loopback,
-    /// Tester (Measurer and AuthDNS on one host) and DUT (RFC 8219 section 9).
-    TwoDevice,
-    /// Measurer, DUT and AuthDNS on a host each (paper 004, figure 13).
+    /// Measurer, DUT and authority on a host each
+    ///
+    /// Paper 004, figure 13.
+    #[default]
     ThreeDevice,
+    /// Measurer and authority on one host, the DUT on the other
+    ///
+    /// RFC 8219 section 9.
+    TwoDevice,
+    /// None of its own: everything on the loopback interface of this machine. Not a measurement,
+    /// and chosen by [`super::LabKind::Loopback`] alone.
+    #[serde(skip_deserializing)]
+    #[value(skip)]
+    Loopback,
 }
 
 /// What a host is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
-    /// Sends the queries and judges the answers.
+    /// Sends the queries and judges the answers
     Measurer,
-    /// The DNS64 server under test.
+    /// The device under test
     Dut,
-    /// The authoritative server that the DUT asks.
+    /// Answers the queries of the DUT
     Authority,
 }
 
@@ -149,28 +161,37 @@ impl Setup {
 
     /// The `ip` commands that make the hosts and links, in order.
     fn plan(self) -> Vec<String> {
-        let (hosts, links) = match self {
+        let (measurer, authority) = match self {
             Self::Loopback => return Vec::new(),
-            Self::TwoDevice => (
-                vec![TESTER, DUT],
-                vec![client_link(TESTER), upstream_link(TESTER)],
-            ),
-            Self::ThreeDevice => (
-                vec![MEASURER, DUT, AUTHORITY],
-                vec![
-                    client_link(MEASURER),
-                    upstream_link(AUTHORITY),
-                    self_test_link(),
-                ],
-            ),
+            Self::TwoDevice => (TESTER, TESTER),
+            Self::ThreeDevice => (MEASURER, AUTHORITY),
         };
+        let client = [vec![v6(CLIENT_LINK_MEASURER)], vec![v6(CLIENT_LINK_DUT)]];
+        let upstream = [
+            vec![v6(UPSTREAM_LINK_DUT), v4(UPSTREAM_LINK_DUT_V4)],
+            vec![v6(UPSTREAM_LINK_AUTHORITY), v4(UPSTREAM_LINK_AUTHORITY_V4)],
+        ];
+        let mut hosts = vec![measurer, DUT];
+        let mut links = vec![
+            ("client", [measurer, DUT], client),
+            ("upstream", [DUT, authority], upstream),
+        ];
+        if authority != measurer {
+            let addresses = [SELF_TEST_LINK_MEASURER, SELF_TEST_LINK_AUTHORITY];
+            hosts.push(authority);
+            links.push((
+                "self-test",
+                [measurer, authority],
+                addresses.map(|address| vec![v6(address)]),
+            ));
+        }
         let mut plan = Vec::new();
         for host in hosts {
             plan.push(format!("netns add {host}"));
             plan.push(format!("-n {host} link set lo up"));
         }
-        for link in links {
-            link.plan(&mut plan);
+        for (name, ends, addresses) in links {
+            plan_link(name, ends, &addresses, &mut plan);
         }
         plan
     }
@@ -181,61 +202,20 @@ impl Setup {
 /// private IPv4 addresses under the well-known prefix (RFC 6052 section 3.1).
 pub const PREF64: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 2, 0, 0x6464, 0, 0, 0, 0), 96);
 
-/// One veth pair; both ends have the name of the link.
-struct Link {
-    name: &'static str,
-    ends: [(&'static str, Vec<String>); 2],
-}
-
-impl Link {
-    fn plan(&self, plan: &mut Vec<String>) {
-        let Self { name, ends } = self;
-        let (left, right) = (ends[0].0, ends[1].0);
-        plan.push(format!(
-            "-n {left} link add {name} type veth peer name {name} netns {right}"
-        ));
-        for (host, addresses) in ends {
-            // Without link-local addresses nothing but the benchmark speaks on the link, and
-            // `nodad` makes the addresses usable at once.
-            plan.push(format!("-n {host} link set {name} addrgenmode none up"));
-            for address in addresses {
-                let nodad = if address.contains(':') { " nodad" } else { "" };
-                plan.push(format!("-n {host} address add {address} dev {name}{nodad}"));
-            }
+/// One veth pair; both ends have its name.
+fn plan_link(name: &str, ends: [&str; 2], addresses: &[Vec<String>; 2], plan: &mut Vec<String>) {
+    let [left, right] = ends;
+    plan.push(format!(
+        "-n {left} link add {name} type veth peer name {name} netns {right}"
+    ));
+    for (host, addresses) in ends.iter().zip(addresses) {
+        // Without link-local addresses nothing but the benchmark speaks on the link, and
+        // `nodad` makes the addresses usable at once.
+        plan.push(format!("-n {host} link set {name} addrgenmode none up"));
+        for address in addresses {
+            let nodad = if address.contains(':') { " nodad" } else { "" };
+            plan.push(format!("-n {host} address add {address} dev {name}{nodad}"));
         }
-    }
-}
-
-fn client_link(measurer: &'static str) -> Link {
-    Link {
-        name: "client",
-        ends: [
-            (measurer, vec![v6(CLIENT_LINK_MEASURER)]),
-            (DUT, vec![v6(CLIENT_LINK_DUT)]),
-        ],
-    }
-}
-
-fn upstream_link(authority: &'static str) -> Link {
-    Link {
-        name: "upstream",
-        ends: [
-            (DUT, vec![v6(UPSTREAM_LINK_DUT), v4(UPSTREAM_LINK_DUT_V4)]),
-            (
-                authority,
-                vec![v6(UPSTREAM_LINK_AUTHORITY), v4(UPSTREAM_LINK_AUTHORITY_V4)],
-            ),
-        ],
-    }
-}
-
-fn self_test_link() -> Link {
-    Link {
-        name: "self-test",
-        ends: [
-            (MEASURER, vec![v6(SELF_TEST_LINK_MEASURER)]),
-            (AUTHORITY, vec![v6(SELF_TEST_LINK_AUTHORITY)]),
-        ],
     }
 }
 
@@ -310,20 +290,14 @@ impl Drop for Lab {
 pub fn down() -> Result<(), LabError> {
     let _lock = lock(Path::new(LOCK))?;
     clean()?;
-    dut::sweep_abandoned();
+    server::sweep_abandoned();
     Ok(())
 }
 
 /// The lab's namespaces that exist, by name.
 pub fn leftovers() -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(NETNS_DIR) else {
-        return Vec::new();
-    };
-    let mut names: Vec<String> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.starts_with(NAME_PREFIX))
-        .collect();
+    let mut names = Machine::here().names(NETNS_DIR);
+    names.retain(|name| name.starts_with(NAME_PREFIX));
     names.sort();
     names
 }

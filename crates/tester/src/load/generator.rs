@@ -1,60 +1,14 @@
 //! The engine of the Measurer: sends what is due, takes in what has come, and knows when all is
 //! decided. It has no socket and no clock of its own; a worker turns it over a link.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use dns64_transport::clock::{Clock, Nanos};
 use dns64_transport::{Datagram, Link, LinkError};
-use dns64_wire::pref64::Pref64;
 
 use super::ledger::{Ledger, State};
+use super::names::Names;
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
 use super::query::{QUESTION_BYTES, Template};
-use super::repeat::{Asked, Repeats};
 use super::verdict::judge;
-use crate::namespace::{Cidr, Share, Zone, own_aaaa};
-
-/// Which names a trial asks for, and what must come back.
-#[derive(Clone, Debug)]
-pub struct Names {
-    /// The range that the names are from.
-    pub cidr: Cidr,
-    /// Index in the range of the trial's first fresh name.
-    pub first: u64,
-    /// The one cached name.
-    pub cached: Ipv4Addr,
-    /// Which queries repeat a name, and which.
-    pub repeats: Repeats,
-    /// The zone, which tells the names with an AAAA of their own.
-    pub zone: Zone,
-    /// How an AAAA is synthesised; `None` in a self-test, where every name has its own.
-    pub pref64: Option<Pref64>,
-}
-
-impl Names {
-    /// Address whose name query `i` of the trial asks for.
-    pub fn asked(&self, i: u64) -> Ipv4Addr {
-        match self.repeats.asked(i) {
-            Asked::Own(n) => self.cidr.address(self.first + n),
-            Asked::Before(n) => self.cidr.address(self.first.saturating_sub(n)),
-            Asked::OfSet(n) => self.cidr.address(n),
-            Asked::Cached => self.cached,
-        }
-    }
-
-    /// The one right answer to the name of `address`.
-    pub fn expected(&self, address: Ipv4Addr) -> Ipv6Addr {
-        match self.pref64 {
-            Some(pref64) if !self.zone.has_aaaa(address) => pref64.embed(address),
-            _ => own_aaaa(address),
-        }
-    }
-
-    /// Fresh names that a trial of `queries` queries uses up.
-    pub fn fresh(cached_share: Share, queries: u64) -> u64 {
-        queries - cached_share.below(queries)
-    }
-}
 
 /// What a generator is to do.
 #[derive(Clone, Debug)]

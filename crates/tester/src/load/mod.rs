@@ -1,11 +1,12 @@
 //! The Measurer: sends queries on an absolute schedule and judges what comes back.
 //!
-//! [`repeat`] says which name is asked for, [`query`] writes the query, [`pace`] says when it is
-//! due, [`ledger`] remembers it, [`verdict`] judges a reply, and [`generator`] turns them over a
-//! link.
+//! [`names`] and [`repeat`] say which name is asked for, [`query`] writes the query, [`pace`] says
+//! when it is due, [`ledger`] remembers it, [`verdict`] judges a reply, and [`generator`] turns them
+//! over a link.
 
 pub mod generator;
 pub mod ledger;
+pub mod names;
 pub mod pace;
 pub mod query;
 pub mod repeat;

@@ -4,7 +4,9 @@
 //! that no error adds up (paper 001, section IV; its equation (1), the self-correcting timer, was
 //! the fault). Queries whose due times fit one pacing quantum leave as one burst.
 
+use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
+use serde::{Deserialize, Serialize};
 
 /// Queries whose due times lie within this span may leave in one system call, at the due time of
 /// the first: the others leave at most this much early. 10 us is the lateness that a spinning
@@ -16,13 +18,18 @@ pub const QUANTUM_NS: Nanos = 10_000;
 pub const BURST_MAX: u64 = 64;
 
 /// Who decides when the next burst leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum Pacing {
-    /// Its due time alone (paper 001, equation 2).
+    /// The schedule: what was late is made up for at once
+    ///
+    /// The due time alone decides (paper 001, equation 2).
     #[default]
     Absolute,
+    /// The faulty timer of the first dns64perf++, to show what it does: not a measurement
+    ///
     /// The self-correcting timer of paper 001, equation (1), which spreads what was lost over the
-    /// rest of the trial. It is wrong, and here to show how. Queries leave one by one, as there.
+    /// rest of the trial. Queries leave one by one, as there.
     SelfCorrecting,
 }
 

@@ -1,6 +1,8 @@
 //! Which name a query asks for: one of the trial's own, or one that was asked before. Pure
 //! arithmetic on the number of the query, because the verdict asks for it again.
 
+use dns64_transport::random::{INCREMENT, below, mix};
+
 use crate::namespace::{Pattern, Share};
 
 /// Tells which queries repeat a name, and which.
@@ -99,21 +101,11 @@ fn own_or_before(own: u64, back: u64) -> Asked {
     }
 }
 
-/// A number that looks drawn by lot, always the same for the same query: the finalizer of SplitMix64
-/// (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+/// A number that looks drawn by lot, always the same for the same query.
 fn random(i: u64, draw: u64) -> u64 {
-    // The generator's increment, and any odd number for the further draws of a query.
-    const QUERY: u64 = 0x9e37_79b9_7f4a_7c15;
+    // Any odd number for the further draws of a query.
     const DRAW: u64 = 0xd1b5_4a32_d192_ed03;
-    let mut z = (i + 1).wrapping_mul(QUERY) ^ draw.wrapping_mul(DRAW);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// A number below `bound` from one of 64 bits, each as likely.
-fn below(random: u64, bound: u64) -> u64 {
-    ((u128::from(random) * u128::from(bound)) >> 64) as u64
+    mix((i + 1).wrapping_mul(INCREMENT) ^ draw.wrapping_mul(DRAW))
 }
 
 /// Draws rank k of 1 to n with probability k^-s / sum of j^-s, by rejection-inversion (Hörmann and

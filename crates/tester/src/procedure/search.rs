@@ -149,25 +149,47 @@ impl Default for Resolution {
 
 /// How a search ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "ended", rename_all = "snake_case")]
 pub enum SearchEnd {
     /// A pass and a fail within the resolution: the pass is the answer.
     Found,
     /// The DUT passed at the highest rate for which the Tester is good: its own is higher.
     LimitedByTester {
         /// That rate; in a fixed range, one within the resolution of it.
+        #[serde(rename = "limit_qps")]
         rate_qps: u64,
     },
     /// The DUT passed at the highest rate that was asked for: its own may be higher.
     LimitedByRequest {
         /// That rate; in a fixed range, one within the resolution of it.
+        #[serde(rename = "limit_qps")]
         rate_qps: u64,
     },
     /// The DUT fails even at the lowest rate: 1 query per second, or 1 query per trial; in a fixed
     /// range, at the lowest rate that the resolution leads to.
     NothingPasses,
     /// One rate was invalid too often in a row: the Tester cannot go on.
-    TesterFault(TesterFault),
+    TesterFault(#[serde(with = "under_a_key")] TesterFault),
+}
+
+/// The fault beside the key `ended`.
+mod under_a_key {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::trial::result::TesterFault;
+
+    #[derive(Serialize, Deserialize)]
+    struct Form<F> {
+        fault: F,
+    }
+
+    pub(super) fn serialize<S: Serializer>(fault: &TesterFault, to: S) -> Result<S::Ok, S::Error> {
+        Form { fault }.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<TesterFault, D::Error> {
+        Ok(Form::deserialize(from)?.fault)
+    }
 }
 
 /// What a search knows about the DUT.

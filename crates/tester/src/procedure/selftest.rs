@@ -5,7 +5,6 @@
 //! two queries for each of its own, and half of the time is left to the DUT.
 
 use dns64_transport::clock::Nanos;
-use serde::{Deserialize, Serialize};
 
 use super::search::{Search, SearchEnd, SearchSpec};
 use super::{Event, Trials, observed};
@@ -34,7 +33,7 @@ pub fn certify_at<T: Trials>(
     )?;
     let passed = outcome == Outcome::Passed;
     Ok(SelfTestResult {
-        end: end_of(outcome),
+        end: outcome,
         wanted_rate_qps: Some(rate_qps),
         passed_rate_qps: passed.then_some(self_test_rate_qps),
         certified_rate_qps: passed.then_some(rate_qps),
@@ -81,8 +80,8 @@ pub fn certify<T: Trials>(
     let certified_rate_qps = passed_rate_qps.map(certified_rate).filter(|&rate| rate > 0);
     Ok(SelfTestResult {
         end: match certified_rate_qps {
-            Some(_) => SelfTestEnd::Certified,
-            None => end_of(refused),
+            Some(_) => Outcome::Passed,
+            None => refused,
         },
         wanted_rate_qps: None,
         passed_rate_qps,
@@ -94,8 +93,8 @@ pub fn certify<T: Trials>(
 /// What a self-test found.
 #[derive(Clone, Debug)]
 pub struct SelfTestResult {
-    /// How it ended.
-    pub end: SelfTestEnd,
+    /// How it ended: passed if the Tester is certified, invalid if it could not keep the rate or broke.
+    pub end: Outcome,
     /// The rate of the DUT that the self-test was for; `None` if it looked for the highest.
     pub wanted_rate_qps: Option<u64>,
     /// The highest self-test rate that passed.
@@ -104,21 +103,6 @@ pub struct SelfTestResult {
     pub certified_rate_qps: Option<u64>,
     /// All trials in order, at self-test rates.
     pub trials: Vec<TrialResult>,
-}
-
-/// How a self-test ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SelfTestEnd {
-    /// The Tester is certified.
-    Certified,
-    /// Answers were missing or came after a quarter of the timeout.
-    Failed {
-        /// How many.
-        shortfall: u64,
-    },
-    /// The Tester could not keep the rate, or broke.
-    TesterFault(TesterFault),
 }
 
 /// The rate at which the self-test for a DUT at `rate_qps` runs: 2(1 + delta)r with delta = 0.1,
@@ -185,14 +169,6 @@ fn is_of_capacity(fault: &TesterFault) -> bool {
     }
 }
 
-fn end_of(outcome: Outcome) -> SelfTestEnd {
-    match outcome {
-        Outcome::Passed => SelfTestEnd::Certified,
-        Outcome::Failed { shortfall } => SelfTestEnd::Failed { shortfall },
-        Outcome::Invalid(fault) => SelfTestEnd::TesterFault(fault),
-    }
-}
-
 /// 2(1 + delta) with delta = 0.1, the least that RFC 8219 section 9.2.1 allows, as a fraction.
 const SHARE: (u128, u128) = (11, 5);
 
@@ -243,10 +219,10 @@ mod tests {
     fn one_pass_certifies_the_wanted_rate() {
         let mut tester = Simulated(|rate| threshold(44_000, rate));
         let Ok(result) = certify_at(20_000, INVALID_REPEATS, &mut tester, &mut |_| {});
-        assert_eq!(result.end, SelfTestEnd::Certified);
+        assert_eq!(result.end, Outcome::Passed);
         assert_eq!(result.certified_rate_qps, Some(20_000));
         let Ok(result) = certify_at(20_001, INVALID_REPEATS, &mut tester, &mut |_| {});
-        assert_eq!(result.end, SelfTestEnd::Failed { shortfall: 3 });
+        assert_eq!(result.end, Outcome::Failed { shortfall: 3 });
         assert_eq!(result.certified_rate_qps, None);
     }
 
@@ -261,7 +237,7 @@ mod tests {
             }
         });
         let Ok(result) = certify_at(1000, 1, &mut tester, &mut |_| {});
-        assert_eq!(result.end, SelfTestEnd::Certified);
+        assert_eq!(result.end, Outcome::Passed);
         assert_eq!(result.trials.len(), 2);
     }
 
@@ -274,7 +250,7 @@ mod tests {
                 Outcome::Passed
             }
         });
-        assert_eq!(result.end, SelfTestEnd::Certified);
+        assert_eq!(result.end, Outcome::Passed);
         let passed = result.passed_rate_qps.unwrap();
         assert!((219_780..=220_000).contains(&passed), "{passed}");
         assert_eq!(result.certified_rate_qps, Some(certified_rate(passed)));
@@ -292,14 +268,14 @@ mod tests {
                 Outcome::Passed
             }
         });
-        assert_eq!(result.end, SelfTestEnd::TesterFault(died));
+        assert_eq!(result.end, Outcome::Invalid(died));
         assert_eq!(result.certified_rate_qps, None);
     }
 
     #[test]
     fn a_silent_authority_certifies_nothing() {
         let result = certified(SearchSpec::from_start(1000), |rate| threshold(0, rate));
-        assert_eq!(result.end, SelfTestEnd::Failed { shortfall: 1 });
+        assert_eq!(result.end, Outcome::Failed { shortfall: 1 });
         assert_eq!(result.certified_rate_qps, None);
     }
 }

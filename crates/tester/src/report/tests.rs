@@ -4,10 +4,12 @@ use expect_test::{ExpectFile, expect_file};
 
 use super::*;
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::process::Resources;
 use crate::procedure::search::{Search, SearchSpec, run};
 use crate::procedure::selftest::{certify, certify_at};
 use crate::procedure::simulated::{Simulated, threshold};
-use crate::trial::result::{Outcome, Rtt, TesterFault, Timing, TrialResult};
+use crate::trial::achieved::Achieved;
+use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 
 fn conditions() -> Conditions {
     Conditions {
@@ -35,6 +37,7 @@ fn conditions() -> Conditions {
 fn failed() -> TrialResult {
     TrialResult {
         outcome: Outcome::Failed { shortfall: 1234 },
+        certified: Some(true),
         rate_qps: 20_000,
         duration_ns: 5_000_000_000,
         timeout_ns: 1_000_000_000,
@@ -51,10 +54,10 @@ fn failed() -> TrialResult {
         },
         rtt_percentiles: Vec::new(),
         rtt: Rtt {
-            p50: 123_456,
-            p99: 9_876_543,
-            p999: 99_000_000,
-            max: 1_002_000_000,
+            p50: Some(123_456),
+            p99: Some(9_876_543),
+            p999: Some(99_000_000),
+            max: Some(1_002_000_000),
         },
         timing: Timing {
             lateness_ns_p50: 12,
@@ -74,8 +77,17 @@ fn failed() -> TrialResult {
             nodata: 99_500,
             ..AuthorityCounts::default()
         }),
+        achieved: Some(Achieved {
+            aaaa_share: Some(0.0),
+            cached_share: None,
+            amplification: 1.989,
+        }),
+        resources: Some(Resources {
+            memory_bytes: 41 << 20,
+            descriptors: 24,
+            threads: 3,
+        }),
         dut_exit: None,
-        dut_memory_bytes: Some(41 << 20),
         backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
     }
@@ -103,17 +115,19 @@ fn a_trial_for_a_terminal() {
 
 #[test]
 fn what_was_achieved_is_told_beside_what_was_asked_for() {
+    let counts = AuthorityCounts {
+        aaaa: 1_010,
+        a: 760,
+        answered: 1_010,
+        nodata: 757,
+        other: 3,
+        ..AuthorityCounts::default()
+    };
     let mut result = TrialResult {
         outcome: Outcome::Passed,
         queries_sent: 2_000,
-        authority: Some(AuthorityCounts {
-            aaaa: 1_010,
-            a: 760,
-            answered: 1_010,
-            nodata: 757,
-            other: 3,
-            ..AuthorityCounts::default()
-        }),
+        authority: Some(counts),
+        achieved: Achieved::by_counts(2_000, &counts, true),
         answers: Answers {
             valid: 2_000,
             ..Answers::default()
@@ -145,13 +159,12 @@ Achieved, as the authority saw it
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.495);
     assert_eq!(json(&result)["achieved"]["amplification"], 0.8865);
     // A query that was lost is not a cached one.
-    result.answers.missing = 1;
+    result.achieved = Achieved::by_counts(2_000, &counts, false);
     assert!(json(&result)["achieved"]["cached_share"].is_null());
-    result.answers.missing = 0;
     // A DUT that asks again cannot have a share below none; without an authority nothing is known.
-    result.queries_sent = 1_000;
+    result.achieved = Achieved::by_counts(1_000, &counts, true);
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.0);
-    result.authority = None;
+    result.achieved = None;
     assert!(json(&result)["achieved"].is_null());
 }
 
@@ -167,6 +180,8 @@ fn a_silent_dut_beyond_the_certified_rate_for_a_terminal() {
             ..Answers::default()
         },
         authority: None,
+        achieved: None,
+        rtt: Rtt::default(),
         notes: Vec::new(),
         ..failed()
     };
@@ -246,6 +261,119 @@ fn a_trial_as_json() {
     assert_eq!(parsed(&text)["invalid_because"], serde_json::Value::Null);
 }
 
+/// Paths of all keys in a value, as in `answers.valid`.
+fn keys(value: &serde_json::Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, value) in value.as_object().into_iter().flatten() {
+        found.push(key.clone());
+        found.extend(keys(value).iter().map(|inner| format!("{key}.{inner}")));
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn the_json_of_a_trial_is_its_form_in_the_journal_with_every_key_of_its_schema() {
+    let mut result = failed();
+    let mut out = Vec::new();
+    json::trial(&mut out, &result, &conditions()).unwrap();
+    let mut told = parsed(&String::from_utf8(out).unwrap());
+    let told = told.as_object_mut().unwrap();
+    assert!(told.remove("conditions").is_some() && told.remove("not_a_measurement").is_some());
+    let form = serde_json::to_value(&result).unwrap();
+    assert_eq!(serde_json::Value::from(told.clone()), form);
+    // What programs that read the JSON rely on.
+    for key in [
+        "outcome",
+        "invalid_because",
+        "shortfall",
+        "certified",
+        "rate_qps",
+        "duration_s",
+        "timeout_s",
+        "queries_due",
+        "queries_sent",
+        "undecided",
+        "ended_early",
+        "answers.valid",
+        "rtt_ns.p50",
+        "rtt_ns.p99",
+        "rtt_ns.p999",
+        "rtt_ns.max",
+        "timing.lateness_ns_max",
+        "tester_drops",
+        "authority.aaaa",
+        "achieved.cached_share",
+        "dut_memory_bytes",
+        "backend",
+        "notes",
+        "form",
+        "fault",
+        "rtt_percentiles_ns",
+        "resources.memory_bytes",
+        "dut_exit",
+    ] {
+        assert!(keys(&form).contains(&key.to_owned()), "{key} is gone");
+    }
+    assert_eq!(
+        (&form["dut_memory_bytes"], &form["form"]),
+        (&(41 << 20).into(), &"trial/2".into())
+    );
+    let schema = parsed(include_str!("../../schema/trial.schema.json"));
+    let mut described = Vec::new();
+    for (key, of_key) in schema["properties"].as_object().unwrap() {
+        described.push(key.clone());
+        // Of the faults there is one at most.
+        let inner = of_key["properties"].as_object().filter(|_| key != "fault");
+        described.extend(
+            inner
+                .into_iter()
+                .flat_map(|p| p.keys())
+                .map(|k| format!("{key}.{k}")),
+        );
+    }
+    described.sort();
+    assert_eq!(keys(&form), described);
+    result.certified = None;
+    let of_self_test = serde_json::to_value(&result).unwrap();
+    described.retain(|key| key != "certified");
+    assert_eq!(keys(&of_self_test), described);
+}
+
+#[test]
+fn a_result_survives_its_form() {
+    let faults = [
+        TesterFault::LateSchedule {
+            lateness_ns: 2,
+            limit_ns: 1,
+        },
+        TesterFault::ClockStep { step_ns: -5 },
+    ];
+    let schema = parsed(include_str!("../../schema/trial.schema.json"));
+    let outcomes = faults.map(Outcome::Invalid).into_iter();
+    for outcome in outcomes.chain([Outcome::Passed, Outcome::Failed { shortfall: 7 }]) {
+        let result = TrialResult {
+            outcome,
+            duration_ns: 1_234_567_891,
+            rtt_percentiles: vec![(99.9, 17), (100.0, 18)],
+            dut_exit: Some("signal 11".into()),
+            ..failed()
+        };
+        let form = serde_json::to_value(&result).unwrap();
+        for (kind, figures) in form["fault"].as_object().into_iter().flatten() {
+            let described = &schema["properties"]["fault"]["properties"][kind]["properties"];
+            assert_eq!(
+                keys(figures),
+                keys(described)
+                    .into_iter()
+                    .filter(|k| !k.contains('.'))
+                    .collect::<Vec<_>>()
+            );
+        }
+        assert_eq!(serde_json::from_value::<TrialResult>(form).unwrap(), result);
+    }
+}
+
 #[test]
 fn an_invalid_trial_without_answers_is_still_json() {
     let mut result = TrialResult {
@@ -253,6 +381,7 @@ fn an_invalid_trial_without_answers_is_still_json() {
             error: "sendmmsg failed: \"quoted\"\n".into(),
         }),
         answers: Answers::default(),
+        rtt: Rtt::default(),
         ..failed()
     };
     result.timing.bin_10ms_deviation_pct_max = f64::NAN;
@@ -270,11 +399,14 @@ fn an_invalid_trial_without_answers_is_still_json() {
 #[test]
 fn a_search_as_json() {
     let mut dut = Simulated(|rate| threshold(1, rate));
-    let Ok(result) = run(
+    let Ok(mut result) = run(
         Search::new(SearchSpec::from_start(1)),
         &mut dut,
         &mut |_| {},
     );
+    for trial in &mut result.trials {
+        trial.certified = Some(true);
+    }
     let text = check(
         |out| json::search(out, &result, &conditions()),
         expect_file!["testdata/search_found.json"],

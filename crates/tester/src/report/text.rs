@@ -4,14 +4,13 @@ use std::io::{self, Write};
 
 use dns64_transport::clock::Nanos;
 
-use super::{Conditions, Span, Thousands, answered, judged_qps};
+use super::{Conditions, Span, Thousands, judged_qps};
 use crate::authority::counts::AuthorityCounts;
 use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
-    SelfTestEnd, SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
+    SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
-use crate::trial::achieved::Achieved;
-use crate::trial::result::{Answers, Outcome, TesterFault, Timing, TrialResult};
+use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 
 /// Writes the table of one trial.
 ///
@@ -142,16 +141,16 @@ fn trial_verdict(result: &TrialResult) -> String {
 
 fn self_test_verdict(result: &SelfTestResult) -> String {
     match (&result.end, result.certified_rate_qps) {
-        (SelfTestEnd::TesterFault(fault), _) => format!("NOT CERTIFIED: {fault}"),
-        (SelfTestEnd::Certified, Some(rate)) => {
+        (Outcome::Invalid(fault), _) => format!("NOT CERTIFIED: {fault}"),
+        (Outcome::Passed, Some(rate)) => {
             format!("CERTIFIED for DUTs up to {} queries/s", Thousands(rate))
         }
-        (SelfTestEnd::Failed { shortfall }, _) => format!(
+        (Outcome::Failed { shortfall }, _) => format!(
             "NOT CERTIFIED: {} queries without a valid answer within a quarter of the timeout; \
              lower the rate or give the Tester more cores",
             Thousands(*shortfall)
         ),
-        (SelfTestEnd::Certified, None) => "NOT CERTIFIED for any rate".to_owned(),
+        (Outcome::Passed, None) => "NOT CERTIFIED for any rate".to_owned(),
     }
 }
 
@@ -283,7 +282,7 @@ fn evidence(out: &mut impl Write, result: &TrialResult) -> io::Result<()> {
     if let Some(counts) = &result.authority {
         authority(out, counts)?;
     }
-    if let Some(bytes) = result.dut_memory_bytes {
+    if let Some(bytes) = result.resources.map(|r| r.memory_bytes) {
         section(out, "Device under test")?;
         line(out, "resident memory", format!("{} MiB", bytes >> 20))?;
     }
@@ -292,17 +291,22 @@ fn evidence(out: &mut impl Write, result: &TrialResult) -> io::Result<()> {
 
 fn round_trips(out: &mut impl Write, result: &TrialResult) -> io::Result<()> {
     section(out, "Round-trip time of the answered queries")?;
-    if answered(&result.answers) == 0 {
+    let Rtt {
+        p50: Some(p50),
+        p99: Some(p99),
+        p999: Some(p999),
+        max: Some(max),
+    } = result.rtt
+    else {
         return line(out, "none", "no query was answered");
-    }
-    let rtt = &result.rtt;
+    };
     spans(
         out,
         &[
-            ("median", rtt.p50),
-            ("99th percentile", rtt.p99),
-            ("99.9th percentile", rtt.p999),
-            ("largest", rtt.max),
+            ("median", p50),
+            ("99th percentile", p99),
+            ("99.9th percentile", p999),
+            ("largest", max),
         ],
     )
 }
@@ -373,7 +377,7 @@ fn authority(out: &mut impl Write, counts: &AuthorityCounts) -> io::Result<()> {
 
 /// The shares as the authority saw them, beside those that were asked for.
 fn achieved(out: &mut impl Write, result: &TrialResult, conditions: &Conditions) -> io::Result<()> {
-    let Some(achieved) = Achieved::of(result) else {
+    let Some(achieved) = &result.achieved else {
         return Ok(());
     };
     section(out, "Achieved, as the authority saw it")?;

@@ -1,24 +1,24 @@
 //! The self-test on a rig (RFC 8219 section 9.2.1): the DUT is left out, and the authority, which
 //! then has an AAAA for every name, answers the Measurer itself.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use super::{Measure, PROBE_NS, Place, Rig, RigError};
-use crate::lab::dut::Dut;
-use crate::lab::host::Host;
+use super::equipment::{Client, OwnServer, PROBE_NS};
+use super::probe::{ProbeError, Prober};
+use super::spec::Load;
+use super::{Rig, RigError};
+use crate::load::names::NameSource;
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::own_aaaa;
 use crate::procedure::search::{Resolution, SearchSpec};
 use crate::procedure::selftest::{self, SelfTestResult};
 use crate::procedure::{Event, Trials};
-use crate::trial::names::NameSource;
-use crate::trial::probe::ProbeError;
-use crate::trial::result::{Outcome, TesterFault, TrialResult};
-use crate::trial::{Tester, TrialSpec};
+use crate::trial::result::TrialResult;
+use crate::trial::summary::Surroundings;
 
 /// What a self-test is to find out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,164 +34,137 @@ pub enum Question {
     },
 }
 
+/// The certificate before a search needs no fine resolution: DUTs are far below it.
+pub const COARSE: Resolution = Resolution::Relative {
+    millionths: 100_000,
+};
+
 /// First self-test rate of a search for the highest: any machine of today keeps it.
 const START_QPS: u64 = 22_000;
 
 /// While the highest rate is being looked for, trials are no longer than this; what was found is
 /// then confirmed at full length.
-const SEARCH_TRIAL_NS: Nanos = 5 * SECOND;
+pub(crate) const SEARCH_TRIAL_NS: Nanos = 5 * SECOND;
 
 /// How often a certificate that a full trial does not confirm is lowered by a tenth.
-const LOWERINGS: u32 = 5;
+pub(crate) const LOWERINGS: u32 = 5;
 
 /// The Tester looped back on itself: trials without a DUT, at self-test rates and with a quarter of
 /// the timeout. By it authorities are measured as well (paper 004).
-pub struct Loopback {
-    tester: Tester,
+pub struct Loopback<C, S> {
+    /// Dropped first: it asks the authority.
+    client: C,
     /// The authority, if it is a program of its own.
-    authority: Option<Dut>,
+    authority: Option<S>,
     server: SocketAddr,
     names: NameSource,
-    measure: Measure,
-    duration_ns: Nanos,
+    load: Load,
     interrupted: Arc<AtomicBool>,
+    /// The authority is what is measured, not the Tester.
+    is_subject: bool,
 }
 
-impl Loopback {
+impl<C: Client, S: OwnServer> Loopback<C, S> {
+    /// Trials for DUTs whose trials have this `load` in common.
+    pub(super) fn new(
+        client: C,
+        authority: Option<S>,
+        server: SocketAddr,
+        load: &Load,
+        interrupted: Arc<AtomicBool>,
+    ) -> Result<Self, RigError> {
+        Ok(Self {
+            client,
+            authority,
+            server,
+            names: load.names()?,
+            load: Load {
+                pacing: Pacing::Absolute,
+                timeout_ns: selftest::self_test_timeout(load.timeout_ns),
+                stop_early: true,
+                ..load.clone()
+            },
+            interrupted,
+            is_subject: true,
+        })
+    }
+
     /// The authority, if it is a program of its own.
-    pub fn authority(&self) -> Option<&Dut> {
+    pub fn authority(&self) -> Option<&S> {
         self.authority.as_ref()
     }
-}
 
-impl Rig {
-    /// Runs the self-test. `None` where there is nobody to ask: a server that somebody else runs,
-    /// and no authority in self-test mode beside it.
-    pub fn self_test(
-        &self,
+    /// Answers the question.
+    pub(super) fn answer(
+        &mut self,
         question: Question,
         observer: &mut dyn FnMut(&Event<'_>),
-    ) -> Result<Option<SelfTestResult>, RigError> {
-        let Some(mut looped) = self.looped_back()? else {
-            return Ok(None);
-        };
-        let result = match question {
+    ) -> Result<SelfTestResult, RigError> {
+        match question {
             Question::At(rate_qps) => {
-                selftest::certify_at(rate_qps, selftest::INVALID_REPEATS, &mut looped, observer)?
+                selftest::certify_at(rate_qps, selftest::INVALID_REPEATS, self, observer)
             }
             Question::Highest {
                 resolution,
                 max_qps,
-            } => highest(&mut looped, resolution, max_qps, observer)?,
-        };
-        Ok(Some(result))
-    }
-
-    /// A self-test against nobody, or against an authority without an AAAA for every name, would
-    /// fail as if the Tester were to blame.
-    fn refuse_without_own_aaaa(
-        &self,
-        local: Option<IpAddr>,
-        server: SocketAddr,
-    ) -> Result<(), RigError> {
-        let name = self.spec.measure.cidr.first();
-        let no_self_test = |reason| RigError::NoSelfTest { server, reason };
-        match self.running_prober(local, server).aaaa(name, PROBE_NS) {
-            Ok(addresses) if addresses == [own_aaaa(name)] => Ok(()),
-            Ok(addresses) => Err(no_self_test(format!("it answers {addresses:?} for {name}"))),
-            Err(ProbeError::Useless { what, name, .. }) => {
-                Err(no_self_test(format!("it answers {what} for {name}")))
-            }
-            Err(error) => Err(error.into()),
+            } => self.highest(resolution, max_qps, observer),
         }
     }
 
-    /// The Tester and an authority in self-test mode; `None` where there is nobody to ask.
-    pub fn looped_back(&self) -> Result<Option<Loopback>, RigError> {
-        let (tester, authority, server) = match &self.spec.place {
-            Place::Running {
-                self_test_server: None,
-                ..
-            } => return Ok(None),
-            Place::Running {
-                self_test_server: Some(server),
-                local,
-                ..
-            } => {
-                self.refuse_without_own_aaaa(*local, *server)?;
-                let measurer = self.measurer(Host::Here, *local);
-                (
-                    Tester::open(measurer, None, &self.interrupted)?,
-                    None,
-                    *server,
-                )
+    /// Looks for the highest rate by short trials and confirms it by a whole one.
+    fn highest(
+        &mut self,
+        resolution: Resolution,
+        max_qps: Option<u64>,
+        observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<SelfTestResult, RigError> {
+        let whole_ns = self.load.duration_ns;
+        self.load.duration_ns = whole_ns.min(SEARCH_TRIAL_NS);
+        let spec = search_spec(resolution, max_qps, self.load.duration_ns);
+        let mut result = selftest::certify(spec, self, observer)?;
+        self.load.duration_ns = whole_ns;
+        let mut lowerings = 0;
+        while whole_ns > SEARCH_TRIAL_NS
+            && lowerings < LOWERINGS
+            && let Some(rate_qps) = result.certified_rate_qps
+        {
+            let repeats = selftest::INVALID_REPEATS;
+            let confirmed = selftest::certify_at(rate_qps, repeats, self, observer)?;
+            result.trials.extend(confirmed.trials);
+            result.end = confirmed.end;
+            result.passed_rate_qps = confirmed.passed_rate_qps;
+            if confirmed.certified_rate_qps.is_some() {
+                break;
             }
-            Place::Lab(lab) => {
-                let server = SocketAddr::from(lab.setup.self_test());
-                let (tester, authority) = self.start_authority(lab, server, true)?;
-                (tester, authority, server)
-            }
-        };
-        let measure = self.spec.measure.clone();
-        let names = measure.names()?;
-        let duration_ns = measure.duration_ns;
-        let interrupted = Arc::clone(&self.interrupted);
-        Ok(Some(Loopback {
-            tester,
-            authority,
-            server,
-            names,
-            measure,
-            duration_ns,
-            interrupted,
-        }))
+            lowerings += 1;
+            result.certified_rate_qps = (lowerings < LOWERINGS)
+                .then_some(rate_qps / 10 * 9)
+                .filter(|&rate| rate > 0);
+        }
+        Ok(result)
     }
 }
 
-/// Looks for the highest rate by short trials and confirms it by a whole one.
-fn highest(
-    looped: &mut Loopback,
+/// How the highest self-test rate is looked for, with trials of this length.
+pub(crate) fn search_spec(
     resolution: Resolution,
     max_qps: Option<u64>,
-    observer: &mut dyn FnMut(&Event<'_>),
-) -> Result<SelfTestResult, RigError> {
-    let whole_ns = looped.measure.duration_ns;
-    looped.duration_ns = whole_ns.min(SEARCH_TRIAL_NS);
-    let spec = SearchSpec {
+    duration_ns: Nanos,
+) -> SearchSpec {
+    SearchSpec {
         resolution,
         max_qps: max_qps.map(selftest::self_test_rate),
-        lowest_qps: Schedule::lowest_rate_qps(looped.duration_ns),
+        lowest_qps: Schedule::lowest_rate_qps(duration_ns),
         invalid_repeats: selftest::INVALID_REPEATS,
         ..SearchSpec::from_start(START_QPS)
-    };
-    let mut result = selftest::certify(spec, looped, observer)?;
-    looped.duration_ns = whole_ns;
-    let mut lowerings = 0;
-    while whole_ns > SEARCH_TRIAL_NS
-        && lowerings < LOWERINGS
-        && let Some(rate_qps) = result.certified_rate_qps
-    {
-        let repeats = selftest::INVALID_REPEATS;
-        let confirmed = selftest::certify_at(rate_qps, repeats, looped, observer)?;
-        result.trials.extend(confirmed.trials);
-        result.end = confirmed.end;
-        result.passed_rate_qps = confirmed.passed_rate_qps;
-        if confirmed.certified_rate_qps.is_some() {
-            break;
-        }
-        lowerings += 1;
-        result.certified_rate_qps = (lowerings < LOWERINGS)
-            .then_some(rate_qps / 10 * 9)
-            .filter(|&rate| rate > 0);
     }
-    Ok(result)
 }
 
-impl Trials for Loopback {
+impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
     type Error = RigError;
 
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
-        let queries = Schedule::new(rate_qps, self.duration_ns).queries();
+        let queries = Schedule::new(rate_qps, self.load.duration_ns).queries();
         // An authority has no cache: names may come again.
         let names = match self.names.take(queries, None) {
             Ok(names) => names,
@@ -200,26 +173,52 @@ impl Trials for Loopback {
                 self.names.take(queries, None)?
             }
         };
-        let spec = TrialSpec {
-            server: self.server,
-            rate_qps,
-            pacing: Pacing::Absolute,
-            duration_ns: self.duration_ns,
-            timeout_ns: selftest::self_test_timeout(self.measure.timeout_ns),
-            names,
-            ports: self.measure.ports,
-            stop_early: true,
-        };
-        let mut result = self.tester.trial(&spec)?;
+        let spec = self.load.trial(self.server, rate_qps, names);
+        let (authority, is_subject) = (&mut self.authority, self.is_subject);
+        let result = self.client.trial(&spec, || Surroundings {
+            resources: authority
+                .as_ref()
+                .filter(|_| is_subject)
+                .map(OwnServer::resources),
+            authority_exit: authority.as_mut().and_then(OwnServer::ended),
+            ..Surroundings::default()
+        })?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(RigError::Interrupted);
         }
-        if let Some(status) = self.authority.as_mut().and_then(Dut::exit_status) {
-            let fault = TesterFault::AuthorityDied {
-                status: status.to_string(),
-            };
-            result.outcome = Outcome::Invalid(fault);
-        }
         Ok(result)
+    }
+}
+
+impl Rig {
+    /// Runs the self-test. `None` where there is nobody to ask: a server that runs already, and no
+    /// authority in self-test mode beside it.
+    pub fn self_test(
+        &self,
+        question: Question,
+        observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<Option<SelfTestResult>, RigError> {
+        let looped = self.looped_back()?;
+        looped
+            .map(|mut looped| {
+                looped.is_subject = false;
+                looped.answer(question, observer)
+            })
+            .transpose()
+    }
+}
+
+/// A self-test against nobody, or against an authority without an AAAA for every name, would
+/// fail as if the Tester were to blame.
+pub(super) fn refuse_without_own_aaaa(prober: &Prober, name: Ipv4Addr) -> Result<(), RigError> {
+    let server = prober.server;
+    let no_self_test = |reason| RigError::NoSelfTest { server, reason };
+    match prober.aaaa(name, PROBE_NS) {
+        Ok(addresses) if addresses == [own_aaaa(name)] => Ok(()),
+        Ok(addresses) => Err(no_self_test(format!("it answers {addresses:?} for {name}"))),
+        Err(ProbeError::Useless { what, name, .. }) => {
+            Err(no_self_test(format!("it answers {what} for {name}")))
+        }
+        Err(error) => Err(error.into()),
     }
 }

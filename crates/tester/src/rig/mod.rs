@@ -1,149 +1,48 @@
 //! The test setup: hosts, servers and the Tester, put together and ready for trials.
 //!
+//! ```text
+//! RigSpec --open--> Rig (lab, profiles, cores) --start--> Running (ready, names, trial, settle)
+//!                                            \-looped_back--> Loopback (the self-test)
+//! ```
+//!
 //! A [`Rig`] is either a lab that it brings up, with a DUT and an authority started from
-//! profiles, or a server that somebody else runs. It is what the procedures get as
-//! [`Trials`](crate::procedure::Trials).
+//! profiles, or a server that runs already. It is what the procedures get as
+//! [`Trials`]. What [`Running`] and [`Loopback`] decide is generic over what they act on
+//! ([`equipment`]), and so is tested without sockets.
 
 pub mod certify;
+pub mod conditions;
+pub mod equipment;
 pub mod placement;
-mod trials;
+pub mod probe;
+mod running;
+pub mod spec;
 mod warm_up;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 
-use crate::authority::answer::ZoneConfig;
-use crate::lab::dut::{Dut, DutError, DutSpec, Probe};
 use crate::lab::host::{Host, HostError};
-use crate::lab::profile::{Family, Profile, Settings};
+use crate::lab::profile::{Family, Profile, ProfileError, ProfileRole, Settings};
+use crate::lab::server::{Probe, Server, ServerError, ServerSpec};
 use crate::lab::topology::{self, Lab, LabError, Role, Setup};
 use crate::lab::zone::ZoneFile;
-use crate::load::pace::Pacing;
-use crate::namespace::{Cidr, Pattern, PatternError, Share, Zone, own_aaaa};
-use crate::trial::names::{NameSource, NamespaceTooSmall};
-use crate::trial::probe::{ProbeError, Prober};
+use crate::load::names::NamespaceTooSmall;
+use crate::namespace::{PatternError, Share};
+use crate::procedure::Trials;
+use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
-use crate::trial::{AuthDns, Measurer, Tester, TrialError, TrialSpec};
+use crate::trial::{AuthDns, Measurer, Tester, TrialError};
+use certify::Loopback;
+use equipment::{Instruments, PROBE_NS};
 use placement::Placement;
-
-/// What is measured, and how.
-#[derive(Clone, Debug)]
-pub struct RigSpec {
-    /// The server and its surroundings.
-    pub place: Place,
-    /// The trials.
-    pub measure: Measure,
-    /// Cores of the roles.
-    pub placement: Placement,
-}
-
-/// Where the server under test comes from.
-#[derive(Clone, Debug)]
-pub enum Place {
-    /// Somebody else runs it.
-    Running {
-        /// Its address and port.
-        server: SocketAddr,
-        /// Source address of the Measurer; `None` leaves it to the routing table.
-        local: Option<IpAddr>,
-        /// An authority in self-test mode, to certify the Tester against.
-        self_test_server: Option<SocketAddr>,
-    },
-    /// It is started from a profile, in a lab.
-    Lab(Box<LabSpec>),
-}
-
-/// A lab and the servers in it.
-#[derive(Clone, Debug)]
-pub struct LabSpec {
-    /// Hosts and links.
-    pub setup: Setup,
-    /// The DUT; `None` for a self-test alone.
-    pub dut: Option<DutChoice>,
-    /// IP version between DUT and authority.
-    pub upstream: Family,
-    /// Who answers the DUT.
-    pub authority: AuthorityChoice,
-    /// Restart the DUT before every trial (paper 000, section 6.3).
-    pub restart: bool,
-}
-
-/// Which server is the DUT.
-#[derive(Clone, Debug)]
-pub struct DutChoice {
-    /// How it is started.
-    pub profile: Profile,
-    /// Its program, where it is not to be looked up.
-    pub program: Option<PathBuf>,
-    /// Values for settings of the profile; the others have their defaults.
-    pub settings: BTreeMap<String, String>,
-}
-
-/// Which server is the authority.
-#[derive(Clone, Debug)]
-pub enum AuthorityChoice {
-    /// The Tester's own.
-    BuiltIn {
-        /// Threads.
-        workers: usize,
-    },
-    /// A program started from a profile, with a zone file of the namespace.
-    Profile(Box<Profile>),
-}
-
-/// What all trials of a rig have in common.
-#[derive(Clone, Debug)]
-pub struct Measure {
-    /// Who decides when a query leaves; in self-tests it is always the schedule.
-    pub pacing: Pacing,
-    /// Length of a trial.
-    pub duration_ns: Nanos,
-    /// An answer counts until this long after its query was sent.
-    pub timeout_ns: Nanos,
-    /// Names to use.
-    pub cidr: Cidr,
-    /// The zone that they are in.
-    pub zone: Zone,
-    /// Share of the queries that ask for names that were asked before.
-    pub cached_share: Share,
-    /// Which names those are.
-    pub pattern: Pattern,
-    /// Prefix that the DUT synthesises with; `None` to learn it (from a running server) or to
-    /// choose it (in a lab).
-    pub pref64: Option<Pref64>,
-    /// Threads of the Measurer.
-    pub threads: usize,
-    /// Source ports; `None` for as many as the rate needs.
-    pub ports: Option<usize>,
-    /// End a trial as soon as its failure is certain.
-    pub stop_early: bool,
-    /// TTL of the authority's records.
-    pub ttl_s: u32,
-    /// TTL of its negative answers.
-    pub negative_ttl_s: u32,
-}
-
-impl Measure {
-    /// The names of its trials, none of them used yet.
-    ///
-    /// # Errors
-    ///
-    /// The pattern needs more names than there are.
-    pub fn names(&self) -> Result<NameSource, PatternError> {
-        NameSource::new(
-            self.cidr,
-            self.zone.clone(),
-            self.cached_share,
-            self.pattern,
-        )
-    }
-}
+use probe::{ProbeError, Prober};
+use running::{Asker, Running};
+use spec::{AuthorityChoice, LabSpec, RigSpec, Subject};
 
 /// Why a rig cannot be put together or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -151,9 +50,20 @@ pub enum RigError {
     /// The lab.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// A profile, its program or its settings.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A profile in the place of another kind.
+    #[error("profile {name} is not a profile of {wanted}")]
+    WrongRole {
+        /// The profile.
+        name: String,
+        /// What is needed there.
+        wanted: &'static str,
+    },
     /// A server of the lab.
     #[error(transparent)]
-    Server(#[from] DutError),
+    Server(#[from] ServerError),
     /// A host.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -162,7 +72,7 @@ pub enum RigError {
     Probe(#[from] ProbeError),
     /// The authority that was named for the self-test is none.
     #[error(
-        "{server} is no authority in self-test mode: {reason}; start one there with `dns64bench \
+        "{server} is not an authority in self-test mode: {reason}; start one there with `dns64bench \
          authority --self-test` and the same --suffix"
     )]
     NoSelfTest {
@@ -188,118 +98,88 @@ pub enum RigError {
 /// A test setup. Dropping it stops its servers and takes its lab down.
 pub struct Rig {
     spec: RigSpec,
-    names: NameSource,
+    profiles: Profiles,
+    placement: Placement,
     interrupted: Arc<AtomicBool>,
+    /// The highest rate of a DUT for which the Tester has passed its self-test.
+    certified_rate_qps: Option<u64>,
     /// Dropped from here on in this order: the Tester, the servers, then their hosts.
-    running: Option<Running>,
-    lab: Option<Lab>,
+    running: Option<Running<Instruments, Server>>,
+    /// Held, so that it stays up.
+    _lab: Option<Lab>,
 }
 
-/// What runs between the first and the last trial.
-struct Running {
-    tester: Tester,
-    dut: Option<Dut>,
-    authority: Option<Dut>,
-    server: SocketAddr,
-    pref64: Pref64,
-    /// The last trial did not pass, so the server may still be busy with it.
-    unsettled: bool,
+/// The profiles that a measurement names.
+#[derive(Clone, Debug, Default)]
+pub struct Profiles {
+    /// Of the DUT.
+    dut: Option<Profile>,
+    /// Of the authority, unless it is the Tester's own.
+    authority: Option<Profile>,
 }
 
-/// How long one probe is waited for.
-const PROBE_NS: Nanos = SECOND;
+impl Profiles {
+    /// Reads them and looks their programs up. Nothing is started or changed.
+    ///
+    /// # Errors
+    ///
+    /// A profile cannot be read, is one of the other role, lacks a setting that is given, or its
+    /// program is not here.
+    pub fn load(subject: &Subject) -> Result<Self, RigError> {
+        let Some(lab) = subject.lab() else {
+            return Ok(Self::default());
+        };
+        let dut = match &lab.dut {
+            Some(choice) => {
+                let profile = load(&choice.profile, ProfileRole::Dut, "a DNS64 server")?;
+                profile.program(choice.program.as_deref())?;
+                profile.check_settings(&choice.settings)?;
+                Some(profile)
+            }
+            None => None,
+        };
+        let authority = match &lab.authority {
+            AuthorityChoice::BuiltIn => None,
+            AuthorityChoice::Profile { profile, settings } => {
+                let profile = load(profile, ProfileRole::Authority, "an authoritative server")?;
+                profile.program(None)?;
+                profile.check_settings(settings)?;
+                Some(profile)
+            }
+        };
+        Ok(Self { dut, authority })
+    }
+}
 
-/// Rate of the burst before the first trial, and the least of a warm-up: slow enough for every DUT, and more at once than a
-/// probe.
-const BURST_QPS: u64 = 2_000;
+fn load(name: &str, role: ProfileRole, wanted: &'static str) -> Result<Profile, RigError> {
+    let profile = Profile::load(name)?;
+    if profile.role == role {
+        return Ok(profile);
+    }
+    let name = profile.name;
+    Err(RigError::WrongRole { name, wanted })
+}
 
 impl Rig {
     /// Brings the lab up, if there is one. Nothing is started in it yet.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the measurement from being made here; if it can be told from the description
+    /// and the programs alone, before anything is set up.
     pub fn open(spec: RigSpec, interrupted: Arc<AtomicBool>) -> Result<Self, RigError> {
-        let names = spec.measure.names()?;
-        let lab = match &spec.place {
-            Place::Lab(lab) => Some(Lab::up(lab.setup)?),
-            Place::Running { .. } => None,
-        };
+        spec.load.names()?;
+        let profiles = Profiles::load(&spec.subject)?;
+        let lab = spec.subject.lab().map(|lab| Lab::up(lab.setup));
         Ok(Self {
+            placement: Placement::of(&spec),
             spec,
-            names,
+            profiles,
             interrupted,
+            certified_rate_qps: None,
             running: None,
-            lab,
+            _lab: lab.transpose()?,
         })
-    }
-
-    /// Starts authority, Tester and DUT, and finds out the pref64, unless they run.
-    pub fn start(&mut self) -> Result<(), RigError> {
-        if self.running.is_none() {
-            self.running = Some(self.begin()?);
-        }
-        Ok(())
-    }
-
-    fn begin(&mut self) -> Result<Running, RigError> {
-        let begun = match self.spec.place.clone() {
-            Place::Running { server, local, .. } => self.join(server, local),
-            Place::Lab(lab) => self.start_lab(&lab),
-        };
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Err(RigError::Interrupted);
-        }
-        begun
-    }
-
-    /// What the DUT says that it is.
-    pub fn dut_version(&self) -> Option<String> {
-        self.dut()?.version().ok()
-    }
-
-    /// The DUT, where it is ours: its program, its files, how it is kept to its cores.
-    pub fn dut(&self) -> Option<&Dut> {
-        self.running.as_ref()?.dut.as_ref()
-    }
-
-    /// Cores of the roles that run here and are kept to some: role and list.
-    pub fn cpus(&self) -> Vec<(String, String)> {
-        let Placement {
-            measurer,
-            authority,
-            dut,
-        } = &self.spec.placement;
-        let (in_lab, has_dut) = match &self.spec.place {
-            Place::Running { .. } => (false, false),
-            Place::Lab(lab) => (true, lab.dut.is_some()),
-        };
-        let roles = [
-            ("Measurer", measurer, true),
-            ("authority", authority, in_lab),
-            ("DUT", dut, has_dut),
-        ];
-        roles
-            .into_iter()
-            .filter(|(_, set, is_here)| *is_here && !set.is_unrestricted())
-            .map(|(role, set, _)| (role.to_owned(), set.to_string()))
-            .collect()
-    }
-
-    /// The server under test and the prefix that it synthesises with, once started.
-    pub fn server(&self) -> Option<(SocketAddr, Pref64)> {
-        self.running.as_ref().map(|r| (r.server, r.pref64))
-    }
-
-    /// Whom a self-test asks.
-    pub fn self_test_server(&self) -> Option<SocketAddr> {
-        match &self.spec.place {
-            Place::Running {
-                self_test_server, ..
-            } => *self_test_server,
-            Place::Lab(lab) => Some(lab.setup.self_test().into()),
-        }
-    }
-
-    /// The queries of the last trial, one by one; none before the first.
-    pub fn rows(&self) -> Option<Rows<'_>> {
-        self.running.as_ref()?.tester.rows()
     }
 
     /// What the rig is made of.
@@ -307,121 +187,183 @@ impl Rig {
         &self.spec
     }
 
-    fn measurer(&self, host: Host, local: Option<IpAddr>) -> Measurer {
-        Measurer {
-            host,
-            local,
-            threads: self.spec.measure.threads,
-            cores: self.spec.placement.measurer.cpus().to_vec(),
+    /// Starts authority, Tester and DUT, and finds out the pref64, unless they run.
+    pub fn start(&mut self) -> Result<(), RigError> {
+        self.started().map(|_running| ())
+    }
+
+    /// Has the results of its trials say whether the Tester was certified, which it is up to this
+    /// rate.
+    pub fn certify_to(&mut self, certified_rate_qps: Option<u64>) {
+        self.certified_rate_qps = certified_rate_qps;
+    }
+
+    fn started(&mut self) -> Result<&mut Running<Instruments, Server>, RigError> {
+        let running = match self.running.take() {
+            Some(running) => running,
+            None => {
+                let begun = self.begin();
+                if self.interrupted.load(Ordering::Relaxed) {
+                    return Err(RigError::Interrupted);
+                }
+                begun?
+            }
+        };
+        let running = self.running.insert(running);
+        running.certified_rate_qps = self.certified_rate_qps;
+        Ok(running)
+    }
+
+    /// The DUT, where it is ours: its program, its files, how it is kept to its cores.
+    pub fn dut(&self) -> Option<&Server> {
+        self.running.as_ref()?.dut.as_ref()
+    }
+
+    /// The server under test and the prefix that it synthesises with, once started.
+    pub fn server(&self) -> Option<(SocketAddr, Pref64)> {
+        let asker = &self.running.as_ref()?.asker;
+        Some((asker.server, asker.pref64))
+    }
+
+    /// Whom a self-test asks.
+    pub fn self_test_server(&self) -> Option<SocketAddr> {
+        match &self.spec.subject {
+            Subject::Server {
+                self_test_server, ..
+            } => *self_test_server,
+            Subject::Lab(lab) => Some(lab.setup.self_test().into()),
+        }
+    }
+
+    /// The queries of the last trial, one by one; none before the first.
+    pub fn rows(&self) -> Option<Rows<'_>> {
+        self.running.as_ref()?.asker.client.rows()
+    }
+
+    fn begin(&self) -> Result<Running<Instruments, Server>, RigError> {
+        match &self.spec.subject {
+            Subject::Server { server, local, .. } => self.join(*server, *local),
+            Subject::Lab(lab) => self.start_lab(lab),
         }
     }
 
     /// A Tester toward a server that runs already.
-    fn join(&mut self, server: SocketAddr, local: Option<IpAddr>) -> Result<Running, RigError> {
+    fn join(
+        &self,
+        server: SocketAddr,
+        local: Option<IpAddr>,
+    ) -> Result<Running<Instruments, Server>, RigError> {
+        let load = &self.spec.load;
         let tester = Tester::open(self.measurer(Host::Here, local), None, &self.interrupted)?;
-        let prober = self.running_prober(local, server);
-        let pref64 = match self.spec.measure.pref64 {
+        let client = Instruments::new(tester, self.prober(Host::Here, local, server));
+        let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
+        asker.pref64 = match load.pref64 {
             Some(pref64) => pref64,
             // Where every name has an AAAA of its own, none is synthesised.
-            None if self.spec.measure.zone.aaaa_share == Share::ALL => Pref64::WELL_KNOWN,
-            None => prober.learn_pref64([self.names.probe(), self.names.probe()], PROBE_NS)?,
+            None if load.zone.aaaa_share == Share::ALL => Pref64::WELL_KNOWN,
+            None => asker.learn_pref64()?,
         };
-        Ok(Running {
-            tester,
-            dut: None,
-            authority: None,
-            server,
-            pref64,
-            unsettled: false,
-        })
+        Ok(Running::new(asker, load.clone()))
     }
 
-    fn start_lab(&mut self, lab: &LabSpec) -> Result<Running, RigError> {
+    fn start_lab(&self, lab: &LabSpec) -> Result<Running<Instruments, Server>, RigError> {
         let setup = lab.setup;
-        let upstream = SocketAddr::from(match lab.upstream {
+        let load = &self.spec.load;
+        let upstream = SocketAddr::from(match self.upstream(lab) {
             Family::Ipv4 => setup.upstream_v4(),
             Family::Ipv6 => setup.upstream_v6(),
         });
-        let (mut tester, authority) = self.start_authority(lab, upstream, false)?;
+        let (tester, authority) = self.start_authority(lab, upstream, false)?;
         let server = SocketAddr::from(setup.dut());
+        let client = Instruments::new(tester, self.client_of(setup, server));
+        let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         let (lab_prefix, lab_len) = topology::PREF64;
         let chosen = Pref64::new(lab_prefix, lab_len).unwrap_or(Pref64::WELL_KNOWN);
-        let pref64 = self.spec.measure.pref64.unwrap_or(chosen);
-        let dut = match &lab.dut {
-            Some(choice) => {
-                let spec = self.dut_spec(setup, choice, upstream, pref64);
-                let prober = self.dut_prober(server);
-                let ready = || self.probe_and_burst(&prober, pref64, &mut tester);
-                Some(Dut::start(spec, ready)?)
+        asker.pref64 = load.pref64.unwrap_or(chosen);
+        let dut = match (&lab.dut, &self.profiles.dut) {
+            (Some(choice), Some(profile)) => {
+                let spec = ServerSpec {
+                    profile: profile.clone(),
+                    program: choice.program.clone(),
+                    host: setup.host(Role::Dut),
+                    settings: Settings {
+                        listen: setup.dut().0,
+                        listen_v4: Ipv4Addr::UNSPECIFIED,
+                        port: setup.dut().1,
+                        upstream,
+                        pref64: (asker.pref64.addr(), asker.pref64.prefix_len()),
+                        suffix: load.suffix(),
+                        cpus: self.placement.dut.clone(),
+                        chosen: choice.settings.clone(),
+                    },
+                    zone: None,
+                };
+                Some(Server::start(spec, || asker.probe_and_burst())?)
             }
-            None => None,
+            _ => None,
         };
         Ok(Running {
-            tester,
             dut,
             authority,
-            server,
-            pref64,
-            unsettled: false,
+            restart: lab.dut.as_ref().is_some_and(|dut| dut.restart),
+            ..Running::new(asker, load.clone())
         })
     }
 
-    /// The authority at `listen`: a worker of the Tester, or a program beside it.
+    /// IP version between DUT and authority.
+    fn upstream(&self, lab: &LabSpec) -> Family {
+        let dut = self.profiles.dut.as_ref();
+        let needed = dut.and_then(|profile| profile.requires.upstream_family);
+        lab.upstream.or(needed).unwrap_or(Family::Ipv4)
+    }
+
+    /// The authority at `listen`, a worker of the Tester or a program beside it, and the Tester.
     fn start_authority(
         &self,
         lab: &LabSpec,
         listen: SocketAddr,
         self_test: bool,
-    ) -> Result<(Tester, Option<Dut>), RigError> {
+    ) -> Result<(Tester, Option<Server>), RigError> {
         let setup = lab.setup;
-        let measure = &self.spec.measure;
         let host = setup.host(Role::Authority);
-        let measurer = self.measurer(setup.host(Role::Measurer), None);
-        match &lab.authority {
-            AuthorityChoice::BuiltIn { workers } => {
-                let zone = self.zone_config(self_test);
-                let cores = self.spec.placement.authority.cpus().to_vec();
-                let authority = AuthDns {
+        let zone = self.spec.load.zone_config(self_test);
+        let cpus = &self.placement.authority;
+        let (built_in, program) = match &self.profiles.authority {
+            None => {
+                let built_in = AuthDns {
                     host,
                     listen,
-                    workers: *workers,
-                    cores,
+                    workers: cpus.cpus().len().max(1),
+                    cores: cpus.cpus().to_vec(),
                     zone,
                 };
-                Ok((
-                    Tester::open(measurer, Some(&authority), &self.interrupted)?,
-                    None,
-                ))
+                (Some(built_in), None)
             }
-            AuthorityChoice::Profile(profile) => {
-                let spec = DutSpec {
-                    profile: (**profile).clone(),
+            Some(profile) => {
+                let cidr = self.spec.load.cidr;
+                let spec = ServerSpec {
+                    profile: profile.clone(),
                     program: None,
-                    host,
-                    settings: self.authority_settings(setup, listen),
-                    zone: Some(ZoneFile {
-                        cidr: measure.cidr,
-                        config: self.zone_config(self_test),
-                    }),
+                    host: host.clone(),
+                    settings: self.authority_settings(lab, listen),
+                    zone: Some(ZoneFile { cidr, config: zone }),
                 };
-                let name = measure.cidr.first();
-                let prober = self.prober(setup.host(Role::Authority), None, listen);
+                let prober = self.prober(host, None, listen);
                 // The first name exists, with or without an AAAA.
-                let probe = || match prober.answers(name, PROBE_NS) {
+                let probe = || match prober.answers(cidr.first(), PROBE_NS) {
                     Ok(()) => Probe::Answered,
                     Err(error) => Probe::NotYet(error.to_string()),
                 };
-                let authority = Dut::start(spec, probe)?;
-                Ok((
-                    Tester::open(measurer, None, &self.interrupted)?,
-                    Some(authority),
-                ))
+                (None, Some(Server::start(spec, probe)?))
             }
-        }
+        };
+        let measurer = self.measurer(setup.host(Role::Measurer), None);
+        let tester = Tester::open(measurer, built_in.as_ref(), &self.interrupted)?;
+        Ok((tester, program))
     }
 
-    fn authority_settings(&self, setup: Setup, listen: SocketAddr) -> Settings {
-        let (v6, v4, _) = setup.authority_listen();
+    fn authority_settings(&self, lab: &LabSpec, listen: SocketAddr) -> Settings {
+        let (v6, v4, _) = lab.setup.authority_listen();
         Settings {
             listen: match listen.ip() {
                 IpAddr::V6(address) => address,
@@ -431,66 +373,60 @@ impl Rig {
             port: listen.port(),
             upstream: listen,
             pref64: topology::PREF64,
-            suffix: self.suffix(),
-            cpus: self.spec.placement.authority.clone(),
-            chosen: BTreeMap::new(),
-        }
-    }
-
-    /// What the authority serves, whoever it is.
-    fn zone_config(&self, self_test: bool) -> ZoneConfig {
-        let measure = &self.spec.measure;
-        ZoneConfig {
-            zone: measure.zone.clone(),
-            self_test,
-            ttl_s: measure.ttl_s,
-            negative_ttl_s: measure.negative_ttl_s,
-        }
-    }
-
-    fn dut_spec(
-        &self,
-        setup: Setup,
-        choice: &DutChoice,
-        upstream: SocketAddr,
-        pref64: Pref64,
-    ) -> DutSpec {
-        DutSpec {
-            profile: choice.profile.clone(),
-            program: choice.program.clone(),
-            host: setup.host(Role::Dut),
-            settings: Settings {
-                listen: setup.dut().0,
-                listen_v4: std::net::Ipv4Addr::UNSPECIFIED,
-                port: setup.dut().1,
-                upstream,
-                pref64: (pref64.addr(), pref64.prefix_len()),
-                suffix: self.suffix(),
-                cpus: self.spec.placement.dut.clone(),
-                chosen: choice.settings.clone(),
+            suffix: self.spec.load.suffix(),
+            cpus: self.placement.authority.clone(),
+            chosen: match &lab.authority {
+                AuthorityChoice::BuiltIn => BTreeMap::new(),
+                AuthorityChoice::Profile { settings, .. } => settings.clone(),
             },
-            zone: None,
         }
     }
 
-    fn suffix(&self) -> String {
-        self.spec
-            .measure
-            .zone
-            .suffix
-            .to_string()
-            .trim_end_matches('.')
-            .to_owned()
+    /// The Tester and an authority in self-test mode; `None` where there is nobody to ask.
+    pub fn looped_back(&self) -> Result<Option<Loopback<Instruments, Server>>, RigError> {
+        let (client, authority, server) = match &self.spec.subject {
+            Subject::Server {
+                self_test_server: None,
+                ..
+            } => return Ok(None),
+            Subject::Server {
+                self_test_server: Some(server),
+                local,
+                ..
+            } => {
+                let prober = self.prober(Host::Here, *local, *server);
+                certify::refuse_without_own_aaaa(&prober, self.spec.load.cidr.first())?;
+                let measurer = self.measurer(Host::Here, *local);
+                let tester = Tester::open(measurer, None, &self.interrupted)?;
+                (Instruments::new(tester, prober), None, *server)
+            }
+            Subject::Lab(lab) => {
+                let server = SocketAddr::from(lab.setup.self_test());
+                let (tester, authority) = self.start_authority(lab, server, true)?;
+                let prober = self.client_of(lab.setup, server);
+                (Instruments::new(tester, prober), authority, server)
+            }
+        };
+        Ok(Some(Loopback::new(
+            client,
+            authority,
+            server,
+            &self.spec.load,
+            Arc::clone(&self.interrupted),
+        )?))
     }
 
-    /// Asks a server that somebody else runs.
-    fn running_prober(&self, local: Option<IpAddr>, server: SocketAddr) -> Prober {
-        self.prober(Host::Here, local, server)
+    fn measurer(&self, host: Host, local: Option<IpAddr>) -> Measurer {
+        Measurer {
+            host,
+            local,
+            threads: self.spec.load.threads,
+            cores: self.placement.measurer.cpus().to_vec(),
+        }
     }
 
-    /// Asks the lab's DUT.
-    fn dut_prober(&self, server: SocketAddr) -> Prober {
-        let setup = self.lab.as_ref().map_or(Setup::Loopback, Lab::setup);
+    /// Asks a server of the lab from the Measurer's host.
+    fn client_of(&self, setup: Setup, server: SocketAddr) -> Prober {
         self.prober(setup.host(Role::Measurer), None, server)
     }
 
@@ -499,56 +435,15 @@ impl Rig {
             host,
             local,
             server,
-            zone: self.spec.measure.zone.clone(),
+            zone: self.spec.load.zone.clone(),
         }
     }
+}
 
-    /// One question, whose answer must be the right one.
-    fn probe(&mut self, prober: &Prober, pref64: Pref64, wait_ns: Nanos) -> Probe {
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Probe::Abandoned;
-        }
-        let name = self.names.probe();
-        let expected: Ipv6Addr = if self.names.zone().has_aaaa(name) {
-            own_aaaa(name)
-        } else {
-            pref64.embed(name)
-        };
-        match prober.aaaa(name, wait_ns) {
-            Ok(addresses) if addresses.contains(&expected) => Probe::Answered,
-            Ok(addresses) => Probe::NotYet(format!("{addresses:?} instead of {expected}")),
-            Err(error) => Probe::NotYet(error.to_string()),
-        }
-    }
+impl Trials for Rig {
+    type Error = RigError;
 
-    /// One question, a burst of them, and one more: some servers answer the first and fall silent
-    /// in the midst of the burst, and before a trial is the time to find out.
-    fn probe_and_burst(&mut self, prober: &Prober, pref64: Pref64, tester: &mut Tester) -> Probe {
-        match self.probe(prober, pref64, PROBE_NS) {
-            Probe::Answered => {}
-            other => return other,
-        }
-        let burst = TrialSpec {
-            server: prober.server,
-            rate_qps: BURST_QPS,
-            pacing: Pacing::Absolute,
-            duration_ns: self.names.burst_len() * SECOND / BURST_QPS,
-            timeout_ns: PROBE_NS,
-            names: self.names.burst(pref64),
-            ports: None,
-            stop_early: false,
-        };
-        match tester.trial(&burst) {
-            Ok(result) if result.queries_sent == 0 => Probe::NotYet("nothing was sent".into()),
-            Ok(result) if result.answers.missing == result.queries_sent => {
-                let sent = result.queries_sent;
-                Probe::FellSilent(format!("none of {sent} queries at once was answered"))
-            }
-            Ok(_) => match self.probe(prober, pref64, PROBE_NS) {
-                Probe::NotYet(why) => Probe::FellSilent(format!("after a burst: {why}")),
-                answered => answered,
-            },
-            Err(error) => Probe::NotYet(error.to_string()),
-        }
+    fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
+        self.started()?.trial(rate_qps)
     }
 }

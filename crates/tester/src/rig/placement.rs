@@ -1,9 +1,13 @@
 //! Which role runs on which core.
 
+use dns64_transport::cpu;
+
+use super::spec::{RigSpec, Subject};
 use crate::lab::host::CpuSet;
 
-/// Cores of the roles.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Cores of the roles; unrestricted where the scheduler decides or, before [`place`], where they
+/// are left to be chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The Measurer's threads, in turn.
     pub measurer: CpuSet,
@@ -13,52 +17,60 @@ pub struct Placement {
     pub dut: CpuSet,
 }
 
-/// What the user asked for; the rest is chosen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
-    /// The Measurer's cores.
-    pub measurer: Option<CpuSet>,
-    /// The authority's cores.
-    pub authority: Option<CpuSet>,
-    /// The DUT's cores.
-    pub dut: Option<CpuSet>,
+impl Placement {
+    /// Cores for the roles of a measurement, of those that this process may use. Nobody knows where
+    /// a server runs that was there before, so the Measurer is kept to cores only if asked for.
+    pub fn of(spec: &RigSpec) -> Self {
+        let measurer = spec.load.cpus.clone();
+        match &spec.subject {
+            Subject::Server { .. } => Self {
+                measurer,
+                ..Self::default()
+            },
+            Subject::Lab(lab) => {
+                let dut = lab.dut.as_ref().map(|dut| dut.cpus.clone());
+                let wished = Self {
+                    measurer,
+                    authority: lab.authority_cpus.clone(),
+                    dut: dut.unwrap_or_default(),
+                };
+                place(&cpu::available(), spec.load.threads, wished)
+            }
+        }
+    }
+
+    /// Whether Measurer or authority are kept to a core that the DUT is kept to as well.
+    pub fn shares_a_core(&self) -> bool {
+        let tester = self.measurer.cpus().iter().chain(self.authority.cpus());
+        tester
+            .into_iter()
+            .any(|core| self.dut.cpus().contains(core))
+    }
 }
 
-/// Gives each role cores of its own as far as there are enough: the first `threads` to the
-/// Measurer, the next one to the authority, the others to the DUT. On two cores Measurer and
-/// authority share the first, so that the DUT, which is to be measured, has the second alone.
-pub fn place(available: &[usize], threads: usize, wishes: &Wishes) -> Placement {
-    let set = |cores: &[usize]| cores.iter().copied().collect::<CpuSet>();
+/// Gives each role cores of its own as far as there are enough and none are wished: the first
+/// `threads` to the Measurer, the next one to the authority, the others to the DUT. On two cores
+/// Measurer and authority share the first, so that the DUT, which is to be measured, has the second
+/// alone.
+fn place(available: &[usize], threads: usize, wished: Placement) -> Placement {
     let threads = threads.clamp(1, available.len().saturating_sub(2).max(1));
-    let measurer = wishes
-        .measurer
-        .clone()
-        .unwrap_or_else(|| set(&available[..threads.min(available.len())]));
-    let free: Vec<usize> = available
-        .iter()
-        .copied()
-        .filter(|core| !measurer.cpus().contains(core))
-        .collect();
-    let authority = wishes
-        .authority
-        .clone()
-        .unwrap_or_else(|| match free.as_slice() {
-            [first, _, ..] => set(&[*first]),
-            _ => measurer.clone(),
-        });
-    let left: Vec<usize> = free
-        .iter()
-        .copied()
-        .filter(|core| !authority.cpus().contains(core))
-        .collect();
-    let dut = wishes
-        .dut
-        .clone()
-        .unwrap_or_else(|| match (left.as_slice(), free.as_slice()) {
-            ([], []) => measurer.clone(),
-            ([], free) => set(free),
-            (left, _) => set(left),
-        });
+    let first = &available[..threads.min(available.len())];
+    let measurer = wished.measurer.or(first);
+    let without = |cores: &[usize], set: &CpuSet| -> Vec<usize> {
+        let others = cores.iter().filter(|core| !set.cpus().contains(core));
+        others.copied().collect()
+    };
+    let free = without(available, &measurer);
+    let authority = wished.authority.or(match free.as_slice() {
+        [first, _, ..] => std::slice::from_ref(first),
+        _ => measurer.cpus(),
+    });
+    let left = without(&free, &authority);
+    let dut = wished.dut.or(match (left.as_slice(), free.as_slice()) {
+        ([], []) => measurer.cpus(),
+        ([], free) => free,
+        (left, _) => left,
+    });
     Placement {
         measurer,
         authority,
@@ -70,38 +82,38 @@ pub fn place(available: &[usize], threads: usize, wishes: &Wishes) -> Placement 
 mod tests {
     use super::*;
 
-    fn placed(cores: usize, threads: usize, wishes: &Wishes) -> [String; 3] {
+    fn placed(cores: usize, threads: usize, wished: Placement) -> [String; 3] {
         let available: Vec<usize> = (0..cores).collect();
         let Placement {
             measurer,
             authority,
             dut,
-        } = place(&available, threads, wishes);
+        } = place(&available, threads, wished);
         [measurer, authority, dut].map(|set| set.to_string())
     }
 
     #[test]
     fn the_dut_has_cores_of_its_own_as_soon_as_there_are_two() {
-        let none = Wishes::default();
-        assert_eq!(placed(1, 1, &none), ["0", "0", "0"]);
-        assert_eq!(placed(2, 1, &none), ["0", "0", "1"]);
-        assert_eq!(placed(2, 4, &none), ["0", "0", "1"]);
-        assert_eq!(placed(3, 1, &none), ["0", "1", "2"]);
-        assert_eq!(placed(8, 2, &none), ["0-1", "2", "3-7"]);
+        let placed = |cores, threads| placed(cores, threads, Placement::default());
+        assert_eq!(placed(1, 1), ["0", "0", "0"]);
+        assert_eq!(placed(2, 1), ["0", "0", "1"]);
+        assert_eq!(placed(2, 4), ["0", "0", "1"]);
+        assert_eq!(placed(3, 1), ["0", "1", "2"]);
+        assert_eq!(placed(8, 2), ["0-1", "2", "3-7"]);
     }
 
     #[test]
     fn what_was_asked_for_is_given_and_the_rest_follows() {
-        let wishes = Wishes {
-            authority: "1".parse().ok(),
-            ..Wishes::default()
+        let wished = Placement {
+            authority: "1".parse().unwrap(),
+            ..Placement::default()
         };
-        assert_eq!(placed(2, 1, &wishes), ["0", "1", "1"]);
-        let wishes = Wishes {
-            dut: "0".parse().ok(),
-            measurer: "1".parse().ok(),
-            authority: None,
+        assert_eq!(placed(2, 1, wished), ["0", "1", "1"]);
+        let wished = Placement {
+            dut: "0".parse().unwrap(),
+            measurer: "1".parse().unwrap(),
+            authority: CpuSet::unrestricted(),
         };
-        assert_eq!(placed(2, 1, &wishes), ["1", "1", "0"]);
+        assert_eq!(placed(2, 1, wished), ["1", "1", "0"]);
     }
 }

@@ -1,14 +1,11 @@
 //! Before a trial: what it repeats must have been asked before.
 
-use std::ops::Range;
-use std::sync::atomic::Ordering;
+use dns64_transport::clock::{Nanos, SECOND};
 
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-
-use super::{BURST_QPS, PROBE_NS, Place, Rig, RigError, Running};
-use crate::load::generator::Names;
-use crate::load::pace::Pacing;
-use crate::trial::TrialSpec;
+use super::RigError;
+use super::equipment::{Client, OwnServer, PROBE_NS};
+use super::running::{Asker, BURST_QPS, Running};
+use crate::load::names::Names;
 use crate::trial::result::TrialResult;
 
 /// A working set is asked within about this time, if the rate of the trial allows.
@@ -29,83 +26,60 @@ pub(super) fn answered(result: &TrialResult) -> u64 {
     result.answers.valid + result.answers.late
 }
 
-impl Rig {
+impl<C: Client, S: OwnServer> Running<C, S> {
     /// Asks for the names that the trial will repeat, so that they are in the DUT's cache: the one
     /// name by a probe (paper 000, section 7.1), a working set by a trial of its own, which is not
     /// counted anywhere. Nothing but the trial may come after it.
     pub(super) fn warm_up(
         &mut self,
-        running: &mut Running,
         names: &Names,
         rate_qps: u64,
         notes: &mut Vec<String>,
     ) -> Result<(), RigError> {
-        if self.names.has_cached() {
-            let prober = match &self.spec.place {
-                Place::Lab(_) => self.dut_prober(running.server),
-                Place::Running { local, .. } => self.running_prober(*local, running.server),
-            };
-            prober.aaaa(self.names.cached(), PROBE_NS)?;
+        let Asker {
+            client,
+            names: source,
+            ..
+        } = &self.asker;
+        if source.has_cached() {
+            client.aaaa(source.cached(), PROBE_NS)?;
         }
-        let measure = &self.spec.measure;
-        let over_ns = MonotonicClock.now() + measure.duration_ns + measure.timeout_ns + SECOND;
-        let Some(set) = self.names.to_ask_before(names, over_ns) else {
+        let over_ns = client.now() + self.load.duration_ns + self.load.timeout_ns + SECOND;
+        let Some(set) = source.to_ask_before(names, over_ns) else {
             return Ok(());
         };
-        let rate_qps = warm_up_rate_qps(set.end - set.start, rate_qps);
+        let queries = set.end - set.start;
+        let rate_qps = warm_up_rate_qps(queries, rate_qps);
         let mut missed = 0;
         for round in 0..ROUNDS {
             if round > 0 {
-                self.settle(running)?;
+                self.settle()?;
             }
             let kept_until_ns = self.kept_until_ns();
-            let result = self.ask_once(running, &set, rate_qps)?;
-            if self.interrupted.load(Ordering::Relaxed) {
+            let each = self.asker.names.once_from(set.start, self.asker.pref64);
+            let result = self.asker.once(each, queries, rate_qps)?;
+            if self.asker.is_interrupted() {
                 return Err(RigError::Interrupted);
             }
             missed = result.queries_due - answered(&result);
             if missed == 0 {
-                self.names.were_asked(set, kept_until_ns);
+                self.asker.names.were_asked(set, kept_until_ns);
                 return Ok(());
             }
         }
-        self.settle(running)?;
+        self.settle()?;
         notes.push(format!(
-            "{missed} of the {} names that the trial repeats were not answered when they were asked \
-             beforehand, at {rate_qps} queries/s",
-            set.end - set.start
+            "{missed} of the {queries} names that the trial repeats were not answered when they were \
+             asked beforehand, at {rate_qps} queries/s"
         ));
         Ok(())
-    }
-
-    fn ask_once(
-        &self,
-        running: &mut Running,
-        set: &Range<u64>,
-        rate_qps: u64,
-    ) -> Result<TrialResult, RigError> {
-        let queries = u128::from(set.end - set.start);
-        // Rounded up, so that the schedule has the last of them.
-        let span_ns = (queries * u128::from(SECOND)).div_ceil(u128::from(rate_qps.max(1)));
-        let spec = TrialSpec {
-            server: running.server,
-            rate_qps,
-            duration_ns: Nanos::try_from(span_ns).unwrap_or(Nanos::MAX),
-            timeout_ns: PROBE_NS,
-            names: self.names.once_from(set.start, running.pref64),
-            ports: None,
-            stop_early: false,
-            pacing: Pacing::default(),
-        };
-        Ok(running.tester.trial(&spec)?)
     }
 
     /// Until when a server that has just been asked keeps the answers: the shorter of their TTLs,
     /// since an AAAA is synthesised from a negative answer too.
     pub(super) fn kept_until_ns(&self) -> Nanos {
-        let measure = &self.spec.measure;
-        let ttl_s = measure.ttl_s.min(measure.negative_ttl_s);
-        MonotonicClock.now() + u64::from(ttl_s) * SECOND
+        let ttl_s = self.load.ttl_s.min(self.load.negative_ttl_s);
+        self.asker.client.now() + u64::from(ttl_s) * SECOND
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! The draws are the same at every call: who computes a report anew gets its numbers.
 
+use dns64_transport::random::{SplitMix64, below};
+
 use super::sorted;
 use super::summary::percentile_of_sorted;
 
@@ -23,40 +25,27 @@ const ENDS_PCT: (f64, f64) = (2.5, 97.5);
 /// Fewer values have no interval: of two values a sample shows nothing but themselves.
 pub(super) const VALUES_MIN: usize = 3;
 
-/// Numbers by the generator splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", 2014).
-pub(super) struct Draws(u64);
-
-impl Draws {
-    /// The next number.
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Draws as many values as there are, and counts how often each was.
-    pub(super) fn sample(&mut self, counts: &mut [u64]) {
-        counts.fill(0);
-        for _ in 0..counts.len() {
-            // The upper half of the product of the number, as a fraction of 1, and their count.
-            let place = u128::from(self.next()) * counts.len() as u128;
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "less than the count, a usize"
-            )]
-            let place = (place >> 64) as usize;
-            counts[place] += 1;
-        }
+/// Draws as many values as there are, and counts how often each was.
+pub(super) fn sample(random: &mut SplitMix64, counts: &mut [u64]) {
+    counts.fill(0);
+    for _ in 0..counts.len() {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "less than the count, a usize"
+        )]
+        let place = below(random.draw(), counts.len() as u64) as usize;
+        counts[place] += 1;
     }
 }
 
 /// The 95 % interval of a statistic that visits `work` values for each sample.
-pub(super) fn interval(work: usize, mut statistic: impl FnMut(&mut Draws) -> f64) -> (f64, f64) {
+pub(super) fn interval(
+    work: usize,
+    mut statistic: impl FnMut(&mut SplitMix64) -> f64,
+) -> (f64, f64) {
     let resamples = (WORK_MAX / work.max(1)).clamp(RESAMPLES_MIN, RESAMPLES);
-    let mut draws = Draws(0);
-    let mut found: Vec<f64> = (0..resamples).map(|_| statistic(&mut draws)).collect();
+    let mut random = SplitMix64(0);
+    let mut found: Vec<f64> = (0..resamples).map(|_| statistic(&mut random)).collect();
     found.sort_by(f64::total_cmp);
     let end = |percent| percentile_of_sorted(&found, percent).unwrap_or_default();
     (end(ENDS_PCT.0), end(ENDS_PCT.1))
@@ -87,8 +76,8 @@ pub(super) fn weighted_median(weighted: impl Iterator<Item = (f64, u64)>, total:
 pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let sorted = sorted(values).filter(|sorted| sorted.len() >= VALUES_MIN)?;
     let mut counts = vec![0; sorted.len()];
-    Some(interval(sorted.len(), |draws| {
-        draws.sample(&mut counts);
+    Some(interval(sorted.len(), |random| {
+        sample(random, &mut counts);
         let weighted = sorted.iter().copied().zip(counts.iter().copied());
         weighted_median(weighted, sorted.len() as u64)
     }))
@@ -100,19 +89,6 @@ mod tests {
 
     use super::*;
     use crate::statistics::summary::median;
-
-    #[test]
-    fn the_generator_is_splitmix64() {
-        // First outputs for the seed 1234567, as implementations of it are checked.
-        let mut draws = Draws(1_234_567);
-        let first: Vec<u64> = (0..3).map(|_| draws.next()).collect();
-        let expected: [u64; 3] = [
-            6_457_827_717_110_365_317,
-            3_203_168_211_198_807_973,
-            9_817_491_932_198_370_423,
-        ];
-        assert_eq!(first, expected);
-    }
 
     #[test]
     fn ends_are_where_the_exact_bootstrap_has_them() {

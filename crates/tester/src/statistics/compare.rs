@@ -20,7 +20,7 @@ const LARGEST_EFFECT: &str = "large";
 
 /// What is different in `b`, compared with `a`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct Change {
     /// Median of `a`.
     pub median_a: f64,
     /// Median of `b`.
@@ -46,7 +46,7 @@ pub struct Comparison {
 /// Time and memory are those of all pairs: meant for hundreds of runs, not for single queries.
 ///
 /// `None` for fewer than three values on a side, or if one is not finite.
-pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
+pub fn compare(a: &[f64], b: &[f64]) -> Option<Change> {
     let (a, b) = (sorted(a)?, sorted(b)?);
     if a.len().min(b.len()) < VALUES_MIN {
         return None;
@@ -58,7 +58,7 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
     let cliffs_delta = (2.0 * wins + draws - all) / all;
     let (median_a, median_b) = (median_of_sorted(&a)?, median_of_sorted(&b)?);
     let plain: Vec<f64> = pairs.iter().map(|pair| pair.0).collect();
-    Some(Comparison {
+    Some(Change {
         median_a,
         median_b,
         change_pct: -degradation_pct(median_a, median_b),
@@ -84,9 +84,9 @@ fn differences(a: &[f64], b: &[f64]) -> Vec<(f64, usize, usize)> {
 /// The interval of the shift: both sides are drawn from themselves.
 fn shift_interval(pairs: &[(f64, usize, usize)], of_a: usize, of_b: usize) -> (f64, f64) {
     let (mut counts_a, mut counts_b) = (vec![0; of_a], vec![0; of_b]);
-    bootstrap::interval(pairs.len(), |draws| {
-        draws.sample(&mut counts_a);
-        draws.sample(&mut counts_b);
+    bootstrap::interval(pairs.len(), |random| {
+        bootstrap::sample(random, &mut counts_a);
+        bootstrap::sample(random, &mut counts_b);
         let weighted = pairs
             .iter()
             .map(|&(value, i, j)| (value, counts_a[i] * counts_b[j]));

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::result::TrialResult;
 use crate::authority::counts::AuthorityCounts;
 
 /// The shares that a trial achieved. Probes and warm-up are not in it: the authority's counts are
@@ -22,14 +21,7 @@ pub struct Achieved {
 }
 
 impl Achieved {
-    /// What `result` tells; `None` without an authority of ours, or if nothing was sent.
-    pub fn of(result: &TrialResult) -> Option<Self> {
-        let counts = result.authority.as_ref()?;
-        let all_answered = result.answers.missing == 0 && result.undecided == 0;
-        Self::by_counts(result.queries_sent, counts, all_answered)
-    }
-
-    /// The same of `sent` queries, of one trial or of several together, that made the authority count
+    /// What `sent` queries tell, of one trial or of several together, that made the authority count
     /// this; `None` if nothing was sent.
     pub fn by_counts(sent: u64, counts: &AuthorityCounts, all_answered: bool) -> Option<Self> {
         let without =
@@ -43,10 +35,6 @@ impl Achieved {
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a trial has fewer than 2^52 queries"
-)]
 fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }

@@ -4,9 +4,6 @@
 //! sockets toward the server, shares the schedule out, and sums up what the shards found.
 
 pub mod achieved;
-pub mod classic;
-pub mod names;
-pub mod probe;
 pub mod result;
 pub mod rows;
 pub mod summary;
@@ -26,12 +23,13 @@ use crate::authority::answer::{Authority, ZoneConfig};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::tcp::TcpService;
 use crate::lab::host::{Host, HostError};
-use crate::load::generator::{Generator, Names, Plan};
+use crate::load::generator::{Generator, Plan};
 use crate::load::ledger::{Entry, Ledger};
+use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use result::TrialResult;
 use rows::{Course, Rows, ShardEnd};
-use summary::{AuthorityDelta, ShardReport};
+use summary::{AuthorityDelta, ShardReport, Surroundings};
 use worker::{AuthorityReport, Job, Serving, Worker};
 
 /// One trial to run.
@@ -54,6 +52,31 @@ pub struct TrialSpec {
     pub ports: Option<usize>,
     /// End the trial as soon as its failure is certain.
     pub stop_early: bool,
+}
+
+impl TrialSpec {
+    /// `queries` before a trial that counts: each is sent by the schedule, whatever becomes of the
+    /// others, from as many source ports as the rate needs.
+    pub fn preliminary(
+        server: SocketAddr,
+        rate_qps: u64,
+        queries: u64,
+        names: Names,
+        timeout_ns: Nanos,
+    ) -> Self {
+        // Rounded up, so that the schedule has the last of them.
+        let span_ns = (u128::from(queries) * u128::from(SECOND)).div_ceil(rate_qps.max(1).into());
+        Self {
+            server,
+            rate_qps,
+            pacing: Pacing::Absolute,
+            duration_ns: Nanos::try_from(span_ns).unwrap_or(Nanos::MAX),
+            timeout_ns,
+            names,
+            ports: None,
+            stop_early: false,
+        }
+    }
 }
 
 /// Where the Measurer's sockets and threads are.
@@ -235,12 +258,21 @@ impl Tester {
         Some(Rows::new(course, &self.ledgers))
     }
 
-    /// Runs one trial to its end.
+    /// Runs one trial to its end, without a look at the servers.
     pub fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TrialError> {
+        self.trial_amid(spec, Surroundings::default)
+    }
+
+    /// Runs one trial to its end; `around` then tells what happened to the servers meanwhile.
+    pub fn trial_amid(
+        &mut self,
+        spec: &TrialSpec,
+        around: impl FnOnce() -> Surroundings,
+    ) -> Result<TrialResult, TrialError> {
         let schedule = check(spec.rate_qps, spec.duration_ns, spec.timeout_ns, spec.ports)?;
         match spec.pacing {
-            Pacing::Absolute => self.trial_by(spec, schedule),
-            Pacing::SelfCorrecting => self.trial_by(spec, schedule.with_burst(1)),
+            Pacing::Absolute => self.trial_by(spec, schedule, around),
+            Pacing::SelfCorrecting => self.trial_by(spec, schedule.with_burst(1), around),
         }
     }
 
@@ -250,6 +282,7 @@ impl Tester {
         &mut self,
         spec: &TrialSpec,
         schedule: Schedule,
+        around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError> {
         let shards = self.ledgers.len();
         self.course = None;
@@ -276,7 +309,7 @@ impl Tester {
         finished.sort_by_key(|shard| shard.finished.schedule.shard_index());
         let after = self.authority_report()?;
         let delta = self.serves.then(|| after.since(&before));
-        let result = summary::result(spec, schedule, &finished, delta.as_ref());
+        let result = summary::result(spec, schedule, &finished, delta.as_ref(), around());
         self.course = Some(course(
             spec,
             schedule.shard(0, shards as u64),

@@ -5,11 +5,13 @@ use std::fmt;
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
+use super::achieved::Achieved;
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::process::Resources;
 
 /// What one trial says about the DUT (RFC 8219 section 9.2), or that it says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(into = "Verdict", try_from = "Verdict")]
 pub enum Outcome {
     /// Every query that was due was sent and got a valid answer in time.
     Passed,
@@ -20,6 +22,70 @@ pub enum Outcome {
     },
     /// The Tester disturbed the trial: nothing follows about the DUT.
     Invalid(TesterFault),
+}
+
+impl Outcome {
+    /// The word for it: "passed", "failed" or "invalid".
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed { .. } => "failed",
+            Self::Invalid(_) => "invalid",
+        }
+    }
+
+    /// Queries without a valid answer in time; 0 unless it failed.
+    pub fn shortfall(&self) -> u64 {
+        match self {
+            Self::Failed { shortfall } => *shortfall,
+            Self::Passed | Self::Invalid(_) => 0,
+        }
+    }
+
+    /// Why it says nothing, if it is invalid.
+    pub fn fault(&self) -> Option<&TesterFault> {
+        match self {
+            Self::Invalid(fault) => Some(fault),
+            Self::Passed | Self::Failed { .. } => None,
+        }
+    }
+}
+
+/// The serialised form of an [`Outcome`]: the same keys whatever it is.
+#[derive(Serialize, Deserialize)]
+struct Verdict {
+    outcome: String,
+    /// The fault in words, for the reader.
+    #[serde(skip_deserializing)]
+    invalid_because: Option<String>,
+    fault: Option<TesterFault>,
+    shortfall: u64,
+}
+
+impl From<Outcome> for Verdict {
+    fn from(outcome: Outcome) -> Self {
+        Self {
+            outcome: outcome.word().to_owned(),
+            invalid_because: outcome.fault().map(ToString::to_string),
+            fault: outcome.fault().cloned(),
+            shortfall: outcome.shortfall(),
+        }
+    }
+}
+
+impl TryFrom<Verdict> for Outcome {
+    type Error = String;
+
+    fn try_from(verdict: Verdict) -> Result<Self, String> {
+        let shortfall = verdict.shortfall;
+        match (verdict.outcome.as_str(), verdict.fault) {
+            ("passed", None) => Ok(Self::Passed),
+            ("failed", None) => Ok(Self::Failed { shortfall }),
+            ("invalid", Some(fault)) => Ok(Self::Invalid(fault)),
+            (other, None) => Err(format!("outcome {other:?} without a fault")),
+            (other, Some(_)) => Err(format!("outcome {other:?} with a fault")),
+        }
+    }
 }
 
 /// A fault of the Tester, its host or its network. Never a loss of the DUT.
@@ -105,7 +171,6 @@ impl fmt::Display for TesterFault {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "one digit of it is shown")]
 fn milliseconds(span_ns: Nanos) -> f64 {
     span_ns as f64 / 1e6
 }
@@ -134,17 +199,24 @@ pub struct Answers {
     pub missing: u64,
 }
 
-/// Round-trip times of the answered queries, from the sending of each query.
+impl Answers {
+    /// Queries that got an answer of whatever kind: those that have a round-trip time.
+    pub fn answered(&self) -> u64 {
+        self.valid + self.late + self.wrong + self.empty + self.error + self.truncated
+    }
+}
+
+/// Round-trip times of the answered queries, from the sending of each query; `None` without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rtt {
     /// Median.
-    pub p50: Nanos,
+    pub p50: Option<Nanos>,
     /// 99th percentile.
-    pub p99: Nanos,
+    pub p99: Option<Nanos>,
     /// 99.9th percentile.
-    pub p999: Nanos,
+    pub p999: Option<Nanos>,
     /// Largest.
-    pub max: Nanos,
+    pub max: Option<Nanos>,
 }
 
 /// How well the sender kept to its schedule.
@@ -176,16 +248,26 @@ pub const PERCENTILES: [f64; 16] = [
     100.0,
 ];
 
-/// Result of one trial.
+/// Result of one trial, put together by [`summary::result`](super::summary::result) and not changed
+/// afterwards. Its serialised form is that of the journal and of `--json`: see `docs/journal.md` and
+/// `schema/trial.schema.json` before a change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "form", rename = "trial/2")]
 pub struct TrialResult {
     /// The verdict.
+    #[serde(flatten)]
     pub outcome: Outcome,
+    /// Whether the Tester was certified for a DUT at this rate; `None` if no DUT was asked, as in a
+    /// self-test, which is what certifies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certified: Option<bool>,
     /// Offered rate.
     pub rate_qps: u64,
     /// Length of the schedule.
+    #[serde(rename = "duration_s", with = "seconds")]
     pub duration_ns: Nanos,
     /// An answer counts until this long after its query was sent.
+    #[serde(rename = "timeout_s", with = "seconds")]
     pub timeout_ns: Nanos,
     /// Queries of the whole schedule.
     pub queries_due: u64,
@@ -198,9 +280,11 @@ pub struct TrialResult {
     /// Verdicts.
     pub answers: Answers,
     /// Round-trip times.
+    #[serde(rename = "rtt_ns")]
     pub rtt: Rtt,
     /// Round-trip times at [`PERCENTILES`], as far as there are answers enough to tell: per cent and
     /// nanoseconds.
+    #[serde(rename = "rtt_percentiles_ns")]
     pub rtt_percentiles: Vec<(f64, Nanos)>,
     /// Timing of the sender.
     pub timing: Timing,
@@ -208,12 +292,95 @@ pub struct TrialResult {
     pub tester_drops: u64,
     /// What the authority counted, when it is ours.
     pub authority: Option<AuthorityCounts>,
-    /// Resident memory of the DUT after the trial, when it is ours to look at.
-    pub dut_memory_bytes: Option<u64>,
+    /// The shares as the authority saw them; `None` without an authority of ours or a DUT.
+    pub achieved: Option<Achieved>,
+    /// What the DUT used after the trial, when it is ours to look at.
+    #[serde(flatten, with = "dut_resources")]
+    pub resources: Option<Resources>,
     /// How the DUT ended during the trial, and its last words, if it did.
     pub dut_exit: Option<String>,
     /// Kind of link.
     pub backend: String,
     /// Plain remarks for the reader: refused connections, losses at the DUT's sockets, ...
     pub notes: Vec<String>,
+}
+
+/// A span as seconds. What was written is read again to the nanosecond up to 2^20 s, 12 days:
+/// neighbouring numbers are a quarter of a nanosecond apart there.
+mod seconds {
+    use dns64_transport::clock::Nanos;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(span_ns: &Nanos, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(*span_ns as f64 / 1e9)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cast saturates"
+    )]
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Nanos, D::Error> {
+        Ok((f64::deserialize(from)? * 1e9).round() as Nanos)
+    }
+}
+
+/// The resources of the DUT, and their memory once more under the key that it has always had.
+mod dut_resources {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::lab::process::Resources;
+
+    #[derive(Serialize, Deserialize)]
+    struct Form {
+        #[serde(skip_deserializing)]
+        dut_memory_bytes: Option<u64>,
+        resources: Option<Resources>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        resources: &Option<Resources>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let form = Form {
+            dut_memory_bytes: resources.map(|r| r.memory_bytes),
+            resources: *resources,
+        };
+        form.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Resources>, D::Error> {
+        Ok(Form::deserialize(from)?.resources)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Span(#[serde(with = "seconds")] Nanos);
+
+    proptest! {
+        #[test]
+        fn spans_up_to_twelve_days_survive_as_seconds(span_ns in 0..1_048_576_000_000_000_u64) {
+            let text = serde_json::to_string(&Span(span_ns)).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Span>(&text).unwrap(), Span(span_ns));
+        }
+    }
+
+    #[test]
+    fn a_verdict_that_contradicts_itself_is_refused() {
+        for text in [
+            r#"{"outcome":"invalid","fault":null,"shortfall":0}"#,
+            r#"{"outcome":"passed","fault":{"not_sent":{"queries":1}},"shortfall":0}"#,
+            r#"{"outcome":"won","fault":null,"shortfall":0}"#,
+        ] {
+            assert!(serde_json::from_str::<Outcome>(text).is_err(), "{text}");
+        }
+    }
 }

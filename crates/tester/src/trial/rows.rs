@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use dns64_transport::clock::Nanos;
 
-use crate::load::generator::Names;
 use crate::load::ledger::{Entry, Ledger, State};
+use crate::load::names::Names;
 use crate::load::pace::Schedule;
 
 /// What a [`Tester`](super::Tester) remembers of its last trial beside the ledgers.

@@ -5,8 +5,10 @@ use dns64_transport::clock::Nanos;
 use hdrhistogram::Histogram;
 
 use super::TrialSpec;
+use super::achieved::Achieved;
 use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::process::Resources;
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, State};
 use crate::load::pace::{QUANTUM_NS, Schedule};
@@ -62,12 +64,31 @@ impl AuthorityDelta {
     }
 }
 
-/// Sums the shards up and pronounces the verdict.
+/// What happened to the servers around a trial, looked at when it is over. Nothing is known of those
+/// that are not ours.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Whether the Tester is certified for a DUT at the rate; `None` if no DUT is asked.
+    pub certified: Option<bool>,
+    /// Datagrams that the DUT's sockets lost at full buffers.
+    pub dut_drops: u64,
+    /// How the DUT ended, and its last words, if it did.
+    pub dut_exit: Option<String>,
+    /// What the DUT uses.
+    pub resources: Option<Resources>,
+    /// How the program ended that is the authority, if it did.
+    pub authority_exit: Option<String>,
+    /// What the reader should know of the preparations.
+    pub notes: Vec<String>,
+}
+
+/// Sums the shards up, pronounces the verdict, and finishes the result.
 pub fn result(
     spec: &TrialSpec,
     schedule: Schedule,
     shards: &[ShardReport],
     authority: Option<&AuthorityDelta>,
+    around: Surroundings,
 ) -> TrialResult {
     let mut sums = Sums::new(spec, schedule);
     for shard in shards {
@@ -77,22 +98,27 @@ pub fn result(
     sums.answers.duplicate = sum(|s| s.finished.tally.duplicate);
     sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
     let timing = sums.timing(schedule);
-    let fault = fault(shards, authority, &timing);
     let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
     let ended_early = stopped || sums.undecided > 0;
-    let queries_due = schedule.queries();
     let shortfall = sums.sent - sums.answers.valid - sums.undecided;
+    let authority_died = around.authority_exit.clone();
+    let fault = authority_died
+        .map(|status| TesterFault::AuthorityDied { status })
+        .or_else(|| fault(shards, authority, &timing));
     let outcome = match fault {
         Some(fault) => Outcome::Invalid(fault),
         None if shortfall == 0 && !ended_early => Outcome::Passed,
         None => Outcome::Failed { shortfall },
     };
+    let all_answered = sums.answers.missing == 0 && sums.undecided == 0;
+    let achieved = |a: &AuthorityDelta| Achieved::by_counts(sums.sent, &a.counts, all_answered);
     TrialResult {
         outcome,
+        certified: around.certified,
         rate_qps: spec.rate_qps,
         duration_ns: spec.duration_ns,
         timeout_ns: spec.timeout_ns,
-        queries_due,
+        queries_due: schedule.queries(),
         queries_sent: sums.sent,
         undecided: sums.undecided,
         ended_early,
@@ -103,10 +129,14 @@ pub fn result(
         tester_drops: sum(|s| s.counters.receive_drops)
             + authority.map_or(0, AuthorityDelta::drops),
         authority: authority.map(|a| a.counts),
-        dut_memory_bytes: None,
-        dut_exit: None,
+        // Without a DUT nobody asks the authority but the Measurer.
+        achieved: authority
+            .filter(|_| around.certified.is_some())
+            .and_then(achieved),
+        resources: around.resources,
+        notes: notes(spec, shards, &around),
+        dut_exit: around.dut_exit,
         backend: shards.first().map_or("none", |s| s.backend).to_owned(),
-        notes: notes(spec, shards),
     }
 }
 
@@ -156,7 +186,7 @@ fn fault(
 }
 
 /// Plain remarks for the reader.
-fn notes(spec: &TrialSpec, shards: &[ShardReport]) -> Vec<String> {
+fn notes(spec: &TrialSpec, shards: &[ShardReport], around: &Surroundings) -> Vec<String> {
     let mut notes = Vec::new();
     let unreachable: u64 = shards.iter().map(|s| s.counters.unreachable).sum();
     if unreachable > 0 {
@@ -171,6 +201,16 @@ fn notes(spec: &TrialSpec, shards: &[ShardReport]) -> Vec<String> {
             "{foreign} datagrams came from {from}, not from the server at {}; counted as stray",
             spec.server
         ));
+    }
+    notes.extend_from_slice(&around.notes);
+    if around.dut_drops > 0 {
+        notes.push(format!(
+            "the DUT's sockets lost {} datagrams at full buffers",
+            around.dut_drops
+        ));
+    }
+    if let Some(exit) = &around.dut_exit {
+        notes.push(format!("the DUT ended during the trial ({exit})"));
     }
     notes
 }
@@ -249,17 +289,17 @@ impl Sums {
     }
 
     fn rtt(&self) -> Rtt {
+        let at = |quantile| (!self.rtt.is_empty()).then(|| self.rtt.value_at_quantile(quantile));
         Rtt {
-            p50: self.rtt.value_at_quantile(0.5),
-            p99: self.rtt.value_at_quantile(0.99),
-            p999: self.rtt.value_at_quantile(0.999),
-            max: self.rtt.max(),
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: (!self.rtt.is_empty()).then(|| self.rtt.max()),
         }
     }
 
     /// A percentile needs one answer beyond it; the smallest and the largest are there with one.
     fn rtt_percentiles(&self) -> Vec<(f64, Nanos)> {
-        #[expect(clippy::cast_precision_loss, reason = "a bound, not a figure")]
         let answers = self.rtt.len() as f64;
         let told = |percent: f64| {
             answers > 0.0 && (percent >= 100.0 || (100.0 - percent) * answers >= 100.0)
@@ -327,10 +367,6 @@ impl Bins {
     /// Largest deviation of a bin's count from what was due in it, in per cent of that.
     fn deviation_pct_max(&self) -> f64 {
         let deviation = |bin: &Bin| {
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "queries of a bin are far below 2^52"
-            )]
             let (off, due) = (bin.due.abs_diff(bin.sent) as f64, bin.due as f64);
             100.0 * off / due
         };

@@ -37,7 +37,7 @@ fn every_query_is_answered_by_two_questions() {
     assert_eq!(counts.responses_noerror.get(), 2000);
     assert_eq!(counts.cache_entries.get(), 4000);
     // There and back, twice over the second link.
-    assert_eq!(result.rtt.p50 / 1000, 600);
+    assert_eq!(result.rtt.p50.unwrap() / 1000, 600);
     whole.assert_idle();
 }
 
@@ -228,7 +228,7 @@ fn when_one_of_two_upstreams_dies_answers_go_on_and_it_is_used_again_when_it_ret
         }
     );
     // No question waits for more than one timeout.
-    assert!(during.rtt.max < 402 * MILLISECOND, "{during:?}");
+    assert!(during.rtt.max.unwrap() < 402 * MILLISECOND, "{during:?}");
     let lost = whole.upstreams[0].lost;
     assert_eq!(whole.counts.upstream_timeout.get(), lost);
     // 102 AAAA of the 204 ms until the third timeout, two A that followed timeouts before it, and

@@ -6,9 +6,9 @@ use dns64_transport::memory::{Conditions, Network};
 use dns64_wire::pref64::Pref64;
 use dns64bench::load::generator::{Finished, Generator, Phase, Plan};
 use dns64bench::load::ledger::Ledger;
+use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Share, Zone};
-use dns64bench::trial::names::NameSource;
 
 /// What the timer of the paper cost beyond its waiting time with each message (section III).
 const EXCESS_NS: Nanos = 90;

@@ -11,12 +11,12 @@ use dns64bench::authority::answer::{Authority, Transport, ZoneConfig};
 use dns64bench::authority::counts::AuthorityCounts;
 use dns64bench::load::generator::{Generator, Phase, Plan};
 use dns64bench::load::ledger::Ledger;
+use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Zone};
 use dns64bench::trial::TrialSpec;
-use dns64bench::trial::names::NameSource;
 use dns64bench::trial::result::TrialResult;
-use dns64bench::trial::summary::{ShardReport, result};
+use dns64bench::trial::summary::{ShardReport, Surroundings, result};
 use dns64d::counts::Counts;
 use dns64d::engine::actions::Actions;
 use dns64d::engine::{Engine, Seeds};
@@ -235,7 +235,7 @@ impl Whole {
             backend: link.backend(),
             error: None,
         };
-        result(&spec, schedule, &[shard], None)
+        result(&spec, schedule, &[shard], None, Surroundings::default())
     }
 
     fn spec(&mut self, load: Load) -> TrialSpec {

@@ -102,6 +102,18 @@ pub enum JournalError {
         /// Who wrote it.
         tester: String,
     },
+    /// The journal is of a format that is read but not written any more.
+    #[error(
+        "{} is of format {format} and this program goes on in format {FORMAT}, but a journal has one format: make \
+         the report of what is there with `dns64bench report`, and run the plan in a new directory",
+        .path.display()
+    )]
+    EarlierFormat {
+        /// The journal.
+        path: PathBuf,
+        /// Its version.
+        format: u32,
+    },
     /// A line is not what was written.
     #[error(
         "line {line} of {}, at octet {offset}, {fault}; restore the file from a copy, or measure again",

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::error::{JournalError, LineFault, Torn};
+use super::format1;
 use crate::campaign::record::{FORMAT, Line, Record};
 
 /// What a journal holds.
@@ -18,6 +19,8 @@ pub struct Reading {
     pub seal: String,
     /// Octets of them.
     pub octets: u64,
+    /// Version of the format that they were written in; they are read as lines of today.
+    pub format: u32,
 }
 
 /// SHA-256 in lower-case hexadecimal (FIPS 180-4).
@@ -45,6 +48,7 @@ pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError>
         lines: Vec::new(),
         seal: String::new(),
         octets: 0,
+        format: format_of(path, octets)?,
     };
     let mut rest = octets;
     while !rest.is_empty() {
@@ -76,9 +80,6 @@ fn checked(
     text: &[u8],
     at_end: bool,
 ) -> Result<Option<(Line, String)>, JournalError> {
-    if before.lines.is_empty() {
-        refuse_later_format(path, text)?;
-    }
     let fault = match unsealed(&before.seal, text) {
         Ok(seal) => match record(before, text) {
             Ok(line) => return Ok(Some((line, seal))),
@@ -112,7 +113,13 @@ fn unsealed(before: &str, text: &[u8]) -> Result<String, LineFault> {
 
 /// The record of a line whose seal fits, if it can stand after `before`.
 fn record(before: &Reading, text: &[u8]) -> Result<Line, LineFault> {
-    let line: Line = serde_json::from_slice(text).map_err(LineFault::Record)?;
+    let line: Line = match before.format {
+        1 => serde_json::from_slice(text)
+            .map(format1::upgraded)
+            .and_then(serde_json::from_value),
+        _ => serde_json::from_slice(text),
+    }
+    .map_err(LineFault::Record)?;
     let expected = before.lines.len() as u64;
     if line.number != expected {
         return Err(LineFault::Number {
@@ -139,8 +146,9 @@ fn record(before: &Reading, text: &[u8]) -> Result<Line, LineFault> {
     Ok(line)
 }
 
-/// Looks at the version before anything else: all the rest may be different in a later format.
-fn refuse_later_format(path: &Path, text: &[u8]) -> Result<(), JournalError> {
+/// The version that the first line tells. A later one is refused before anything else is looked at: all
+/// the rest may be different in it.
+fn format_of(path: &Path, octets: &[u8]) -> Result<u32, JournalError> {
     #[derive(Deserialize)]
     struct First {
         record: FirstRecord,
@@ -155,15 +163,19 @@ fn refuse_later_format(path: &Path, text: &[u8]) -> Result<(), JournalError> {
         #[serde(default)]
         tester: String,
     }
-    match serde_json::from_slice::<First>(text) {
-        Ok(first) if first.record.campaign.format > u64::from(FORMAT) => {
-            Err(JournalError::LaterFormat {
-                path: path.to_owned(),
-                format: first.record.campaign.format,
-                tester: first.record.campaign.tester,
-            })
-        }
-        Ok(_) | Err(_) => Ok(()),
+    let text = octets.split(|&octet| octet == b'\n').next();
+    let Ok(first) = serde_json::from_slice::<First>(text.unwrap_or_default()) else {
+        // No line of a journal, as its reader will say.
+        return Ok(FORMAT);
+    };
+    let Version { format, tester } = first.record.campaign;
+    match u32::try_from(format) {
+        Ok(format) if format <= FORMAT => Ok(format),
+        _ => Err(JournalError::LaterFormat {
+            path: path.to_owned(),
+            format,
+            tester,
+        }),
     }
 }
 

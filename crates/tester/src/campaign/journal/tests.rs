@@ -5,12 +5,14 @@ use std::process::Command;
 use expect_test::expect;
 
 use super::*;
-use crate::campaign::record::{CertificateConditions, Environment, Resources, VariantFacts};
+use crate::campaign::record::{
+    CertificateConditions, Environment, SelfTest, TaskEnd, VariantFacts,
+};
 use crate::campaign::tasks::Task;
+use crate::lab::process::Resources;
 use crate::procedure::search::{SearchEnd, SearchSpec};
-use crate::procedure::selftest::SelfTestEnd;
 use crate::procedure::simulated::result;
-use crate::trial::result::Outcome;
+use crate::trial::result::{Outcome, TrialResult};
 
 const PLAN: &str = "name = \"two\"\n";
 
@@ -20,6 +22,7 @@ fn beginning() -> Beginning {
         plan: PLAN.to_owned(),
         plan_origin: "two.toml".to_owned(),
         command: vec!["dns64bench".to_owned(), "run".to_owned()],
+        lab: None,
     }
 }
 
@@ -45,8 +48,10 @@ fn trial(number: u64, rate_qps: u64) -> Record {
         task: Task::Search { point: 0, run: 1 },
         number,
         took_ns: 2_500_000_000,
-        result: result(rate_qps, Outcome::Failed { shortfall: 1 }),
-        resources: Some(Resources::default()),
+        result: TrialResult {
+            resources: Some(Resources::default()),
+            ..result(rate_qps, Outcome::Failed { shortfall: 1 })
+        },
     }
 }
 
@@ -63,13 +68,13 @@ pub(crate) fn every_record() -> Vec<Record> {
             }),
             torn_bytes: 0,
         },
-        Record::SelfTest {
+        Record::SelfTest(SelfTest {
             conditions: conditions(1_000_000_000),
-            end: SelfTestEnd::Certified,
+            end: Outcome::Passed,
             passed_rate_qps: Some(220),
             certified_rate_qps: Some(100),
             trials: vec![result(220, Outcome::Passed)],
-        },
+        }),
         Record::Variant {
             variant: 0,
             facts: VariantFacts {
@@ -89,13 +94,13 @@ pub(crate) fn every_record() -> Vec<Record> {
             base_rate_qps: None,
         },
         trial(1, 100),
-        Record::Finished {
+        Record::Finished(TaskEnd {
             task,
             end: Some(SearchEnd::Found),
             rate_qps: Some(50),
             failed_qps: Some(51),
             took_ns: 1,
-        },
+        }),
         Record::Abandoned {
             task: Task::Overload { point: 0 },
             reason: text(),
@@ -114,6 +119,7 @@ pub(crate) fn octets_of(records: impl IntoIterator<Item = Record>) -> Vec<u8> {
         plan_origin: "two.toml".to_owned(),
         plan_sha256: sha256_hex(PLAN.as_bytes()),
         command: vec![],
+        lab: None,
     };
     sealed_all(std::iter::once(first).chain(records))
 }
@@ -154,8 +160,8 @@ fn the_format_is_that_of_its_description() {
     let octets = octets_of([Record::Complete]);
     let text = String::from_utf8(octets).unwrap();
     expect![[r#"
-        {"number":0,"at_unix_ms":1700000000000,"record":{"campaign":{"format":1,"tester":"dns64bench 0.1.0","plan":"name = \"two\"\n","plan_origin":"two.toml","plan_sha256":"6408ddf7ff4ca94450c90d7ba14f83813426cbdbf9c66de49053ad35353d0b33","command":[]}},"seal":"cc2e32e5f90e15d2a256405245cde8a101efb3da300a21ba9aeefa6636b29d7f"}
-        {"number":1,"at_unix_ms":1700000000000,"record":"complete","seal":"4ca6b473c0773393596999d663fac5c96d7aeac0bbf31e52fa6b1eee22d1b76e"}
+        {"number":0,"at_unix_ms":1700000000000,"record":{"campaign":{"format":2,"tester":"dns64bench 0.1.0","plan":"name = \"two\"\n","plan_origin":"two.toml","plan_sha256":"6408ddf7ff4ca94450c90d7ba14f83813426cbdbf9c66de49053ad35353d0b33","command":[]}},"seal":"cd0989b1c3842fbdfee7e446a5c1ff5d23bde6d01a8ec090d3c103efcda0597c"}
+        {"number":1,"at_unix_ms":1700000000000,"record":"complete","seal":"447682eab95e1f5bb55cb654e57164aa59c8c38f20ed1cb197ddb376dc4f0409"}
     "#]]
     .assert_eq(&text);
 }
@@ -369,6 +375,7 @@ fn a_resealed_forgery_must_still_make_sense() {
         plan_origin: String::new(),
         plan_sha256: plan_sha256.to_owned(),
         command: vec![],
+        lab: None,
     };
     let hash = sha256_hex(PLAN.as_bytes());
     let twice = sealed_all([campaign(1, &hash), campaign(1, &hash)]);
@@ -376,9 +383,9 @@ fn a_resealed_forgery_must_still_make_sense() {
     let other = sealed_all([campaign(1, "00")]);
     assert!(fault(&other).contains("has a plan whose SHA-256 is"));
     assert_eq!(
-        fault(&sealed_all([campaign(2, &hash)])),
-        "DIR/journal.jsonl is of format 2, written by dns64bench 9.0; this program reads formats 1 to \
-         1, use that one or a later one"
+        fault(&sealed_all([campaign(3, &hash)])),
+        "DIR/journal.jsonl is of format 3, written by dns64bench 9.0; this program reads formats 1 to \
+         2, use that one or a later one"
     );
 }
 
@@ -400,7 +407,6 @@ fn a_number_without_a_form_in_json_does_not_get_into_the_file() {
         number,
         took_ns,
         mut result,
-        resources,
     } = trial(1, 100)
     else {
         unreachable!()
@@ -411,7 +417,6 @@ fn a_number_without_a_form_in_json_does_not_get_into_the_file() {
         number,
         took_ns,
         result,
-        resources,
     });
     assert!(matches!(error, Err(JournalError::NotWritten { .. })));
     journal.append(Record::Complete).unwrap();

@@ -5,12 +5,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use super::file::{At, Dut, Word};
-use super::read::{BUILT_IN, label, list_or, text};
-use super::{Fault, Subject, Variant};
+use super::read::{label, list_or, text};
+use super::{Fault, Restart, Variant};
 use crate::lab::host::CpuSet;
+use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Subject};
 
 /// All variants of all DUTs, in the order of the plan.
-pub(super) fn variants(duts: &[At<Dut>], origin: &str) -> Result<Vec<Variant>, Fault> {
+pub(super) fn variants(
+    duts: &[At<Dut>],
+    hosts: &LabSpec,
+    restart: Restart,
+    origin: &str,
+) -> Result<Vec<Variant>, Fault> {
     if duts.is_empty() {
         return Err(Fault::new(
             0,
@@ -19,7 +25,7 @@ pub(super) fn variants(duts: &[At<Dut>], origin: &str) -> Result<Vec<Variant>, F
     }
     let mut variants: Vec<Variant> = Vec::new();
     for dut in duts {
-        for variant in variants_of(dut, origin)? {
+        for variant in variants_of(dut, hosts, restart, origin)? {
             if variants.iter().any(|other| other.name == variant.name) {
                 let message = format!(
                     "two variants have the name {:?}; give one [[dut]] another name",
@@ -33,9 +39,14 @@ pub(super) fn variants(duts: &[At<Dut>], origin: &str) -> Result<Vec<Variant>, F
     Ok(variants)
 }
 
-fn variants_of(at: &At<Dut>, origin: &str) -> Result<Vec<Variant>, Fault> {
+fn variants_of(
+    at: &At<Dut>,
+    hosts: &LabSpec,
+    restart: Restart,
+    origin: &str,
+) -> Result<Vec<Variant>, Fault> {
     let dut = at.get_ref();
-    let subject = subject(at, origin)?;
+    let subject = subject(at, hosts, restart, origin)?;
     refuse_what_does_not_fit(dut, &subject)?;
     let name = match text(dut.name.as_ref(), label)? {
         Some(name) => name,
@@ -56,30 +67,43 @@ fn variants_of(at: &At<Dut>, origin: &str) -> Result<Vec<Variant>, Fault> {
             variants.push(Variant {
                 name: full,
                 dut: name.clone(),
-                subject: subject.clone(),
-                cpus: cpus.clone(),
-                settings: settings.clone(),
+                subject: with(subject.clone(), cpus, &settings),
             });
         }
     }
     Ok(variants)
 }
 
-fn subject(at: &At<Dut>, origin: &str) -> Result<Subject, Fault> {
+fn subject(
+    at: &At<Dut>,
+    hosts: &LabSpec,
+    restart: Restart,
+    origin: &str,
+) -> Result<Subject, Fault> {
     let dut = at.get_ref();
     let server_at = text(dut.server.as_ref(), server)?;
     match (&dut.profile, server_at, &dut.authority) {
-        (Some(profile), None, None) => Ok(Subject::Profile {
-            profile: resolved(profile.get_ref(), origin),
-            binary: dut.binary.as_ref().map(|b| beside(origin, b.get_ref())),
-        }),
+        (Some(profile), None, None) => Ok(Subject::Lab(Box::new(LabSpec {
+            dut: Some(DutChoice {
+                profile: resolved(profile.get_ref(), origin),
+                program: dut.binary.as_ref().map(|b| beside(origin, b.get_ref())),
+                restart: restart == Restart::Trial,
+                ..DutChoice::default()
+            }),
+            ..hosts.clone()
+        }))),
         (None, Some(server_at), None) => Ok(Subject::Server {
             server: server_at,
+            local: None,
             self_test_server: text(dut.self_test_server.as_ref(), server)?,
         }),
-        (None, None, Some(authority)) => Ok(Subject::Authority {
-            authority: resolved(authority.get_ref(), origin),
-        }),
+        (None, None, Some(authority)) => {
+            let Ok(authority) = resolved(authority.get_ref(), origin).parse();
+            Ok(Subject::Lab(Box::new(LabSpec {
+                authority,
+                ..hosts.clone()
+            })))
+        }
         _ => Err(Fault::new(
             at.span().start,
             "a [[dut]] is one of three: profile = \"unbound\" for a DNS64 server to be started, \
@@ -89,6 +113,25 @@ fn subject(at: &At<Dut>, origin: &str) -> Result<Subject, Fault> {
     }
 }
 
+/// The cores of a variant are those of what is measured.
+fn with(mut subject: Subject, cpus: &CpuSet, settings: &BTreeMap<String, String>) -> Subject {
+    if let Subject::Lab(lab) = &mut subject {
+        match (&mut lab.dut, &mut lab.authority) {
+            (Some(dut), _) => {
+                dut.cpus = cpus.clone();
+                dut.settings = settings.clone();
+            }
+            (None, authority) => {
+                lab.authority_cpus = cpus.clone();
+                if let AuthorityChoice::Profile { settings: own, .. } = authority {
+                    *own = settings.clone();
+                }
+            }
+        }
+    }
+    subject
+}
+
 /// Keys that mean something for another kind of subject only.
 fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
     let at = |at: &Option<At<String>>| at.as_ref().map(|at| at.span().start);
@@ -96,25 +139,27 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
     let set = dut.set.values().next().map(|at| at.span().start);
     let sweep = dut.sweep.values().next().map(|at| at.span().start);
     let self_test_server = ("self-test-server", at(&dut.self_test_server));
-    let set = [("set", set), ("sweep", sweep)];
+    let binary = ("binary", at(&dut.binary));
+    let settings = [("set", set), ("sweep", sweep)];
     let (what, strangers) = match subject {
-        Subject::Profile { .. } => ("a profile", vec![self_test_server]),
-        Subject::Server { .. } => {
-            let more = [("binary", at(&dut.binary)), ("cores", cores)];
-            ("a server that runs", [more, set].concat())
-        }
-        Subject::Authority { authority } if authority == BUILT_IN => (
-            "the Tester's own authority",
-            [[self_test_server, ("binary", at(&dut.binary))], set].concat(),
+        Subject::Server { .. } => (
+            "a server that runs",
+            [&[binary, ("cores", cores)], &settings[..]].concat(),
         ),
-        Subject::Authority { .. } => (
-            "an authority",
-            vec![self_test_server, ("binary", at(&dut.binary))],
-        ),
+        Subject::Lab(lab) => match (&lab.dut, &lab.authority) {
+            (Some(_), _) => ("a profile", vec![self_test_server]),
+            (None, AuthorityChoice::Profile { .. }) => {
+                ("an authority", vec![self_test_server, binary])
+            }
+            (None, AuthorityChoice::BuiltIn) => (
+                "the Tester's own authority",
+                [&[self_test_server, binary], &settings[..]].concat(),
+            ),
+        },
     };
     for (key, offset) in strangers {
         if let Some(offset) = offset {
-            let message = format!("{key} is nothing for {what}; leave it away");
+            let message = format!("{key} does not apply to {what}; omit it");
             return Err(Fault::new(offset, message));
         }
     }
@@ -157,13 +202,15 @@ fn settings(at: &At<Dut>) -> Result<Vec<BTreeMap<String, String>>, Fault> {
 }
 
 fn default_name(subject: &Subject) -> String {
-    match subject {
-        Subject::Profile { profile: name, .. } | Subject::Authority { authority: name } => {
-            let stem = Path::new(name).file_stem();
-            stem.map_or_else(|| name.clone(), |stem| stem.to_string_lossy().into_owned())
-        }
-        Subject::Server { server, .. } => server.to_string(),
-    }
+    let name = match subject {
+        Subject::Server { server, .. } => return server.to_string(),
+        Subject::Lab(lab) => match &lab.dut {
+            Some(dut) => dut.profile.clone(),
+            None => lab.authority.to_string(),
+        },
+    };
+    let stem = Path::new(&name).file_stem();
+    stem.map_or_else(|| name.clone(), |stem| stem.to_string_lossy().into_owned())
 }
 
 /// The name of a built-in profile, or the path of a file from where the program runs.

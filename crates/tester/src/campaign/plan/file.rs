@@ -7,8 +7,10 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use super::{LabKind, Order, PlanError, RawFormat, Restart};
+use super::{Order, PlanError, RawFormat, Restart};
+use crate::lab::LabKind;
 use crate::lab::profile::Family;
+use crate::lab::topology::Setup;
 
 /// Reads the keys; what their values mean is for [`super::read`].
 pub(super) fn parse(origin: &str, text: &str) -> Result<File, PlanError> {
@@ -61,14 +63,6 @@ pub(crate) struct Tester {
     #[serde(default)]
     pub uncertified: bool,
     pub raw: Option<At<RawFormat>>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Setup {
-    #[default]
-    ThreeDevice,
-    TwoDevice,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -5,9 +5,9 @@ use std::error::Error;
 
 use super::duts::resolved;
 use super::file::{At, Dut, File};
-use super::read::BUILT_IN;
 use super::{Fault, RawFormat};
 use crate::lab::profile::{Profile, ProfileRole};
+use crate::rig::spec::AuthorityChoice;
 
 /// Whether all profiles can be used as the plan uses them.
 pub(super) fn profiles(file: &File, origin: &str) -> Result<(), Fault> {
@@ -42,9 +42,9 @@ pub(super) fn profiles(file: &File, origin: &str) -> Result<(), Fault> {
 
 /// The profile of an authority, unless it is the Tester's own.
 fn authority(at: &At<String>, origin: &str) -> Result<Option<Profile>, Fault> {
-    match at.get_ref().as_str() {
-        BUILT_IN => Ok(None),
-        _ => load(at, origin, ProfileRole::Authority).map(Some),
+    match at.get_ref().parse() {
+        Ok(AuthorityChoice::BuiltIn) => Ok(None),
+        Ok(AuthorityChoice::Profile { .. }) => load(at, origin, ProfileRole::Authority).map(Some),
     }
 }
 

@@ -15,20 +15,19 @@ mod read;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use dns64_transport::clock::Nanos;
-use dns64_wire::name::NameBuf;
-use dns64_wire::pref64::Pref64;
 use serde::Deserialize;
 
 use super::recommended::Recommended;
+use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
-use crate::lab::profile::{Family, position};
-use crate::lab::topology::Setup;
-use crate::namespace::{Cidr, Pattern, Share};
+use crate::lab::profile::position;
+use crate::namespace::{Pattern, Share};
 use crate::procedure::search::Resolution;
+use crate::rig::spec::{AuthorityChoice, LabSpec, Load, Subject};
+use crate::warning::{Severity, Warning};
 
 /// A whole plan.
 #[derive(Clone, Debug)]
@@ -37,12 +36,17 @@ pub struct Plan {
     pub name: String,
     /// What it is for, in the user's words.
     pub description: String,
-    /// Roles and hosts.
-    pub tester: TesterPlan,
-    /// Length of a trial.
-    pub duration_ns: Nanos,
-    /// An answer counts until this long after its query.
-    pub timeout_ns: Nanos,
+    /// Where the roles run, if a server has to be started.
+    pub lab: LabKind,
+    /// The lab without a DUT: what the labs of all variants have in common.
+    pub hosts: LabSpec,
+    /// What all trials have in common, but for the shares of their cells, and durations and timeouts
+    /// of the queue check.
+    pub load: Load,
+    /// Measure without a certificate; the report is marked.
+    pub uncertified: bool,
+    /// Write the queries of each trial beside the journal.
+    pub raw: Option<RawFormat>,
     /// How rates are searched for.
     pub search: SearchPlan,
     /// What is measured: each DUT with each of its core counts and settings. At least one.
@@ -93,33 +97,34 @@ impl Plan {
     }
 
     /// Where the plan leaves what RFC 8219 recommends.
-    pub fn remarks(&self) -> Vec<String> {
+    pub fn remarks(&self) -> Vec<Warning> {
         let ipv4_servers = self.variants.iter().filter_map(|v| match v.subject {
             Subject::Server { server, .. } if server.is_ipv4() => Some(v.name.as_str()),
             _ => None,
         });
         let mut remarks = Recommended {
-            duration_ns: self.duration_ns,
-            timeout_ns: self.timeout_ns,
+            duration_ns: self.load.duration_ns,
+            timeout_ns: self.load.timeout_ns,
             runs: Some(self.search.runs),
             ipv4_servers: ipv4_servers.collect(),
         }
         .remarks();
         if !self.cells.iter().any(|cell| cell.is_worst_case()) {
-            remarks.push(
+            remarks.push(Severity::Critical.warning(
                 "no cell without AAAA records and cached names, which RFC 8219 section 9.2 \
-                 requires"
-                    .to_owned(),
-            );
+                 requires",
+            ));
         }
-        if self.uses_lab() && self.tester.lab == LabKind::Loopback {
-            remarks.push("all roles on the loopback interface are no measurement".to_owned());
-        }
-        if self.tester.uncertified {
+        if self.uses_lab() && self.lab == LabKind::Loopback {
             remarks.push(
-                "the Tester is not certified, which RFC 8219 section 9.2.1 demands before use"
-                    .to_owned(),
+                Severity::Critical
+                    .warning("all roles on the loopback interface are no measurement"),
             );
+        }
+        if self.uncertified {
+            remarks.push(Severity::Critical.warning(
+                "the Tester is not certified, which RFC 8219 section 9.2.1 demands before use",
+            ));
             return remarks;
         }
         for variant in &self.variants {
@@ -128,10 +133,9 @@ impl Plan {
                 ..
             } = variant.subject
             {
-                remarks.push(format!(
-                    "the Tester is not certified for {}; name an authority with self-test-server",
-                    variant.name
-                ));
+                let text = format!("the Tester is not certified for {}", variant.name);
+                let remedy = "name an authority with self-test-server";
+                remarks.push(Severity::Critical.warning(text).remedy(remedy));
             }
         }
         remarks
@@ -139,8 +143,8 @@ impl Plan {
 
     /// Whether any server has to be started.
     pub fn uses_lab(&self) -> bool {
-        let mut subjects = self.variants.iter().map(|variant| &variant.subject);
-        subjects.any(|subject| !matches!(subject, Subject::Server { .. }))
+        let mut variants = self.variants.iter();
+        variants.any(|variant| variant.subject.lab().is_some())
     }
 }
 
@@ -199,52 +203,6 @@ impl Fault {
             message: self.message,
         }
     }
-}
-
-/// Roles and hosts.
-#[derive(Clone, Debug)]
-pub struct TesterPlan {
-    /// Where the roles run, if a DUT has to be started.
-    pub lab: LabKind,
-    /// How many hosts the lab has.
-    pub setup: Setup,
-    /// Addresses between DUT and authority; `None` for what the DUT needs, else IPv4.
-    pub upstream_family: Option<Family>,
-    /// The authoritative server: "built-in", or a profile of that role.
-    pub authority: String,
-    /// Threads of the Measurer.
-    pub threads: usize,
-    /// Source ports; `None` for as many as the rate needs.
-    pub sockets: Option<usize>,
-    /// Cores of the Measurer.
-    pub cpus: CpuSet,
-    /// Cores of the authority.
-    pub authority_cpus: CpuSet,
-    /// Addresses whose names are asked.
-    pub namespace: Cidr,
-    /// What stands after the first label of a name.
-    pub suffix: NameBuf,
-    /// Prefix of the expected answers; `None` to choose or learn it.
-    pub pref64: Option<Pref64>,
-    /// Measure without a certificate; the report is marked.
-    pub uncertified: bool,
-    /// Write the queries of each trial beside the journal.
-    pub raw: Option<RawFormat>,
-}
-
-/// Where the roles run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LabKind {
-    /// The best that the machine allows.
-    #[default]
-    Auto,
-    /// Network namespaces, as root.
-    Netns,
-    /// Network namespaces in a user namespace.
-    Userns,
-    /// All on the loopback interface: no measurement.
-    Loopback,
 }
 
 /// Format of the queries of a trial.
@@ -327,36 +285,29 @@ pub struct Variant {
     pub name: String,
     /// Name of the DUT that it is a variant of.
     pub dut: String,
-    /// What runs.
+    /// What runs, and where. A lab without a DUT is for its authority, measured by the self-test.
     pub subject: Subject,
-    /// Cores of the DUT; unrestricted for those that the Tester leaves.
-    pub cpus: CpuSet,
-    /// Values for the settings of its profile.
-    pub settings: BTreeMap<String, String>,
 }
 
-/// What is measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// A DNS64 server that is started in the lab.
-    Profile {
-        /// Name of a built-in profile, or path of a file.
-        profile: String,
-        /// Its program, if it is not to be looked up.
-        binary: Option<PathBuf>,
-    },
-    /// A DNS64 server that somebody else runs.
-    Server {
-        /// Where it answers.
-        server: SocketAddr,
-        /// An authority in self-test mode to certify the Tester against.
-        self_test_server: Option<SocketAddr>,
-    },
-    /// An authoritative server by itself, by the self-test (paper 004).
-    Authority {
-        /// "built-in", or a profile of that role.
-        authority: String,
-    },
+impl Variant {
+    /// Cores of what is measured; unrestricted for those that the Tester leaves.
+    pub fn cpus(&self) -> CpuSet {
+        let cpus = self.subject.lab().map(|lab| match &lab.dut {
+            Some(dut) => &dut.cpus,
+            None => &lab.authority_cpus,
+        });
+        cpus.cloned().unwrap_or_default()
+    }
+
+    /// Names and values of the settings of its profile.
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        match self.subject.lab().map(|lab| (&lab.dut, &lab.authority)) {
+            Some((Some(dut), _)) => &dut.settings,
+            Some((None, AuthorityChoice::Profile { settings, .. })) => settings,
+            Some((None, AuthorityChoice::BuiltIn)) | None => &NONE,
+        }
+    }
 }
 
 /// A combination of shares.

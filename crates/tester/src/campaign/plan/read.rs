@@ -6,30 +6,30 @@ use std::path::Path;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 
+use super::duts::resolved;
 use super::file::{self, At, File, Many, Word};
-use super::{
-    Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, Subject, TesterPlan, cells, duts,
-};
-use crate::lab::host::CpuSet;
-use crate::lab::topology::Setup;
+use super::{Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, cells, duts};
+use crate::load::names::RESERVED;
 use crate::load::pace::Schedule;
-use crate::namespace::{Cidr, DEFAULT_SUFFIX, Share, parse_suffix};
+use crate::namespace::{Share, parse_suffix};
 use crate::procedure::search::Resolution;
 use crate::quantity::{self, Span};
-use crate::trial::names::RESERVED;
+use crate::rig::spec::{AuthorityChoice, LabSpec, Load};
 
 /// The plan that `file` stands for.
 pub(super) fn plan(file: &File, origin: &str) -> Result<Plan, Fault> {
-    let duration_ns = word_or(&file.trial.duration, quantity::duration, 60 * SECOND)?;
-    let timeout_ns = word_or(&file.trial.timeout, quantity::timeout, SECOND)?;
+    let hosts = hosts(&file.tester, origin)?;
+    let search = search(&file.search)?;
     let plan = Plan {
         name: name(file, origin)?,
         description: file.description.clone(),
-        tester: tester(&file.tester)?,
-        duration_ns,
-        timeout_ns,
-        search: search(&file.search)?,
-        variants: duts::variants(&file.dut, origin)?,
+        lab: file.tester.lab,
+        load: load(file, search.stop_early)?,
+        uncertified: file.tester.uncertified,
+        raw: file.tester.raw.as_ref().map(|at| *at.get_ref()),
+        variants: duts::variants(&file.dut, &hosts, search.restart, origin)?,
+        hosts,
+        search,
         cells: cells::cells(&file.cells)?,
         queue_check: file.queue_check.as_ref().map(queue_check).transpose()?,
         overload: file.overload.as_ref().map(overload).transpose()?,
@@ -151,51 +151,52 @@ fn name(file: &File, origin: &str) -> Result<String, Fault> {
     Ok(given.or_else(of_file).unwrap_or_else(|| "plan".to_owned()))
 }
 
-fn tester(written: &file::Tester) -> Result<TesterPlan, Fault> {
-    let cpus = |at| Ok(text(at, str::parse::<CpuSet>)?.unwrap_or_default());
+/// The lab that all DUTs are started in.
+fn hosts(written: &file::Tester, origin: &str) -> Result<LabSpec, Fault> {
+    let authority = |name: &str| resolved(name, origin).parse::<AuthorityChoice>();
+    Ok(LabSpec {
+        setup: written.setup,
+        dut: None,
+        upstream: written.upstream_family,
+        authority: text(written.authority.as_ref(), authority)?.unwrap_or_default(),
+        authority_cpus: text(written.authority_cpus.as_ref(), str::parse)?.unwrap_or_default(),
+    })
+}
+
+fn load(file: &File, stop_early: bool) -> Result<Load, Fault> {
+    let written = &file.tester;
     let threads = number(written.threads.as_ref(), "threads", THREADS_MAX)?.unwrap_or(1);
-    let sockets = number(written.sockets.as_ref(), "source ports", SOCKETS_MAX)?;
-    if let (Some(sockets), Some(at)) = (sockets, &written.sockets)
-        && sockets < threads
+    let ports = number(written.sockets.as_ref(), "source ports", SOCKETS_MAX)?;
+    if let (Some(ports), Some(at)) = (ports, &written.sockets)
+        && ports < threads
     {
         let message = format!(
-            "{sockets} source ports are fewer than {threads} threads; each thread needs one, so \
+            "{ports} source ports are fewer than {threads} threads; each thread needs one, so \
              give {threads} or more"
         );
         return Err(Fault::new(at.span().start, message));
     }
-    let suffix = text(written.suffix.as_ref(), parse_suffix)?;
     let pref64 = text(written.pref64.as_ref(), |text| match text {
         "auto" => Ok(None),
         prefix => prefix.parse::<Pref64>().map(Some),
     })?;
-    Ok(TesterPlan {
-        lab: written.lab,
-        setup: match written.setup {
-            file::Setup::ThreeDevice => Setup::ThreeDevice,
-            file::Setup::TwoDevice => Setup::TwoDevice,
-        },
-        upstream_family: written.upstream_family,
-        authority: match &written.authority {
-            Some(at) => at.get_ref().clone(),
-            None => BUILT_IN.to_owned(),
-        },
+    let mut load = Load {
         threads,
-        sockets,
-        cpus: cpus(written.cpus.as_ref())?,
-        authority_cpus: cpus(written.authority_cpus.as_ref())?,
-        namespace: match text(written.namespace.as_ref(), str::parse::<Cidr>)? {
-            Some(namespace) => namespace,
-            None => value(DEFAULT_NAMESPACE, 0, str::parse)?,
-        },
-        suffix: match suffix {
-            Some(suffix) => suffix,
-            None => value(DEFAULT_SUFFIX, 0, parse_suffix)?,
-        },
+        ports,
+        cpus: text(written.cpus.as_ref(), str::parse)?.unwrap_or_default(),
         pref64: pref64.flatten(),
-        uncertified: written.uncertified,
-        raw: written.raw.as_ref().map(|at| *at.get_ref()),
-    })
+        stop_early,
+        ..Load::default()
+    };
+    load.duration_ns = word_or(&file.trial.duration, quantity::duration, load.duration_ns)?;
+    load.timeout_ns = word_or(&file.trial.timeout, quantity::timeout, load.timeout_ns)?;
+    if let Some(cidr) = text(written.namespace.as_ref(), str::parse)? {
+        load.cidr = cidr;
+    }
+    if let Some(suffix) = text(written.suffix.as_ref(), parse_suffix)? {
+        load.zone.suffix = suffix;
+    }
+    Ok(load)
 }
 
 fn search(written: &file::Search) -> Result<SearchPlan, Fault> {
@@ -337,7 +338,7 @@ fn check_names(plan: &Plan, file: &File) -> Result<(), Fault> {
         .queue_check
         .iter()
         .flat_map(|check| &check.durations_ns);
-    let durations: Vec<Nanos> = more.copied().chain([plan.duration_ns]).collect();
+    let durations: Vec<Nanos> = more.copied().chain([plan.load.duration_ns]).collect();
     let shortest = durations.iter().min().copied().unwrap_or_default();
     let longest = durations.iter().max().copied().unwrap_or_default();
     let duration_at = file.trial.duration.as_ref().map(|at| at.span().start);
@@ -350,7 +351,7 @@ fn check_names(plan: &Plan, file: &File) -> Result<(), Fault> {
         );
         return Err(Fault::new(duration_at.or(rate_at).unwrap_or(0), message));
     }
-    let namespace = plan.tester.namespace;
+    let namespace = plan.load.cidr;
     let at = file.tester.namespace.as_ref().map(|at| at.span().start);
     let pattern_at = file.cells.pattern.as_ref().map(|at| at.span().start);
     for cell in &plan.cells {
@@ -382,19 +383,19 @@ fn check_names(plan: &Plan, file: &File) -> Result<(), Fault> {
 
 fn check_soak(plan: &Plan, file: &File) -> Result<(), Fault> {
     match (&plan.soak, &file.soak) {
-        (Some(soak), Some(at)) if soak.length_ns < plan.duration_ns => Err(Fault::new(
+        (Some(soak), Some(at)) if soak.length_ns < plan.load.duration_ns => Err(Fault::new(
             at.span().start,
             format!(
                 "a soak of {} is shorter than one trial of {}, which is its segment; lengthen it",
                 Span(soak.length_ns),
-                Span(plan.duration_ns)
+                Span(plan.load.duration_ns)
             ),
         )),
         (Some(_), Some(at)) => {
             let only_authorities = plan
                 .variants
                 .iter()
-                .all(|variant| matches!(variant.subject, Subject::Authority { .. }));
+                .all(|variant| variant.subject.is_authority());
             if only_authorities {
                 return Err(Fault::new(
                     at.span().start,
@@ -410,12 +411,6 @@ fn check_soak(plan: &Plan, file: &File) -> Result<(), Fault> {
 fn first_dut(file: &File) -> usize {
     file.dut.first().map_or(0, |dut| dut.span().start)
 }
-
-/// The Tester's own authority.
-pub(super) const BUILT_IN: &str = "built-in";
-
-/// That of the command line.
-const DEFAULT_NAMESPACE: &str = "10.0.0.0/8";
 
 /// That of the command line.
 const START_QPS: u64 = 10_000;

@@ -1,6 +1,11 @@
 use expect_test::{Expect, expect};
 
+use dns64_wire::pref64::Pref64;
+
 use super::*;
+use crate::lab::profile::Family;
+use crate::lab::topology::Setup;
+use crate::rig::spec::DutChoice;
 
 const MINIMAL: &str = "[[dut]]\nprofile = \"unbound\"\n";
 
@@ -29,8 +34,8 @@ fn cells(plan: &Plan) -> Vec<String> {
 fn a_plan_of_one_dut_is_what_rfc_8219_asks_for() {
     let plan = plan(MINIMAL);
     assert_eq!(plan.name, "x");
-    assert_eq!(plan.duration_ns, 60_000_000_000);
-    assert_eq!(plan.timeout_ns, 1_000_000_000);
+    assert_eq!(plan.load.duration_ns, 60_000_000_000);
+    assert_eq!(plan.load.timeout_ns, 1_000_000_000);
     assert_eq!(
         plan.search,
         SearchPlan {
@@ -49,11 +54,11 @@ fn a_plan_of_one_dut_is_what_rfc_8219_asks_for() {
     );
     assert_eq!(names(&plan), ["unbound"]);
     assert_eq!(cells(&plan), ["AAAA 0%, cached 0%"]);
-    assert_eq!(plan.tester.namespace.to_string(), "10.0.0.0/8");
-    assert_eq!(plan.tester.suffix.to_string(), "dns64perf.test.");
-    assert_eq!(plan.tester.authority, "built-in");
+    assert_eq!(plan.load.cidr.to_string(), "10.0.0.0/8");
+    assert_eq!(plan.load.zone.suffix.to_string(), "dns64perf.test.");
+    assert_eq!(plan.hosts.authority, AuthorityChoice::BuiltIn);
     assert!(plan.queue_check.is_none() && plan.overload.is_none() && plan.soak.is_none());
-    assert_eq!(plan.remarks(), Vec::<String>::new());
+    assert_eq!(plan.remarks(), []);
 }
 
 /// Every key that there is, with a value that is not its default.
@@ -116,14 +121,14 @@ length = "2h"
 fn every_key_is_taken() {
     let plan = plan(EVERY_KEY);
     assert_eq!(plan.name, "all of it");
-    assert_eq!(plan.tester.lab, LabKind::Userns);
-    assert_eq!(plan.tester.setup, Setup::TwoDevice);
-    assert_eq!(plan.tester.upstream_family, Some(Family::Ipv6));
-    assert_eq!((plan.tester.threads, plan.tester.sockets), (2, Some(16)));
-    assert_eq!(plan.tester.authority_cpus.to_string(), "1");
-    assert_eq!(plan.tester.pref64, Some(Pref64::WELL_KNOWN));
-    assert_eq!(plan.tester.raw, Some(RawFormat::Csv));
-    assert_eq!(plan.timeout_ns, 500_000_000);
+    assert_eq!(plan.lab, LabKind::Userns);
+    assert_eq!(plan.hosts.setup, Setup::TwoDevice);
+    assert_eq!(plan.hosts.upstream, Some(Family::Ipv6));
+    assert_eq!((plan.load.threads, plan.load.ports), (2, Some(16)));
+    assert_eq!(plan.hosts.authority_cpus.to_string(), "1");
+    assert_eq!(plan.load.pref64, Some(Pref64::WELL_KNOWN));
+    assert_eq!(plan.raw, Some(RawFormat::Csv));
+    assert_eq!(plan.load.timeout_ns, 500_000_000);
     assert_eq!(
         plan.search.method,
         Method::Galloping {
@@ -156,17 +161,19 @@ fn every_key_of_cells_and_duts_is_taken() {
             "[2001:db8::53]:53",
         ]
     );
+    let settings = [("cache", "10"), ("mode", "fast"), ("threads", "2")];
     assert_eq!(
         plan.variants[3].subject,
-        Subject::Profile {
-            profile: "dir/my/own.toml".into(),
-            binary: Some("dir/bin/own".into()),
-        }
-    );
-    let settings = format!("{:?}", plan.variants[3].settings);
-    assert_eq!(
-        settings,
-        r#"{"cache": "10", "mode": "fast", "threads": "2"}"#
+        Subject::Lab(Box::new(LabSpec {
+            dut: Some(DutChoice {
+                profile: "dir/my/own.toml".into(),
+                program: Some("dir/bin/own".into()),
+                settings: settings.map(|(k, v)| (k.into(), v.into())).into(),
+                restart: false,
+                cpus: "1-2".parse().unwrap(),
+            }),
+            ..plan.hosts
+        }))
     );
     let check = plan.queue_check.unwrap();
     assert_eq!(check.timeouts_ns, [500_000_000, 5_000_000_000]);
@@ -456,7 +463,8 @@ fn what_leaves_the_recommendations_is_remarked() {
         old is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client and DNS64 server
         no cell without AAAA records and cached names, which RFC 8219 section 9.2 requires
         the Tester is not certified for old; name an authority with self-test-server"#]];
-    expected.assert_eq(&plan.remarks().join("\n"));
+    let remarks: Vec<_> = plan.remarks().iter().map(ToString::to_string).collect();
+    expected.assert_eq(&remarks.join("\n"));
 }
 
 fn load_error(text: &str) -> String {
@@ -515,4 +523,16 @@ fn profiles_are_looked_up_when_a_plan_is_loaded() {
         "cannot read plan \"/no/such/plan.toml\": No such file or directory (os error 2); give \
          the path of a TOML file"
     );
+}
+
+#[test]
+fn an_authority_by_itself_gets_its_own_cores_and_settings() {
+    let plan = plan(
+        "[tester]\nauthority-cpus = \"0\"\n[[dut]]\nauthority = \"nsd\"\ncores = \"1\"\n\
+         set = { threads = 2 }\n",
+    );
+    let variant = &plan.variants[0];
+    assert!(variant.subject.is_authority());
+    assert_eq!(variant.cpus().to_string(), "1");
+    assert_eq!(variant.settings()["threads"], "2");
 }

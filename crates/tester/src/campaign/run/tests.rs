@@ -39,13 +39,13 @@ struct Servers {
     limits_qps: [u64; 2],
     certified_qps: Option<u64>,
     clock: ManualClock,
-    job: Option<Job>,
+    assignment: Option<Assignment>,
     /// Decides about a trial before the servers do.
     fate: Fates,
     self_tests: u32,
 }
 
-type Fates = Box<dyn FnMut(&Job, u64) -> Fate>;
+type Fates = Box<dyn FnMut(&Assignment, u64) -> Fate>;
 
 enum Fate {
     AsItIs,
@@ -56,12 +56,12 @@ enum Fate {
 }
 
 impl Servers {
-    fn new(fate: impl FnMut(&Job, u64) -> Fate + 'static) -> Self {
+    fn new(fate: impl FnMut(&Assignment, u64) -> Fate + 'static) -> Self {
         Self {
             limits_qps: [10_000, 4_000],
             certified_qps: Some(50_000),
             clock: ManualClock::default(),
-            job: None,
+            assignment: None,
             fate: Box::new(fate),
             self_tests: 0,
         }
@@ -73,8 +73,11 @@ impl Servers {
 }
 
 impl Bench for Servers {
-    fn prepare(&mut self, job: &Job) -> Result<Option<CertificateConditions>, BenchError> {
-        self.job = Some(*job);
+    fn prepare(
+        &mut self,
+        assignment: &Assignment,
+    ) -> Result<Option<CertificateConditions>, BenchError> {
+        self.assignment = Some(*assignment);
         Ok(Some(CertificateConditions {
             boot_id: "b".into(),
             kernel: "k".into(),
@@ -84,9 +87,9 @@ impl Bench for Servers {
             sockets: None,
             cpus: Vec::new(),
             names: "10.0.0.0/8".into(),
-            cell: job.point.cell.to_string(),
-            duration_ns: job.point.duration_ns,
-            timeout_ns: job.point.timeout_ns,
+            cell: assignment.point.cell.to_string(),
+            duration_ns: assignment.point.duration_ns,
+            timeout_ns: assignment.point.timeout_ns,
         }))
     }
 
@@ -98,8 +101,8 @@ impl Bench for Servers {
         self.self_tests += 1;
         Ok(Some(SelfTestResult {
             end: match self.certified_qps {
-                Some(_) => SelfTestEnd::Certified,
-                None => SelfTestEnd::Failed { shortfall: 7 },
+                Some(_) => Outcome::Passed,
+                None => Outcome::Failed { shortfall: 7 },
             },
             wanted_rate_qps: None,
             passed_rate_qps: self.certified_qps.map(|rate| rate * 11 / 5),
@@ -108,23 +111,23 @@ impl Bench for Servers {
         }))
     }
 
-    fn start(&mut self) -> Result<VariantFacts, BenchError> {
-        let job = self.job.unwrap();
-        match (self.fate)(&job, 0) {
+    fn start(&mut self, _certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
+        let assignment = self.assignment.unwrap();
+        match (self.fate)(&assignment, 0) {
             Fate::DoesNotStart => Err(BenchError::Variant("it does not start".into())),
             _ => Ok(VariantFacts::default()),
         }
     }
 
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<Measured, BenchError> {
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
         self.clock.advance(2 * SECOND);
-        let job = self.job.unwrap();
-        let mut limit_qps = self.limits_qps[job.point.variant];
-        if job.point.cell.aaaa_share == crate::namespace::Share::NONE {
+        let assignment = self.assignment.unwrap();
+        let mut limit_qps = self.limits_qps[assignment.point.variant];
+        if assignment.point.cell.aaaa_share == crate::namespace::Share::NONE {
             limit_qps /= 2;
         }
         let mut result = result(rate_qps, threshold(limit_qps, rate_qps));
-        match (self.fate)(&job, number) {
+        match (self.fate)(&assignment, number) {
             Fate::AsItIs => {}
             Fate::Dies => result.dut_exit = Some("signal 11".into()),
             Fate::Disturbed => {
@@ -132,10 +135,7 @@ impl Bench for Servers {
             }
             Fate::Interrupted | Fate::DoesNotStart => return Err(BenchError::Interrupted),
         }
-        Ok(Measured {
-            result,
-            resources: None,
-        })
+        Ok(result)
     }
 
     fn rest(&mut self, span_ns: Nanos) {
@@ -153,12 +153,21 @@ fn begin(directory: &Path) -> (Vec<Line>, Journal) {
         plan: PLAN.into(),
         plan_origin: "simulated.toml".into(),
         command: Vec::new(),
+        lab: None,
     };
     let (journal, first) = Journal::create(directory, beginning).unwrap();
     (vec![first], journal)
 }
 
-fn work((lines, journal): (Vec<Line>, Journal), bench: Servers) -> Result<Ended, RunError> {
+fn work(begun: (Vec<Line>, Journal), bench: Servers) -> Result<Ended, RunError> {
+    watched(begun, bench, &mut |_| {})
+}
+
+fn watched(
+    (lines, journal): (Vec<Line>, Journal),
+    bench: Servers,
+    watch: &mut dyn FnMut(&Status),
+) -> Result<Ended, RunError> {
     let plan = plan();
     let parts = Parts {
         lines,
@@ -166,7 +175,7 @@ fn work((lines, journal): (Vec<Line>, Journal), bench: Servers) -> Result<Ended,
         clock: bench.clock.clone(),
         bench,
     };
-    Campaign::new(&plan, parts, String::new(), &mut |_| {}).work()
+    Campaign::new(&plan, parts, String::new(), watch).work()
 }
 
 /// A campaign from its beginning to its end, and what it wrote down.
@@ -191,11 +200,11 @@ fn trials(lines: &[Line]) -> Vec<(Task, u64, u64)> {
 
 fn rates(lines: &[Line], of: usize) -> Vec<Option<u64>> {
     let rate = |line: &Line| match &line.record {
-        Record::Finished {
+        Record::Finished(TaskEnd {
             task: Task::Search { point, .. },
             rate_qps,
             ..
-        } if *point == of => Some(*rate_qps),
+        }) if *point == of => Some(*rate_qps),
         _ => None,
     };
     lines.iter().filter_map(rate).collect()
@@ -277,8 +286,8 @@ fn wherever_it_is_killed_it_goes_on_as_if_nothing_had_been() {
 #[test]
 fn a_dut_that_dies_in_run_3_has_no_number_for_it() {
     let third = Task::Search { point: 2, run: 3 };
-    let (ended, lines) = whole(Servers::new(move |job, number| {
-        if job.task == third && number == 2 {
+    let (ended, lines) = whole(Servers::new(move |assignment, number| {
+        if assignment.task == third && number == 2 {
             Fate::Dies
         } else {
             Fate::AsItIs
@@ -297,9 +306,11 @@ fn a_dut_that_dies_in_run_3_has_no_number_for_it() {
 
 #[test]
 fn a_dut_that_does_not_start_is_given_up_and_the_others_are_measured() {
-    let (ended, lines) = whole(Servers::new(|job, _| match job.point.variant {
-        1 => Fate::DoesNotStart,
-        _ => Fate::AsItIs,
+    let (ended, lines) = whole(Servers::new(|assignment, _| {
+        match assignment.point.variant {
+            1 => Fate::DoesNotStart,
+            _ => Fate::AsItIs,
+        }
     }));
     assert_eq!(ended, Ended::Complete);
     assert_eq!(rates(&lines, 0).len(), 4);
@@ -371,11 +382,11 @@ fn the_certificate_is_the_ceiling_and_is_used_again() {
     let ends: Vec<_> = lines
         .iter()
         .filter_map(|line| match &line.record {
-            Record::Finished {
+            Record::Finished(TaskEnd {
                 task: Task::Search { point: 1, .. },
                 end,
                 ..
-            } => end.clone(),
+            }) => end.clone(),
             _ => None,
         })
         .collect();
@@ -395,8 +406,8 @@ fn the_certificate_is_the_ceiling_and_is_used_again() {
 fn a_run_that_was_disturbed_again_and_again_is_done_anew_at_the_end() {
     let second = Task::Search { point: 0, run: 2 };
     let mut hits = 0;
-    let (ended, lines) = whole(Servers::new(move |job, number| {
-        if job.task == second && number > 0 && hits < 4 {
+    let (ended, lines) = whole(Servers::new(move |assignment, number| {
+        if assignment.task == second && number > 0 && hits < 4 {
             hits += 1;
             Fate::Disturbed
         } else {
@@ -410,8 +421,8 @@ fn a_run_that_was_disturbed_again_and_again_is_done_anew_at_the_end() {
     // Nothing is left to do but this.
     assert!(found[4].is_some());
     let directory = tempfile::tempdir().unwrap();
-    let always = Servers::new(move |job, number| {
-        if job.task == second && number > 0 {
+    let always = Servers::new(move |assignment, number| {
+        if assignment.task == second && number > 0 {
             Fate::Disturbed
         } else {
             Fate::AsItIs
@@ -429,4 +440,31 @@ fn a_run_that_was_disturbed_again_and_again_is_done_anew_at_the_end() {
             .count(),
         3
     );
+}
+
+#[test]
+fn a_run_that_is_done_again_counts_once_and_takes_time() {
+    let second = Task::Search { point: 0, run: 2 };
+    let mut hits = 0;
+    let servers = Servers::new(move |assignment, number| {
+        if assignment.task == second && number > 0 && hits < 4 {
+            hits += 1;
+            Fate::Disturbed
+        } else {
+            Fate::AsItIs
+        }
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let (mut tasks, mut left_before_the_last) = (0, None);
+    watched(begin(directory.path()), servers, &mut |status| {
+        assert!(status.tasks_done <= status.tasks);
+        if status.tasks_done + 1 == status.tasks {
+            left_before_the_last = status.left_ns;
+        }
+        tasks = status.tasks_done;
+    })
+    .unwrap();
+    assert_eq!(tasks, 4 * 4 + 2 * 2);
+    // A search of 17 trials of a second, which wait for another.
+    assert!(left_before_the_last.unwrap() > 10 * SECOND);
 }

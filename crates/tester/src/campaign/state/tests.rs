@@ -6,11 +6,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::campaign::journal::tests::{conditions, octets_of};
 use crate::campaign::journal::{JOURNAL_FILE, Journal};
+use crate::campaign::plan::Plan;
+use crate::campaign::record::{Line, Record, SelfTest, TaskEnd};
 use crate::campaign::tasks::tasks;
-use crate::procedure::search::{Resolution, reuse};
-use crate::procedure::selftest::SelfTestEnd;
+use crate::procedure::search::{Resolution, Search, SearchSpec, reuse};
 use crate::procedure::simulated::{result, threshold};
-use crate::trial::result::TesterFault;
+use crate::trial::result::{Outcome, TesterFault};
 
 fn plan(runs: u32) -> Plan {
     let text = format!(
@@ -55,18 +56,17 @@ fn trial(task: Task, rate_qps: u64, outcome: Outcome) -> Record {
         number: 1,
         took_ns: 3,
         result: result(rate_qps, outcome),
-        resources: None,
     }
 }
 
 fn finished(task: Task, rate_qps: Option<u64>) -> Record {
-    Record::Finished {
+    Record::Finished(TaskEnd {
         task,
         end: None,
         rate_qps,
         failed_qps: None,
         took_ns: 10,
-    }
+    })
 }
 
 fn abandoned(task: Task) -> Record {
@@ -83,7 +83,7 @@ fn disturbed() -> Outcome {
 /// What a controller that knows nothing but the state does next, with DUTs and disturbances that
 /// are drawn by lot from the seed.
 fn next(state: &State, tasks: &[Task], seed: u64) -> Option<Record> {
-    if state.is_complete() {
+    if state.complete {
         return None;
     }
     let Some(task) = state.next_task(tasks) else {
@@ -94,7 +94,7 @@ fn next(state: &State, tasks: &[Task], seed: u64) -> Option<Record> {
         (seed, task, what).hash(&mut hasher);
         hasher.finish() % of
     };
-    let Some(under_way) = state.under_way() else {
+    let Some(under_way) = &state.under_way else {
         let hopeless = state.abandoned_in_row(task.point()) >= 2;
         return Some(if hopeless || lot(0, 5) == 0 {
             abandoned(task)
@@ -110,7 +110,7 @@ fn next(state: &State, tasks: &[Task], seed: u64) -> Option<Record> {
             .map(|base| base * (under_way.steps as u64 + 1)),
     };
     let Some(rate_qps) = rate_qps else {
-        return Some(Record::Finished {
+        return Some(Record::Finished(TaskEnd {
             task,
             end: under_way
                 .search
@@ -119,7 +119,7 @@ fn next(state: &State, tasks: &[Task], seed: u64) -> Option<Record> {
             rate_qps: under_way.search.as_ref().and_then(Search::answer),
             failed_qps: None,
             took_ns: under_way.took_ns,
-        });
+        }));
     };
     let number = under_way.trials + 1;
     let outcome = match lot(number, 4) {
@@ -131,7 +131,6 @@ fn next(state: &State, tasks: &[Task], seed: u64) -> Option<Record> {
         number,
         took_ns: lot(number + 2_000, 99),
         result: result(rate_qps, outcome),
-        resources: None,
     })
 }
 
@@ -192,7 +191,8 @@ proptest! {
             fs::write(&path, &octets[..cut]).unwrap();
             let (_, lines, _) = Journal::resume(dir.path()).unwrap();
             state = State::new(&plan);
-            lines.iter().for_each(|line| state.apply(line));
+            calm.apply(&lines[0]);
+            lines.iter().for_each(|line| _ = state.apply(line));
             records = lines.into_iter().skip(1).map(|line| line.record).collect();
             state.apply(&line(Record::Stopped { reason: "killed".to_owned() }));
             records.extend(go_on(&mut state, &tasks, seed));
@@ -222,9 +222,9 @@ fn tasks_are_done_in_order_and_the_one_under_way_first() {
         state.apply(&line(finished(task, None)));
     }
     assert_eq!(state.next_task(&tasks), None);
-    assert!(!state.is_complete(), "the journal does not say so yet");
+    assert!(!state.complete, "the journal does not say so yet");
     state.apply(&line(Record::Complete));
-    assert!(state.is_complete());
+    assert!(state.complete);
 }
 
 #[test]
@@ -238,12 +238,8 @@ fn rates_are_in_the_order_of_the_runs() {
     assert_eq!(state.median_rate_qps(1), Some(21));
     assert_eq!(state.rates_qps(0), [0; 0]);
     assert_eq!(state.median_rate_qps(0), None);
-    let spent = Spent {
-        tasks: 4,
-        total_ns: 40,
-    };
-    assert_eq!(state.spent(search(0, 9)), spent);
-    assert_eq!(state.spent(Task::Soak { point: 1 }), Spent::default());
+    let took = |run| (search(1, run), 10);
+    assert_eq!(state.done(), [1, 2, 3, 4].map(took));
 }
 
 #[test]
@@ -258,20 +254,20 @@ fn a_search_goes_on_with_what_it_has_learnt() {
         },
     ];
     let state = folded(&plan(1), records.clone());
-    let under_way = state.under_way().unwrap();
+    let under_way = state.under_way.as_ref().unwrap();
     assert_eq!(under_way.search.as_ref().unwrap().next_rate(), Some(200));
     assert_eq!((under_way.trials, under_way.took_ns), (2, 6));
-    assert_eq!((state.trials(), state.invalid_trials()), (2, 1));
+    assert_eq!((state.trials, state.invalid_trials), (2, 1));
     let anew = folded(&plan(1), records.into_iter().chain([started(task)]));
-    assert_eq!(anew.under_way().unwrap().trials, 0);
-    assert_eq!(anew.trials(), 2, "they were made all the same");
+    assert_eq!(anew.under_way.unwrap().trials, 0);
+    assert_eq!(anew.trials, 2, "they were made all the same");
 }
 
 #[test]
 fn a_trial_that_the_search_did_not_ask_for_teaches_nothing() {
     let task = search(0, 1);
     let state = folded(&plan(1), [started(task), trial(task, 150, Outcome::Passed)]);
-    assert!(state.under_way().is_none());
+    assert!(state.under_way.is_none());
     assert_eq!(
         state.next_task(&tasks(&plan(1))),
         Some(task),
@@ -281,7 +277,7 @@ fn a_trial_that_the_search_did_not_ask_for_teaches_nothing() {
         &plan(1),
         [started(task), trial(search(1, 1), 100, Outcome::Passed)],
     );
-    assert_eq!(other.under_way().unwrap().trials, 0);
+    assert_eq!(other.under_way.unwrap().trials, 0);
 }
 
 #[test]
@@ -289,7 +285,7 @@ fn disturbed_factors_are_repeated_and_segments_are_not() {
     let steps = |task, outcomes: &[Outcome]| {
         let trials = outcomes.iter().map(|o| trial(task, 100, o.clone()));
         let state = folded(&plan(1), std::iter::once(started(task)).chain(trials));
-        state.under_way().unwrap().steps
+        state.under_way.as_ref().unwrap().steps
     };
     let overload = Task::Overload { point: 0 };
     let failed = Outcome::Failed { shortfall: 1 };
@@ -303,12 +299,14 @@ fn disturbed_factors_are_repeated_and_segments_are_not() {
 
 #[test]
 fn the_best_certificate_of_the_same_conditions_counts() {
-    let self_test = |duration_ns, certified_rate_qps| Record::SelfTest {
-        conditions: conditions(duration_ns),
-        end: SelfTestEnd::Certified,
-        passed_rate_qps: None,
-        certified_rate_qps,
-        trials: vec![],
+    let self_test = |duration_ns, certified_rate_qps| {
+        Record::SelfTest(SelfTest {
+            conditions: conditions(duration_ns),
+            end: Outcome::Passed,
+            passed_rate_qps: None,
+            certified_rate_qps,
+            trials: vec![],
+        })
     };
     let tests = [
         self_test(1, Some(10)),

@@ -1,28 +1,55 @@
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
 use super::*;
-use crate::campaign::record::{CertificateConditions, Environment};
+use crate::campaign::record::{
+    CertificateConditions, Environment, Line, Record, SelfTest, TaskEnd,
+};
 use crate::procedure::search::Bracket;
-use crate::procedure::selftest::SelfTestEnd;
 use crate::procedure::simulated::result;
-use crate::trial::result::TesterFault;
+use crate::trial::result::{Outcome, TesterFault};
 
 const RUN_1: Task = Task::Search { point: 0, run: 1 };
 
+/// A status that is kept up to date with the state of its campaign.
+struct Watched {
+    status: Status,
+    state: State,
+}
+
+impl Deref for Watched {
+    type Target = Status;
+
+    fn deref(&self) -> &Status {
+        &self.status
+    }
+}
+
+impl DerefMut for Watched {
+    fn deref_mut(&mut self) -> &mut Status {
+        &mut self.status
+    }
+}
+
 /// A campaign of two points and three runs that has just begun.
-fn begun() -> Status {
+fn begun() -> Watched {
+    let text = "[search]\nruns = 3\n[[dut]]\nprofile = \"unbound\"\n[[dut]]\nprofile = \"bind\"\n";
+    let plan = Plan::parse("x.toml", text).unwrap();
     let names = [("unbound", "AAAA 0%"), ("bind", "AAAA 0%")];
     let names = names.map(|(variant, cell)| (variant.to_owned(), cell.to_owned()));
-    Status {
-        names: Arc::from(names),
-        runs: 3,
-        tasks: 7,
-        ..Status::default()
+    Watched {
+        status: Status {
+            names: Arc::from(names),
+            runs: 3,
+            tasks: 7,
+            ..Status::default()
+        },
+        state: State::new(&plan),
     }
 }
 
 /// Applies records one second apart, from second 1.
-fn apply(status: &mut Status, records: Vec<Record>) {
+fn apply(watched: &mut Watched, records: Vec<Record>) {
     for (number, record) in (0..).zip(records) {
         let at_unix_ms = (number + 1) * 1000;
         let line = Line {
@@ -30,8 +57,10 @@ fn apply(status: &mut Status, records: Vec<Record>) {
             at_unix_ms,
             record,
         };
-        status.apply(&line, None);
+        let news = watched.state.apply(&line);
+        watched.status.apply(news, at_unix_ms);
     }
+    watched.status.count(&watched.state, None);
 }
 
 fn started(task: Task) -> Record {
@@ -48,18 +77,17 @@ fn trial(task: Task, rate_qps: u64, outcome: Outcome) -> Record {
         number: 1,
         took_ns: 0,
         result: result(rate_qps, outcome),
-        resources: None,
     }
 }
 
 fn finished(task: Task, end: SearchEnd, rate_qps: Option<u64>) -> Record {
-    Record::Finished {
+    Record::Finished(TaskEnd {
         task,
         end: Some(end),
         rate_qps,
         failed_qps: None,
         took_ns: 5_000_000_000,
-    }
+    })
 }
 
 fn failed() -> Outcome {
@@ -118,13 +146,13 @@ fn runs_of_a_point_are_found_together() {
         finished(other, SearchEnd::NothingPasses, None),
         finished(run(2), SearchEnd::Found, Some(100)),
         finished(run(3), SearchEnd::Found, Some(101)),
-        Record::Finished {
+        Record::Finished(TaskEnd {
             task: Task::Overload { point: 0 },
             end: None,
             rate_qps: Some(5),
             failed_qps: None,
             took_ns: 1,
-        },
+        }),
     ];
     apply(&mut status, records);
     assert_eq!(status.tasks_done, 5);
@@ -155,7 +183,7 @@ fn the_last_task_says_how_it_ended() {
     let task = Task::Soak { point: 1 };
     let reason = "bind ended".to_owned();
     apply(&mut status, vec![Record::Abandoned { task, reason }]);
-    let last = status.last.unwrap();
+    let last = status.last.as_ref().unwrap();
     assert_eq!(
         (last.variant.as_str(), last.task.as_str()),
         ("bind", "soak")
@@ -180,12 +208,14 @@ fn a_certificate_is_shown_until_the_next() {
         duration_ns: 1,
         timeout_ns: 1,
     };
-    let self_test = |certified_rate_qps| Record::SelfTest {
-        conditions: conditions.clone(),
-        end: SelfTestEnd::Certified,
-        passed_rate_qps: None,
-        certified_rate_qps,
-        trials: Vec::new(),
+    let self_test = |certified_rate_qps| {
+        Record::SelfTest(SelfTest {
+            conditions: conditions.clone(),
+            end: Outcome::Passed,
+            passed_rate_qps: None,
+            certified_rate_qps,
+            trials: Vec::new(),
+        })
     };
     let mut status = begun();
     apply(&mut status, vec![self_test(Some(80_000)), started(RUN_1)]);
@@ -221,7 +251,7 @@ fn a_stopped_campaign_says_why_and_a_new_session_goes_on() {
     apply(&mut status, vec![session]);
     assert_eq!(status.phase, Phase::Preparing);
     assert_eq!(status.started_unix_ms, 1000);
-    assert_eq!((status.trials, status.message), (1, None));
+    assert_eq!((status.trials, status.message.as_ref()), (1, None));
 }
 
 #[test]
@@ -262,9 +292,23 @@ fn events_show_the_trial_under_way() {
     assert!(
         status
             .message
+            .as_ref()
             .unwrap()
             .starts_with("repeat 1 of 3: the Measurer's sockets lost 3")
     );
+}
+
+#[test]
+fn a_search_that_is_done_again_counts_once() {
+    let mut status = begun();
+    let disturbed = || finished(RUN_1, SearchEnd::TesterFault(fault()), None);
+    apply(&mut status, vec![started(RUN_1), disturbed()]);
+    assert_eq!(status.tasks_done, 0, "it will be done again");
+    apply(&mut status, vec![started(RUN_1), disturbed()]);
+    let again = vec![started(RUN_1), finished(RUN_1, SearchEnd::Found, Some(9))];
+    apply(&mut status, again);
+    assert_eq!(status.tasks_done, 1);
+    assert_eq!(status.found[0].rates_qps, [9]);
 }
 
 #[test]

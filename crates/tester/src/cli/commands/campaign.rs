@@ -6,40 +6,48 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64_transport::clock::MonotonicClock;
 
-use super::bench::{RigBench, measure};
-use super::{Failure, exit, interrupt, report, setup};
+use super::lab::in_user_namespace;
+use super::{Failure, exit, interrupt, report};
+use crate::campaign::bench::RigBench;
 use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
-use crate::campaign::plan::Plan;
+use crate::campaign::plan::{Plan, RawFormat};
 use crate::campaign::record::{Environment, Line, Record};
-use crate::campaign::run::{Campaign, Ended, Parts, RunError};
+use crate::campaign::run::{Assignment, Campaign, Ended, Parts, RunError};
 use crate::campaign::status::Status;
-use crate::campaign::tasks::{Point, points};
+use crate::campaign::tasks::Task;
 use crate::cli::args::{ReportArgs, ResumeArgs, RunArgs, WatchArgs};
-use crate::lab::topology::{Role, Setup};
+use crate::lab::LabKind;
+use crate::lab::topology::{Lab, Role};
 use crate::report::campaign::live::{Live, LiveError};
 use crate::report::campaign::progress::CampaignProgress;
-use crate::rig::{Place, Rig};
+use crate::report::raw::{self, Header};
+use crate::rig::Profiles;
+use crate::trial::rows::Rows;
 
 /// `dns64bench run`
 pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (plan, text) = Plan::load(&args.plan)?;
     let interrupted = interrupt()?;
-    if let Some(code) = prepare(&plan, &interrupted)? {
+    // Chosen once: a machine that changes its mind must not move a campaign that has begun.
+    let lab = plan.uses_lab().then(|| plan.lab.settle()).transpose()?;
+    if let Some(code) = prepare(&plan, lab, &interrupted)? {
         return Ok(code);
     }
     let by_name = || PathBuf::from(&plan.name);
     let directory = args.output.clone().unwrap_or_else(by_name);
     let beginning = Beginning {
-        tester: format!("dns64bench {}", env!("CARGO_PKG_VERSION")),
+        tester: crate::PROGRAM.to_owned(),
         plan: text,
         plan_origin: args.plan.display().to_string(),
         command: std::env::args().collect(),
+        lab,
     };
     let (journal, first) = Journal::create(&directory, beginning)?;
     let opened = Opened {
         plan: &plan,
         directory: &directory,
+        lab,
         journal,
         lines: vec![first],
         torn_bytes: 0,
@@ -51,8 +59,13 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
 pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     let directory = &args.directory;
     let interrupted = interrupt()?;
-    let plan = report::load(directory)?.plan;
-    if let Some(code) = prepare(&plan, &interrupted)? {
+    let report::Loaded { plan, lines, .. } = report::load(directory)?;
+    let lab = lines.iter().find_map(|line| match &line.record {
+        Record::Campaign { lab, .. } => *lab,
+        _ => None,
+    });
+    let lab = lab.map(LabKind::settle).transpose()?;
+    if let Some(code) = prepare(&plan, lab, &interrupted)? {
         return Ok(code);
     }
     let (journal, lines, torn_bytes) = Journal::resume(directory)?;
@@ -65,6 +78,7 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     let opened = Opened {
         plan: &plan,
         directory,
+        lab,
         journal,
         lines,
         torn_bytes,
@@ -75,37 +89,29 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
 /// Hands a campaign over to a user namespace, if its lab is to be in one, and tells the exit code
 /// of what ran there. Otherwise refuses what cannot be measured before anything is set up: a plan
 /// for days must not fail at its last DUT for want of a package.
-fn prepare(plan: &Plan, interrupted: &AtomicBool) -> Result<Option<u8>, Failure> {
-    let first_of = |variant| {
-        let points = points(plan);
-        points
-            .into_iter()
-            .find(|point: &Point| point.variant == variant)
-    };
-    for point in (0..plan.variants.len()).filter_map(first_of) {
-        let measure = measure(plan, &point, None);
-        if let Some(code) = setup::in_user_namespace(&measure.subject, interrupted)? {
-            return Ok(Some(code));
-        }
-        setup::spec(&measure, true)?;
+fn prepare(
+    plan: &Plan,
+    lab: Option<LabKind>,
+    interrupted: &AtomicBool,
+) -> Result<Option<u8>, Failure> {
+    if let Some(kind) = lab
+        && let Some(code) = in_user_namespace(kind, interrupted)?
+    {
+        return Ok(Some(code));
+    }
+    for variant in &plan.variants {
+        Profiles::load(&variant.subject)?;
     }
     Ok(None)
 }
 
 /// The machine, with the links of the lab that is used, which is made for a moment.
-fn environment(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Result<Environment, Failure> {
-    let lab_of = |point: &Point| {
-        let spec = setup::spec(&measure(plan, point, None), true).ok()?;
-        matches!(spec.place, Place::Lab(_)).then_some(spec)
+fn environment(plan: &Plan, lab: Option<LabKind>) -> Result<Environment, Failure> {
+    let setup = match lab {
+        None | Some(LabKind::Loopback) => return Ok(environment::capture(&[])),
+        Some(_) => plan.hosts.setup,
     };
-    let Some(spec) = points(plan).iter().find_map(lab_of) else {
-        return Ok(environment::capture(&[]));
-    };
-    let setup = match &spec.place {
-        Place::Lab(lab) => lab.setup,
-        Place::Running { .. } => Setup::Loopback,
-    };
-    let _lab = Rig::open(spec, Arc::clone(interrupted))?;
+    let _lab = Lab::up(setup)?;
     let hosts = [Role::Measurer, Role::Dut, Role::Authority].map(|role| setup.host(role));
     Ok(environment::capture(&hosts))
 }
@@ -114,6 +120,8 @@ fn environment(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Result<Environment
 struct Opened<'a> {
     plan: &'a Plan,
     directory: &'a Path,
+    /// The kind of lab that was chosen when it began, if it needs one.
+    lab: Option<LabKind>,
     journal: Journal,
     lines: Vec<Line>,
     torn_bytes: u64,
@@ -121,7 +129,7 @@ struct Opened<'a> {
 
 impl Opened<'_> {
     fn work(mut self, watch: &WatchArgs, interrupted: Arc<AtomicBool>) -> Result<u8, Failure> {
-        let environment = environment(self.plan, &interrupted)?;
+        let environment = environment(self.plan, self.lab)?;
         let session = Record::Session {
             environment: Box::new(environment.clone()),
             torn_bytes: self.torn_bytes,
@@ -134,7 +142,9 @@ impl Opened<'_> {
         };
         let mut progress = CampaignProgress::new(watch.quiet);
         let ended = {
-            let bench = RigBench::new(self.plan, &environment, self.directory, interrupted);
+            let lab = self.lab.unwrap_or_default();
+            let mut keep = keep_raw(self.plan.raw, self.directory.join("raw"));
+            let bench = RigBench::new(self.plan, &environment, lab, &mut keep, interrupted);
             let mut known = false;
             let mut show = |status: &Status| {
                 shared
@@ -166,6 +176,32 @@ impl Opened<'_> {
                 Err(Failure::new(exit::INTERRUPTED, anyhow::anyhow!(resume)))
             }
         }
+    }
+}
+
+/// Writes the queries of each trial beside the journal, if the plan wants them: after the trial,
+/// never during it.
+fn keep_raw(
+    format: Option<RawFormat>,
+    folder: PathBuf,
+) -> impl FnMut(&Assignment, u64, Rows<'_>) -> Result<(), String> {
+    move |job, number, rows| {
+        let ending = match format {
+            None => return Ok(()),
+            Some(RawFormat::Csv) => "csv",
+            Some(RawFormat::Parquet) => "parquet",
+        };
+        let task = match job.task {
+            Task::Search { point, run } => format!("point-{point}-run-{run}"),
+            Task::Overload { point } => format!("point-{point}-overload"),
+            Task::Soak { point } => format!("point-{point}-soak"),
+        };
+        let header = Header::of(&rows);
+        std::fs::create_dir_all(&folder)
+            .map_err(|reason| format!("cannot make directory {}: {reason}", folder.display()))?;
+        let path = folder.join(format!("{task}-trial-{number}.{ending}"));
+        let written = raw::write(&path, rows, &header);
+        written.map(drop).map_err(|error| error.to_string())
     }
 }
 

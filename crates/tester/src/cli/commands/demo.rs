@@ -2,17 +2,18 @@
 
 use std::io::{self, Write};
 
-use clap::Parser;
+use dns64_transport::clock::SECOND;
 
-use super::measure::{COARSE, with_output};
+use super::measure::with_output;
 use super::{Failure, exit, print};
-use crate::cli::args::{DemoArgs, SearchArgs};
-use crate::cli::resolve::Needs;
-use crate::cli::{Cli, Command};
+use crate::cli::args::{DemoArgs, OutputArgs};
+use crate::cli::resolve::Measurement;
+use crate::lab::LabKind;
 use crate::lab::profile::Profile;
-use crate::procedure::search::{SearchEnd, SearchSpec};
+use crate::procedure::search::{Resolution, SearchEnd, SearchSpec};
 use crate::report::{Conditions, Thousands};
-use crate::rig::certify::Question;
+use crate::rig::certify::{COARSE, Question};
+use crate::rig::spec::{DutChoice, LabSpec, Load, RigSpec, Subject};
 
 /// Servers that the demo looks for, in this order, when none is named.
 const CANDIDATES: [&str; 5] = [
@@ -23,16 +24,14 @@ const CANDIDATES: [&str; 5] = [
     "pdns-recursor",
 ];
 
-/// The searches of the demo, and what the user would type for one of them.
+/// The searches of the demo.
 const SEARCHES: usize = 3;
-const SEARCH: [&str; 6] = [
-    "dns64bench",
-    "search",
-    "--duration=2s",
-    "--resolution=2%",
-    "--start-rate=5k",
-    "--dut",
-];
+
+/// Where they start: most DNS64 servers do more on one core.
+const START_QPS: u64 = 5_000;
+
+/// How exact they are, so that all is done in about a minute.
+const RESOLUTION: Resolution = Resolution::Relative { millionths: 20_000 };
 
 /// What the demo is not.
 const STAMP: &str =
@@ -56,17 +55,15 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         Some(dut) => dut,
         None => installed()?,
     };
-    let args = search_args(&dut)?;
-    let measure = args.measure.resolve(Needs::Dut)?;
-    with_output(&measure, |session| {
-        let mut rig = session.rig(true)?;
+    with_output(measurement(dut), |session| {
+        let mut rig = session.rig()?;
         let question = Question::Highest {
             resolution: COARSE,
             max_qps: None,
         };
         let certified = session.certify(&rig, question, None)?;
-        let mut spec = SearchSpec::from_start(args.start_rate);
-        spec.resolution = args.resolution;
+        let mut spec = SearchSpec::from_start(START_QPS);
+        spec.resolution = RESOLUTION;
         spec.ceiling_qps = certified;
         let mut code = exit::PASSED;
         let mut found = Vec::new();
@@ -74,7 +71,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
             let result = session.search(&mut rig, spec.clone())?;
             // The next search starts where this one ended; a pass and a fail of its own confirm
             // its answer all the same.
-            spec.start_qps = result.rate_qps.unwrap_or(args.start_rate);
+            spec.start_qps = result.rate_qps.unwrap_or(START_QPS);
             let limited = matches!(result.end, SearchEnd::LimitedByTester { .. });
             // A lower bound is all that a demo on a small machine can show, and no failure.
             if !limited {
@@ -93,15 +90,27 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
     })
 }
 
-fn search_args(dut: &str) -> Result<SearchArgs, Failure> {
-    let typed = SEARCH.into_iter().chain([dut]);
-    match Cli::try_parse_from(typed).map(|cli| cli.command) {
-        Ok(Command::Search(args)) => Ok(args),
-        Ok(_) => Err(Failure::new(
-            exit::USAGE,
-            anyhow::anyhow!("the demo is a search"),
-        )),
-        Err(error) => Err(Failure::new(exit::USAGE, error)),
+/// Trials of 2 s with a DUT in the best lab that there is.
+fn measurement(profile: String) -> Measurement {
+    let lab = LabSpec {
+        dut: Some(DutChoice {
+            profile,
+            ..DutChoice::default()
+        }),
+        ..LabSpec::default()
+    };
+    Measurement {
+        spec: RigSpec {
+            subject: Subject::Lab(Box::new(lab)),
+            load: Load {
+                duration_ns: 2 * SECOND,
+                stop_early: true,
+                ..Load::default()
+            },
+        },
+        lab: LabKind::Auto,
+        uncertified: false,
+        output: OutputArgs::default(),
     }
 }
 

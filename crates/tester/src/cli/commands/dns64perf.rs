@@ -2,6 +2,7 @@
 
 mod arguments;
 mod classic;
+mod experiment;
 mod lines;
 
 use std::fs::File;
@@ -16,15 +17,17 @@ use dns64_wire::pref64::Pref64;
 use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{AcceptedArg, Dns64PerfArgs};
 use crate::lab::host::Host;
-use crate::load::generator::{Generator, Names};
+use crate::load::generator::Generator;
 use crate::load::ledger::State;
+use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::repeat::Repeats;
 use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, own_aaaa, parse_suffix};
 use crate::report::raw::{Header, RawError, csv};
-use crate::trial::probe::Prober;
+use crate::rig::probe::Prober;
 use crate::trial::result::Outcome;
 use crate::trial::rows::Row;
+use crate::trial::summary::Surroundings;
 use crate::trial::{Measurer, Tester, TrialSpec, check_schedule};
 use arguments::{ArgumentError, Test};
 use lines::Sums;
@@ -38,7 +41,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
         return classic::run(&args.arguments);
     }
     let test = Test::parse(&args.arguments)?;
-    let pacing = Pacing::from(args.pacing);
+    let pacing = args.pacing;
     let schedule = test.schedule(pacing);
     let spec = TrialSpec {
         server: test.server,
@@ -75,7 +78,7 @@ fn measure(
         cores: Vec::new(),
     };
     let mut tester = Tester::open(measurer, None, &interrupted)?;
-    let result = tester.trial_by(&spec, schedule)?;
+    let result = tester.trial_by(&spec, schedule, Surroundings::default)?;
     if interrupted.load(Ordering::Relaxed) {
         let error = anyhow::anyhow!("interrupted");
         return Err(Failure::new(exit::INTERRUPTED, error));

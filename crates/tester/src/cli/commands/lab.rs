@@ -2,19 +2,20 @@
 
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::atomic::AtomicBool;
 
 use super::{Failure, exit, print};
-use crate::cli::args::{LabArgs, LabCommand, LabExecArgs, LabHost};
+use crate::cli::args::{LabArgs, LabCommand, LabExecArgs};
 use crate::lab::host::{CpuSet, Host};
-use crate::lab::topology::{self, Lab, Role, Setup};
+use crate::lab::topology::{self, Lab, Setup};
+use crate::lab::{LabKind, userns};
 
 /// Makes, uses or removes the hosts.
 pub(super) fn run(args: LabArgs) -> Result<u8, Failure> {
     match args.command {
         LabCommand::Up(args) => {
-            let setup = Setup::from(args.setup);
-            let lab = Lab::up(setup)?;
-            print(|out| setup.describe(out))?;
+            let lab = Lab::up(args.setup)?;
+            print(|out| args.setup.describe(out))?;
             lab.leave_up();
             Ok(exit::PASSED)
         }
@@ -29,14 +30,9 @@ pub(super) fn run(args: LabArgs) -> Result<u8, Failure> {
 /// Runs a program on a host of the lab that is up, and passes its exit code on.
 fn exec(args: &LabExecArgs) -> Result<u8, Failure> {
     let environment = |what: String| Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(what));
-    let role = match args.host {
-        LabHost::Measurer => Role::Measurer,
-        LabHost::Dut => Role::Dut,
-        LabHost::Authority => Role::Authority,
-    };
     let up = topology::leftovers();
     let host = [Setup::ThreeDevice, Setup::TwoDevice]
-        .map(|setup| setup.host(role))
+        .map(|setup| setup.host(args.host))
         .into_iter()
         .find(|host| matches!(host, Host::Netns(name) if up.contains(name)))
         .ok_or_else(|| environment("no lab is up; make one with `dns64bench lab up`".into()))?;
@@ -49,4 +45,19 @@ fn exec(args: &LabExecArgs) -> Result<u8, Failure> {
         .code()
         .and_then(|code| u8::try_from(code).ok())
         .unwrap_or(exit::INTERRUPTED))
+}
+
+/// Hands the command line over to a user namespace, if the lab is to be in one. Returns the exit
+/// code of what ran there.
+pub(super) fn in_user_namespace(
+    kind: LabKind,
+    interrupted: &AtomicBool,
+) -> Result<Option<u8>, Failure> {
+    if kind != LabKind::Userns || userns::inside() {
+        return Ok(None);
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let status = userns::reexec(&arguments, interrupted)?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(Some(code.unwrap_or(exit::INTERRUPTED)))
 }

@@ -8,34 +8,35 @@ use std::sync::atomic::AtomicBool;
 
 use dns64_transport::clock::Nanos;
 
-use super::setup::{conditions, in_user_namespace, spec, trials};
+use super::lab::in_user_namespace;
 use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{OutputArgs, SearchArgs, SelfTestArgs, TrialArgs};
-use crate::cli::resolve::{Measure, Needs, Subject};
+use crate::cli::resolve::{Measurement, Needs};
 use crate::cli::values::JsonOut;
 use crate::load::pace::Schedule;
-use crate::procedure::search::{self, Resolution, Search, SearchResult, SearchSpec};
-use crate::procedure::selftest::{SelfTestEnd, SelfTestResult, self_test_timeout};
+use crate::procedure::search::{self, Search, SearchResult, SearchSpec};
+use crate::procedure::selftest::{SelfTestResult, self_test_timeout};
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
 use crate::report::raw::{Header, RawFile};
 use crate::report::{Conditions, Thousands, json, text};
-use crate::rig::certify::Question;
+use crate::rig::certify::{self, Question};
 use crate::rig::{Rig, RigError};
 use crate::trial::check;
-use crate::trial::result::TrialResult;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// `dns64bench trial`
 pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
     let (rate_qps, raw) = (args.rate, args.raw);
-    let mut measure = args.measure.resolve(Needs::Dut)?;
-    measure.load.pacing = args.pacing.into();
-    with_output(&measure, |session| {
+    let mut measurement = args.measure.resolve(Needs::Dut)?;
+    measurement.spec.load.pacing = args.pacing;
+    with_output(measurement, |session| {
         session.refuse_impossible(rate_qps)?;
         let raw = raw.as_deref().map(RawFile::create).transpose()?;
-        let mut rig = session.rig(false)?;
+        let mut rig = session.rig()?;
         let certificate = session.certify(&rig, Question::At(rate_qps), Some(rate_qps))?;
-        let result = session.shown(self_length(&rig), |observer| {
+        rig.certify_to(certificate);
+        let result = session.shown(session.length(), |observer| {
             rig.start()?;
             observer(&Event::TrialStarted {
                 rate_qps,
@@ -55,14 +56,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
 
 /// `dns64bench selftest`
 pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
-    let mut measure = args.measure.resolve(Needs::AuthorityOnly)?;
-    if let Subject::Server {
-        server,
-        self_test_server,
-    } = &mut measure.subject
-    {
-        *self_test_server = Some(*server);
-    }
+    let measurement = args.measure.resolve(Needs::AuthorityOnly)?;
     let question = match args.rate {
         Some(rate_qps) => Question::At(rate_qps),
         None => Question::Highest {
@@ -70,8 +64,8 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
             max_qps: None,
         },
     };
-    with_output(&measure, |session| {
-        let rig = session.rig(true)?;
+    with_output(measurement, |session| {
+        let rig = session.rig()?;
         let result = session.self_test(&rig, question)?;
         let Some(result) = result else {
             return Ok(exit::TESTER);
@@ -87,16 +81,17 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
 
 /// `dns64bench search`
 pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
-    let measure = args.measure.resolve(Needs::Dut)?;
+    let mut measurement = args.measure.resolve(Needs::Dut)?;
+    measurement.spec.load.stop_early = true;
     let mut spec = SearchSpec::from_start(args.start_rate);
     spec.resolution = args.resolution;
     spec.max_qps = args.max_rate;
-    spec.lowest_qps = Schedule::lowest_rate_qps(measure.load.duration_ns);
-    with_output(&measure, |session| {
+    spec.lowest_qps = Schedule::lowest_rate_qps(measurement.spec.load.duration_ns);
+    with_output(measurement, |session| {
         session.refuse_impossible(args.start_rate)?;
-        let mut rig = session.rig(true)?;
+        let mut rig = session.rig()?;
         let question = Question::Highest {
-            resolution: COARSE,
+            resolution: certify::COARSE,
             max_qps: spec.max_qps,
         };
         spec.ceiling_qps = session.certify(&rig, question, None)?;
@@ -107,22 +102,9 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
     })
 }
 
-/// The certificate before a search needs no fine resolution: DUTs are far below it.
-pub(super) const COARSE: Resolution = Resolution::Relative {
-    millionths: 100_000,
-};
-
-/// How long the trials of a rig take, and how long the last answer is waited for.
-fn self_length(rig: &Rig) -> (Nanos, Nanos) {
-    (
-        rig.spec().measure.duration_ns,
-        rig.spec().measure.timeout_ns,
-    )
-}
-
 /// One measurement on its way from arguments to output.
-pub(super) struct Session<'a> {
-    measure: &'a Measure,
+pub(super) struct Session {
+    measurement: Measurement,
     interrupted: Arc<AtomicBool>,
     json: Option<Sink>,
     /// The JSON has its object: what fails from here on is told in words alone.
@@ -137,17 +119,21 @@ enum Sink {
 
 /// Runs a measurement; what fails is told in the JSON as well, so that this is always an object.
 pub(super) fn with_output(
-    measure: &Measure,
-    run: impl FnOnce(&mut Session<'_>) -> Result<u8, Failure>,
+    mut measurement: Measurement,
+    run: impl FnOnce(&mut Session) -> Result<u8, Failure>,
 ) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
-    if let Some(code) = in_user_namespace(&measure.subject, &interrupted)? {
-        return Ok(code);
+    if measurement.spec.subject.lab().is_some() {
+        let kind = measurement.lab.settle()?;
+        if let Some(code) = in_user_namespace(kind, &interrupted)? {
+            return Ok(code);
+        }
+        measurement.spec.subject = measurement.spec.subject.on(kind);
     }
     let mut session = Session {
-        measure,
+        json: Sink::open(&measurement.output)?,
+        measurement,
         interrupted,
-        json: Sink::open(&measure.output)?,
         told: false,
     };
     let done = run(&mut session);
@@ -180,20 +166,27 @@ impl Sink {
     }
 }
 
-impl Session<'_> {
+impl Session {
     /// Refuses a trial that cannot be run, such as one beyond the namespace, before anything is
     /// set up.
     fn refuse_impossible(&self, rate_qps: u64) -> Result<(), Failure> {
-        let load = &self.measure.load;
+        let load = &self.measurement.spec.load;
         let queries = Schedule::new(rate_qps, load.duration_ns).queries();
-        trials(load, false).names()?.take(queries, None)?;
-        check(rate_qps, load.duration_ns, load.timeout_ns, load.sockets)?;
+        load.names()?.take(queries, None)?;
+        check(rate_qps, load.duration_ns, load.timeout_ns, load.ports)?;
         Ok(())
+    }
+
+    /// How long the trials take, and how long the last answer is waited for.
+    fn length(&self) -> (Nanos, Nanos) {
+        let load = &self.measurement.spec.load;
+        (load.duration_ns, load.timeout_ns)
     }
 
     /// One search on a rig, which is started for it if it is not yet.
     pub(super) fn search(&self, rig: &mut Rig, spec: SearchSpec) -> Result<SearchResult, Failure> {
-        self.shown(self_length(rig), |observer| {
+        rig.certify_to(spec.ceiling_qps);
+        self.shown(self.length(), |observer| {
             search::run(Search::new(spec), rig, observer)
         })
     }
@@ -201,12 +194,12 @@ impl Session<'_> {
     pub(super) fn conditions(&self, rig: &Rig, certified_rate_qps: Option<u64>) -> Conditions {
         Conditions {
             certified_rate_qps,
-            ..conditions(rig, &self.measure.notes)
+            ..rig.conditions(&self.measurement.remarks())
         }
     }
 
-    pub(super) fn rig(&self, stop_early: bool) -> Result<Rig, Failure> {
-        let spec = spec(self.measure, stop_early)?;
+    pub(super) fn rig(&self) -> Result<Rig, Failure> {
+        let spec = self.measurement.spec.clone();
         Ok(Rig::open(spec, Arc::clone(&self.interrupted))?)
     }
 
@@ -219,7 +212,7 @@ impl Session<'_> {
         question: Question,
         needed_qps: Option<u64>,
     ) -> Result<Option<u64>, Failure> {
-        if self.measure.uncertified {
+        if self.measurement.uncertified {
             return Ok(None);
         }
         let Some(result) = self.self_test(rig, question)? else {
@@ -232,11 +225,11 @@ impl Session<'_> {
             format!("{} queries/s", Thousands(r))
         });
         let reason = match &result.end {
-            SelfTestEnd::TesterFault(fault) => fault.to_string(),
-            SelfTestEnd::Failed { shortfall } => {
+            Outcome::Invalid(fault) => fault.to_string(),
+            Outcome::Failed { shortfall } => {
                 format!("{shortfall} queries without a valid answer in time")
             }
-            SelfTestEnd::Certified => "no certificate was confirmed".to_owned(),
+            Outcome::Passed => "no certificate was confirmed".to_owned(),
         };
         let error = format!(
             "the self-test of the Tester failed, so it cannot measure a DUT at {rate}: {reason}; \
@@ -246,7 +239,7 @@ impl Session<'_> {
     }
 
     fn self_test(&self, rig: &Rig, question: Question) -> Result<Option<SelfTestResult>, Failure> {
-        let (duration_ns, timeout_ns) = self_length(rig);
+        let (duration_ns, timeout_ns) = self.length();
         let length = (duration_ns, self_test_timeout(timeout_ns));
         self.shown(length, |observer| rig.self_test(question, observer))
     }
@@ -257,7 +250,7 @@ impl Session<'_> {
         (duration_ns, timeout_ns): (Nanos, Nanos),
         run: impl FnOnce(&mut dyn FnMut(&Event<'_>)) -> Result<T, RigError>,
     ) -> Result<T, Failure> {
-        let progress = Progress::new(duration_ns, timeout_ns, self.measure.output.quiet);
+        let progress = Progress::new(duration_ns, timeout_ns, self.measurement.output.quiet);
         let done = run(&mut |event| progress.event(event));
         progress.clear();
         Ok(done?)
@@ -286,7 +279,7 @@ impl Session<'_> {
         result: &SelfTestResult,
         conditions: &Conditions,
     ) -> Result<(), Failure> {
-        let timeout_ns = self.measure.load.timeout_ns;
+        let timeout_ns = self.measurement.spec.load.timeout_ns;
         self.write_json(|out| json::self_test(out, result, timeout_ns, conditions))?;
         self.write_text(|out| text::self_test(out, result, timeout_ns, conditions))
     }
@@ -317,7 +310,7 @@ impl Session<'_> {
         &self,
         write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        if self.measure.output.quiet {
+        if self.measurement.output.quiet {
             return Ok(());
         }
         if !matches!(self.json, Some(Sink::Stdout)) {

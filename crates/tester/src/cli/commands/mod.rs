@@ -1,7 +1,6 @@
 //! What the subcommands do, from resolved arguments to an exit code.
 
 mod authority;
-mod bench;
 mod campaign;
 mod compare;
 mod demo;
@@ -11,7 +10,6 @@ mod lab;
 mod measure;
 mod plan;
 mod report;
-mod setup;
 mod timing;
 mod verify;
 
@@ -24,15 +22,15 @@ use super::resolve::UsageError;
 use super::{Command, exit, generate};
 use crate::campaign::journal::JournalError;
 use crate::campaign::plan::PlanError;
-use crate::lab::dut::DutError;
 use crate::lab::profile::ProfileError;
+use crate::lab::server::ServerError;
 use crate::lab::topology::LabError;
 use crate::lab::userns::UsernsError;
+use crate::load::names::NamespaceTooSmall;
 use crate::namespace::PatternError;
 use crate::report::raw::RawError;
 use crate::rig::RigError;
 use crate::trial::TrialError;
-use crate::trial::names::NamespaceTooSmall;
 
 /// Why a command came to nothing, and the exit code that says so.
 #[derive(Debug)]
@@ -193,7 +191,10 @@ impl From<RigError> for Failure {
             RigError::Trial(error) => error.into(),
             RigError::Names(error) => error.into(),
             RigError::Pattern(error) => error.into(),
-            RigError::Server(DutError::Profile(error)) => error.into(),
+            RigError::Server(ServerError::Profile(error)) | RigError::Profile(error) => {
+                error.into()
+            }
+            RigError::WrongRole { .. } => Self::new(exit::USAGE, error),
             RigError::Interrupted => Self::new(exit::INTERRUPTED, error),
             other => Self::new(exit::ENVIRONMENT, other),
         }

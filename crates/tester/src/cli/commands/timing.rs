@@ -2,14 +2,14 @@
 
 use super::{Failure, exit, print};
 use crate::cli::args::TimingArgs;
-use crate::report::timing::read::{ReadError, Source};
+use crate::report::timing::read::ReadError;
 use crate::report::timing::{Timing, figure, write_text};
 
 /// Draws the figures of a trial and prints their table.
 pub(super) fn run(args: &TimingArgs) -> Result<u8, Failure> {
-    let timing = Timing::read(&Source::new(&args.raw))?;
+    let timing = Timing::read(&args.raw)?;
     let title = args.raw.display().to_string();
-    let svg = figure::svg(&timing, &title).map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
+    let svg = figure::svg(&timing, &title);
     let path = match &args.output {
         Some(path) => path.clone(),
         None => args.raw.with_extension("svg"),

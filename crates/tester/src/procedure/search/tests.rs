@@ -507,7 +507,6 @@ fn deviations(knowing: bool) -> (f64, f64) {
                 None => fixed_range(32_768, resolution),
             };
             let result = found(spec, |rate| {
-                #[expect(clippy::cast_precision_loss, reason = "rates are far below 2^52")]
                 let odds = ((rate as f64 - 11_000.0) / 910.0).exp();
                 threshold(
                     if chance.next() < 1.0 / (1.0 + odds) {

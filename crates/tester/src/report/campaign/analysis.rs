@@ -6,9 +6,10 @@ use super::words;
 use crate::campaign::record::{CertificateConditions, Environment};
 use crate::statistics::summary::Summary;
 use crate::trial::result::Outcome;
+use crate::warning::Warning;
 
 /// Version of the form of `results.json`; its schema is published as `results.schema.json`.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A campaign as a reader wants it.
 #[derive(Clone, Debug, Serialize)]
@@ -31,8 +32,8 @@ pub struct Analysis {
     pub verdict: Vec<String>,
     /// Why no number of it may be quoted as a measurement; empty if they may.
     pub not_a_measurement: Vec<String>,
-    /// What a reader has to know, in plain words: flags, faults, abandoned tasks, lower bounds.
-    pub warnings: Vec<String>,
+    /// What a reader has to know, the gravest first: flags, faults, abandoned tasks, lower bounds.
+    pub warnings: Vec<Warning>,
     /// Names and values: lab, setup, durations, timeouts, names, threads, cores.
     pub conditions: Vec<(String, String)>,
     /// What was measured.

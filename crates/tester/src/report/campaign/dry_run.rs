@@ -58,8 +58,8 @@ fn heading(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         out,
         "  {:<9} of {}, timeout {}",
         "trials",
-        Span(plan.duration_ns),
-        Span(plan.timeout_ns)
+        Span(plan.load.duration_ns),
+        Span(plan.load.timeout_ns)
     )?;
     writeln!(out)
 }
@@ -102,9 +102,9 @@ fn costs(out: &mut dyn Write, estimate: &Estimate) -> io::Result<()> {
     line(&"in all", tasks, &estimate.total)?;
     writeln!(
         out,
-        "\nThe rates are not known yet. \"At least\" is for a lucky first rate, \"likely\" for one \
-         within 16 times of\nwhat is found, \"at most\" for the farthest one and trials that all \
-         go to their end; invalid ones come on top."
+        "\nThe rates are not known yet. \"At least\" is for the DUTs that take the fewest trials, \
+         \"likely\" for a first rate\nwithin 16 times of what is found, \"at most\" for the DUTs that \
+         take the most, all to their end; invalid trials\nare repeated and come on top."
     )
 }
 
@@ -119,8 +119,8 @@ fn papers(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<(
         Thousands(papers.trials),
         papers.trials_per_search,
         Thousands(papers.max_qps),
-        Span(plan.duration_ns),
-        Span(plan.timeout_ns)
+        Span(plan.load.duration_ns),
+        Span(plan.load.timeout_ns)
     )
 }
 
@@ -179,13 +179,14 @@ mod tests {
 
                                          trials                                 time
                                 tasks   at least    likely   at most      likely     at most
-              self-tests            2         12        18        42      1m 12s       4m 4s
-              searches             12         48       104       280      8m 19s     30m 38s
+              self-tests            2         10        18        32      1m 12s       3m 7s
+              searches             12         28       104       244      8m 19s     26m 44s
               overload curves       2          4         4         4         29s         29s
-              in all               16         64       126       326      10m 0s     35m 11s
+              in all               16         42       126       280      10m 0s     30m 20s
 
-            The rates are not known yet. "At least" is for a lucky first rate, "likely" for one within 16 times of
-            what is found, "at most" for the farthest one and trials that all go to their end; invalid ones come on top.
+            The rates are not known yet. "At least" is for the DUTs that take the fewest trials, "likely" for a first rate
+            within 16 times of what is found, "at most" for the DUTs that take the most, all to their end; invalid trials
+            are repeated and come on top.
             The script of paper 002 (figure 3) would take 54m 24s for the searches alone: 204 trials, 17 in each search of
             0..100,000 queries/s to within 1, every trial to its end (5 s and 1 s), 10 s of rest after it.
             Remark: trials of 5 s are shorter than the 60 s that RFC 8219 section 9.2 asks for.

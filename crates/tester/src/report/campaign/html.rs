@@ -26,14 +26,6 @@ pub enum ReportError {
         /// What minijinja says.
         reason: String,
     },
-    /// A figure could not be drawn.
-    #[error("cannot draw '{title}': {reason}")]
-    Figure {
-        /// Its title.
-        title: String,
-        /// What plotters says.
-        reason: String,
-    },
 }
 
 impl From<Error> for ReportError {
@@ -60,7 +52,7 @@ pub fn page(
     tables: &[Table],
     template: Option<&str>,
 ) -> Result<String, ReportError> {
-    let figures = Figures::of(analysis)?;
+    let figures = Figures::of(analysis);
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -122,7 +114,5 @@ fn is_figure(cell: &str) -> bool {
     is_number && (words.clone().count() != 1 || words.all(is_unit))
 }
 
-#[cfg(test)]
-pub(super) mod specimen;
 #[cfg(test)]
 mod tests;

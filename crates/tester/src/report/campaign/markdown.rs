@@ -23,7 +23,8 @@ pub(super) fn page(analysis: &Analysis, tables: &[Table]) -> io::Result<String> 
     }
     out += &section("Verdict", &analysis.verdict);
     out += &section("Not a measurement", &analysis.not_a_measurement);
-    out += &section("Warnings", &analysis.warnings);
+    let warnings: Vec<_> = analysis.warnings.iter().map(ToString::to_string).collect();
+    out += &section("Warnings", &warnings);
     out += &Markdown.export(tables)?;
     out += "\n## To repeat it\n\n";
     for command in &analysis.commands {

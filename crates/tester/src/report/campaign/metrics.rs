@@ -32,8 +32,8 @@ pub(super) fn lines(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String 
         "generator_version": version,
         "generator_params": command.unwrap_or_default(),
         "time_units_per_sec": 1_000_000_000,
-        "stats_interval": numbers::seconds(plan.duration_ns),
-        "timeout": numbers::seconds(plan.timeout_ns),
+        "stats_interval": numbers::seconds(plan.load.duration_ns),
+        "timeout": numbers::seconds(plan.load.timeout_ns),
     });
     let mut out = format!("{header}\n");
     for line in lines {
@@ -77,7 +77,7 @@ fn stats(
     trial: &TrialResult,
 ) -> serde_json::Value {
     let a = &trial.answers;
-    let responses = crate::report::answered(a);
+    let responses = a.answered();
     let least = trial.rtt_percentiles.iter().find(|(pct, _)| *pct == 0.0);
     let mut latency = json!({ "max": trial.rtt.max });
     if let Some((_, least_ns)) = least {

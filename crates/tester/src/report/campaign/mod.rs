@@ -20,7 +20,6 @@ mod latex;
 pub mod live;
 mod markdown;
 mod metrics;
-mod numbers;
 pub mod plots;
 pub mod progress;
 mod table;
@@ -28,8 +27,7 @@ mod tables;
 pub mod verify;
 mod words;
 
-#[cfg(test)]
-pub(crate) mod sample;
+use super::numbers;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,8 +6,11 @@ use serde_json::Value;
 use super::analyse::analyse;
 use super::analysis::Met;
 use super::files::{SCHEMA, files};
-use super::sample::{SEAL, full, small};
 use crate::campaign::record::Record;
+
+pub(crate) mod sample;
+
+use sample::{SEAL, full, small};
 
 fn text_of(file: &str) -> String {
     let (plan, lines) = small();
@@ -99,11 +102,11 @@ fn results_are_of_the_published_form() {
     wrong["points"][0]["summary"]["median"] = "fast".into();
     wrong["points"][1]["runs"][0]["ended"] = "soon".into();
     wrong["time"]["extra"] = 1.into();
-    wrong["format"] = 2.into();
+    wrong["format"] = 1.into();
     assert_eq!(
         faults(&schema, &schema, &wrong, ""),
         [
-            "/format: not 1",
+            "/format: not 2",
             "/points/0/summary: of none of the forms",
             "/points/1/runs/0/ended: not one of the words",
             "/time/extra: unknown",
@@ -226,7 +229,9 @@ fn any_beginning_of_a_journal_makes_a_report() {
         let analysis = analyse(&plan, &lines[..end], SEAL);
         assert!(!analysis.complete);
         assert!(
-            analysis.warnings[0].starts_with("the campaign is not complete"),
+            analysis.warnings[0]
+                .text
+                .starts_with("the campaign is not complete"),
             "{end}"
         );
         files(&analysis, &plan, &lines[..end], None).unwrap();

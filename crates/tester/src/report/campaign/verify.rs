@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::report::campaign::analyse::analyse;
     use crate::report::campaign::files::files;
-    use crate::report::campaign::sample::{SEAL, small};
+    use crate::report::campaign::tests::sample::{SEAL, small};
 
     #[test]
     fn one_changed_octet_of_any_file_is_found() {

@@ -1,8 +1,8 @@
 //! The rows of a trial of two shards, as they come out of its ledgers and into files.
 
 use super::*;
-use crate::load::generator::Names;
 use crate::load::ledger::{Ledger, State};
+use crate::load::names::Names;
 use crate::load::pace::Schedule;
 use crate::load::repeat::Repeats;
 use crate::namespace::{Share, Zone};

@@ -1,13 +1,11 @@
 //! The figures of paper 001 from the bins of a trial: one above the other, for 100 ms (figures 2 and
 //! 4) and for 10 ms (figure 5), what was sent as a curve and what was due as a line.
 
-use plotters::coord::types::RangedCoordf64;
-use plotters::prelude::*;
-
 use super::{Bins, Timing};
+use crate::report::chart::{Axis, Chart, Role, Size, Stroke, escaped};
 
-/// Size of the picture, in pixels.
-const SIZE: (u32, u32) = (900, 640);
+/// Size of one of the two, in half pixels.
+const PANEL: Size = (1800.0, 600.0);
 
 /// More bins than pixels are drawn as the lowest and the highest of those that share a pixel.
 const COLUMNS: usize = 800;
@@ -16,98 +14,62 @@ const COLUMNS: usize = 800;
 /// this share of the due count on both sides of it.
 const MARGIN: f64 = 0.05;
 
-/// Colours that stay apart for the colour-blind (Okabe and Ito), on white.
-const SENT: RGBColor = RGBColor(0, 114, 178);
-const DUE: RGBColor = RGBColor(213, 94, 0);
+/// Colours that stay apart for the colour-blind (Okabe and Ito). Not every program that shows pictures
+/// knows variables or asks for the dark ones, so the light ones come first and in full.
+const STYLE: &str = "\
+svg{background:#fff;font:24px sans-serif}\
+.line{fill:none;stroke-width:2;stroke-linecap:round;stroke-linejoin:round}\
+.line.grid{stroke:#dedfe0}.line.muted{stroke:#5a5d60}.line.s1{stroke:#0072b2}.line.s2{stroke:#d55e00}\
+text{fill:#1b1b1a}text.muted{fill:#5a5d60}text.middle{text-anchor:middle}text.end{text-anchor:end}\
+@media(prefers-color-scheme:dark){svg{background:#15181b}.line.grid{stroke:#343a40}\
+.line.muted{stroke:#a8aeb4}.line.s1{stroke:#6db6f0}.line.s2{stroke:#f59a5e}text{fill:#e8e8e6}\
+text.muted{fill:#a8aeb4}}";
 
-/// Why a picture could not be drawn.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot draw the figure: {0}")]
-pub struct FigureError(String);
+/// What the two lines are, at the right of the title.
+const LEGEND: &str = "\
+<path class=\"line s1\" style=\"stroke-width:4\" d=\"M1556 66h44\"/><text x=\"1612\" y=\"74\">sent</text>\
+<path class=\"line s2\" style=\"stroke-width:4\" d=\"M1690 66h44\"/><text x=\"1746\" y=\"74\">due</text>";
 
 /// The picture as SVG, under `title`.
-///
-/// # Errors
-///
-/// What the library that draws could not do.
-pub fn svg(timing: &Timing, title: &str) -> Result<String, FigureError> {
-    let mut text = String::new();
-    draw(timing, title, &mut text).map_err(|e| FigureError(e.to_string()))?;
-    Ok(text)
+pub fn svg(timing: &Timing, title: &str) -> String {
+    let [above, below] = timing.bins.each_ref().map(|bins| panel(timing, bins));
+    let title = escaped(title);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"900\" height=\"640\" viewBox=\"0 0 1800 1280\">\
+         <style>{STYLE}</style>\
+         <text class=\"middle\" style=\"font-size:32px\" x=\"900\" y=\"40\">{title}</text>{LEGEND}\
+         <g transform=\"translate(0 60)\">{above}</g><g transform=\"translate(0 670)\">{below}</g></svg>\n"
+    )
 }
 
-type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
-
-fn draw<'a>(timing: &Timing, title: &str, text: &'a mut String) -> Drawn<'a> {
-    let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
-    let root = root.titled(title, ("sans-serif", 18))?;
-    for (area, bins) in root.split_evenly((2, 1)).iter().zip(&timing.bins) {
-        panel(area, timing, bins)?;
-    }
-    root.present()
-}
-
-fn panel<'a>(
-    area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
-    timing: &Timing,
-    bins: &Bins,
-) -> Drawn<'a> {
+/// One of the two figures.
+fn panel(timing: &Timing, bins: &Bins) -> String {
     let sent = timing.whole(bins);
     let points = points(sent, seconds(bins.width_ns));
     let due = timing.due_in(bins.width_ns);
-    let end_s = seconds(bins.width_ns) * count(sent.len());
-    let (low, high) = heights(&points, due);
-    let mut chart = ChartBuilder::on(area)
-        .margin(8)
-        .x_label_area_size(38)
-        .y_label_area_size(70)
-        .build_cartesian_2d(0.0..end_s, low..high)?;
-    let width_ms = bins.width_ns / 1_000_000;
-    chart
-        .configure_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.12))
-        .x_desc("time [s]")
-        .y_desc(format!("queries sent in {width_ms} ms"))
-        .y_label_formatter(&|sent| format!("{sent:.0}"))
-        .draw()?;
+    let end_s = seconds(bins.width_ns) * sent.len() as f64;
     let due_s = end_s.min(seconds(timing.length_ns()).max(seconds(bins.width_ns)));
-    line(&mut chart, vec![(0.0, due), (due_s, due)], DUE, "due")?;
-    line(&mut chart, points, SENT, "sent")?;
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.3))
-        .draw()
-}
-
-fn line<'a>(
-    chart: &mut ChartContext<'_, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>,
-    points: Vec<(f64, f64)>,
-    colour: RGBColor,
-    label: &str,
-) -> Drawn<'a> {
-    chart
-        .draw_series(LineSeries::new(points, colour.stroke_width(1)))?
-        .label(label)
-        .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-    Ok(())
+    let width_ms = bins.width_ns / 1_000_000;
+    let x = Axis::linear("time [s]", (0.0, end_s));
+    let sent_in = format!("queries sent in {width_ms} ms");
+    let y = Axis::linear(&sent_in, heights(&points, due));
+    let mut chart = Chart::new(PANEL, x, y);
+    chart.line(Role::variant(1), Stroke::THIN, [(0.0, due), (due_s, due)]);
+    chart.line(Role::variant(0), Stroke::THIN, points);
+    chart.content()
 }
 
 /// The curve: each bin at its middle, or the lowest and the highest of a few.
 fn points(sent: &[u64], width_s: f64) -> Vec<(f64, f64)> {
     let together = sent.len().div_ceil(COLUMNS).max(1);
-    let groups = sent.chunks(together).enumerate();
     let mut points = Vec::with_capacity(2 * COLUMNS);
-    for (k, group) in groups {
-        let middle = count(k * together) + count(group.len()) / 2.0;
+    for (k, group) in sent.chunks(together).enumerate() {
+        let middle = (k * together) as f64 + group.len() as f64 / 2.0;
         let low = group.iter().min().copied().unwrap_or(0);
         let high = group.iter().max().copied().unwrap_or(0);
-        points.push((middle * width_s, precise(low)));
+        points.push((middle * width_s, low as f64));
         if high != low {
-            points.push((middle * width_s, precise(high)));
+            points.push((middle * width_s, high as f64));
         }
     }
     points
@@ -121,17 +83,6 @@ fn heights(points: &[(f64, f64)], due: f64) -> (f64, f64) {
     })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn seconds(span_ns: u64) -> f64 {
     span_ns as f64 / 1e9
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn count(n: usize) -> f64 {
-    n as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn precise(n: u64) -> f64 {
-    n as f64
 }

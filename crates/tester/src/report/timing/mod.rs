@@ -5,12 +5,13 @@ pub mod figure;
 pub mod read;
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::Thousands;
 use super::raw::Header;
-use read::{ReadError, Source};
+use read::ReadError;
 
 /// Widths of the bins: paper 001, figures 2 and 4, and figure 5.
 const WIDTHS_NS: [Nanos; 2] = [100_000_000, 10_000_000];
@@ -56,22 +57,26 @@ impl Timing {
     /// # Errors
     ///
     /// What cannot be read, or is not the raw data of a trial.
-    pub fn read(source: &Source) -> Result<Self, ReadError> {
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
         let (mut queries, mut first, mut last) = (0, Nanos::MAX, 0);
-        let header = source.each(|sent_ns| {
+        let header = read::each(path, |sent_ns| {
             queries += 1;
             first = first.min(sent_ns);
             last = last.max(sent_ns);
         })?;
         let total_ns = last.saturating_sub(first);
         if queries == 0 || total_ns > LONGEST_NS {
-            return Err(source.no_trial(queries, total_ns));
+            return Err(ReadError::NoTrial {
+                path: path.to_owned(),
+                queries,
+                span_ns: total_ns,
+            });
         }
         let mut bins = WIDTHS_NS.map(|width_ns| Bins {
             width_ns,
             sent: vec![0; index(total_ns / width_ns) + 1],
         });
-        source.each(|sent_ns| {
+        read::each(path, |sent_ns| {
             for bins in &mut bins {
                 bins.add(sent_ns.saturating_sub(first));
             }
@@ -98,7 +103,6 @@ impl Timing {
     }
 
     /// Queries due in a span, on the average.
-    #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
     pub fn due_in(&self, span_ns: Nanos) -> f64 {
         let Header {
             burst,
@@ -134,7 +138,6 @@ impl Timing {
         let whole = index(self.length_ns() / bins.width_ns).min(bins.sent.len());
         let due = self.due_in(bins.width_ns);
         let sent = &bins.sent[..whole];
-        #[expect(clippy::cast_precision_loss, reason = "counts of a bin")]
         let deviation = |&n: &u64| 100.0 * (n as f64 - due).abs() / due;
         Some(Spread {
             bins: whole,
@@ -159,7 +162,6 @@ impl Bins {
 /// # Errors
 ///
 /// What the writer gives.
-#[expect(clippy::cast_precision_loss, reason = "per cent to show")]
 pub fn write_text(out: &mut impl Write, timing: &Timing) -> io::Result<()> {
     let Header {
         server,
@@ -184,25 +186,23 @@ pub fn write_text(out: &mut impl Write, timing: &Timing) -> io::Result<()> {
         100.0 * timing.total_ns as f64 / timing.specified_ns().max(1) as f64
     )?;
     let spreads = timing.bins.each_ref().map(|bins| timing.spread(bins));
-    let mut line = |label: &str, cell: &dyn Fn(usize) -> String| {
-        writeln!(out, "{label:<22}{:>14}{:>14}", cell(0), cell(1))
-    };
-    let width_ms = |k: usize| format!("{} ms", timing.bins[k].width_ns / 1_000_000);
-    let told = |k: usize, tell: &dyn Fn(Spread) -> String| spreads[k].map_or("-".into(), tell);
-    line("queries sent in", &width_ms)?;
-    line("whole bins", &|k| {
-        told(k, &|s| Thousands(s.bins as u64).to_string())
-    })?;
-    line("due in each", &|k| {
-        format!("{:.1}", timing.due_in(timing.bins[k].width_ns))
-    })?;
-    line("fewest sent", &|k| {
-        told(k, &|s| Thousands(s.min).to_string())
-    })?;
-    line("most sent", &|k| told(k, &|s| Thousands(s.max).to_string()))?;
-    line("largest deviation", &|k| {
-        told(k, &|s| format!("{:.2}%", s.deviation_pct_max))
-    })
+    let told = |tell: fn(Spread) -> String| spreads.map(|s| s.map_or("-".into(), tell));
+    let width = |bins: &Bins| format!("{} ms", bins.width_ns / 1_000_000);
+    let due = |bins: &Bins| format!("{:.1}", timing.due_in(bins.width_ns));
+    for (label, [wide, narrow]) in [
+        ("queries sent in", timing.bins.each_ref().map(width)),
+        ("whole bins", told(|s| Thousands(s.bins as u64).to_string())),
+        ("due in each", timing.bins.each_ref().map(due)),
+        ("fewest sent", told(|s| Thousands(s.min).to_string())),
+        ("most sent", told(|s| Thousands(s.max).to_string())),
+        (
+            "largest deviation",
+            told(|s| format!("{:.2}%", s.deviation_pct_max)),
+        ),
+    ] {
+        writeln!(out, "{label:<22}{wide:>14}{narrow:>14}")?;
+    }
+    Ok(())
 }
 
 /// `a * b / c`, rounded down.

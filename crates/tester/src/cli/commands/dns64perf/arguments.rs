@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use dns64_transport::clock::{Nanos, SECOND};
 
+use super::experiment::EXPERIMENTS;
 use crate::load::pace::BURST_MAX;
 use crate::namespace::Cidr;
 use crate::quantity;
-use crate::trial::classic::EXPERIMENTS;
 
 /// Why the arguments describe no test.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

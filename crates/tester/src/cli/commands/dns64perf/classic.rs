@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use super::super::{Failure, exit, interrupt, print};
 use super::arguments::Classic;
+use super::experiment::{ClassicError, ClassicSpec, EXPERIMENTS, Experiment};
 use super::{remark, zone};
-use crate::trial::classic::{ClassicError, ClassicSpec, EXPERIMENTS, Experiment};
 
 /// Runs all experiments; prints the time of each when it is over, in milliseconds.
 pub(super) fn run(arguments: &[String]) -> Result<u8, Failure> {

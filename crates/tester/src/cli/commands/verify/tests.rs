@@ -3,7 +3,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::campaign::journal::{JOURNAL_FILE, tests::octets_of_lines};
 use crate::cli::commands::report;
-use crate::report::campaign::sample::small;
+use crate::report::campaign::tests::sample::small;
 
 /// The directory of a campaign, with its report.
 fn reported(template: Option<&str>) -> TempDir {

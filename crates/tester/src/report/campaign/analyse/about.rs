@@ -1,19 +1,21 @@
 //! What the numbers are of: conditions, variants, certificates, sessions, commands and time.
 
 use super::told::Told;
-use crate::campaign::plan::{LabKind, Method, Order, Plan, Restart, Subject};
-use crate::campaign::record::VariantFacts;
-use crate::campaign::tasks::{Point, Task};
+use crate::campaign::history::SessionHistory;
+use crate::campaign::plan::{Method, Order, Plan, Restart};
+use crate::campaign::record::{SelfTest, VariantFacts};
+use crate::campaign::tasks::Task;
+use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
-use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::procedure::search::Resolution;
-use crate::procedure::selftest::SelfTestEnd;
 use crate::report::campaign::analysis::{
     Certificate, PointResult, RunResult, Session, TimeSpent, VariantInfo,
 };
 use crate::report::campaign::words;
 use crate::report::{Span, Thousands};
+use crate::rig::spec::Subject;
+use crate::trial::result::Outcome;
 
 /// Reasons that hold for every variant.
 pub(super) fn not_a_measurement(
@@ -31,7 +33,7 @@ pub(super) fn not_a_measurement(
     };
     let mut reasons = of(0);
     reasons.retain(|reason| (1..plan.variants.len()).all(|variant| of(variant).contains(reason)));
-    if plan.tester.lab == LabKind::Loopback && reasons.is_empty() {
+    if plan.lab == LabKind::Loopback && reasons.is_empty() {
         reasons.push("all roles share the loopback interface".to_owned());
     }
     let uncertified =
@@ -46,7 +48,7 @@ pub(super) fn not_a_measurement(
 /// Whether a variant is an authority, measured by the self-test itself.
 pub(super) fn is_authority(plan: &Plan, variant: usize) -> bool {
     let subject = plan.variants.get(variant).map(|v| &v.subject);
-    matches!(subject, Some(Subject::Authority { .. }))
+    subject.is_some_and(Subject::is_authority)
 }
 
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
@@ -64,13 +66,13 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
     if let Some(first) = told.self_tests.first() {
         return first.conditions.lab.clone();
     }
-    let kind = match plan.tester.lab {
+    let kind = match plan.lab {
         LabKind::Auto => "the best that the machine allows",
         LabKind::Netns => "network namespaces",
         LabKind::Userns => "network namespaces in a user namespace",
-        LabKind::Loopback => "loopback",
+        LabKind::Loopback => LOOPBACK,
     };
-    let setup = match plan.tester.setup {
+    let setup = match plan.hosts.setup {
         Setup::Loopback => "one device",
         Setup::TwoDevice => "two devices",
         Setup::ThreeDevice => "three devices",
@@ -78,48 +80,56 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
     format!("{kind}, {setup}")
 }
 
+/// Whether all roles shared the loopback interface. Certificates bear the lab's name.
+pub(super) fn is_loopback(plan: &Plan, told: &Told<'_>) -> bool {
+    match told.self_tests.first() {
+        Some(first) => first.conditions.lab == LOOPBACK,
+        None => plan.lab == LabKind::Loopback,
+    }
+}
+
+/// The lab on the loopback interface, in conditions of certificates.
+const LOOPBACK: &str = "loopback";
+
+/// What the DUT and the authority speak with each other.
+pub(super) fn family(plan: &Plan) -> String {
+    plan.hosts.upstream.map_or_else(
+        || "IPv4, or what the DUT needs".to_owned(),
+        |family| family.to_string(),
+    )
+}
+
 /// Names and values of what was the same for all variants.
 pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> {
-    let tester = &plan.tester;
-    let family = match tester.upstream_family {
-        None => "IPv4, or what the DUT needs",
-        Some(Family::Ipv4) => "IPv4",
-        Some(Family::Ipv6) => "IPv6",
-    };
-    let ports = tester.sockets.map_or_else(
-        || "as many as the rate needs".to_owned(),
-        |sockets| sockets.to_string(),
-    );
-    let pref64 = tester.pref64.map_or_else(
-        || "chosen or learnt, see the variants".to_owned(),
-        |pref64| pref64.to_string(),
-    );
+    let (hosts, load) = (&plan.hosts, &plan.load);
+    let or = |text: Option<String>, or: &str| text.unwrap_or_else(|| or.to_owned());
+    let ports = load.ports.map(|sockets| sockets.to_string());
+    let pref64 = load.pref64.map(|pref64| pref64.to_string());
+    let names = format!("{} under {}", load.cidr, load.zone.suffix);
+    let rest = Span(plan.search.settle_ns).to_string();
     let mut conditions = vec![
         ("lab", lab(plan, told)),
-        ("authority", tester.authority.clone()),
-        ("between DUT and authority", family.to_owned()),
-        ("length of a trial", Span(plan.duration_ns).to_string()),
-        ("timeout", Span(plan.timeout_ns).to_string()),
+        ("authority", hosts.authority.to_string()),
+        ("between DUT and authority", family(plan)),
+        ("length of a trial", Span(load.duration_ns).to_string()),
+        ("timeout", Span(load.timeout_ns).to_string()),
         ("runs", plan.search.runs.to_string()),
         ("search", method(plan)),
         ("resolution", resolution(plan.search.resolution)),
         ("order", order(plan.search.order).to_owned()),
         ("start of the DUT", restart(plan.search.restart).to_owned()),
+        ("rest between trials", rest),
+        ("threads of the Measurer", load.threads.to_string()),
+        ("source ports", or(ports, "as many as the rate needs")),
+        ("cores of the Measurer", cores(&load.cpus)),
+        ("cores of the authority", cores(&hosts.authority_cpus)),
+        ("names", names),
         (
-            "rest between trials",
-            Span(plan.search.settle_ns).to_string(),
+            "prefix of the answers",
+            or(pref64, "chosen or learnt, see the variants"),
         ),
-        ("threads of the Measurer", tester.threads.to_string()),
-        ("source ports", ports),
-        ("cores of the Measurer", cores(&tester.cpus)),
-        ("cores of the authority", cores(&tester.authority_cpus)),
-        (
-            "names",
-            format!("{} under {}", tester.namespace, tester.suffix),
-        ),
-        ("prefix of the answers", pref64),
     ];
-    if tester.uncertified {
+    if plan.uncertified {
         conditions.push(("certificate", "not asked for by the plan".to_owned()));
     }
     let owned = |(name, value): (&str, String)| (name.to_owned(), value);
@@ -184,7 +194,7 @@ fn restart(restart: Restart) -> &'static str {
 /// What was measured: the plan's names, and what they turned out to be at the last start.
 pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
     let infos = plan.variants.iter().zip(&told.variants);
-    let info = |(variant, records): (&crate::campaign::plan::Variant, &Vec<&VariantFacts>)| {
+    let info = |(variant, records): (&crate::campaign::plan::Variant, &Vec<VariantFacts>)| {
         let last = records.last();
         let mut hashes = Vec::new();
         if let Some(program) = last.and_then(|r| r.program_sha256.clone()) {
@@ -194,12 +204,15 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
         hashes.extend(files.map(|(name, hash)| (name.clone(), hash.clone())));
         let reasons = records.iter().flat_map(|r| &r.not_a_measurement).cloned();
         let notes = records.iter().flat_map(|r| &r.notes).cloned();
-        let settings = variant.settings.iter();
+        let settings = variant.settings();
         VariantInfo {
             name: variant.name.clone(),
             dut: variant.dut.clone(),
             version: last.and_then(|r| r.version.clone()),
-            settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),
+            settings: settings
+                .iter()
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect(),
             cpus: last.map_or(Vec::new(), |r| r.cpus.clone()),
             server: last.map(|r| r.server.clone()),
             pref64: last.map(|r| r.pref64.clone()),
@@ -213,16 +226,18 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
 
 /// The self-tests.
 pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
-    let certificate = |test: &super::told::SelfTestTold<'_>| Certificate {
+    let certificate = |test: &SelfTest| Certificate {
         conditions: test.conditions.clone(),
-        end: match test.end {
-            SelfTestEnd::Certified => "certified".to_owned(),
-            SelfTestEnd::Failed { shortfall } => format!(
-                "failed: {} without an answer within a quarter of the timeout",
-                words::count(usize::try_from(*shortfall).unwrap_or(usize::MAX), "query")
-                    .replace("querys", "queries")
-            ),
-            SelfTestEnd::TesterFault(fault) => format!("disturbed: {fault}"),
+        end: match &test.end {
+            Outcome::Passed => "certified".to_owned(),
+            Outcome::Failed { shortfall } => {
+                let queries = if *shortfall == 1 { "query" } else { "queries" };
+                format!(
+                    "failed: {} {queries} without an answer within a quarter of the timeout",
+                    Thousands(*shortfall)
+                )
+            }
+            Outcome::Invalid(fault) => format!("disturbed: {fault}"),
         },
         passed_rate_qps: test.passed_rate_qps,
         certified_rate_qps: test.certified_rate_qps,
@@ -234,10 +249,10 @@ pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
 /// The processes that worked on the campaign.
 pub(super) fn sessions(told: &Told<'_>) -> Vec<Session> {
     let last = told.sessions.len().saturating_sub(1);
-    let session = |(index, session): (usize, &super::told::SessionTold<'_>)| Session {
+    let session = |(index, session): (usize, &SessionHistory)| Session {
         began: words::moment(session.began_unix_ms),
-        ended: match session.ended {
-            Some(how) => how.to_owned(),
+        ended: match &session.ended {
+            Some(how) => how.clone(),
             None if index == last => "under way, or without a word".to_owned(),
             None => "without a word".to_owned(),
         },
@@ -266,41 +281,24 @@ fn quoted(word: &str) -> String {
 }
 
 /// Where the time went, and how long the papers' script would have taken.
-pub(super) fn time(
-    plan: &Plan,
-    planned: &[Point],
-    told: &Told<'_>,
-    points: &[PointResult],
-) -> TimeSpent {
+pub(super) fn time(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> TimeSpent {
     let runs = || points.iter().flat_map(|point| &point.runs);
     let others = told
         .tasks
         .iter()
         .filter(|(task, _)| !matches!(task, Task::Search { .. }));
-    let self_tests = told.self_tests.iter().flat_map(|test| test.trials);
+    let self_tests = told.self_tests.iter().flat_map(|test| &test.trials);
     let mut fixed_range_s = 0.0;
     for (variant, _) in plan.variants.iter().enumerate() {
         let own = || points.iter().filter(move |p| p.variant == variant);
         let rates = own().flat_map(|p| &p.runs).filter_map(|run| run.rate_qps);
         let Some(highest) = rates.max() else { continue };
-        let range_qps = highest
-            .saturating_mul(2)
-            .saturating_add(1)
-            .next_power_of_two();
+        let range_qps = highest.saturating_mul(2).saturating_add(1);
+        let range_qps = range_qps.next_power_of_two();
         for point in own() {
             let runs = point.runs.iter();
-            fixed_range_s += runs
-                .map(|run| {
-                    fixed_range(
-                        plan,
-                        &planned[point.point],
-                        point.point,
-                        run,
-                        range_qps,
-                        told,
-                    )
-                })
-                .sum::<f64>();
+            let took_s = runs.map(|run| halvings(plan, run, range_qps) * trial_s(told, point, run));
+            fixed_range_s += took_s.sum::<f64>();
         }
     }
     TimeSpent {
@@ -317,17 +315,9 @@ pub(super) fn time(
     }
 }
 
-/// A search of 0 to `range_qps` down to the resolution that the run has reached: one trial for each
-/// halving, each as long as the trials of the run that went to their end, or duration and timeout
-/// if there was none.
-fn fixed_range(
-    plan: &Plan,
-    point: &Point,
-    index: usize,
-    run: &RunResult,
-    range_qps: u64,
-    told: &Told<'_>,
-) -> f64 {
+/// Trials of a search of 0 to `range_qps` down to the resolution that the run has reached: one for
+/// each halving; none without a rate.
+fn halvings(plan: &Plan, run: &RunResult, range_qps: u64) -> f64 {
     let Some(rate_qps) = run.rate_qps else {
         return 0.0;
     };
@@ -337,19 +327,22 @@ fn fixed_range(
         width = width.div_ceil(2);
         halvings += 1.0;
     }
-    let task = Task::Search {
-        point: index,
+    halvings
+}
+
+/// How long the trials of the run took that went to their end, or duration and timeout if there was
+/// none.
+fn trial_s(told: &Told<'_>, point: &PointResult, run: &RunResult) -> f64 {
+    let search = Task::Search {
+        point: point.point,
         run: run.run,
     };
-    let trials = told.tasks.get(&task).map_or(&[][..], |task| &task.trials);
-    let whole: Vec<f64> = trials
-        .iter()
-        .filter(|t| !t.result.ended_early)
-        .map(|t| words::seconds(t.took_ns))
-        .collect();
-    let trial_s = match whole.len() {
-        0 => words::seconds(point.duration_ns + point.timeout_ns),
+    let task = told.tasks.get(&search);
+    let trials = task.map_or(&[][..], |task| &task.trials);
+    let whole = trials.iter().filter(|t| !t.result.ended_early);
+    let whole: Vec<f64> = whole.map(|t| words::seconds(t.took_ns)).collect();
+    match whole.len() {
+        0 => point.duration_s + point.timeout_s,
         trials => whole.iter().sum::<f64>() / trials as f64,
-    };
-    halvings * trial_s
+    }
 }

@@ -1,9 +1,10 @@
 //! What several points say together, and the trials beyond and below the rate that was found.
 
+use std::collections::BTreeMap;
+
 use super::told::{TaskTold, Told, TrialTold};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{Point, Task};
-use crate::report::answered;
 use crate::report::campaign::analysis::{
     FittedRow, ModelResult, OverloadCurve, OverloadRow, Parameter, PointResult, QueueCheckResult,
     QueueCheckRow, Scaling, ScalingRow, Slope, SoakResult, SoakRow,
@@ -21,8 +22,8 @@ pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> 
         let point = &planned[p.point];
         p.pattern.is_empty()
             && !p.lower_bound
-            && point.duration_ns == plan.duration_ns
-            && point.timeout_ns == plan.timeout_ns
+            && point.duration_ns == plan.load.duration_ns
+            && point.timeout_ns == plan.load.timeout_ns
     };
     let mut models = Vec::new();
     for variant in 0..plan.variants.len() {
@@ -166,22 +167,19 @@ pub(super) fn queue_checks(
 
 /// Rates by cores, of DUTs that were measured with more than one number of them.
 pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
-    let mut duts: Vec<String> = Vec::new();
-    for name in plan.variants.iter().map(without_cores) {
-        if !duts.contains(&name) {
-            duts.push(name);
+    let apart_from_cores = |v: &Variant| (v.dut.clone(), v.settings().clone());
+    let mut servers: Vec<_> = Vec::new();
+    for variant in &plan.variants {
+        if !servers.contains(&apart_from_cores(variant)) {
+            servers.push(apart_from_cores(variant));
         }
     }
-    let of = |dut: &str| {
+    let of = |(dut, settings): (String, BTreeMap<String, String>)| {
         let mut rows: Vec<(usize, usize, f64)> = Vec::new();
-        for (variant, it) in plan
-            .variants
-            .iter()
-            .enumerate()
-            .filter(|(_, v)| without_cores(v) == dut)
-        {
+        let variants = plan.variants.iter().enumerate();
+        for (variant, it) in variants.filter(|(_, v)| v.dut == dut && *v.settings() == settings) {
             let first = points.iter().find(|p| p.variant == variant);
-            let cores = it.cpus.cpus().len();
+            let cores = it.cpus().cpus().len();
             if let Some((point, summary)) = first.and_then(|p| Some((p.point, p.summary.as_ref()?)))
                 && cores > 0
             {
@@ -191,7 +189,7 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
         rows.sort_by_key(|row| (row.0, row.1));
         let (fewest, _, base) = *rows.first()?;
         (rows.last()?.0 > fewest).then(|| Scaling {
-            dut: dut.to_owned(),
+            dut: with_settings(plan, &dut, &settings),
             rows: rows
                 .into_iter()
                 .map(|(cores, point, median)| ScalingRow {
@@ -204,14 +202,19 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
                 .collect(),
         })
     };
-    duts.iter().filter_map(|dut| of(dut)).collect()
+    servers.into_iter().filter_map(of).collect()
 }
 
-/// What a variant is apart from its cores: the same server with the same settings.
-fn without_cores(variant: &Variant) -> String {
-    let words = variant.name.split(' ');
-    let others = words.filter(|word| !word.starts_with("cores="));
-    others.collect::<Vec<_>>().join(" ")
+/// A DUT with those of its settings that its variants differ in.
+fn with_settings(plan: &Plan, dut: &str, settings: &BTreeMap<String, String>) -> String {
+    let mut name = dut.to_owned();
+    for (key, value) in settings {
+        let mut own = plan.variants.iter().filter(|v| v.dut == dut);
+        if own.any(|v| v.settings().get(key) != Some(value)) {
+            name += &format!(" {key}={value}");
+        }
+    }
+    name
 }
 
 /// The overload curves.
@@ -240,12 +243,11 @@ pub(super) fn overloads(
 }
 
 fn overload_row(trial: &TrialResult, certified_qps: Option<u64>) -> OverloadRow {
-    let any = answered(&trial.answers) > 0;
     OverloadRow {
         rate_qps: trial.rate_qps,
         goodput_qps: trial.answers.valid as f64 / words::seconds(trial.duration_ns.max(1)),
-        rtt_ns_p50: any.then_some(trial.rtt.p50),
-        rtt_ns_p99: any.then_some(trial.rtt.p99),
+        rtt_ns_p50: trial.rtt.p50,
+        rtt_ns_p99: trial.rtt.p99,
         doubtful: matches!(trial.outcome, Outcome::Invalid(_))
             || trial.ended_early
             || certified_qps.is_none_or(|certified| trial.rate_qps > certified),
@@ -282,15 +284,12 @@ pub(super) fn soaks(planned: &[Point], told: &Told<'_>) -> Vec<SoakResult> {
 fn soak_row(trial: &TrialTold<'_>, at_s: f64) -> SoakRow {
     SoakRow {
         at_s,
-        shortfall: match trial.result.outcome {
-            Outcome::Failed { shortfall } => shortfall,
-            Outcome::Passed | Outcome::Invalid(_) => 0,
-        },
-        rtt_ns_p99: trial.result.rtt.p99,
-        rtt_ns_p999: trial.result.rtt.p999,
+        shortfall: trial.result.outcome.shortfall(),
+        rtt_ns_p99: trial.result.rtt.p99.unwrap_or(0),
+        rtt_ns_p999: trial.result.rtt.p999.unwrap_or(0),
         memory_bytes: trial.memory_bytes(),
-        descriptors: trial.resources.map(|r| r.descriptors),
-        threads: trial.resources.map(|r| r.threads),
+        descriptors: trial.result.resources.map(|r| r.descriptors),
+        threads: trial.result.resources.map(|r| r.threads),
     }
 }
 

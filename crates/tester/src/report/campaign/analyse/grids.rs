@@ -10,8 +10,8 @@ pub(super) fn grids(plan: &Plan, planned: &[Point], points: &[PointResult]) -> V
     let usual = |p: &&PointResult| {
         let point = &planned[p.point];
         p.pattern.is_empty()
-            && point.duration_ns == plan.duration_ns
-            && point.timeout_ns == plan.timeout_ns
+            && point.duration_ns == plan.load.duration_ns
+            && point.timeout_ns == plan.load.timeout_ns
     };
     let of_variant = |variant| {
         let own: Vec<_> = points

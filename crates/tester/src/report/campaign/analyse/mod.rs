@@ -26,13 +26,13 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     let told = Told::of(plan, lines);
     let planned = tasks::points(plan);
     let points = points::results(plan, &planned, &told);
-    let time = about::time(plan, &planned, &told, &points);
+    let time = about::time(plan, &told, &points);
     let mut analysis = Analysis {
         format: FORMAT,
         name: plan.name.clone(),
         description: plan.description.clone(),
-        tester: told.tester.to_owned(),
-        plan_sha256: told.plan_sha256.to_owned(),
+        tester: told.tester.clone(),
+        plan_sha256: told.plan_sha256.clone(),
         journal_seal: seal.to_owned(),
         complete: told.complete,
         verdict: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::told::{TaskTold, Told, TrialTold};
 use crate::authority::counts::AuthorityCounts;
-use crate::campaign::plan::{Plan, Subject};
+use crate::campaign::plan::Plan;
 use crate::campaign::tasks::{Point, Task};
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::SearchEnd;
@@ -101,10 +101,10 @@ fn certified<'t>(
     searches: impl Iterator<Item = &'t TaskTold<'t>>,
 ) -> Option<u64> {
     let subject = &plan.variants.get(point.variant)?.subject;
-    if matches!(subject, Subject::Authority { .. }) {
+    if subject.is_authority() {
         return None;
     }
-    let ceilings = searches.filter_map(|task| task.search.map(|spec| spec.ceiling_qps));
+    let ceilings = searches.filter_map(|task| task.search.as_ref().map(|spec| spec.ceiling_qps));
     ceilings
         .collect::<Option<Vec<u64>>>()
         .and_then(|ceilings| ceilings.into_iter().max())
@@ -137,10 +137,10 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
 }
 
 fn ended(task: &TaskTold<'_>) -> (RunEnd, Option<String>) {
-    if let Some(reason) = task.abandoned {
-        return (RunEnd::Abandoned, Some(reason.to_owned()));
+    if let Some(reason) = &task.abandoned {
+        return (RunEnd::Abandoned, Some(reason.clone()));
     }
-    match task.finished.as_ref().and_then(|finished| finished.end) {
+    match task.finished.as_ref().and_then(|f| f.end.as_ref()) {
         None => (
             RunEnd::Unfinished,
             Some("under way, or cut short".to_owned()),

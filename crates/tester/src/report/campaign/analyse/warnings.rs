@@ -1,18 +1,19 @@
-//! What a reader has to know before a number is quoted, in plain words.
+//! What a reader has to know before a number is quoted.
 
 use std::collections::BTreeMap;
 
 use super::about::is_authority;
-use super::told::{SessionTold, TaskTold, Told};
+use super::told::Told;
+use crate::campaign::environment;
 use crate::campaign::plan::Plan;
 use crate::campaign::recommended::RUNS_MIN;
-use crate::campaign::record::VariantFacts;
-use crate::campaign::tasks::Task;
+use crate::campaign::record::{Environment, VariantFacts};
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd};
 use crate::report::campaign::words;
 use crate::statistics::summary::Flag;
 use crate::trial::result::{Outcome, TrialResult};
+use crate::warning::{Severity, Warning};
 
 /// A bin of 100 ms may hold this much more or less than is due in it, in per cent: the accuracy
 /// that the papers' scripts ask of the whole trial (paper 002, figure 3).
@@ -26,139 +27,169 @@ const BIN_DEVIATION_QUERIES: f64 = 2.0;
 const SHARE_OFF_MAX: f64 = 1.0;
 
 /// All warnings, the gravest first.
-pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<String> {
+pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warning> {
     let mut warnings = Vec::new();
     unfinished(plan, told, analysis, &mut warnings);
     sessions(told, analysis, &mut warnings);
+    machines(told, &mut warnings);
     warnings.extend(plan.remarks());
     certificates(plan, analysis, &mut warnings);
     if plan.search.runs >= RUNS_MIN {
         few_runs(analysis, &mut warnings);
     }
-    runs(analysis, &mut warnings);
+    for (variant, info) in analysis.variants.iter().enumerate() {
+        let points = analysis.points.iter().filter(|p| p.variant == variant);
+        let points: Vec<_> = points.collect();
+        runs(&info.name, &points, &mut warnings);
+        spread(&info.name, &points, &mut warnings);
+    }
     for point in &analysis.points {
         figures(analysis, point, &mut warnings);
     }
-    for variant in 0..analysis.variants.len() {
-        trials(told, analysis, variant, &mut warnings);
+    for (variant, info) in analysis.variants.iter().enumerate() {
+        let own = |point: usize| {
+            let point = analysis.points.get(point);
+            point.is_some_and(|p| p.variant == variant)
+        };
+        let tasks = told.tasks_of(own);
+        let trials = tasks.flat_map(|(_, task)| task.earlier.iter().chain(&task.trials));
+        let trials: Vec<_> = trials.map(|trial| trial.result).collect();
+        self::trials(&info.name, &trials, &mut warnings);
     }
+    warnings.sort_by_key(|warning| warning.severity);
     warnings
 }
 
-fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<String>) {
+fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<Warning>) {
     if !analysis.complete {
         let all = analysis.points.len() * usize::try_from(plan.search.runs).unwrap_or(0);
         let runs = analysis.points.iter().flat_map(|point| &point.runs);
         let done = runs.filter(|run| run.ended != RunEnd::Unfinished).count();
-        warnings.push(format!(
+        let text = format!(
             "the campaign is not complete: {} of {all} searches are done",
             Thousands(done as u64)
-        ));
+        );
+        warnings.push(
+            Severity::Critical
+                .warning(text)
+                .remedy("continue it with `dns64bench resume`"),
+        );
     }
     for (task, told) in &told.tasks {
-        if let Some(reason) = told.abandoned
+        if let Some(reason) = &told.abandoned
             && let Some(point) = analysis.points.get(task.point())
         {
-            warnings.push(format!(
-                "{}: {task} was given up, and no number is made from it: {reason}",
-                words::point(analysis, point)
-            ));
+            let text = format!("{task} was given up, and no number is made from it: {reason}");
+            let about = words::point(analysis, point);
+            warnings.push(Severity::Critical.warning(text).about(about));
         }
     }
 }
 
-fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<String>) {
-    for (index, session) in analysis.sessions.iter().enumerate() {
-        let number = index + 1;
-        let last = number == analysis.sessions.len();
-        if session.ended == "without a word" && !last {
-            warnings.push(format!(
-                "session {number}, begun {}, ended without a word: a crash, or it was killed",
-                session.began
+fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<Warning>) {
+    let last = told.sessions.len().saturating_sub(1);
+    for (index, session) in told.sessions.iter().enumerate() {
+        let mut note = |text: String| {
+            let about = format!("session {}", index + 1);
+            warnings.push(Severity::Note.warning(text).about(about));
+        };
+        if session.ended.is_none() && index < last {
+            note(format!(
+                "begun {}, ended without a stop record: a crash, or it was killed",
+                words::moment(session.began_unix_ms)
             ));
         }
         if session.torn_bytes > 0 {
-            warnings.push(format!(
-                "session {number} found half a line of {} at the end of the journal and cut it off",
+            note(format!(
+                "found half a line of {} at the end of the journal and cut it off",
                 words::count(usize::try_from(session.torn_bytes).unwrap_or(0), "octet")
-            ));
-        }
-    }
-    for (index, pair) in told.sessions.windows(2).enumerate() {
-        let changes = changes(&pair[0], &pair[1]);
-        if !changes.is_empty() {
-            warnings.push(format!(
-                "the machine changed between sessions {} and {}: {}",
-                index + 1,
-                index + 2,
-                changes.join("; ")
             ));
         }
     }
     for (variant, records) in analysis.variants.iter().zip(&told.variants) {
         let program = |r: &VariantFacts| (r.version.clone(), r.program_sha256.clone());
-        if records
-            .windows(2)
-            .any(|pair| program(pair[0]) != program(pair[1]))
-        {
-            warnings.push(format!(
-                "{}: its program changed during the campaign; the report shows the last",
-                variant.name
-            ));
+        let mut pairs = records.windows(2);
+        if pairs.any(|pair| program(&pair[0]) != program(&pair[1])) {
+            let text = "its program changed during the campaign; the report shows the last";
+            let remedy = "measure each program in a campaign of its own";
+            let warning = Severity::Warning.warning(text).about(&variant.name);
+            warnings.push(warning.remedy(remedy));
         }
     }
 }
 
-/// What is different on the machine of two sessions.
-fn changes(before: &SessionTold<'_>, after: &SessionTold<'_>) -> Vec<String> {
-    let (a, b) = (before.environment, after.environment);
+/// What is doubtful about the machines, once for all sessions that began on the same; and what
+/// changed between them.
+fn machines(told: &Told<'_>, warnings: &mut Vec<Warning>) {
+    let before = |index: usize| Some(&told.sessions[index.checked_sub(1)?].environment);
+    for (index, session) in told.sessions.iter().enumerate() {
+        let environment = &session.environment;
+        let known = before(index).map_or(Vec::new(), environment::warnings);
+        let new = environment::warnings(environment).into_iter();
+        let new = new.filter(|warning| !known.contains(warning));
+        warnings.extend(new.map(|warning| warning.about(format!("session {}", index + 1))));
+        let changes = before(index).map_or(Vec::new(), |before| changes(before, environment));
+        if !changes.is_empty() {
+            let text = format!(
+                "the machine changed between sessions {index} and {}: {}",
+                index + 1,
+                changes.join("; ")
+            );
+            warnings.push(Severity::Warning.warning(text));
+        }
+    }
+}
+
+/// What is different on two machines.
+fn changes(a: &Environment, b: &Environment) -> Vec<String> {
     let mut changes = Vec::new();
     if a.boot_id != b.boot_id {
         changes.push("it was started anew".to_owned());
     }
-    let number = |n: u64| n.to_string();
-    let (cpus_a, cpus_b) = (number(a.cpus as u64), number(b.cpus as u64));
-    let (memory_a, memory_b) = (number(a.memory_bytes), number(b.memory_bytes));
-    let mut texts = vec![
-        ("host", &a.host, &b.host),
-        ("kernel", &a.kernel, &b.kernel),
-        ("distribution", &a.os, &b.os),
-        ("processor", &a.cpu, &b.cpu),
-        ("processors", &cpus_a, &cpus_b),
-        ("octets of memory", &memory_a, &memory_b),
-    ];
-    let none = String::new();
+    let texts = |e: &Environment| {
+        [
+            ("host", e.host.clone()),
+            ("kernel", e.kernel.clone()),
+            ("distribution", e.os.clone()),
+            ("processor", e.cpu.clone()),
+            ("processors", e.cpus.to_string()),
+            ("octets of memory", e.memory_bytes.to_string()),
+        ]
+    };
+    let mut say = |name: &str, was: &str, is: &str| {
+        let shown = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();
+        if was != is {
+            changes.push(format!("{name} was {}, is {}", shown(was), shown(is)));
+        }
+    };
+    for ((name, was), (_, is)) in texts(a).iter().zip(&texts(b)) {
+        say(name, was, is);
+    }
     let mut names: Vec<&String> = a.details.keys().chain(b.details.keys()).collect();
     names.sort_unstable();
     names.dedup();
     // The load differs always, and a session that began under load is warned of for itself.
-    for name in names.into_iter().filter(|name| !name.starts_with("load")) {
-        let (was, is) = (a.details.get(name), b.details.get(name));
-        texts.push((name, was.unwrap_or(&none), is.unwrap_or(&none)));
+    for name in names.into_iter().filter(|name| *name != environment::LOAD) {
+        let of = |e: &Environment| e.details.get(name).cloned().unwrap_or_default();
+        say(name, &of(a), &of(b));
     }
-    let shown = |text: &str| match text {
-        "" => "unknown".to_owned(),
-        text => text.to_owned(),
-    };
-    let different = texts.into_iter().filter(|(_, was, is)| was != is);
-    changes.extend(
-        different.map(|(name, was, is)| format!("{name} was {}, is {}", shown(was), shown(is))),
-    );
     changes
 }
 
-fn certificates(plan: &Plan, analysis: &Analysis, warnings: &mut Vec<String>) {
+fn certificates(plan: &Plan, analysis: &Analysis, warnings: &mut Vec<Warning>) {
     for (variant, info) in analysis.variants.iter().enumerate() {
+        let mut critical = |text: String| {
+            warnings.push(Severity::Critical.warning(text).about(&info.name));
+        };
         for reason in &info.not_a_measurement {
-            warnings.push(format!("{}: not a measurement: {reason}", info.name));
+            critical(format!("not a measurement: {reason}"));
         }
-        let own = || analysis.points.iter().filter(|p| p.variant == variant);
-        let measured = own().filter(|p| p.summary.is_some());
+        let own = analysis.points.iter().filter(|p| p.variant == variant);
+        let measured = own.filter(|p| p.summary.is_some());
         let uncertified = measured.filter(|p| p.certified_rate_qps.is_none()).count();
         if uncertified > 0 && !is_authority(plan, variant) {
-            warnings.push(format!(
-                "{}: {} measured by a Tester without a certificate (RFC 8219 section 9.2.1)",
-                info.name,
+            critical(format!(
+                "{} measured by a Tester without a certificate (RFC 8219 section 9.2.1)",
                 words::count(uncertified, "point")
             ));
         }
@@ -166,115 +197,118 @@ fn certificates(plan: &Plan, analysis: &Analysis, warnings: &mut Vec<String>) {
 }
 
 /// Points of which runs are missing; that the plan asks for few is one of its remarks.
-fn few_runs(analysis: &Analysis, warnings: &mut Vec<String>) {
+fn few_runs(analysis: &Analysis, warnings: &mut Vec<Warning>) {
     let few = analysis.points.iter().filter_map(|p| p.summary.as_ref());
-    let few: Vec<usize> = few
-        .filter(|s| s.flags.iter().any(|f| matches!(f, Flag::FewRuns { .. })))
-        .map(|s| s.runs)
-        .collect();
+    let few = few.filter(|s| s.flags.iter().any(|f| matches!(f, Flag::FewRuns { .. })));
+    let few: Vec<usize> = few.map(|s| s.runs).collect();
     if let (Some(least), Some(most)) = (few.iter().min(), few.iter().max()) {
         let runs = match least == most {
             true => words::count(*most, "run"),
             false => format!("{least} to {most} runs"),
         };
-        warnings.push(format!(
+        warnings.push(Severity::Warning.warning(format!(
             "{} rest on {runs} instead of the 20 of RFC 8219 section 9.2",
             words::count(few.len(), "point")
-        ));
+        )));
     }
 }
 
-/// Runs without an answer, and how far the others spread, by variants.
-fn runs(analysis: &Analysis, warnings: &mut Vec<String>) {
-    for (variant, info) in analysis.variants.iter().enumerate() {
-        let own = || analysis.points.iter().filter(|p| p.variant == variant);
-        for (how, what) in ENDS {
-            let ended = |p: &PointResult| p.runs.iter().filter(|run| run.ended == how).count();
-            let runs: usize = own().map(ended).sum();
-            if runs > 0 {
-                let points = own().filter(|p| ended(p) > 0).count();
-                warnings.push(format!(
-                    "{}: {} of {} {what}",
-                    info.name,
-                    words::count(runs, "run"),
-                    words::count(points, "point")
-                ));
-            }
+/// Runs of a variant that are no answer, or an answer that may be too low.
+fn runs(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
+    for (how, severity, what, remedy) in ENDS {
+        let ended = |p: &&PointResult| p.runs.iter().filter(|run| run.ended == how).count();
+        let runs: usize = points.iter().map(ended).sum();
+        if runs > 0 {
+            let points = points.iter().filter(|p| ended(p) > 0).count();
+            let text = format!(
+                "{} of {} {what}",
+                words::count(runs, "run"),
+                words::count(points, "point")
+            );
+            let warning = severity.warning(text).about(name);
+            warnings.push(match remedy {
+                Some(remedy) => warning.remedy(remedy),
+                None => warning,
+            });
         }
-        spread(&info.name, &own().collect::<Vec<_>>(), warnings);
     }
 }
 
-/// Ends of searches that are no answer, and what they mean.
-const ENDS: [(RunEnd, &str); 4] = [
+/// Ends of searches that are no answer, what they mean, and what to do.
+const ENDS: [(RunEnd, Severity, &str, Option<&str>); 4] = [
     (
         RunEnd::LimitedByTester,
+        Severity::Warning,
         "ended at the rate that the Tester is certified for: the figures are lower bounds",
+        Some("give the Tester more threads and cores"),
     ),
     (
         RunEnd::LimitedByRequest,
+        Severity::Warning,
         "ended at the highest rate of the plan: the figures are lower bounds",
+        Some("raise max-rate"),
     ),
     (
         RunEnd::NothingPasses,
+        Severity::Critical,
         "without a rate: the DUT fails even at the lowest",
+        None,
     ),
     (
         RunEnd::TesterFault,
+        Severity::Critical,
         "without a rate: the Tester was disturbed again and again",
+        None,
     ),
 ];
 
 /// How many points of a variant are skewed, and how many scatter; the table of results marks them.
-fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<String>) {
-    let flags = || {
-        points
-            .iter()
-            .filter_map(|p| p.summary.as_ref())
-            .flat_map(|s| &s.flags)
-    };
-    let skewed = flags().filter_map(|flag| match flag {
-        Flag::Skewed { by_pct } => Some(by_pct.abs()),
-        _ => None,
-    });
-    let scattered = flags().filter_map(|flag| match flag {
-        Flag::Scattered {
-            standard_deviation_pct,
-        } => Some(*standard_deviation_pct),
-        _ => None,
-    });
-    let mut say = |by_pct: Vec<f64>, what: &str| {
+fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
+    let summaries = points.iter().filter_map(|p| p.summary.as_ref());
+    let (mut skewed, mut scattered) = (Vec::new(), Vec::new());
+    for flag in summaries.flat_map(|summary| &summary.flags) {
+        match *flag {
+            Flag::Skewed { by_pct } => skewed.push(by_pct.abs()),
+            Flag::Scattered {
+                standard_deviation_pct,
+            } => scattered.push(standard_deviation_pct),
+            Flag::Drift { .. } | Flag::FewRuns { .. } => {}
+        }
+    }
+    for (by_pct, what) in [
+        (
+            skewed,
+            "the runs are skewed, the mean is off the median by up to",
+        ),
+        (
+            scattered,
+            "the runs scatter, the standard deviation over the mean is up to",
+        ),
+    ] {
         if let Some(worst) = by_pct.iter().copied().reduce(f64::max) {
             let (some, all) = (by_pct.len(), words::count(points.len(), "point"));
-            warnings.push(format!("{name}: {some} of {all}: {what} {worst:.1} %"));
+            let text = format!("{some} of {all}: {what} {worst:.1} %");
+            warnings.push(Severity::Warning.warning(text).about(name));
         }
-    };
-    say(
-        skewed.collect(),
-        "the runs are skewed, the mean is off the median by up to",
-    );
-    say(
-        scattered.collect(),
-        "the runs scatter, the standard deviation over the mean is up to",
-    );
+    }
 }
 
 /// Drift, shares that were not achieved and losses of the Tester.
-fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<String>) {
-    let name = words::point(analysis, point);
-    let flags = point.summary.iter().flat_map(|summary| &summary.flags);
-    warnings.extend(flags.filter_map(|flag| match flag {
-        Flag::Drift { by_pct, p } => Some(format!(
-            "{name}: the runs drift by {by_pct:+.1} % from the first to the last ({})",
-            words::p(*p)
-        )),
-        Flag::Skewed { .. } | Flag::Scattered { .. } | Flag::FewRuns { .. } => None,
-    }));
+fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<Warning>) {
+    let mut texts = Vec::new();
+    for flag in point.summary.iter().flat_map(|summary| &summary.flags) {
+        if let Flag::Drift { by_pct, p } = flag {
+            texts.push(format!(
+                "the runs drift by {by_pct:+.1} % from the first to the last ({})",
+                words::p(*p)
+            ));
+        }
+    }
     if let Some(achieved) = point.achieved {
         let mut share = |what: &str, asked: f64, seen: f64| {
             if (asked - seen).abs() > SHARE_OFF_MAX {
-                warnings.push(format!(
-                    "{name}: the authority saw {what} of {seen:.1} % instead of {asked:.1} %"
+                texts.push(format!(
+                    "the authority saw {what} of {seen:.1} % instead of {asked:.1} %"
                 ));
             }
         };
@@ -283,74 +317,69 @@ fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<String>)
             share("an AAAA share", point.aaaa_pct, seen);
         }
     }
-    if let Some(drops) = point
-        .timing
-        .map(|t| t.tester_drops)
-        .filter(|drops| *drops > 0)
-    {
-        warnings.push(format!(
-            "{name}: {} lost at the Tester's own sockets",
-            words::count(usize::try_from(drops).unwrap_or(usize::MAX), "datagram")
-        ));
+    let about = || words::point(analysis, point);
+    let warning = |text| Severity::Warning.warning(text).about(about());
+    warnings.extend(texts.into_iter().map(warning));
+    if let Some(drops @ 1..) = point.timing.map(|timing| timing.tester_drops) {
+        let lost = words::count(usize::try_from(drops).unwrap_or(usize::MAX), "datagram");
+        let text = format!("{lost} lost at the Tester's own sockets");
+        let remedy = "raise net.core.rmem_max or use more threads";
+        warnings.push(
+            Severity::Warning
+                .warning(text)
+                .about(about())
+                .remedy(remedy),
+        );
     }
 }
 
 /// Disturbed trials, uneven bins and remarks, over all trials of a variant.
-fn trials(told: &Told<'_>, analysis: &Analysis, variant: usize, warnings: &mut Vec<String>) {
-    let name = &analysis.variants[variant].name;
-    let own = |point: usize| {
-        analysis
-            .points
-            .get(point)
-            .is_some_and(|p| p.variant == variant)
+fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
+    let mut add = |severity: Severity, text: String| {
+        warnings.push(severity.warning(text).about(name));
     };
-    let tasks: Vec<(Task, &TaskTold<'_>)> = told.tasks_of(own).collect();
-    let trials = || {
-        tasks
-            .iter()
-            .flat_map(|(_, task)| task.earlier.iter().chain(&task.trials))
-            .map(|t| t.result)
-    };
+    let exits: Vec<&str> = trials
+        .iter()
+        .filter_map(|t| t.dut_exit.as_deref())
+        .collect();
+    if let Some(first) = exits.first() {
+        let times = words::count(exits.len(), "trial");
+        let which = if exits.len() > 1 { "at first " } else { "" };
+        let text = format!("the DUT ended by itself in {times}: {which}{first}");
+        add(Severity::Warning, text);
+    }
+    let all = words::count(trials.len(), "trial");
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
     let mut uneven = 0;
-    for trial in trials() {
+    for trial in trials {
         match &trial.outcome {
             Outcome::Invalid(fault) => *faults.entry(words::fault(fault)).or_default() += 1,
             Outcome::Passed | Outcome::Failed { .. } => uneven += usize::from(is_uneven(trial)),
         }
     }
-    let exits = trials().filter_map(|trial| trial.dut_exit.as_deref());
-    for (exit, times) in alike(exits).values() {
-        warnings.push(format!(
-            "{name}: the DUT ended by itself in {}: {exit}",
-            words::count(*times, "trial")
-        ));
-    }
-    let all = trials().count();
     if !faults.is_empty() {
         let invalid: usize = faults.values().sum();
-        let kinds: Vec<_> = faults
-            .iter()
-            .map(|(kind, n)| format!("{kind} ({n})"))
-            .collect();
-        warnings.push(format!(
-            "{name}: {invalid} of {} invalid and repeated: {}",
-            words::count(all, "trial"),
-            kinds.join(", ")
-        ));
+        let kinds = faults.iter().map(|(kind, n)| format!("{kind} ({n})"));
+        let kinds = kinds.collect::<Vec<_>>().join(", ");
+        add(
+            Severity::Note,
+            format!("{invalid} of {all} invalid and repeated: {kinds}"),
+        );
     }
     if uneven > 0 {
-        warnings.push(format!(
-            "{name}: in {uneven} of {} a bin of 100 ms is off by more than 1 %",
-            words::count(all, "trial")
-        ));
+        add(
+            Severity::Warning,
+            format!("in {uneven} of {all} a bin of 100 ms is off by more than 1 %"),
+        );
     }
-    let notes = trials().flat_map(|trial| &trial.notes).map(String::as_str);
-    for (note, times) in alike(notes).values() {
-        warnings.push(match times {
-            1 => format!("{name}: {note}"),
-            times => format!("{name}: {note} (so or alike in {times} trials)"),
-        });
+    for (note, times) in alike(trials.iter().flat_map(|trial| &trial.notes)).values() {
+        add(
+            Severity::Note,
+            match times {
+                1 => (*note).to_owned(),
+                times => format!("{note} (so or alike in {times} trials)"),
+            },
+        );
     }
 }
 
@@ -360,27 +389,16 @@ fn is_uneven(trial: &TrialResult) -> bool {
     deviation_pct > BIN_DEVIATION_PCT_MAX && queries > BIN_DEVIATION_QUERIES
 }
 
-/// The first of all remarks that are alike, and how many there are.
-fn alike<'t>(remarks: impl Iterator<Item = &'t str>) -> BTreeMap<String, (&'t str, usize)> {
+/// The first of all remarks of trials that differ in numbers only, and how many there are. Journals
+/// have these remarks as texts.
+fn alike<'t>(
+    remarks: impl Iterator<Item = &'t String>,
+) -> BTreeMap<Vec<&'t str>, (&'t str, usize)> {
     let mut alike = BTreeMap::new();
     for remark in remarks {
-        alike
-            .entry(without_numbers(remark))
-            .or_insert((remark, 0))
-            .1 += 1;
+        let parts = remark.split(|c: char| c.is_ascii_digit());
+        let parts = parts.filter(|part| !part.is_empty()).collect();
+        alike.entry(parts).or_insert((remark.as_str(), 0)).1 += 1;
     }
     alike
-}
-
-/// A remark with a mark for each number, so that remarks that differ in numbers only are one.
-fn without_numbers(note: &str) -> String {
-    let mut text = String::with_capacity(note.len());
-    for c in note.chars() {
-        match c {
-            '0'..='9' if text.ends_with('#') => {}
-            '0'..='9' => text.push('#'),
-            c => text.push(c),
-        }
-    }
-    text
 }

@@ -1,12 +1,10 @@
 use expect_test::{expect, expect_file};
 
 use super::*;
-use crate::report::campaign::analyse::analyse;
-use crate::report::campaign::sample::{SEAL, small};
+use crate::report::campaign::tests::sample::{SMALL, analysed};
 
 fn sample() -> Analysis {
-    let (plan, lines) = small();
-    analyse(&plan, &lines, SEAL)
+    analysed(SMALL)
 }
 
 /// The same campaign with every rate times `factor`.

@@ -1,36 +1,31 @@
-use super::specimen;
 use super::*;
+use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::tables;
+use crate::report::campaign::tests::sample::{SEAL, SMALL, analysed, full, small};
 
 fn page(analysis: &Analysis, template: Option<&str>) -> Result<String, ReportError> {
     super::page(analysis, &tables::all(analysis), template)
 }
 
-/// Shares of AAAA and of cached names.
-const CELLS: [(f64, f64); 5] = [
-    (0.0, 0.0),
-    (50.0, 0.0),
-    (100.0, 0.0),
-    (0.0, 50.0),
-    (0.0, 100.0),
-];
+/// A name that would be a script if it were not escaped.
+const HOSTILE: &str = "<script>alert(\"dns\")</script> & Co";
 
+/// The small sample, which would be no measurement, with a hostile name.
 fn sample() -> Analysis {
-    specimen::analysis(5, &CELLS, 3)
+    let mut analysis = analysed(SMALL);
+    analysis.not_a_measurement = vec!["the roles share one machine and its cores".to_owned()];
+    analysis.variants[2].name = HOSTILE.to_owned();
+    analysis.variants[2].notes = vec!["<b>bold</b>".to_owned()];
+    analysis.warnings[0].about = Some(HOSTILE.to_owned());
+    analysis
 }
 
 /// A campaign that was stopped before its first trial.
 fn bare() -> Analysis {
-    let mut analysis = specimen::analysis(1, &[], 0);
-    analysis.certificates.clear();
-    analysis.models.clear();
-    analysis.queue_checks.clear();
-    analysis.scaling.clear();
-    analysis.overloads.clear();
-    analysis.soaks.clear();
+    let (plan, lines) = small();
+    let mut analysis = analyse(&plan, &lines[..2], SEAL);
+    analysis.points.clear();
     analysis.warnings.clear();
-    analysis.not_a_measurement.clear();
-    analysis.complete = false;
     analysis
 }
 
@@ -155,13 +150,10 @@ fn the_same_analysis_gives_the_same_octets() {
 
 #[test]
 fn all_that_rfc_8219_asks_for_stays_small() {
-    let mut cells = vec![(0.0, 100.0)];
-    for cached in [0.0, 20.0, 40.0, 60.0, 80.0] {
-        cells.extend([0.0, 20.0, 40.0, 60.0, 80.0, 100.0].map(|aaaa| (aaaa, cached)));
-    }
-    let page = page(&specimen::analysis(3, &cells, 20), None).unwrap();
+    let (plan, lines) = full();
+    let page = page(&analyse(&plan, &lines, SEAL), None).unwrap();
     assert!(page.len() < 3_000_000, "{} octets", page.len());
-    assert!(page.contains("Headroom of all 94 points"), "not folded");
+    assert!(page.contains("Headroom of all 93 points"), "not folded");
 }
 
 #[test]
@@ -172,7 +164,7 @@ fn templates_of_others_get_the_same_numbers() {
         {{ \"<\" }}";
     assert_eq!(
         page(&sample(), Some(template)).unwrap(),
-        "Five DNS64 servers on one machine: 41,300 4 h 14 min – 0.500 1,234.5 25.5 1.5 us 2 &lt;"
+        "Sample &lt;of&gt; 100 % &amp; more: 9,000 38 min 38 s – 0.500 1,234.5 25.5 1.5 us 2 &lt;"
     );
 }
 

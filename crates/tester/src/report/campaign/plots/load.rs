@@ -1,247 +1,128 @@
 //! Figures of loads beyond the rate that was found, and of long ones below it.
 
 use super::super::analysis::{Analysis, OverloadCurve, OverloadRow, SoakResult, SoakRow};
-use super::super::html::ReportError;
 use super::super::numbers;
-use super::axis::Axis;
-use super::canvas::{self, MEDIUM, SMALL};
-use super::svg::Role;
-use super::{Figure, Group, Table, float, variant_name};
+use super::{Figure, Group, Table, groups};
+use crate::report::chart::{self, Axis, Chart, MEDIUM, Mark, Role, SMALL, Stroke};
+
+/// Holds the numbers of all of them.
+const FILE: &str = "results.json";
 
 /// Goodput and latency over the offered rate, by variant.
-pub(super) fn overload(analysis: &Analysis) -> Result<Vec<Group>, ReportError> {
-    let mut groups = Vec::new();
-    for curve in &analysis.overloads {
-        if curve.rows.is_empty() {
-            continue;
-        }
-        let mut figures = vec![goodput(curve)?];
-        if curve.rows.iter().any(|row| row.rtt_ns_p99.is_some()) {
-            figures.push(latency(curve)?);
-        }
-        groups.push(Group {
-            title: variant_name(analysis, curve.variant).to_owned(),
-            figures,
-        });
-    }
-    Ok(groups)
+pub(super) fn overload(analysis: &Analysis) -> Vec<Group> {
+    let figures = |curve: &OverloadCurve| match &curve.rows[..] {
+        [] => Vec::new(),
+        rows if rows.iter().all(|row| row.rtt_ns_p99.is_none()) => vec![goodput(curve)],
+        _ => vec![goodput(curve), latency(curve)],
+    };
+    let of_variant = |curve: &OverloadCurve| (curve.variant, figures(curve));
+    groups(analysis, analysis.overloads.iter().map(of_variant))
+}
+
+/// What there is `of` the trials over the offered rate, and whether it is doubtful.
+fn over_rate(curve: &OverloadCurve, of: fn(&OverloadRow) -> Option<f64>) -> Vec<(f64, f64, bool)> {
+    let point = |row: &OverloadRow| Some((row.rate_qps as f64, of(row)?, row.doubtful));
+    curve.rows.iter().filter_map(point).collect()
 }
 
 fn offered(curve: &OverloadCurve) -> Axis {
-    let rates = curve.rows.iter().map(|row| row.rate_qps);
-    let highest = float(rates.max().unwrap_or(0));
-    Axis::from_zero("offered rate (queries/s)", highest, 5, |v| {
-        numbers::decimal(v, 0)
-    })
+    let rates = curve.rows.iter().map(|row| row.rate_qps as f64);
+    Axis::from_zero("offered rate (queries/s)", rates)
 }
 
-fn goodput(curve: &OverloadCurve) -> Result<Figure, ReportError> {
-    let x = offered(curve);
-    let best = curve.rows.iter().map(|row| row.goodput_qps);
-    let best = best.fold(0.0, f64::max);
-    let y = Axis::from_zero("goodput (queries/s)", best * 1.1, 5, |v| {
-        numbers::decimal(v, 0)
-    });
+fn goodput(curve: &OverloadCurve) -> Figure {
+    let points = over_rate(curve, |row| Some(row.goodput_qps));
+    let top = 1.1 * points.iter().map(|point| point.1).fold(0.0, f64::max);
+    let highest = points.iter().map(|point| point.0).fold(0.0, f64::max);
+    let all = top.min(highest);
+    let base = curve.base_rate_qps as f64;
+    let y = Axis::from_zero("goodput (queries/s)", [top]);
+    let mut chart = Chart::new(MEDIUM, offered(curve), y);
+    chart.line(Role::MUTED, Stroke::Dashed, [(0.0, 0.0), (all, all)]);
+    chart.line(Role::MUTED, Stroke::THIN, [(base, 0.0), (base, top)]);
+    chart.curve(0, &points);
     let title = "Valid answers in time over the offered rate; dashes: all of them; hollow: beyond the certified rate, or disturbed";
-    let svg = canvas::draw(title, MEDIUM, (&x, &y), |plot| {
-        let all = (best * 1.1).min(x.to);
-        plot.dashes(&[plot.at(0.0, 0.0), plot.at(all, all)], Role::Muted)?;
-        let base = float(curve.base_rate_qps);
-        let rate = [plot.at(base, 0.0), plot.at(base, best * 1.1)];
-        plot.path(&rate, Role::Grid, 1.0)?;
-        let mut places = Vec::new();
-        for row in &curve.rows {
-            places.push((plot.at(float(row.rate_qps), row.goodput_qps), row.doubtful));
-        }
-        let line: Vec<_> = places.iter().map(|(place, _)| *place).collect();
-        plot.path(&line, Role::Series(0), 1.5)?;
-        places
-            .into_iter()
-            .try_for_each(|(place, doubtful)| plot.point(place, doubtful, 0))
-    })?;
-    Ok(figure(title, svg, table_of_overload(curve)))
+    Figure::new(title, chart.svg(title), table_of_overload(curve), FILE)
 }
 
-fn latency(curve: &OverloadCurve) -> Result<Figure, ReportError> {
-    let rows = || {
-        let pair = |p: Option<u64>, rate, doubtful| p.map(|p| (float(rate), float(p), doubtful));
-        let p50 = move |row: &OverloadRow| pair(row.rtt_ns_p50, row.rate_qps, row.doubtful);
-        let p99 = move |row: &OverloadRow| pair(row.rtt_ns_p99, row.rate_qps, row.doubtful);
-        let median: Vec<_> = curve.rows.iter().filter_map(p50).collect();
-        let tail: Vec<_> = curve.rows.iter().filter_map(p99).collect();
-        [median, tail]
-    };
-    let times = || rows().into_iter().flatten().map(|(_, time, _)| time);
-    let x = offered(curve);
-    let y = Axis::logarithmic(
-        "round-trip time",
-        times().fold(f64::INFINITY, f64::min),
-        times().fold(0.0, f64::max),
-        numbers::round_span,
-    );
+fn latency(curve: &OverloadCurve) -> Figure {
+    let median = over_rate(curve, |row| Some(row.rtt_ns_p50? as f64));
+    let tail = over_rate(curve, |row| Some(row.rtt_ns_p99? as f64));
+    let times = median.iter().chain(&tail).map(|point| point.1);
+    let y = Axis::times("round-trip time", times);
+    let mut chart = Chart::new(MEDIUM, offered(curve), y);
+    chart.curve(0, &median);
+    chart.curve(1, &tail);
     let title = "Round-trip times over the offered rate";
-    let svg = canvas::draw(title, MEDIUM, (&x, &y), |plot| {
-        for (series, rows) in rows().into_iter().enumerate() {
-            let place = |(rate, time, _): &(f64, f64, bool)| plot.at(*rate, *time);
-            let line: Vec<_> = rows.iter().map(place).collect();
-            plot.path(&line, Role::Series(series), 1.5)?;
-            for row in &rows {
-                plot.point(place(row), row.2, series)?;
-            }
-        }
-        Ok(())
-    })?;
-    let mut figure = figure(title, svg, table_of_overload(curve));
-    figure.legend = vec![
-        (canvas::key(0)?, "median".to_owned()),
-        (canvas::key(1)?, "99th percentile".to_owned()),
-    ];
-    Ok(figure)
-}
-
-fn figure(title: &str, svg: String, table: Table) -> Figure {
+    let names = ["median", "99th percentile"].map(str::to_owned);
     Figure {
-        title: title.to_owned(),
-        svg,
-        legend: Vec::new(),
-        table,
-        file: "results.json",
+        legend: [0, 1].map(chart::key).into_iter().zip(names).collect(),
+        ..Figure::new(title, chart.svg(title), table_of_overload(curve), FILE)
     }
 }
 
 fn table_of_overload(curve: &OverloadCurve) -> Table {
-    let mut table = Table::new([
-        "Offered (queries/s)",
-        "Times the rate",
-        "Goodput (queries/s)",
-        "Median round-trip time",
-        "99th percentile",
-        "Doubtful",
-    ]);
-    let span =
-        |ns: Option<u64>| ns.map_or(numbers::NOTHING.to_owned(), |ns| numbers::span(float(ns)));
-    for row in &curve.rows {
-        let base = float(curve.base_rate_qps);
-        table.row([
-            numbers::decimal(float(row.rate_qps), 0),
-            numbers::decimal(float(row.rate_qps) / base, 2),
+    let span = |ns: Option<u64>| numbers::span(ns.map_or(f64::NAN, |ns| ns as f64));
+    let row = |row: &OverloadRow| {
+        let rate = row.rate_qps as f64;
+        [
+            numbers::decimal(rate, 0),
+            numbers::decimal(rate / curve.base_rate_qps as f64, 2),
             numbers::decimal(row.goodput_qps, 0),
             span(row.rtt_ns_p50),
             span(row.rtt_ns_p99),
             if row.doubtful { "yes" } else { "no" }.to_owned(),
-        ]);
-    }
-    table
+        ]
+    };
+    let heads = "Offered (queries/s) | Times the rate | Goodput (queries/s) | \
+                 Median round-trip time | 99th percentile | Doubtful";
+    Table::new(heads, curve.rows.iter().map(row))
 }
 
 /// What changed during soaks, by variant.
-pub(super) fn soak(analysis: &Analysis) -> Result<Vec<Group>, ReportError> {
-    let mut groups = Vec::new();
-    for soak in &analysis.soaks {
-        let mut figures = Vec::new();
-        for measured in measured(soak) {
-            figures.extend(over_time(soak, &measured)?);
-        }
-        if !figures.is_empty() {
-            groups.push(Group {
-                title: variant_name(analysis, soak.variant).to_owned(),
-                figures,
-            });
-        }
-    }
-    Ok(groups)
+pub(super) fn soak(analysis: &Analysis) -> Vec<Group> {
+    let soaks = analysis.soaks.iter();
+    groups(analysis, soaks.map(|soak| (soak.variant, over_time(soak))))
 }
 
-/// What a figure shows of a segment, if it is known.
-type OfSegment = Box<dyn Fn(&SoakRow) -> Option<f64>>;
-
-/// One figure of a soak.
-struct Measured {
-    title: &'static str,
-    unit: String,
-    value: OfSegment,
-    places: usize,
-}
-
-fn measured(soak: &SoakResult) -> [Measured; 5] {
-    let memory = soak.rows.iter().filter_map(|row| row.memory_bytes);
-    let (byte, byte_name) = numbers::byte_unit(float(memory.max().unwrap_or(0)));
-    let milliseconds = |ns: u64| float(ns) / 1e6;
-    [
-        Measured {
-            title: "Resident memory",
-            unit: byte_name.to_owned(),
-            value: Box::new(move |row| Some(float(row.memory_bytes?) / byte)),
-            places: 1,
-        },
-        Measured {
-            title: "Open descriptors",
-            unit: "descriptors".to_owned(),
-            value: Box::new(|row| Some(float(row.descriptors?))),
-            places: 0,
-        },
-        Measured {
-            title: "Threads",
-            unit: "threads".to_owned(),
-            value: Box::new(|row| Some(float(row.threads?))),
-            places: 0,
-        },
-        Measured {
-            title: "99th percentile of the round-trip times",
-            unit: "ms".to_owned(),
-            value: Box::new(move |row| Some(milliseconds(row.rtt_ns_p99))),
-            places: 3,
-        },
-        Measured {
-            title: "99.9th percentile of the round-trip times",
-            unit: "ms".to_owned(),
-            value: Box::new(move |row| Some(milliseconds(row.rtt_ns_p999))),
-            places: 3,
-        },
-    ]
-}
-
-/// A figure of it, if there is anything to draw.
-fn over_time(soak: &SoakResult, measured: &Measured) -> Result<Option<Figure>, ReportError> {
-    let values: Vec<_> = soak
-        .rows
-        .iter()
-        .filter_map(|row| Some((row.at_s, (measured.value)(row)?)))
-        .collect();
-    let Some(&(end, _)) = values.last() else {
-        return Ok(None);
-    };
-    let (unit_s, unit) = match end {
-        s if s < 600.0 => (1.0, "s"),
-        s if s < 7200.0 => (60.0, "min"),
+/// The figures of a soak, one for each thing that was seen.
+fn over_time(soak: &SoakResult) -> Vec<Figure> {
+    let memory = soak.rows.iter().filter_map(|row| row.memory_bytes).max();
+    let (byte, byte_name) = numbers::byte_unit(memory.unwrap_or(0) as f64);
+    // Title, unit, size of the unit, and decimals in the table.
+    let seen_as = [
+        ("Resident memory", byte_name, byte, 1),
+        ("Open descriptors", "descriptors", 1.0, 0),
+        ("Threads", "threads", 1.0, 0),
+        ("99th percentile of the round-trip times", "ms", 1e6, 3),
+        ("99.9th percentile of the round-trip times", "ms", 1e6, 3),
+    ];
+    let (second, time) = match soak.rows.last().map_or(0.0, |row| row.at_s) {
+        end if end < 600.0 => (1.0, "s"),
+        end if end < 7200.0 => (60.0, "min"),
         _ => (3600.0, "h"),
     };
-    let x = Axis::linear(
-        format!("time ({unit})"),
-        0.0,
-        end / unit_s,
-        5,
-        numbers::short,
-    );
-    let highest = values.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    let y = Axis::from_zero(measured.unit.clone(), highest, 4, numbers::short);
-    let svg = canvas::draw(measured.title, SMALL, (&x, &y), |plot| {
-        let place = |(at, value): &(f64, f64)| plot.at(at / unit_s, *value);
-        let line: Vec<_> = values.iter().map(place).collect();
-        plot.path(&line, Role::Series(0), 1.5)?;
-        line.into_iter()
-            .try_for_each(|place| plot.dot(place, 3.0, Role::Series(0)))
-    })?;
-    let (time, value) = (
-        format!("Time ({unit})"),
-        format!("{} ({})", measured.title, measured.unit),
-    );
-    let mut table = Table::new([&time, &value]);
-    for (at, value) in &values {
-        table.row([
-            numbers::decimal(at / unit_s, 2),
-            numbers::decimal(*value, measured.places),
-        ]);
+    let mut figures = Vec::new();
+    for (i, (title, unit, size, places)) in seen_as.into_iter().enumerate() {
+        let known = |row: &SoakRow| {
+            let resources = [row.memory_bytes, row.descriptors, row.threads];
+            let times = [row.rtt_ns_p99, row.rtt_ns_p999].map(Some);
+            let value = *resources.iter().chain(&times).nth(i)?;
+            Some((row.at_s / second, value? as f64 / size))
+        };
+        let values: Vec<_> = soak.rows.iter().filter_map(known).collect();
+        let Some(&(end, _)) = values.last() else {
+            continue;
+        };
+        let x = Axis::linear(&format!("time ({time})"), (0.0, end));
+        let y = Axis::from_zero(unit, values.iter().map(|(_, value)| *value));
+        let mut chart = Chart::new(SMALL, x, y);
+        chart.line(Role::variant(0), Stroke::THICK, values.clone());
+        chart.marks(Role::variant(0), Mark::dot(6), values.clone());
+        let row = |(at, value)| [numbers::decimal(at, 2), numbers::decimal(value, places)];
+        let heads = format!("Time ({time}) | {title} ({unit})");
+        let table = Table::new(&heads, values.into_iter().map(row));
+        figures.push(Figure::new(title, chart.svg(title), table, FILE));
     }
-    Ok(Some(figure(measured.title, svg, table)))
+    figures
 }

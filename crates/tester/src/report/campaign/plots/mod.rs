@@ -1,18 +1,17 @@
 //! The figures of a report: SVG with classes for colours, a legend in words, and the numbers that are
 //! drawn.
 
-mod axis;
-mod canvas;
 mod load;
 mod rates;
-mod svg;
 mod trials;
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use super::analysis::{Analysis, PointResult};
-use super::html::ReportError;
 use super::numbers;
+use crate::report::chart;
 
 /// A figure with everything that belongs to it.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +28,19 @@ pub struct Figure {
     pub file: &'static str,
 }
 
+impl Figure {
+    /// Without a legend.
+    fn new(title: &str, svg: String, table: Table, file: &'static str) -> Self {
+        Self {
+            title: title.to_owned(),
+            svg,
+            legend: Vec::new(),
+            table,
+            file,
+        }
+    }
+}
+
 /// Numbers in rows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
@@ -39,15 +51,12 @@ pub struct Table {
 }
 
 impl Table {
-    fn new<const N: usize>(columns: [&str; N]) -> Self {
+    /// Of the heads of the columns, between bars, and rows of as many cells.
+    fn new<R: Into<Vec<String>>>(heads: &str, rows: impl IntoIterator<Item = R>) -> Self {
         Self {
-            columns: columns.map(str::to_owned).to_vec(),
-            rows: Vec::new(),
+            columns: heads.split(" | ").map(str::to_owned).collect(),
+            rows: rows.into_iter().map(Into::into).collect(),
         }
-    }
-
-    fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.to_vec());
     }
 }
 
@@ -83,21 +92,17 @@ pub struct Figures {
 
 impl Figures {
     /// Draws all figures.
-    ///
-    /// # Errors
-    ///
-    /// Drawing failed; it writes to memory only, so there is no reason why it should.
-    pub fn of(analysis: &Analysis) -> Result<Self, ReportError> {
-        Ok(Self {
-            rates: rates::bars(analysis)?,
-            convergence: trials::convergence(analysis)?,
-            latency: trials::latency(analysis)?,
-            curves: rates::curves(analysis)?,
-            scaling: rates::scaling(analysis)?,
-            overload: load::overload(analysis)?,
-            soak: load::soak(analysis)?,
-            memory: rates::memory(analysis)?,
-        })
+    pub fn of(analysis: &Analysis) -> Self {
+        Self {
+            rates: rates::bars(analysis),
+            convergence: trials::convergence(analysis),
+            latency: trials::latency(analysis),
+            curves: rates::curves(analysis),
+            scaling: rates::scaling(analysis),
+            overload: load::overload(analysis),
+            soak: load::soak(analysis),
+            memory: rates::memory(analysis),
+        }
     }
 }
 
@@ -107,21 +112,16 @@ fn variant_name(analysis: &Analysis, variant: usize) -> &str {
 }
 
 /// The cell of a point, with duration and timeout if they are not those of the first point.
-pub(super) fn cell_name(analysis: &Analysis, point: &PointResult) -> String {
-    let mut name = format!(
-        "AAAA {} %, cached {} %",
-        numbers::short(point.aaaa_pct),
-        numbers::short(point.cached_pct)
-    );
+fn cell_name(analysis: &Analysis, point: &PointResult) -> String {
+    let short = numbers::short;
+    let (aaaa, cached) = (short(point.aaaa_pct), short(point.cached_pct));
+    let mut name = format!("AAAA {aaaa} %, cached {cached} %");
     if !point.pattern.is_empty() {
-        name = format!("{name} ({})", point.pattern);
+        name += &format!(" ({})", point.pattern);
     }
     if !is_of_the_plan(analysis, point) {
-        name = format!(
-            "{name}, {} s, timeout {} s",
-            numbers::short(point.duration_s),
-            numbers::short(point.timeout_s)
-        );
+        let (duration, timeout) = (short(point.duration_s), short(point.timeout_s));
+        name += &format!(", {duration} s, timeout {timeout} s");
     }
     name
 }
@@ -140,37 +140,42 @@ fn same(a: f64, b: f64) -> bool {
 }
 
 /// Keys and names of these variants; nothing for a single one.
-fn legend(
-    analysis: &Analysis,
-    variants: impl IntoIterator<Item = usize>,
-) -> Result<Vec<(String, String)>, ReportError> {
-    let mut seen: Vec<usize> = Vec::new();
-    for variant in variants {
-        if !seen.contains(&variant) {
-            seen.push(variant);
+fn legend(analysis: &Analysis, variants: impl Iterator<Item = usize>) -> Vec<(String, String)> {
+    let variants: BTreeSet<_> = variants.collect();
+    let several = variants.len() > 1;
+    let entry = |variant| {
+        let name = variant_name(analysis, variant).to_owned();
+        (chart::key(variant), name)
+    };
+    let listed = variants.into_iter().filter(|_| several);
+    listed.map(entry).collect()
+}
+
+/// What there is `of` the points, by the names of their cells.
+fn by_cell<'a, T>(
+    analysis: &'a Analysis,
+    of: impl Fn(&'a PointResult) -> Option<T>,
+) -> Vec<(String, Vec<T>)> {
+    let mut cells: Vec<(String, Vec<T>)> = Vec::new();
+    for point in &analysis.points {
+        let Some(value) = of(point) else { continue };
+        let name = cell_name(analysis, point);
+        match cells.iter_mut().find(|(cell, _)| *cell == name) {
+            Some((_, values)) => values.push(value),
+            None => cells.push((name, vec![value])),
         }
     }
-    if seen.len() < 2 {
-        return Ok(Vec::new());
-    }
-    seen.into_iter()
-        .map(|variant| {
-            Ok((
-                canvas::key(variant)?,
-                variant_name(analysis, variant).to_owned(),
-            ))
-        })
-        .collect()
+    cells
 }
 
-#[expect(clippy::cast_precision_loss, reason = "drawn or rounded afterwards")]
-fn float(value: u64) -> f64 {
-    value as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts that are drawn")]
-fn real(value: usize) -> f64 {
-    value as f64
+/// The figures of variants under their names, without those that have none.
+fn groups(analysis: &Analysis, figures: impl Iterator<Item = (usize, Vec<Figure>)>) -> Vec<Group> {
+    let figures = figures.filter(|(_, figures)| !figures.is_empty());
+    let group = |(variant, figures)| Group {
+        title: variant_name(analysis, variant).to_owned(),
+        figures,
+    };
+    figures.map(group).collect()
 }
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 
 use super::{CELL, FIGURES, NAME};
 use crate::campaign::plan::{Plan, Variant};
-use crate::campaign::record::{Line, Record, Resources};
+use crate::campaign::record::{Line, Record};
 use crate::campaign::tasks::Task;
-use crate::report::answered;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunResult};
+use crate::report::campaign::numbers;
 use crate::report::campaign::table::{Column, Table, columns};
-use crate::report::campaign::{numbers, words};
-use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::result::TrialResult;
 
 /// One row for each point.
 pub(in super::super) fn points(analysis: &Analysis, plan: &Plan) -> Table {
@@ -45,9 +44,9 @@ fn about<'a>(
 
 const PLANNED: [Column<Variant>; 3] = columns![v: Variant;
     "dut", "DUT" => &v.dut;
-    "cores", "cores" => v.cpus.to_string();
+    "cores", "cores" => v.cpus().to_string();
     "settings", "settings" => {
-        let settings: Vec<_> = v.settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let settings: Vec<_> = v.settings().iter().map(|(k, v)| format!("{k}={v}")).collect();
         settings.join(" ")
     };
 ];
@@ -69,7 +68,6 @@ struct Trial<'a> {
     over_at_unix_ms: u64,
     took_ns: u64,
     result: &'a TrialResult,
-    resources: Option<Resources>,
 }
 
 impl<'a> Trial<'a> {
@@ -79,7 +77,6 @@ impl<'a> Trial<'a> {
             number,
             took_ns,
             result,
-            resources,
         } = &line.record
         else {
             return None;
@@ -91,7 +88,6 @@ impl<'a> Trial<'a> {
             over_at_unix_ms: line.at_unix_ms,
             took_ns: *took_ns,
             result,
-            resources: *resources,
         })
     }
 
@@ -109,20 +105,6 @@ impl<'a> Trial<'a> {
             Task::Overload { .. } | Task::Soak { .. } => None,
         }
     }
-
-    /// Queries without a valid answer in time, or the fault.
-    fn shortfall(&self) -> Result<u64, String> {
-        match &self.result.outcome {
-            Outcome::Passed => Ok(0),
-            Outcome::Failed { shortfall } => Ok(*shortfall),
-            Outcome::Invalid(fault) => Err(fault.to_string()),
-        }
-    }
-
-    /// A round-trip time, of which there is none without an answer.
-    fn rtt(&self, span_ns: u64) -> Option<u64> {
-        (answered(&self.result.answers) > 0).then_some(span_ns)
-    }
 }
 
 fn trial_columns<'a>() -> [Column<Trial<'a>>; 46] {
@@ -133,9 +115,9 @@ fn trial_columns<'a>() -> [Column<Trial<'a>>; 46] {
         "over_at", "" => numbers::moment(t.over_at_unix_ms);
         "took_s", "" => numbers::seconds(t.took_ns);
         "rate_qps", "" => t.result.rate_qps;
-        "outcome", "" => words::outcome(&t.result.outcome);
-        "shortfall", "" => t.shortfall().ok();
-        "fault", "" => t.shortfall().err();
+        "outcome", "" => t.result.outcome.word();
+        "shortfall", "" => t.result.outcome.fault().is_none().then(|| t.result.outcome.shortfall());
+        "fault", "" => t.result.outcome.fault().map(ToString::to_string);
         "queries_due", "" => t.result.queries_due;
         "queries_sent", "" => t.result.queries_sent;
         "undecided", "" => t.result.undecided;
@@ -149,10 +131,10 @@ fn trial_columns<'a>() -> [Column<Trial<'a>>; 46] {
         "missing", "" => t.result.answers.missing;
         "duplicate", "" => t.result.answers.duplicate;
         "stray", "" => t.result.answers.stray;
-        "rtt_ns_p50", "" => t.rtt(t.result.rtt.p50);
-        "rtt_ns_p99", "" => t.rtt(t.result.rtt.p99);
-        "rtt_ns_p999", "" => t.rtt(t.result.rtt.p999);
-        "rtt_ns_max", "" => t.rtt(t.result.rtt.max);
+        "rtt_ns_p50", "" => t.result.rtt.p50;
+        "rtt_ns_p99", "" => t.result.rtt.p99;
+        "rtt_ns_p999", "" => t.result.rtt.p999;
+        "rtt_ns_max", "" => t.result.rtt.max;
         "lateness_ns_p50", "" => t.result.timing.lateness_ns_p50;
         "lateness_ns_p99", "" => t.result.timing.lateness_ns_p99;
         "lateness_ns_p999", "" => t.result.timing.lateness_ns_p999;
@@ -167,9 +149,9 @@ fn trial_columns<'a>() -> [Column<Trial<'a>>; 46] {
         "authority_other", "" => t.result.authority.map(|c| c.other);
         "authority_answered", "" => t.result.authority.map(|c| c.answered);
         "authority_nodata", "" => t.result.authority.map(|c| c.nodata);
-        "memory_bytes", "" => t.resources.map(|r| r.memory_bytes).or(t.result.dut_memory_bytes);
-        "descriptors", "" => t.resources.map(|r| r.descriptors);
-        "threads", "" => t.resources.map(|r| r.threads);
+        "memory_bytes", "" => t.result.resources.map(|r| r.memory_bytes);
+        "descriptors", "" => t.result.resources.map(|r| r.descriptors);
+        "threads", "" => t.result.resources.map(|r| r.threads);
         "dut_exit", "" => t.result.dut_exit.as_ref();
         "backend", "" => &t.result.backend;
         "notes", "" => t.result.notes.join("; ");

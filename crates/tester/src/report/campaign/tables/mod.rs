@@ -534,7 +534,7 @@ fn time(analysis: &Analysis) -> Table {
 mod tests {
     use super::*;
     use crate::report::campaign::analyse::analyse;
-    use crate::report::campaign::sample::{SEAL, small};
+    use crate::report::campaign::tests::sample::{SEAL, small};
 
     #[test]
     fn every_key_that_a_table_asks_for_is_a_column() {

@@ -9,12 +9,15 @@ use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{
-    CertificateConditions, Environment, Line, Record, Resources, VariantFacts,
+    CertificateConditions, Environment, Line, Record, SelfTest, TaskEnd, VariantFacts,
 };
 use crate::campaign::tasks::{Point, Task, points};
+use crate::lab::process::Resources;
 use crate::namespace::Share;
 use crate::procedure::search::{Search, SearchEnd, SearchSpec};
-use crate::procedure::selftest::{SelfTestEnd, self_test_rate};
+use crate::procedure::selftest::self_test_rate;
+use crate::report::campaign::analyse::analyse;
+use crate::report::campaign::analysis::Analysis;
 use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 
 /// The seal of every sample.
@@ -28,7 +31,7 @@ const BEGAN_UNIX_MS: u64 = 1_763_719_200_000;
 
 /// Three variants (two of one DUT, with one core and with two), seven cells, a queue check, three
 /// runs, overload and soak; on the way an invalid trial, an abandoned run and a crash.
-const SMALL: &str = r#"
+pub(crate) const SMALL: &str = r#"
 name = "Sample <of> 100 % & more"
 description = "Two servers, one of them with one core and with two."
 
@@ -98,6 +101,12 @@ pub(crate) fn full() -> (Plan, Vec<Line>) {
     campaign(FULL)
 }
 
+/// The report's numbers of a campaign by another plan.
+pub(crate) fn analysed(text: &str) -> Analysis {
+    let (plan, lines) = campaign(text);
+    analyse(&plan, &lines, SEAL)
+}
+
 fn campaign(text: &str) -> (Plan, Vec<Line>) {
     let plan = Plan::parse("sample.toml", text).unwrap();
     let lines = journal(&plan, text);
@@ -142,12 +151,14 @@ impl Journal {
             task,
             number,
             took_ns,
-            resources: Some(Resources {
-                memory_bytes: 50_000_000 + 4096 * number,
-                descriptors: 24,
-                threads: 3,
-            }),
-            result,
+            result: TrialResult {
+                resources: Some(Resources {
+                    memory_bytes: 50_000_000 + 4096 * number,
+                    descriptors: 24,
+                    threads: 3,
+                }),
+                ..result
+            },
         });
         took_ns
     }
@@ -178,12 +189,12 @@ impl Journal {
         let mut result = trial(point, self_test_rate(CERTIFIED_QPS), 0, true);
         result.timeout_ns = point.timeout_ns / 4;
         self.now_ms += 1300;
-        self.write(Record::SelfTest {
+        self.write(Record::SelfTest(SelfTest {
             conditions: CertificateConditions {
                 boot_id: "boot of Linux 6.1.0".to_owned(),
                 kernel: "Linux 6.1.0".to_owned(),
                 lab: "netns, three-device".to_owned(),
-                authority: plan.tester.authority.clone(),
+                authority: plan.hosts.authority.to_string(),
                 threads: 1,
                 sockets: None,
                 cpus: vec![("Measurer".to_owned(), "0".to_owned())],
@@ -192,11 +203,11 @@ impl Journal {
                 duration_ns: point.duration_ns,
                 timeout_ns: point.timeout_ns,
             },
-            end: SelfTestEnd::Certified,
+            end: Outcome::Passed,
             passed_rate_qps: Some(self_test_rate(CERTIFIED_QPS)),
             certified_rate_qps: Some(CERTIFIED_QPS),
             trials: vec![result],
-        });
+        }));
     }
 }
 
@@ -241,16 +252,18 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
             ..Answers::default()
         },
         rtt: Rtt {
-            p50: rtt_percentiles[3].1,
-            p99: rtt_percentiles[8].1,
-            p999: rtt_percentiles[10].1,
-            max: rtt_percentiles[15].1,
+            p50: Some(rtt_percentiles[3].1),
+            p99: Some(rtt_percentiles[8].1),
+            p999: Some(rtt_percentiles[10].1),
+            max: Some(rtt_percentiles[15].1),
         },
         rtt_percentiles,
         timing: timing(rate_qps),
         tester_drops: 0,
         authority: Some(counts(fresh, own)),
-        dut_memory_bytes: Some(50_000_000),
+        certified: (!self_test).then_some(true),
+        achieved: None,
+        resources: None,
         dut_exit: None,
         backend: "udp".to_owned(),
         notes: Vec::new(),
@@ -302,6 +315,7 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
         plan: text.to_owned(),
         plan_origin: "sample.toml".to_owned(),
         plan_sha256: sha256_hex(text.as_bytes()),
+        lab: None,
         command: ["dns64bench", "run", "my plans/sample.toml"]
             .map(str::to_owned)
             .to_vec(),
@@ -325,7 +339,8 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
     }
     for (index, point) in points.iter().enumerate() {
         if point.cell == plan.cells[0]
-            && (point.duration_ns, point.timeout_ns) == (plan.duration_ns, plan.timeout_ns)
+            && (point.duration_ns, point.timeout_ns)
+                == (plan.load.duration_ns, plan.load.timeout_ns)
         {
             beyond(&mut journal, plan, index, point);
         }
@@ -343,7 +358,7 @@ fn started_variant(variant: usize, it: &Variant) -> Record {
             pref64: "64:ff9b::/96".to_owned(),
             cpus: vec![
                 ("Measurer".to_owned(), "0".to_owned()),
-                ("DUT".to_owned(), it.cpus.to_string()),
+                ("DUT".to_owned(), it.cpus().to_string()),
             ],
             files_sha256: BTreeMap::from([("server.conf".to_owned(), "ab".repeat(32))]),
             program_sha256: Some("cd".repeat(32)),
@@ -400,13 +415,13 @@ fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: 
     let rate_qps = bracket
         .passed_qps
         .filter(|_| !matches!(end, SearchEnd::NothingPasses));
-    journal.write(Record::Finished {
+    journal.write(Record::Finished(TaskEnd {
         task,
         end: Some(end),
         rate_qps,
         failed_qps: bracket.failed_qps,
         took_ns,
-    });
+    }));
 }
 
 /// Overload curve and soak of a point.
@@ -417,7 +432,7 @@ fn beyond(journal: &mut Journal, plan: &Plan, index: usize, point: &Point) {
         .map(|milli| base * u64::from(milli) / 1000)
         .collect();
     let soak = plan.soak.map_or(Vec::new(), |soak| {
-        let segments = soak.length_ns.div_ceil(plan.duration_ns).min(60);
+        let segments = soak.length_ns.div_ceil(plan.load.duration_ns).min(60);
         (0..segments).map(|_| soak.share.below(base)).collect()
     });
     for (task, rates) in [
@@ -436,13 +451,13 @@ fn beyond(journal: &mut Journal, plan: &Plan, index: usize, point: &Point) {
         for (number, rate_qps) in (1..).zip(rates) {
             took_ns += journal.trial(task, number, trial(point, rate_qps, base, false));
         }
-        journal.write(Record::Finished {
+        journal.write(Record::Finished(TaskEnd {
             task,
             end: None,
             rate_qps: None,
             failed_qps: None,
             took_ns,
-        });
+        }));
     }
 }
 

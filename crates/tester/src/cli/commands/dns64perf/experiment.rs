@@ -15,37 +15,37 @@ use dns64_wire::message::{HEADER_LEN, Message, Section};
 use dns64_wire::name::NameBuf;
 
 /// Experiments of a run, and queries of an experiment (paper 003, section II).
-pub const EXPERIMENTS: usize = 256;
+pub(super) const EXPERIMENTS: usize = 256;
 
 /// What is asked, by whom and how.
 #[derive(Clone, Debug)]
-pub struct ClassicSpec {
+pub(super) struct ClassicSpec {
     /// The server.
-    pub server: SocketAddr,
+    pub(super) server: SocketAddr,
     /// Number of the client, so that several of them ask for different names.
-    pub client: u8,
+    pub(super) client: u8,
     /// Threads; a divisor of [`EXPERIMENTS`].
-    pub threads: usize,
+    pub(super) threads: usize,
     /// How long each answer is waited for; above zero.
-    pub timeout_ns: Nanos,
+    pub(super) timeout_ns: Nanos,
     /// What stands after the first label.
-    pub suffix: NameBuf,
+    pub(super) suffix: NameBuf,
 }
 
 /// What came of one experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Experiment {
+pub(super) struct Experiment {
     /// From the start of its threads to the end of the last one.
-    pub elapsed_ns: Nanos,
+    pub(super) elapsed_ns: Nanos,
     /// Answers in time.
-    pub answered: usize,
+    pub(super) answered: usize,
     /// Those of them with an AAAA record.
-    pub with_aaaa: usize,
+    pub(super) with_aaaa: usize,
 }
 
 /// Why an experiment could not be run.
 #[derive(Debug, thiserror::Error)]
-pub enum ClassicError {
+pub(super) enum ClassicError {
     /// ICMP port unreachable.
     #[error("nothing listens at {server}; start the server or correct its address and port")]
     Refused {
@@ -72,7 +72,7 @@ impl ClassicSpec {
     /// # Errors
     ///
     /// What kept it from asking; an answer that does not come is none.
-    pub fn experiment(&self, b: u8) -> Result<Experiment, ClassicError> {
+    pub(super) fn experiment(&self, b: u8) -> Result<Experiment, ClassicError> {
         let each = EXPERIMENTS / self.threads;
         let begun = MonotonicClock.now();
         let parts: Vec<_> = thread::scope(|scope| {

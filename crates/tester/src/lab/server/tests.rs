@@ -1,14 +1,14 @@
 use super::*;
 
 /// A server that is a shell script.
-fn spec(script: &str, port: u16) -> DutSpec {
+fn spec(script: &str, port: u16) -> ServerSpec {
     let text = format!(
         "name = 'script'\nrole = 'dut'\nprograms = ['sh']\ncaches = false\n\
          command = ['{{program}}', '{{workdir}}/script']\n\
          version = {{ command = ['echo', 'noise script 1.2'], starts_with = 'script ' }}\n\
          [files]\nscript = '''\n{script}\n'''\n"
     );
-    DutSpec {
+    ServerSpec {
         profile: Profile::parse("script", &text).unwrap(),
         program: None,
         host: Host::Here,
@@ -33,32 +33,32 @@ fn free_port() -> u16 {
 
 #[test]
 fn a_server_runs_is_measured_and_goes() {
-    let mut dut = Dut::start(spec("echo hello; sleep 100 & wait", free_port()), || {
+    let mut server = Server::start(spec("echo hello; sleep 100 & wait", free_port()), || {
         Probe::Answered
     })
     .unwrap();
-    let workdir = dut.workdir.path.clone();
-    assert!(process::wait_until(10 * SECOND, || dut.log_tail() == "hello"));
+    let workdir = server.workdir.path.clone();
+    assert!(process::wait_until(10 * SECOND, || server.log_tail() == "hello"));
     assert!(process::wait_until(10 * SECOND, || process::tree(
-        dut.pid()
+        server.pid()
     )
     .len()
         == 2));
-    assert!(dut.is_alive() && dut.resources().threads == 2);
-    assert_eq!(dut.version().unwrap(), "script 1.2");
-    let sleeper = process::tree(dut.pid())[1];
-    dut.stop();
-    assert!(!dut.is_alive());
+    assert!(server.is_alive() && server.resources().threads == 2);
+    assert_eq!(server.version().unwrap(), "script 1.2");
+    let sleeper = process::tree(server.pid())[1];
+    server.stop();
+    assert!(!server.is_alive());
     let gone = || !Path::new(&format!("/proc/{sleeper}/exe")).exists();
     assert!(process::wait_until(10 * SECOND, gone));
-    drop(dut);
+    drop(server);
     assert!(!workdir.exists());
 }
 
 #[test]
 fn a_server_that_ends_leaves_its_last_words() {
     let silent = || Probe::NotYet("no answer".into());
-    let error = Dut::start(spec("echo cannot do that >&2; exit 7", free_port()), silent);
+    let error = Server::start(spec("echo cannot do that >&2; exit 7", free_port()), silent);
     let text = error.unwrap_err().to_string();
     assert_eq!(
         text,
@@ -70,7 +70,7 @@ fn a_server_that_ends_leaves_its_last_words() {
 fn a_stranger_at_the_address_is_noticed() {
     let stranger = UdpSocket::bind("[::1]:0").unwrap();
     let port = stranger.local_addr().unwrap().port();
-    let error = Dut::start(spec("sleep 100", port), || Probe::Answered).unwrap_err();
+    let error = Server::start(spec("sleep 100", port), || Probe::Answered).unwrap_err();
     let expected = format!("cannot listen on [::1]:{port} on this host");
     assert!(error.to_string().starts_with(&expected), "{error}");
 }
@@ -78,14 +78,18 @@ fn a_stranger_at_the_address_is_noticed() {
 #[test]
 fn a_restart_begins_with_an_empty_directory() {
     let script = "ls; touch cache; sleep 100";
-    let mut dut = Dut::start(spec(script, free_port()), || Probe::Answered).unwrap();
-    let cache = dut.workdir.path.join("cache");
+    let mut server = Server::start(spec(script, free_port()), || Probe::Answered).unwrap();
+    let cache = server.workdir.path.join("cache");
     assert!(process::wait_until(10 * SECOND, || cache.exists()));
-    let first = dut.pid();
-    dut.restart(|| Probe::Answered).unwrap();
-    assert_ne!(dut.pid(), first);
+    let first = server.pid();
+    server.restart(|| Probe::Answered).unwrap();
+    assert_ne!(server.pid(), first);
     assert!(process::wait_until(10 * SECOND, || cache.exists()));
-    assert!(!dut.log_tail().contains("cache"), "{}", dut.log_tail());
+    assert!(
+        !server.log_tail().contains("cache"),
+        "{}",
+        server.log_tail()
+    );
 }
 
 #[test]
@@ -93,44 +97,44 @@ fn a_server_has_its_cores_and_no_others_whichever_way() {
     let mut spec = spec("sleep 100 & wait", free_port());
     let core = dns64_transport::cpu::available()[0];
     spec.settings.cpus = [core].into_iter().collect();
-    let mut dut = Dut::start(spec, || Probe::Answered).unwrap();
+    let mut server = Server::start(spec, || Probe::Answered).unwrap();
     assert!(process::wait_until(10 * SECOND, || process::tree(
-        dut.pid()
+        server.pid()
     )
     .len()
         == 2));
-    for pid in process::tree(dut.pid()) {
+    for pid in process::tree(server.pid()) {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let allowed = format!("Cpus_allowed_list:\t{core}\n");
         assert!(status.contains(&allowed), "{status}");
     }
-    let note = dut.cores().note().unwrap();
-    let cgroup = std::fs::read_to_string(format!("/proc/{}/cgroup", dut.pid())).unwrap();
+    let note = server.cores().note().unwrap();
+    let cgroup = std::fs::read_to_string(format!("/proc/{}/cgroup", server.pid())).unwrap();
     let by_cgroup = cgroup.contains("/dns64bench.");
     assert_eq!(note == "by cgroup cpuset", by_cgroup, "{note}");
-    dut.restart(|| Probe::Answered).unwrap();
-    let again = || std::fs::read_to_string(format!("/proc/{}/cgroup", dut.pid())).unwrap();
+    server.restart(|| Probe::Answered).unwrap();
+    let again = || std::fs::read_to_string(format!("/proc/{}/cgroup", server.pid())).unwrap();
     assert!(process::wait_until(10 * SECOND, || again() == cgroup));
 }
 
 #[test]
 fn files_are_told_without_the_directory_of_this_start() {
-    let dut = Dut::start(spec("cd {workdir}; sleep 100", free_port()), || {
+    let server = Server::start(spec("cd {workdir}; sleep 100", free_port()), || {
         Probe::Answered
     });
-    let dut = dut.unwrap();
+    let server = server.unwrap();
     let expected = ("script".to_owned(), "cd {workdir}; sleep 100\n".to_owned());
-    assert_eq!(dut.files().unwrap(), [expected]);
-    assert!(dut.program().ends_with("sh"), "{:?}", dut.program());
+    assert_eq!(server.files().unwrap(), [expected]);
+    assert!(server.program().ends_with("sh"), "{:?}", server.program());
 }
 
 #[test]
 fn directories_of_the_living_are_not_swept() {
-    let living = Workdir::create("living").unwrap();
+    let living = workdir("living").unwrap();
     let base = workdir_base();
     let dead = base.join("dead.1.1");
     std::fs::create_dir_all(dead.join("deep")).unwrap();
-    sweep(&base);
+    owned::sweep(&base, "");
     assert!(living.path.exists());
     assert!(!dead.exists());
 }

@@ -1,16 +1,15 @@
 //! Cores by cgroup: a server in a cpuset of its own sees and can use only its cores. Where no such
 //! cgroup can be made, its affinity has to do, which a program may change for itself.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use dns64_transport::clock::{Nanos, SECOND};
-use rustix::fs::{FlockOperation, flock};
 
 use super::host::{CpuSet, Host};
+use super::machine::{Machine, field};
+use super::owned::{self, OwnedDir};
 use super::process::{self, RunError};
 
 /// How a server is kept to its cores.
@@ -19,9 +18,9 @@ pub enum Cores {
     /// Not at all: the scheduler decides.
     Any,
     /// By a cgroup.
-    Cgroup(Cpuset),
+    Cgroup(Cgroup),
     /// By affinity, because no cgroup can be made, for this reason.
-    Affinity(CpusetError),
+    Affinity(CgroupError),
 }
 
 impl Cores {
@@ -30,20 +29,20 @@ impl Cores {
         if cpus.is_unrestricted() {
             return Self::Any;
         }
-        match Cpuset::create(cpus) {
-            Ok(cpuset) => Self::Cgroup(cpuset),
+        match Cgroup::create(cpus) {
+            Ok(cgroup) => Self::Cgroup(cgroup),
             Err(reason) => Self::Affinity(reason),
         }
     }
 
     /// A command that runs `program` on `host` and on `cpus`; its process ID is that of `program`.
     pub fn command(&self, host: &Host, program: &Path, cpus: &CpuSet) -> Command {
-        let Self::Cgroup(cpuset) = self else {
+        let Self::Cgroup(cgroup) = self else {
             return host.command(program, cpus);
         };
         // The cgroup is joined first: `ip netns exec` puts another /sys in its place.
         let inner = host.command(program, &CpuSet::unrestricted());
-        let mut command = cpuset.joined("exec \"$@\"");
+        let mut command = cgroup.joined("exec \"$@\"");
         command.arg(inner.get_program()).args(inner.get_args());
         command
     }
@@ -60,18 +59,13 @@ impl Cores {
     }
 }
 
-/// A cgroup with a set of cores, removed when dropped. Its lock tells those that are in use from
-/// those that a crash left behind, which the next one removes.
+/// A cgroup with a set of cores, removed when dropped.
 #[derive(Debug)]
-pub struct Cpuset {
-    path: PathBuf,
-    /// Open and locked as long as the cgroup is in use.
-    _lock: File,
-}
+pub struct Cgroup(OwnedDir);
 
 /// Why there is no cgroup.
 #[derive(Debug, thiserror::Error)]
-pub enum CpusetError {
+pub enum CgroupError {
     /// No hierarchy has it.
     #[error("no cgroup above this process hands the cpuset controller down")]
     NoController,
@@ -117,47 +111,31 @@ const MOUNT: &str = "/sys/fs/cgroup";
 const PREFIX: &str = "dns64bench.";
 /// Long enough for a shell to start on a busy machine.
 const PROOF_LIMIT: Nanos = 5 * SECOND;
-/// Processes that were killed are gone from their cgroup within this time.
-const GONE_LIMIT: Nanos = SECOND;
 
-impl Cpuset {
-    fn create(cpus: &CpuSet) -> Result<Self, CpusetError> {
-        let (parent, version) = own_parent().ok_or(CpusetError::NoController)?;
-        let cpuset = Self::below(&parent, version, cpus)?;
-        cpuset.prove(cpus)?;
-        Ok(cpuset)
+impl Cgroup {
+    fn create(cpus: &CpuSet) -> Result<Self, CgroupError> {
+        let (parent, version) = own_parent().ok_or(CgroupError::NoController)?;
+        let cgroup = Self::below(&parent, version, cpus)?;
+        cgroup.prove(cpus)?;
+        Ok(cgroup)
     }
 
     /// Makes the cgroup and gives it its cores.
-    fn below(parent: &Path, version: Version, cpus: &CpuSet) -> Result<Self, CpusetError> {
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("{PREFIX}{}.{number}", std::process::id()));
-        let cpuset = {
-            let _door = enter(parent).map_err(|e| refused(parent, e))?;
-            sweep(parent);
-            std::fs::create_dir(&path).map_err(|e| refused(&path, e))?;
-            match lock(&path) {
-                Ok(lock) => Self { path, _lock: lock },
-                Err(e) => {
-                    // It is empty; what remains of it is swept by the next one.
-                    let _ = std::fs::remove_dir(&path);
-                    return Err(refused(&path, e));
-                }
-            }
-        };
+    fn below(parent: &Path, version: Version, cpus: &CpuSet) -> Result<Self, CgroupError> {
+        let dir = OwnedDir::make(parent, PREFIX, "dns64bench").map_err(|e| refused(parent, e))?;
+        let cgroup = Self(dir);
         if version == Version::One {
             // Unlike in version 2, nothing is inherited, and none means that nobody can join.
             let mems = parent.join("cpuset.mems");
             let mems = std::fs::read_to_string(&mems).map_err(|e| refused(&mems, e))?;
-            cpuset.set("cpuset.mems", mems.trim())?;
+            cgroup.set("cpuset.mems", mems.trim())?;
         }
-        cpuset.set("cpuset.cpus", &cpus.to_string())?;
-        Ok(cpuset)
+        cgroup.set("cpuset.cpus", &cpus.to_string())?;
+        Ok(cgroup)
     }
 
-    fn set(&self, file: &str, value: &str) -> Result<(), CpusetError> {
-        let path = self.path.join(file);
+    fn set(&self, file: &str, value: &str) -> Result<(), CgroupError> {
+        let path = self.0.path.join(file);
         std::fs::write(&path, value).map_err(|e| refused(&path, e))
     }
 
@@ -166,26 +144,24 @@ impl Cpuset {
         let mut command = Command::new("sh");
         let script = format!("echo $$ >\"$0\" && {then}");
         command.args(["-c", &script]);
-        command.arg(self.path.join("cgroup.procs"));
+        command.arg(self.0.path.join("cgroup.procs"));
         command
     }
 
     /// Sends a process into it and looks where it may run: rights and cores are known only then.
-    fn prove(&self, cpus: &CpuSet) -> Result<(), CpusetError> {
+    fn prove(&self, cpus: &CpuSet) -> Result<(), CgroupError> {
         let mut proof = self.joined("exec cat /proc/self/status");
         let end = process::run(&mut proof, PROOF_LIMIT)?;
         if !end.status.success() {
-            return Err(CpusetError::Join {
-                path: self.path.display().to_string(),
+            return Err(CgroupError::Join {
+                path: self.0.path.display().to_string(),
                 said: end.stderr.trim().to_owned(),
             });
         }
-        let mut lines = end.stdout.lines();
-        let given = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        let given = given.unwrap_or_default().trim();
+        let given = field(&end.stdout, "Cpus_allowed_list").unwrap_or_default();
         match given.parse::<CpuSet>() {
             Ok(set) if set == *cpus => Ok(()),
-            _ => Err(CpusetError::OtherCores {
+            _ => Err(CgroupError::OtherCores {
                 given: given.to_owned(),
                 wanted: cpus.to_string(),
             }),
@@ -193,59 +169,25 @@ impl Cpuset {
     }
 }
 
-impl Drop for Cpuset {
-    fn drop(&mut self) {
-        // A destructor has nobody to tell; the next cgroup sweeps.
-        process::wait_until(GONE_LIMIT, || std::fs::remove_dir(&self.path).is_ok());
-    }
-}
-
-fn refused(path: &Path, reason: io::Error) -> CpusetError {
-    CpusetError::Refused {
+fn refused(path: &Path, reason: io::Error) -> CgroupError {
+    CgroupError::Refused {
         path: path.display().to_string(),
         reason,
     }
 }
 
-/// One at a time, so that nobody sweeps a cgroup that is not locked yet.
-fn enter(parent: &Path) -> io::Result<File> {
-    let door = File::open(parent)?;
-    flock(&door, FlockOperation::LockExclusive)?;
-    Ok(door)
-}
-
-fn lock(path: &Path) -> io::Result<File> {
-    let lock = File::open(path)?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(lock)
-}
-
 /// Removes what servers of crashed Testers have left, if there is such a place.
 pub(super) fn sweep_abandoned() {
-    if let Some((parent, _)) = own_parent()
-        && let Ok(_door) = enter(&parent)
-    {
-        sweep(&parent);
-    }
-}
-
-/// Removes our cgroups that nobody has locked. One with a process in it stays.
-fn sweep(parent: &Path) {
-    let Ok(entries) = std::fs::read_dir(parent) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if ours && lock(&entry.path()).is_ok() {
-            // What cannot be removed is no obstacle to a new one.
-            let _ = std::fs::remove_dir(entry.path());
-        }
+    if let Some((parent, _)) = own_parent() {
+        owned::sweep(&parent, PREFIX);
     }
 }
 
 fn own_parent() -> Option<(PathBuf, Version)> {
-    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    parent(Path::new(MOUNT), &own)
+    parent(
+        Path::new(MOUNT),
+        &Machine::here().read("/proc/self/cgroup")?,
+    )
 }
 
 /// The cgroup below which a cpuset can be made, by what `/proc/self/cgroup` says. Nothing is changed
@@ -332,16 +274,16 @@ mod tests {
         let strange = tree.path().join("strange.1.0");
         fs::create_dir(&abandoned).unwrap();
         fs::create_dir(&strange).unwrap();
-        let first = Cpuset::below(tree.path(), Version::One, &cpus("0,2-3")).unwrap();
-        let second = Cpuset::below(tree.path(), Version::Two, &cpus("1")).unwrap();
+        let first = Cgroup::below(tree.path(), Version::One, &cpus("0,2-3")).unwrap();
+        let second = Cgroup::below(tree.path(), Version::Two, &cpus("1")).unwrap();
         assert!(!abandoned.exists() && strange.exists());
-        let text = |cpuset: &Cpuset, file| fs::read_to_string(cpuset.path.join(file)).unwrap();
+        let text = |cgroup: &Cgroup, file| fs::read_to_string(cgroup.0.path.join(file)).unwrap();
         assert_eq!(text(&first, "cpuset.cpus"), "0,2-3");
         assert_eq!(text(&first, "cpuset.mems"), "0");
         assert_eq!(text(&second, "cpuset.cpus"), "1");
-        assert!(!second.path.join("cpuset.mems").exists());
+        assert!(!second.0.path.join("cpuset.mems").exists());
         // In a real cgroup the files go with the directory.
-        let path = second.path.clone();
+        let path = second.0.path.clone();
         fs::remove_file(path.join("cpuset.cpus")).unwrap();
         drop(second);
         assert!(!path.exists());
@@ -350,15 +292,15 @@ mod tests {
     #[test]
     fn a_place_without_rights_or_with_other_cores_is_refused_with_the_reason() {
         let tree = tempfile::tempdir().unwrap();
-        let error = Cpuset::below(&tree.path().join("none"), Version::Two, &cpus("1"));
+        let error = Cgroup::below(&tree.path().join("none"), Version::Two, &cpus("1"));
         let text = error.unwrap_err().to_string();
         assert!(
             text.ends_with("none: No such file or directory (os error 2)"),
             "{text}"
         );
         // A directory is no cgroup: its processes run where they did before.
-        let cpuset = Cpuset::below(tree.path(), Version::Two, &cpus("8000")).unwrap();
-        let error = cpuset.prove(&cpus("8000")).unwrap_err();
+        let cgroup = Cgroup::below(tree.path(), Version::Two, &cpus("8000")).unwrap();
+        let error = cgroup.prove(&cpus("8000")).unwrap_err();
         let text = error.to_string();
         assert!(text.ends_with("instead of 8000"), "{text}");
         let note = Cores::Affinity(error).note().unwrap();
@@ -366,6 +308,6 @@ mod tests {
             note.starts_with("by affinity: no cgroup can be made here: its processes"),
             "{note}"
         );
-        fs::remove_dir_all(&cpuset.path).unwrap();
+        fs::remove_dir_all(&cgroup.0.path).unwrap();
     }
 }

@@ -2,8 +2,7 @@
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use crate::report::Span;
-pub(super) use crate::report::Thousands;
+pub(super) use crate::quantity::{Span, Thousands};
 
 /// What stands where there is no number.
 pub(super) const NOTHING: &str = "–";
@@ -99,7 +98,6 @@ pub(super) fn span(nanoseconds: f64) -> String {
     let step = 10u64.pow(digits.saturating_sub(2));
     Span((span_ns + step / 2) / step * step).to_string()
 }
-pub(super) use self::span as round_span;
 
 /// A probability: three decimals, and no more than can be said.
 pub(super) fn probability(p: f64) -> String {

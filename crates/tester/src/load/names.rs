@@ -1,16 +1,57 @@
-//! Fresh names for every trial, so that no cache helps and no restart is needed (RFC 8219
+//! Names of a trial, and where they come from: fresh ones for every trial, so that no cache helps and no restart is needed (RFC 8219
 //! section 9.2, condition 1: "all the domain names to be resolved are different"), and the working
 //! set of names that a share of the queries repeats.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::pref64::Pref64;
 
-use crate::load::generator::Names;
-use crate::load::repeat::Repeats;
-use crate::namespace::{Cidr, Pattern, PatternError, Share, Zone};
+use super::repeat::{self, Repeats};
+use crate::namespace::{Cidr, Pattern, PatternError, Share, Zone, own_aaaa};
+
+/// Which names a trial asks for, and what must come back.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The range that the names are from.
+    pub cidr: Cidr,
+    /// Index in the range of the trial's first fresh name.
+    pub first: u64,
+    /// The one cached name.
+    pub cached: Ipv4Addr,
+    /// Which queries repeat a name, and which.
+    pub repeats: Repeats,
+    /// The zone, which tells the names with an AAAA of their own.
+    pub zone: Zone,
+    /// How an AAAA is synthesised; `None` in a self-test, where every name has its own.
+    pub pref64: Option<Pref64>,
+}
+
+impl Names {
+    /// Address whose name query `i` of the trial asks for.
+    pub fn asked(&self, i: u64) -> Ipv4Addr {
+        match self.repeats.asked(i) {
+            repeat::Asked::Own(n) => self.cidr.address(self.first + n),
+            repeat::Asked::Before(n) => self.cidr.address(self.first.saturating_sub(n)),
+            repeat::Asked::OfSet(n) => self.cidr.address(n),
+            repeat::Asked::Cached => self.cached,
+        }
+    }
+
+    /// The one right answer to the name of `address`.
+    pub fn expected(&self, address: Ipv4Addr) -> Ipv6Addr {
+        match self.pref64 {
+            Some(pref64) if !self.zone.has_aaaa(address) => pref64.embed(address),
+            _ => own_aaaa(address),
+        }
+    }
+
+    /// Fresh names that a trial of `queries` queries uses up.
+    pub fn fresh(cached_share: Share, queries: u64) -> u64 {
+        queries - cached_share.below(queries)
+    }
+}
 
 /// Deals out the names of a range, each once.
 ///

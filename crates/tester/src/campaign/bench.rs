@@ -1,0 +1,289 @@
+//! The bench of a campaign on real rigs, one after the other, as its points need them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dns64_transport::clock::Nanos;
+
+use super::journal::sha256_hex;
+use super::plan::{Plan, Restart};
+use super::record::{CertificateConditions, Environment, VariantFacts};
+use super::run::{Assignment, Bench, BenchError};
+use super::tasks::Point;
+use crate::lab::LabKind;
+use crate::lab::process;
+use crate::lab::server::Server;
+use crate::namespace::{Cidr, Zone};
+use crate::procedure::selftest::SelfTestResult;
+use crate::procedure::{Event, Trials as _};
+use crate::rig::certify::{COARSE, Loopback, Question};
+use crate::rig::conditions::Conditions;
+use crate::rig::equipment::Instruments;
+use crate::rig::spec::{Load, RigSpec};
+use crate::rig::{Rig, RigError};
+use crate::trial::result::TrialResult;
+use crate::trial::rows::Rows;
+
+/// Rigs for the points of a plan.
+pub struct RigBench<'a> {
+    plan: &'a Plan,
+    environment: &'a Environment,
+    lab: LabKind,
+    /// Gets the queries of each trial with its number, after it.
+    keep: &'a mut Keep,
+    interrupted: Arc<AtomicBool>,
+    open: Option<Open>,
+}
+
+/// What becomes of the queries of a trial, which has this number in its task.
+pub type Keep = dyn FnMut(&Assignment, u64, Rows<'_>) -> Result<(), String>;
+
+/// What is up.
+struct Open {
+    job: Assignment,
+    rig: Rig,
+    /// The self-test by which an authority is measured by itself, once it has begun.
+    looped: Option<Loopback<Instruments, Server>>,
+}
+
+impl Open {
+    /// The program that is measured, where it is ours to look at.
+    fn server(&self) -> Option<&Server> {
+        match &self.looped {
+            Some(looped) => looped.authority(),
+            None => self.rig.dut(),
+        }
+    }
+
+    fn is_authority(&self) -> bool {
+        self.rig.spec().subject.is_authority()
+    }
+}
+
+impl<'a> RigBench<'a> {
+    /// Rigs on labs of this kind. `keep` gets the queries of each trial when it is over.
+    pub fn new(
+        plan: &'a Plan,
+        environment: &'a Environment,
+        lab: LabKind,
+        keep: &'a mut Keep,
+        interrupted: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            plan,
+            environment,
+            lab,
+            keep,
+            interrupted,
+            open: None,
+        }
+    }
+
+    fn open(&self, job: &Assignment) -> Result<Open, BenchError> {
+        let mut spec = spec(self.plan, &job.point, self.lab);
+        spec.load.stop_early = job.stop_early;
+        if let Some(names) = job.names {
+            spec.load.cidr = wide(spec.load.cidr, names);
+        }
+        Ok(Open {
+            job: *job,
+            rig: Rig::open(spec, Arc::clone(&self.interrupted))?,
+            looped: None,
+        })
+    }
+
+    fn up(&mut self) -> Result<&mut Open, BenchError> {
+        let missing = || BenchError::Bench("a trial before its rig; this is a bug".to_owned());
+        self.open.as_mut().ok_or_else(missing)
+    }
+}
+
+impl Bench for RigBench<'_> {
+    fn prepare(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
+        let same = |open: &Open| {
+            Assignment {
+                task: job.task,
+                ..open.job
+            } == *job
+                && self.plan.search.restart != Restart::Search
+        };
+        if !self.open.as_ref().is_some_and(same) {
+            // The lab that is up goes first: there can be one only.
+            self.open = None;
+            self.open = Some(self.open(job)?);
+        }
+        let environment = self.environment;
+        let open = self.up()?;
+        open.job = *job;
+        Ok((!open.is_authority()).then(|| conditions(environment, open)))
+    }
+
+    fn self_test(
+        &mut self,
+        max_qps: Option<u64>,
+        observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<Option<SelfTestResult>, BenchError> {
+        let question = Question::Highest {
+            resolution: COARSE,
+            max_qps,
+        };
+        let open = self.up()?;
+        // The threads of a Tester that runs would share their cores with those of the self-test.
+        if open.rig.server().is_some() {
+            let job = open.job;
+            self.open = None;
+            self.open = Some(self.open(&job)?);
+        }
+        let rig = &self.up()?.rig;
+        Ok(rig.self_test(question, observer)?)
+    }
+
+    fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
+        let open = self.up()?;
+        open.rig.certify_to(certified_rate_qps);
+        if !open.is_authority() {
+            open.rig.start()?;
+        } else if open.looped.is_none() {
+            open.looped = open.rig.looped_back()?;
+        }
+        Ok(facts(open))
+    }
+
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
+        let open = self.up()?;
+        let result = match &mut open.looped {
+            Some(looped) => looped.trial(rate_qps),
+            None => open.rig.trial(rate_qps),
+        };
+        // Whatever is left of the servers is of no use to the next trial.
+        let result = result.inspect_err(|_| self.open = None)?;
+        let Some(open) = &self.open else {
+            return Err(BenchError::Interrupted);
+        };
+        if let Some(rows) = open.rig.rows() {
+            (self.keep)(&open.job, number, rows).map_err(BenchError::Bench)?;
+        }
+        Ok(result)
+    }
+
+    fn rest(&mut self, span_ns: Nanos) {
+        process::wait_until(span_ns, || self.interrupted.load(Ordering::Relaxed));
+    }
+}
+
+/// What a certificate of the Tester is tied to on this rig.
+fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
+    let described = open.rig.conditions(&[]);
+    let tester = |(role, _): &(String, String)| role != "DUT";
+    let Point {
+        cell,
+        duration_ns,
+        timeout_ns,
+        ..
+    } = open.job.point;
+    CertificateConditions {
+        boot_id: environment.boot_id.clone(),
+        kernel: environment.kernel.clone(),
+        lab: [described.lab, described.setup]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", "),
+        authority: open
+            .rig
+            .self_test_server()
+            .map_or_else(String::new, |server| {
+                format!("{} at {server}", described.authority.unwrap_or_default())
+            }),
+        threads: described.threads,
+        sockets: described.sockets,
+        cpus: described.cpus.into_iter().filter(tester).collect(),
+        names: described.namespace,
+        cell: cell.to_string(),
+        duration_ns,
+        timeout_ns,
+    }
+}
+
+/// What can be told of the servers that run.
+fn facts(open: &Open) -> VariantFacts {
+    let described = open.rig.conditions(&[]);
+    let Conditions {
+        dut,
+        server,
+        pref64,
+        cpus,
+        not_a_measurement,
+        notes,
+        ..
+    } = described;
+    let started = open.server();
+    let files = started.and_then(|dut| dut.files().ok()).unwrap_or_default();
+    let program = started.and_then(|dut| std::fs::read(dut.program()).ok());
+    VariantFacts {
+        version: dut.or_else(|| started.and_then(|server| server.version().ok())),
+        server: match open.rig.self_test_server() {
+            Some(server) if open.is_authority() => server.to_string(),
+            _ => server,
+        },
+        pref64: pref64.unwrap_or_default(),
+        cpus,
+        files_sha256: files
+            .into_iter()
+            .map(|(name, text)| (name, sha256_hex(text.as_bytes())))
+            .collect(),
+        program_sha256: program.map(|octets| sha256_hex(&octets)),
+        not_a_measurement,
+        notes,
+    }
+}
+
+/// A server that does not start, or does not answer, is its own fault; a lab that does not come up
+/// is everybody's.
+impl From<RigError> for BenchError {
+    fn from(error: RigError) -> Self {
+        match error {
+            RigError::Interrupted => Self::Interrupted,
+            RigError::Lab(_) | RigError::Host(_) => Self::Bench(error.to_string()),
+            _ => Self::Variant(error.to_string()),
+        }
+    }
+}
+
+/// The measurement of a point.
+pub fn spec(plan: &Plan, point: &Point, lab: LabKind) -> RigSpec {
+    RigSpec {
+        subject: plan.variants[point.variant].subject.clone().on(lab),
+        load: Load {
+            duration_ns: point.duration_ns,
+            timeout_ns: point.timeout_ns,
+            zone: Zone {
+                suffix: plan.load.zone.suffix.clone(),
+                aaaa_share: point.cell.aaaa_share,
+            },
+            cached_share: point.cell.cached_share,
+            pattern: point.cell.pattern,
+            ..plan.load.clone()
+        },
+    }
+}
+
+/// The range around `cidr` with room for `names` and for what is kept for probes.
+fn wide(cidr: Cidr, names: u64) -> Cidr {
+    let room = names.saturating_add(names / 8).saturating_add(1 << 10);
+    let everything = || cidr.widened_to(1 << 32);
+    cidr.widened_to(room).or_else(everything).unwrap_or(cidr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_soak_gets_names_for_all_its_length() {
+        let cidr: Cidr = "10.0.0.0/8".parse().unwrap();
+        assert_eq!(wide(cidr, 1_000).to_string(), "10.0.0.0/8");
+        assert_eq!(wide(cidr, 100_000_000).to_string(), "8.0.0.0/5");
+        assert_eq!(wide(cidr, 1 << 40).to_string(), "0.0.0.0/0");
+    }
+}

@@ -1,0 +1,390 @@
+//! What a journal says, sorted by subject.
+//!
+//! Records are interpreted here and nowhere else. The driver asks the history what to do next
+//! ([`State`](super::state::State)), the status follows the [`News`] of each line, and the analysis
+//! of a report reads the whole. A process that resumes takes in the lines of the earlier ones and
+//! then its own by the same function, so it continues as the first would have.
+
+use std::collections::BTreeMap;
+
+use dns64_transport::clock::Nanos;
+
+use super::plan::Plan;
+use super::record::{Environment, Line, Record, SelfTest, TaskEnd, VariantFacts};
+use super::tasks::{Task, points};
+use crate::procedure::search::{INVALID_REPEATS, Search, SearchSpec};
+use crate::trial::result::{Outcome, TrialResult};
+
+/// What the lines so far say. `R` is what is kept of the result of a trial: a report reads all of
+/// them where they are, a driver needs none that its search has learnt from ([`Forgotten`]).
+#[derive(Clone, Debug)]
+pub struct History<R> {
+    /// Program and version that began the campaign.
+    pub tester: String,
+    /// SHA-256 of the text of the plan, in hexadecimal.
+    pub plan_sha256: String,
+    /// What was typed.
+    pub command: Vec<String>,
+    /// What each variant turned out to be, at each start that was recorded.
+    pub variants: Vec<Vec<VariantFacts>>,
+    /// Tasks that were begun or given up.
+    pub tasks: BTreeMap<Task, TaskHistory<R>>,
+    /// Processes in their order.
+    pub sessions: Vec<SessionHistory>,
+    /// Self-tests in their order.
+    pub self_tests: Vec<SelfTest>,
+    /// Whether everything of the plan was done.
+    pub complete: bool,
+    /// Trials of tasks, invalid ones and those of earlier attempts too; not those of self-tests.
+    pub trials: u64,
+    /// Those of them that were disturbed.
+    pub invalid_trials: u64,
+    /// The task that has begun and is not over.
+    pub under_way: Option<UnderWay>,
+    /// The variant of each point.
+    variant_of: Vec<usize>,
+    /// By variant.
+    abandoned_in_row: BTreeMap<usize, u32>,
+}
+
+/// Nothing is kept of a result.
+#[derive(Clone, Copy, Debug)]
+pub struct Forgotten;
+
+impl From<&TrialResult> for Forgotten {
+    fn from(_: &TrialResult) -> Self {
+        Self
+    }
+}
+
+/// All records of a task.
+#[derive(Clone, Debug)]
+pub struct TaskHistory<R> {
+    /// How the last attempt chose its rates, if it is a search.
+    pub search: Option<SearchSpec>,
+    /// The rate that overload and soak are relative to.
+    pub base_rate_qps: Option<u64>,
+    /// Trials of the last attempt.
+    pub trials: Vec<TrialHistory<R>>,
+    /// Trials of attempts before the last one, which count for nothing.
+    pub earlier: Vec<TrialHistory<R>>,
+    /// How the last attempt ended.
+    pub finished: Option<TaskEnd>,
+    /// Why it was given up, if it was.
+    pub abandoned: Option<String>,
+    /// Attempts in which the Tester was disturbed until the search gave up.
+    pub disturbed: u32,
+}
+
+impl<R> Default for TaskHistory<R> {
+    fn default() -> Self {
+        Self {
+            search: None,
+            base_rate_qps: None,
+            trials: Vec::new(),
+            earlier: Vec::new(),
+            finished: None,
+            abandoned: None,
+            disturbed: 0,
+        }
+    }
+}
+
+impl<R> TaskHistory<R> {
+    /// Time in its trials, earlier attempts included, by the monotonic clock.
+    pub fn took_ns(&self) -> Nanos {
+        let all = self.earlier.iter().chain(&self.trials);
+        all.map(|t| t.took_ns).sum()
+    }
+
+    /// Another attempt begins.
+    fn begin(&mut self, search: Option<&SearchSpec>, base_rate_qps: Option<u64>) {
+        let mut earlier = std::mem::take(&mut self.earlier);
+        earlier.append(&mut self.trials);
+        *self = Self {
+            search: search.cloned(),
+            base_rate_qps,
+            earlier,
+            disturbed: self.disturbed,
+            ..Self::default()
+        };
+    }
+}
+
+/// A trial of a task.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialHistory<R> {
+    /// From when it was called for until it was over.
+    pub took_ns: Nanos,
+    /// What is kept of its result.
+    pub result: R,
+}
+
+impl TrialHistory<&TrialResult> {
+    /// Resident memory of the DUT after the trial.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.result.resources.map(|r| r.memory_bytes)
+    }
+}
+
+/// A process that worked on the campaign.
+#[derive(Clone, Debug)]
+pub struct SessionHistory {
+    /// When it began, by the real-time clock.
+    pub began_unix_ms: u64,
+    /// Octets of half a line that it found at the end of the journal and cut off.
+    pub torn_bytes: u64,
+    /// The machine that it ran on.
+    pub environment: Environment,
+    /// Why it stopped, if it says so.
+    pub ended: Option<String>,
+}
+
+/// A task between its beginning and its end.
+#[derive(Clone, Debug)]
+pub struct UnderWay {
+    /// Which.
+    pub task: Task,
+    /// The search, which has learnt from the trials so far; `None` for other tasks. It may be at its
+    /// end.
+    pub search: Option<Search>,
+    /// The rate that overload and soak are relative to.
+    pub base_rate_qps: Option<u64>,
+    /// Trials so far, invalid ones too: the next has this number and one.
+    pub trials: u64,
+    /// Factors of the overload curve or segments of the soak that need no trial any more. An invalid
+    /// trial of a factor is repeated up to [`INVALID_REPEATS`] times; a segment is not, since its
+    /// load has been on the DUT.
+    pub steps: usize,
+    /// Invalid trials since the last valid one or the last step.
+    pub invalid_in_row: u32,
+    /// What its trials took, rests and starts included, interruptions not.
+    pub took_ns: Nanos,
+}
+
+/// What a line means to whoever watches.
+#[derive(Clone, Copy, Debug)]
+pub enum News<'l> {
+    /// The campaign was begun.
+    Campaign,
+    /// A process begins to work.
+    Session,
+    /// The Tester was certified for this rate, or for none.
+    SelfTest(Option<u64>),
+    /// The servers of a variant run.
+    Variant(&'l VariantFacts),
+    /// A task begins.
+    Started(Task),
+    /// A trial of a task.
+    Trial(Task, &'l TrialResult),
+    /// A task is over.
+    Finished(&'l TaskEnd),
+    /// A task was given up, for this reason.
+    Abandoned(Task, &'l str),
+    /// The process stopped, for this reason.
+    Stopped(&'l str),
+    /// Everything of the plan was done.
+    Complete,
+}
+
+impl<R> History<R> {
+    /// A campaign by this plan of which nothing has been done.
+    pub fn new(plan: &Plan) -> Self {
+        Self {
+            tester: String::new(),
+            plan_sha256: String::new(),
+            command: Vec::new(),
+            variants: vec![Vec::new(); plan.variants.len()],
+            tasks: BTreeMap::new(),
+            sessions: Vec::new(),
+            self_tests: Vec::new(),
+            complete: false,
+            trials: 0,
+            invalid_trials: 0,
+            under_way: None,
+            variant_of: points(plan).iter().map(|point| point.variant).collect(),
+            abandoned_in_row: BTreeMap::new(),
+        }
+    }
+
+    /// How many tasks of a variant were given up since one of it was finished.
+    pub fn abandoned_in_row(&self, variant: usize) -> u32 {
+        self.abandoned_in_row.get(&variant).copied().unwrap_or(0)
+    }
+
+    /// The tasks of the points that are wanted.
+    pub fn tasks_of<'s>(
+        &'s self,
+        wanted: impl Fn(usize) -> bool + 's,
+    ) -> impl Iterator<Item = (Task, &'s TaskHistory<R>)> + 's {
+        let tasks = self.tasks.iter().map(|(task, history)| (*task, history));
+        tasks.filter(move |(task, _)| wanted(task.point()))
+    }
+
+    /// A point that the plan does not have is of a variant that it does not have.
+    fn variant(&self, task: Task) -> usize {
+        let variant = self.variant_of.get(task.point());
+        variant.copied().unwrap_or(usize::MAX)
+    }
+
+    fn session(&mut self, began_unix_ms: u64, environment: &Environment, torn_bytes: u64) {
+        self.sessions.push(SessionHistory {
+            began_unix_ms,
+            torn_bytes,
+            environment: environment.clone(),
+            ended: None,
+        });
+    }
+
+    fn session_ended(&mut self, how: &str) {
+        if let Some(session) = self.sessions.last_mut() {
+            session.ended = Some(how.to_owned());
+        }
+    }
+
+    fn start<'l>(
+        &mut self,
+        task: Task,
+        search: Option<&SearchSpec>,
+        base_rate_qps: Option<u64>,
+    ) -> News<'l> {
+        let history = self.tasks.entry(task).or_default();
+        history.begin(search, base_rate_qps);
+        self.under_way = Some(UnderWay {
+            task,
+            search: search.cloned().map(Search::new),
+            base_rate_qps,
+            trials: 0,
+            steps: 0,
+            invalid_in_row: 0,
+            took_ns: 0,
+        });
+        News::Started(task)
+    }
+
+    fn finish<'l>(&mut self, finished: &'l TaskEnd) -> News<'l> {
+        self.abandoned_in_row.remove(&self.variant(finished.task));
+        let history = self.closed(finished.task);
+        history.disturbed += u32::from(finished.is_disturbed());
+        history.finished = Some(finished.clone());
+        News::Finished(finished)
+    }
+
+    fn abandon<'l>(&mut self, task: Task, reason: &'l str) -> News<'l> {
+        *self.abandoned_in_row.entry(self.variant(task)).or_default() += 1;
+        self.closed(task).abandoned = Some(reason.to_owned());
+        News::Abandoned(task, reason)
+    }
+
+    /// The history of a task that is under way no longer.
+    fn closed(&mut self, task: Task) -> &mut TaskHistory<R> {
+        self.under_way.take_if(|under_way| under_way.task == task);
+        self.tasks.entry(task).or_default()
+    }
+}
+
+impl<'l, R: From<&'l TrialResult>> History<R> {
+    /// What all these lines say.
+    pub fn of(plan: &Plan, lines: &'l [Line]) -> Self {
+        let mut history = Self::new(plan);
+        for line in lines {
+            history.apply(line);
+        }
+        history
+    }
+
+    /// Takes in the next line and tells what it means.
+    ///
+    /// A trial that is not the one which its search asks for, as one of another version of the
+    /// program may be, teaches the search nothing: the task has to begin anew.
+    pub fn apply(&mut self, line: &'l Line) -> News<'l> {
+        match &line.record {
+            Record::Campaign {
+                tester,
+                plan_sha256,
+                command,
+                ..
+            } => {
+                self.tester.clone_from(tester);
+                self.plan_sha256.clone_from(plan_sha256);
+                self.command.clone_from(command);
+                News::Campaign
+            }
+            Record::Session {
+                environment,
+                torn_bytes,
+            } => {
+                self.session(line.at_unix_ms, environment, *torn_bytes);
+                News::Session
+            }
+            Record::SelfTest(test) => {
+                self.self_tests.push(test.clone());
+                News::SelfTest(test.certified_rate_qps)
+            }
+            Record::Variant { variant, facts } => {
+                if let Some(seen) = self.variants.get_mut(*variant) {
+                    seen.push(facts.clone());
+                }
+                News::Variant(facts)
+            }
+            Record::Started {
+                task,
+                search,
+                base_rate_qps,
+            } => self.start(*task, search.as_ref(), *base_rate_qps),
+            Record::Trial {
+                task,
+                took_ns,
+                result,
+                ..
+            } => self.trial(*task, *took_ns, result),
+            Record::Finished(finished) => self.finish(finished),
+            Record::Abandoned { task, reason } => self.abandon(*task, reason),
+            Record::Stopped { reason } => {
+                self.session_ended(reason);
+                News::Stopped(reason)
+            }
+            Record::Complete => {
+                self.complete = true;
+                self.session_ended("complete");
+                News::Complete
+            }
+        }
+    }
+
+    fn trial(&mut self, task: Task, took_ns: Nanos, result: &'l TrialResult) -> News<'l> {
+        self.trials += 1;
+        self.invalid_trials += u64::from(matches!(result.outcome, Outcome::Invalid(_)));
+        self.under_way
+            .take_if(|under_way| under_way.task == task && !under_way.learn(took_ns, result));
+        let trials = &mut self.tasks.entry(task).or_default().trials;
+        trials.push(TrialHistory {
+            took_ns,
+            result: result.into(),
+        });
+        News::Trial(task, result)
+    }
+}
+
+impl UnderWay {
+    /// Takes in a trial, or says that it is none of this search.
+    fn learn(&mut self, took_ns: Nanos, result: &TrialResult) -> bool {
+        if let Some(search) = &mut self.search {
+            if search.next_rate() != Some(result.rate_qps) {
+                return false;
+            }
+            search.observe(&result.outcome);
+        }
+        self.trials += 1;
+        self.took_ns += took_ns;
+        let invalid = matches!(result.outcome, Outcome::Invalid(_));
+        let repeated = matches!(self.task, Task::Overload { .. });
+        if invalid && repeated && self.invalid_in_row < INVALID_REPEATS {
+            self.invalid_in_row += 1;
+        } else {
+            self.invalid_in_row = 0;
+            self.steps += 1;
+        }
+        true
+    }
+}

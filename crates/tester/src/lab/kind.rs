@@ -1,0 +1,84 @@
+//! Kinds of labs, and which of them this machine allows.
+
+use std::process::Command;
+
+use clap::ValueEnum;
+use dns64_transport::clock::{Nanos, SECOND};
+use serde::{Deserialize, Serialize};
+
+use super::process::{find_program, run};
+use super::userns::{self, UsernsError};
+
+/// Where the roles run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum LabKind {
+    /// The best of the others that this machine allows
+    #[default]
+    Auto,
+    /// Network namespaces, as root
+    Netns,
+    /// Network namespaces in a user namespace, without root
+    Userns,
+    /// All roles on the loopback interface: not a measurement
+    Loopback,
+}
+
+impl LabKind {
+    /// As it is called on the command line and in plans.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Netns => "netns",
+            Self::Userns => "userns",
+            Self::Loopback => "loopback",
+        }
+    }
+
+    /// This kind, or the best one here for [`LabKind::Auto`].
+    ///
+    /// # Errors
+    ///
+    /// A user namespace was asked for and is not allowed.
+    pub fn settle(self) -> Result<Self, UsernsError> {
+        match self {
+            Self::Auto => return Ok(Self::best().0),
+            Self::Userns if !userns::inside() => userns::check()?,
+            _ => {}
+        }
+        Ok(self)
+    }
+
+    /// The best kind here, and what would make a better one possible, which is also why it is not.
+    pub fn best() -> (Self, Option<String>) {
+        let userns = || (Self::Userns, Some("run it as root for netns".into()));
+        let checked = if find_program("ip").is_none() {
+            Err("there is no `ip`: install the Debian package iproute2".into())
+        } else if userns::inside() {
+            Ok(userns())
+        } else if rustix::process::geteuid().is_root() {
+            namespaces_as_root().map(|()| (Self::Netns, None))
+        } else {
+            let check = userns::check().map(|()| userns());
+            check.map_err(|error| error.to_string())
+        };
+        checked.unwrap_or_else(|why| (Self::Loopback, Some(why)))
+    }
+}
+
+/// A root that a container has stripped of capabilities cannot make namespaces.
+fn namespaces_as_root() -> Result<(), String> {
+    let mut command = Command::new("unshare");
+    match run(command.args(["--net", "--mount", "true"]), LIMIT) {
+        Ok(end) if end.status.success() => Ok(()),
+        Ok(end) => Err(format!(
+            "root may not make namespaces here ({}): start the container with CAP_SYS_ADMIN and \
+             CAP_NET_ADMIN",
+            end.stderr.trim()
+        )),
+        Err(error) => Err(format!("{error}: install the Debian package util-linux")),
+    }
+}
+
+/// `unshare` takes milliseconds; this is for a machine that swaps.
+const LIMIT: Nanos = 5 * SECOND;

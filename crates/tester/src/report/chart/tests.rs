@@ -1,0 +1,145 @@
+use super::*;
+
+fn names(axis: &Axis) -> Vec<&str> {
+    axis.ticks.iter().map(|(_, name)| name.as_str()).collect()
+}
+
+/// From (0, 0) at the lower left (8, 320) to (10, 10) at the upper right (188, 8), without names.
+fn square() -> Chart {
+    let axis = || {
+        let mut axis = Axis::linear("", (0.0, 10.0));
+        axis.ticks.clear();
+        axis
+    };
+    let mut chart = Chart::new((200.0, 400.0), axis(), axis());
+    chart.svg.clear();
+    chart
+}
+
+#[test]
+fn ticks_are_round_numbers() {
+    let axis = Axis::from_zero("rate", [200.0, 87_000.0, 3.0]);
+    assert_eq!(names(&axis), ["0", "20,000", "40,000", "60,000", "80,000"]);
+    for nothing in [0.0, f64::INFINITY, f64::NAN] {
+        let flat = Axis::from_zero("rate", [nothing]);
+        assert_eq!(names(&flat), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
+    }
+    let part = Axis::linear("sent", (953.0, 1048.0));
+    assert_eq!(names(&part), ["960", "980", "1,000", "1,020", "1,040"]);
+}
+
+#[test]
+fn what_is_counted_has_no_ticks_between_whole_numbers() {
+    let axis = Axis::linear("cores", (0.0, 2.5)).whole();
+    assert_eq!(names(&axis), ["0", "1", "2"]);
+}
+
+#[test]
+fn decades_are_named_by_their_spans() {
+    let axis = Axis::times("time", [9e6, 40_000.0]);
+    assert_eq!(names(&axis), ["10 us", "100 us", "1 ms", "10 ms"]);
+    assert!((axis.share(1e6) - 2.0 / 3.0).abs() < 1e-12);
+    let near = Axis::times("time", [120_000.0, 900_000.0]);
+    assert_eq!(names(&near), ["100 us", "200 us", "500 us", "1 ms"]);
+    let one = Axis::times("time", [1000.0]);
+    assert_eq!(names(&one), ["1 us", "2 us", "5 us", "10 us"]);
+}
+
+#[test]
+fn each_nine_is_as_wide_as_the_one_before() {
+    let axis = Axis::percentile("percentile", [50.0, 99.99, 100.0]);
+    let expected = ["0", "50", "90", "99", "99.9", "99.99", "max"];
+    assert_eq!(names(&axis), expected);
+    let wide = |a, b| axis.share(b) - axis.share(a);
+    assert!((wide(90.0, 99.0) - wide(99.0, 99.9)).abs() < 1e-9);
+    assert!((axis.share(100.0) - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn what_is_beyond_an_axis_stands_at_its_end() {
+    let mut chart = square();
+    let beyond = [(-5.0, 5.0), (5.0, 1e300), (f64::INFINITY, -1.0)];
+    chart.line(Role::MUTED, Stroke::Dashed, beyond);
+    chart.bar(Role::variant(0), (70.0, 5.0));
+    assert_eq!(
+        chart.svg,
+        "<path class=\"line muted\" stroke-dasharray=\"10 10\" d=\"M8 164L98 8L188 320h0\"/>\
+         <path class=\"fill s1\" d=\"M8 152H188v24H8z\"/>"
+    );
+    let times = Axis::times("time", [1e3, 1e6]);
+    assert!(times.share(0.0) == 0.0 && times.share(1e9) == 1.0);
+}
+
+#[test]
+fn what_is_not_a_number_is_left_out() {
+    let mut chart = square();
+    let points = [(0.0, 0.0), (f64::NAN, 5.0), (5.0, f64::NAN), (10.0, 10.0)];
+    chart.line(Role::variant(0), Stroke::THIN, points);
+    chart.marks(Role::PASSED, Mark::dot(10), points);
+    chart.marks(Role::FAILED, Mark::CROSS, [(f64::NAN, 1.0)]);
+    chart.word((1.0, f64::NAN), 0.0, "nowhere");
+    assert_eq!(
+        chart.svg,
+        "<path class=\"line s1\" d=\"M8 320L188 8h0\"/>\
+         <path class=\"line passed\" style=\"stroke-width:10\" d=\"M8 320h0M188 8h0\"/>"
+    );
+}
+
+#[test]
+fn doubtful_points_are_hollow_on_the_same_line() {
+    let mut chart = square();
+    chart.curve(1, &[(0.0, 0.0, false), (5.0, 5.0, true)]);
+    assert_eq!(
+        chart.svg,
+        "<path class=\"line s2\" style=\"stroke-width:3\" d=\"M8 320L98 164h0\"/>\
+         <path class=\"fill s2\" d=\"M1 313h14v14h-14z\"/>\
+         <path class=\"line s2\" d=\"M91 157h14v14h-14z\"/>"
+    );
+}
+
+#[test]
+fn whiskers_have_feet_across_them() {
+    let mut chart = square();
+    chart.whisker(Role::INK, Mark::LEVEL, [(5.0, 0.0), (5.0, 10.0)]);
+    assert_eq!(
+        chart.svg,
+        "<path class=\"line ink\" d=\"M98 320L98 8h0\"/>\
+         <path class=\"line ink\" d=\"M92 320h12M92 8h12\"/>"
+    );
+}
+
+#[test]
+fn a_variant_beyond_the_last_colour_has_another_shape() {
+    let (first, seventh) = (key(0), key(6));
+    assert!(first.contains("\"fill s1\"") && seventh.contains("\"fill s1\""));
+    assert_ne!(first, seventh);
+}
+
+#[test]
+fn texts_of_users_are_only_text() {
+    let hostile = "</svg><script>\"'&\u{1b}\u{ffff}ü";
+    let safe = "&lt;/svg&gt;&lt;script&gt;&quot;&#39;&amp;\u{fffd}\u{fffd}ü";
+    let mut chart = Chart::new(
+        SMALL,
+        Axis::linear(hostile, (0.0, 1.0)),
+        Axis::linear(hostile, (0.0, 1.0)),
+    );
+    chart.word((0.5, 0.5), 0.0, hostile);
+    let svg = chart.svg(hostile);
+    assert_eq!(svg.matches(&format!(">{safe}</text>")).count(), 3);
+    assert!(svg.contains(&format!("aria-label=\"{safe}\">")));
+    assert!(!svg.contains("<script"));
+}
+
+#[test]
+fn names_stand_within_the_drawing() {
+    let (x, y) = (Axis::from_zero("", [4e9]), Axis::from_zero("", [4e9]));
+    let svg = Chart::new(SMALL, x, y).svg("");
+    let ends: Vec<f64> = svg
+        .split("class=\"end muted\" x=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next()?.parse().ok())
+        .collect();
+    // A digit of the usual fonts is at most 0.64 of its height wide, and "4,000,000,000" has ten.
+    assert!(ends.len() > 3 && ends.iter().all(|end| *end > 10.0 * 0.64 * 24.0));
+}

@@ -1,0 +1,171 @@
+//! Under which conditions the trials of a rig ran, in the words of a report.
+
+use serde::Serialize;
+
+use super::Rig;
+use super::spec::LabSpec;
+use crate::lab::topology::Setup;
+use crate::lab::userns;
+use crate::load::pace::Pacing;
+use crate::namespace::Share;
+use crate::quantity::Thousands;
+
+/// Under which conditions the trials of a report ran.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Conditions {
+    /// Program and version of the Tester.
+    pub tester: String,
+    /// What was asked: address and port.
+    pub server: String,
+    /// The DUT in a lab: its profile and version.
+    pub dut: Option<String>,
+    /// The authority: "built-in", NSD and its version, or unknown if the server was there before.
+    pub authority: Option<String>,
+    /// Where the roles ran: "netns", "userns", "loopback"; nothing for a server that was there.
+    pub lab: Option<String>,
+    /// "three-device" or "two-device".
+    pub setup: Option<String>,
+    /// Family of the addresses between DUT and authority: "IPv4" or "IPv6".
+    pub upstream_family: Option<String>,
+    /// The prefix of the expected answers.
+    pub pref64: Option<String>,
+    /// The IPv4 addresses whose names are asked.
+    pub namespace: String,
+    /// Share of the names with an AAAA of their own.
+    pub aaaa_share: String,
+    /// Share of the queries for names that were asked before.
+    pub cached_share: String,
+    /// Which names those are, if there are any.
+    pub cached_pattern: Option<String>,
+    /// Threads of the Measurer.
+    pub threads: usize,
+    /// Source ports of the Measurer; `None` for as many as the rate needs.
+    pub sockets: Option<usize>,
+    /// Who runs on which CPUs: role and list, such as ("DUT", "1").
+    pub cpus: Vec<(String, String)>,
+    /// The highest rate for which the Tester passed its self-test.
+    pub certified_rate_qps: Option<u64>,
+    /// Why the result is no measurement in the sense of RFC 8219; empty if it is one. That a rate
+    /// is not certified need not be said here.
+    pub not_a_measurement: Vec<String>,
+    /// Deviations from the recommendations of RFC 8219 and other remarks.
+    pub notes: Vec<String>,
+}
+
+impl Conditions {
+    /// Whether the Tester passed its self-test for a DUT at `rate_qps`.
+    pub fn certifies(&self, rate_qps: u64) -> bool {
+        self.certified_rate_qps
+            .is_some_and(|certified| rate_qps <= certified)
+    }
+
+    /// All reasons why trials at rates up to `rate_qps` are no measurement.
+    pub fn watermarks(&self, rate_qps: u64) -> Vec<String> {
+        let mut reasons = self.not_a_measurement.clone();
+        if !self.certifies(rate_qps) {
+            reasons.push(match self.certified_rate_qps {
+                Some(certified) => format!(
+                    "the Tester is certified up to {} queries/s only (RFC 8219 section 9.2.1)",
+                    Thousands(certified)
+                ),
+                None => "the Tester is not certified (RFC 8219 section 9.2.1)".to_owned(),
+            });
+        }
+        reasons
+    }
+}
+
+impl Rig {
+    /// What the rig is like, now that it is open or its servers run. `notes` are remarks that come first.
+    pub fn conditions(&self, notes: &[String]) -> Conditions {
+        let load = &self.spec.load;
+        let mut conditions = Conditions {
+            tester: crate::PROGRAM.to_owned(),
+            namespace: format!(
+                "{}, {{000..255}}-{{000..255}}-{{000..255}}-{{000..255}}.{}",
+                load.cidr, load.zone.suffix
+            ),
+            aaaa_share: load.zone.aaaa_share.to_string(),
+            cached_share: load.cached_share.to_string(),
+            cached_pattern: (load.cached_share != Share::NONE).then(|| load.pattern.to_string()),
+            threads: load.threads,
+            sockets: load.ports,
+            cpus: self.cpus(),
+            notes: notes.to_vec(),
+            ..Conditions::default()
+        };
+        if let Some((server, pref64)) = self.server() {
+            conditions.server = server.to_string();
+            conditions.pref64 = Some(pref64.to_string());
+        }
+        if load.pacing == Pacing::SelfCorrecting {
+            let reason =
+                "paced by the self-correcting timer of paper 001, equation (1), to show its fault";
+            conditions.not_a_measurement.push(reason.to_owned());
+        }
+        if let Some(lab) = self.spec.subject.lab() {
+            self.describe_lab(&mut conditions, lab);
+        }
+        conditions
+    }
+
+    /// Cores of the roles that run here and are kept to some: role and list.
+    fn cpus(&self) -> Vec<(String, String)> {
+        let lab = self.spec.subject.lab();
+        let roles = [
+            ("Measurer", &self.placement.measurer, true),
+            ("authority", &self.placement.authority, lab.is_some()),
+            (
+                "DUT",
+                &self.placement.dut,
+                self.spec.subject.dut().is_some(),
+            ),
+        ];
+        let kept = roles
+            .into_iter()
+            .filter(|(_, set, is_here)| *is_here && !set.is_unrestricted());
+        kept.map(|(role, set, _)| (role.to_owned(), set.to_string()))
+            .collect()
+    }
+
+    fn describe_lab(&self, conditions: &mut Conditions, lab: &LabSpec) {
+        let namespaces = if userns::inside() { "userns" } else { "netns" };
+        let (kind, setup) = match lab.setup {
+            Setup::Loopback => ("loopback", None),
+            Setup::TwoDevice => (namespaces, Some("two-device")),
+            Setup::ThreeDevice => (namespaces, Some("three-device")),
+        };
+        conditions.lab = Some(kind.to_owned());
+        conditions.setup = setup.map(str::to_owned);
+        let shared = "all hosts of the lab share the cores, caches and memory of one machine";
+        conditions.notes.push(shared.to_owned());
+        conditions.upstream_family = Some(self.upstream(lab).to_string());
+        let authority = self.profiles.authority.as_ref();
+        conditions.authority =
+            Some(authority.map_or_else(|| lab.authority.to_string(), |p| p.name.clone()));
+        if let Some(profile) = &self.profiles.dut {
+            let dut = self.dut();
+            let version = dut.and_then(|dut| dut.version().ok());
+            let version = version.as_deref().unwrap_or("version unknown");
+            conditions.dut = Some(format!("{} ({version})", profile.name));
+            let kept = dut.and_then(|dut| dut.cores().note());
+            let kept = kept.map(|how| format!("cores of the DUT {how}"));
+            conditions.notes.extend(kept);
+            if !profile.caches && self.spec.load.cached_share != Share::NONE {
+                let idle = "the DUT has no cache: the cached share is asked for all the same";
+                conditions.notes.push(idle.to_owned());
+            }
+            let buffer = profile.receive_buffer.as_ref();
+            let buffer = buffer.map(|text| format!("DUT receive buffer: {text}"));
+            conditions.notes.extend(buffer);
+        }
+        if lab.setup == Setup::Loopback {
+            let reason = "all roles share the loopback interface of this machine";
+            conditions.not_a_measurement.push(reason.to_owned());
+        }
+        if lab.dut.is_some() && self.placement.shares_a_core() {
+            let reason = "the Tester and the DUT share a core";
+            conditions.not_a_measurement.push(reason.to_owned());
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What a rig acts on: a Tester with its clock, and servers. Each has a twin in memory, in the tests.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_wire::pref64::Pref64;
+
+use super::probe::{ProbeError, Prober};
+use crate::authority::counts::AuthorityCounts;
+use crate::lab::process::Resources;
+use crate::lab::server::{Probe, Server, ServerError};
+use crate::trial::result::TrialResult;
+use crate::trial::rows::Rows;
+use crate::trial::summary::Surroundings;
+use crate::trial::{Tester, TrialError, TrialSpec};
+
+/// How long one probe is waited for.
+pub const PROBE_NS: Nanos = SECOND;
+
+/// How often a condition that is waited for is looked at.
+const POLL_NS: Nanos = SECOND / 100;
+
+/// A Tester toward one server.
+pub trait Client {
+    /// Runs one trial to its end; `around` then tells what happened to the servers meanwhile.
+    fn trial(
+        &mut self,
+        spec: &TrialSpec,
+        around: impl FnOnce() -> Surroundings,
+    ) -> Result<TrialResult, TrialError>;
+
+    /// What the Tester's own authority has counted since it began.
+    fn authority_counts(&self) -> Result<AuthorityCounts, TrialError>;
+
+    /// The AAAA records of a name, at least one; waits up to `wait_ns` for them.
+    fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError>;
+
+    /// Whether the server answers for a name, with or without an AAAA.
+    fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError>;
+
+    /// The pref64 that explains the answers for two names.
+    fn learn_pref64(&self, names: [Ipv4Addr; 2], wait_ns: Nanos) -> Result<Pref64, ProbeError>;
+
+    /// Now, on the monotonic clock.
+    fn now(&self) -> Nanos;
+
+    /// Lets a moment pass before something is looked at again.
+    fn pause(&self, span_ns: Nanos);
+
+    /// Asks `done` again and again until it says yes, for at most `limit_ns`.
+    fn wait_until(&mut self, limit_ns: Nanos, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let deadline = self.now() + limit_ns;
+        loop {
+            if done(self) {
+                return true;
+            }
+            if self.now() >= deadline {
+                return false;
+            }
+            self.pause(POLL_NS);
+        }
+    }
+}
+
+/// A server that was started: the DUT, or an authority beside the Tester.
+pub trait OwnServer {
+    /// Stops it and starts it again with empty caches; returns once `ready` is answered.
+    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), ServerError>;
+
+    /// How it ended, if it has.
+    fn ended(&mut self) -> Option<String>;
+
+    /// The last lines that it wrote.
+    fn log_tail(&self) -> String;
+
+    /// What it uses now.
+    fn resources(&self) -> Resources;
+
+    /// Datagrams that its sockets have lost so far at full receive buffers.
+    fn udp_drops(&self) -> u64;
+
+    /// How often it was silent after its last start and had to be started again, once.
+    fn take_silent_starts(&mut self) -> u32;
+}
+
+/// The real Tester, and single questions from beside it.
+pub struct Instruments {
+    tester: Tester,
+    prober: Prober,
+}
+
+impl Instruments {
+    pub(super) fn new(tester: Tester, prober: Prober) -> Self {
+        Self { tester, prober }
+    }
+
+    /// The queries of the last trial, one by one; none before the first.
+    pub(super) fn rows(&self) -> Option<Rows<'_>> {
+        self.tester.rows()
+    }
+}
+
+impl Client for Instruments {
+    fn trial(
+        &mut self,
+        spec: &TrialSpec,
+        around: impl FnOnce() -> Surroundings,
+    ) -> Result<TrialResult, TrialError> {
+        self.tester.trial_amid(spec, around)
+    }
+
+    fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
+        self.tester.authority_counts()
+    }
+
+    fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
+        self.prober.aaaa(name, wait_ns)
+    }
+
+    fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
+        self.prober.answers(name, wait_ns)
+    }
+
+    fn learn_pref64(&self, names: [Ipv4Addr; 2], wait_ns: Nanos) -> Result<Pref64, ProbeError> {
+        self.prober.learn_pref64(names, wait_ns)
+    }
+
+    fn now(&self) -> Nanos {
+        MonotonicClock.now()
+    }
+
+    fn pause(&self, span_ns: Nanos) {
+        MonotonicClock.sleep(span_ns);
+    }
+}
+
+impl OwnServer for Server {
+    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), ServerError> {
+        Self::restart(self, ready)
+    }
+
+    fn ended(&mut self) -> Option<String> {
+        self.exit_status().map(|status| status.to_string())
+    }
+
+    fn log_tail(&self) -> String {
+        Self::log_tail(self)
+    }
+
+    fn resources(&self) -> Resources {
+        Self::resources(self)
+    }
+
+    fn udp_drops(&self) -> u64 {
+        Self::udp_drops(self)
+    }
+
+    fn take_silent_starts(&mut self) -> u32 {
+        Self::take_silent_starts(self)
+    }
+}

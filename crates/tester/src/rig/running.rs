@@ -1,0 +1,304 @@
+//! Between the first and the last trial: fresh names, a server that answers, and what happened to
+//! it meanwhile.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::pref64::Pref64;
+
+use super::RigError;
+use super::equipment::{Client, OwnServer, PROBE_NS};
+use super::probe::ProbeError;
+use super::spec::Load;
+use super::warm_up::answered;
+use crate::lab::server::Probe;
+use crate::load::names::{NameSource, Names, NamespaceTooSmall};
+use crate::load::pace::Schedule;
+use crate::namespace::own_aaaa;
+use crate::trial::TrialSpec;
+use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::summary::Surroundings;
+
+/// How long a DUT may take to answer a probe before it is restarted.
+const ANSWER_NS: Nanos = 5 * SECOND;
+
+/// How long a server may take to work off the queues that a trial has left. Paper 002, section
+/// 4.2.4, lets every server rest for 10 s.
+const SETTLE_NS: Nanos = 10 * SECOND;
+
+/// An idle server answers within this time: a tenth of the shortest timeout of the papers is 50 ms,
+/// and a name that is not cached takes two more round trips.
+const PROMPT_NS: Nanos = SECOND / 10;
+
+/// A probe for a name that is not cached makes the server ask for AAAA and for A.
+const PROBE_QUERIES: u64 = 2;
+
+/// Rounds without a late answer or a query of its own, some 10 ms each, that show an idle server.
+const QUIET_ROUNDS: u32 = 5;
+
+/// Rate of the burst before the first trial, and the least of a warm-up: slow enough for every DUT, and more at once than a
+/// probe.
+pub(super) const BURST_QPS: u64 = 2_000;
+
+/// The Measurer toward one server, with the names that it asks for.
+pub(super) struct Asker<C> {
+    pub(super) client: C,
+    pub(super) server: SocketAddr,
+    pub(super) pref64: Pref64,
+    pub(super) names: NameSource,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl<C: Client> Asker<C> {
+    /// Its pref64 is the well-known one until another is set.
+    pub(super) fn new(
+        client: C,
+        server: SocketAddr,
+        names: NameSource,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            client,
+            server,
+            pref64: Pref64::WELL_KNOWN,
+            names,
+            interrupted: Arc::clone(interrupted),
+        }
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// The prefix that the server synthesises with.
+    pub(super) fn learn_pref64(&mut self) -> Result<Pref64, ProbeError> {
+        let names = [self.names.probe(), self.names.probe()];
+        self.client.learn_pref64(names, PROBE_NS)
+    }
+
+    /// One question, whose answer must be the right one.
+    pub(super) fn probe(&mut self) -> Probe {
+        if self.is_interrupted() {
+            return Probe::Abandoned;
+        }
+        let name = self.names.probe();
+        let expected: Ipv6Addr = if self.names.zone().has_aaaa(name) {
+            own_aaaa(name)
+        } else {
+            self.pref64.embed(name)
+        };
+        match self.client.aaaa(name, PROBE_NS) {
+            Ok(addresses) if addresses.contains(&expected) => Probe::Answered,
+            Ok(addresses) => Probe::NotYet(format!("{addresses:?} instead of {expected}")),
+            Err(error) => Probe::NotYet(error.to_string()),
+        }
+    }
+
+    /// One question, a burst of them, and one more: some servers answer the first and fall silent
+    /// in the midst of the burst, and before a trial is the time to find out.
+    pub(super) fn probe_and_burst(&mut self) -> Probe {
+        match self.probe() {
+            Probe::Answered => {}
+            other => return other,
+        }
+        let (names, queries) = (self.names.burst(self.pref64), self.names.burst_len());
+        match self.once(names, queries, BURST_QPS) {
+            Ok(result) if result.queries_sent == 0 => Probe::NotYet("nothing was sent".into()),
+            Ok(result) if result.answers.missing == result.queries_sent => {
+                let sent = result.queries_sent;
+                Probe::FellSilent(format!("none of {sent} queries at once was answered"))
+            }
+            Ok(_) => match self.probe() {
+                Probe::NotYet(why) => Probe::FellSilent(format!("after a burst: {why}")),
+                answered => answered,
+            },
+            Err(error) => Probe::NotYet(error.to_string()),
+        }
+    }
+
+    /// Asks for the first `queries` of `names`, once each: a trial that is not counted anywhere.
+    pub(super) fn once(
+        &mut self,
+        names: Names,
+        queries: u64,
+        rate_qps: u64,
+    ) -> Result<TrialResult, RigError> {
+        let spec = TrialSpec::preliminary(self.server, rate_qps, queries, names, PROBE_NS);
+        Ok(self.client.trial(&spec, Surroundings::default)?)
+    }
+}
+
+/// What runs between the first and the last trial.
+pub(super) struct Running<C, S> {
+    /// Dropped first: it asks the others.
+    pub(super) asker: Asker<C>,
+    pub(super) dut: Option<S>,
+    pub(super) authority: Option<S>,
+    /// What the trials have in common.
+    pub(super) load: Load,
+    /// Restart the DUT before each trial.
+    pub(super) restart: bool,
+    /// The highest rate of a DUT for which the Tester has passed its self-test.
+    pub(super) certified_rate_qps: Option<u64>,
+    /// The last trial did not pass, so the server may still be busy with it.
+    pub(super) unsettled: bool,
+}
+
+impl<C: Client, S: OwnServer> Running<C, S> {
+    /// Without servers of ours.
+    pub(super) fn new(asker: Asker<C>, load: Load) -> Self {
+        Self {
+            asker,
+            dut: None,
+            authority: None,
+            load,
+            restart: false,
+            certified_rate_qps: None,
+            unsettled: false,
+        }
+    }
+
+    /// Runs one trial, with whatever has to come before it.
+    pub(super) fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
+        let result = self.measured(rate_qps);
+        if self.asker.is_interrupted() {
+            return Err(RigError::Interrupted);
+        }
+        result
+    }
+
+    fn measured(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
+        let queries = Schedule::new(rate_qps, self.load.duration_ns).queries();
+        let mut notes = Vec::new();
+        self.ready(&mut notes)?;
+        let names = self.fresh_names(queries, &mut notes)?;
+        self.warm_up(&names, rate_qps, &mut notes)?;
+        let spec = self.load.trial(self.asker.server, rate_qps, names.clone());
+        let certified = self.certified_rate_qps.is_some_and(|to| rate_qps <= to);
+        let kept_until_ns = self.kept_until_ns();
+        let (dut, authority) = (&mut self.dut, &mut self.authority);
+        let drops_before = dut.as_ref().map_or(0, OwnServer::udp_drops);
+        let result = self.asker.client.trial(&spec, || {
+            let around = Surroundings {
+                certified: Some(certified),
+                authority_exit: authority.as_mut().and_then(OwnServer::ended),
+                notes,
+                ..Surroundings::default()
+            };
+            match dut {
+                None => around,
+                Some(dut) => Surroundings {
+                    dut_drops: dut.udp_drops().saturating_sub(drops_before),
+                    resources: Some(dut.resources()),
+                    dut_exit: dut
+                        .ended()
+                        .map(|status| format!("{status}; last log lines: {}", dut.log_tail())),
+                    ..around
+                },
+            }
+        })?;
+        let all_answered = answered(&result) == result.queries_due;
+        let dealt = &mut self.asker.names;
+        dealt.trial_is_over(&names, all_answered, kept_until_ns);
+        self.unsettled = result.outcome != Outcome::Passed;
+        Ok(result)
+    }
+
+    /// Names that the DUT has not seen, or has forgotten because it was restarted. Whatever restarts
+    /// it comes before: a restart deals the names out again.
+    fn fresh_names(&mut self, queries: u64, notes: &mut Vec<String>) -> Result<Names, RigError> {
+        let pref64 = Some(self.asker.pref64);
+        match self.asker.names.take(queries, pref64) {
+            Err(NamespaceTooSmall { .. }) if self.dut.is_some() => {
+                self.restart_dut()?;
+                notes.push("the namespace was used up: the DUT was restarted".into());
+                Ok(self.asker.names.take(queries, pref64)?)
+            }
+            names => Ok(names?),
+        }
+    }
+
+    fn restart_dut(&mut self) -> Result<(), RigError> {
+        if let Some(dut) = &mut self.dut {
+            dut.restart(&mut || self.asker.probe_and_burst())?;
+            self.asker.names.start_over();
+        }
+        Ok(())
+    }
+
+    /// Waits until the server is through with the last trial, so that none begins on the ruins of
+    /// another. A DUT that has died or stays silent is restarted; a server that runs without us is
+    /// measured as it is.
+    fn ready(&mut self, notes: &mut Vec<String>) -> Result<(), RigError> {
+        if self.restart {
+            self.restart_dut()?;
+        }
+        if self.unsettled {
+            self.settle()?;
+        }
+        match self.answer_of_dut() {
+            Probe::Answered => {}
+            Probe::Abandoned => return Err(RigError::Interrupted),
+            Probe::NotYet(why) | Probe::FellSilent(why) => {
+                self.restart_dut()?;
+                notes.push(format!("the DUT was restarted: it did not answer ({why})"));
+            }
+        }
+        if let Some(starts @ 1..) = self.dut.as_mut().map(OwnServer::take_silent_starts) {
+            notes.push(format!(
+                "the DUT was silent after {starts} of its starts and was restarted"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Probes a DUT of ours until it answers, has ended, or has had time enough.
+    fn answer_of_dut(&mut self) -> Probe {
+        let deadline = self.asker.client.now() + ANSWER_NS;
+        loop {
+            let Some(dut) = &mut self.dut else {
+                return Probe::Answered;
+            };
+            let ended = dut.ended().is_some();
+            let probe = self.asker.probe();
+            let over = ended || self.asker.client.now() >= deadline;
+            if over || !matches!(probe, Probe::NotYet(_)) {
+                return probe;
+            }
+            self.asker.client.pause(PROMPT_NS / 10);
+        }
+    }
+
+    /// Waits until the server answers at once and asks the authority nothing by itself,
+    /// several times in a row: then what the last trial left in its queues is worked off. Gives up
+    /// on a server that does not answer at all.
+    pub(super) fn settle(&mut self) -> Result<(), RigError> {
+        let Asker {
+            client,
+            names,
+            interrupted,
+            ..
+        } = &mut self.asker;
+        if client.answers(names.probe(), PROBE_NS).is_err() {
+            return Ok(());
+        }
+        let mut asked = client.authority_counts()?.queries();
+        let mut quiet = 0;
+        let mut failed = None;
+        client.wait_until(SETTLE_NS, |client| {
+            let prompt = client.answers(names.probe(), PROMPT_NS).is_ok();
+            match client.authority_counts().map(|counts| counts.queries()) {
+                Ok(queries) => {
+                    let idle = prompt && queries <= asked + PROBE_QUERIES;
+                    quiet = if idle { quiet + 1 } else { 0 };
+                    asked = queries;
+                }
+                Err(error) => failed = Some(error),
+            }
+            quiet == QUIET_ROUNDS || failed.is_some() || interrupted.load(Ordering::Relaxed)
+        });
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+}

@@ -1,0 +1,251 @@
+//! What is measured and how, as plain data: the one description from which a rig is built. The
+//! command line, plans and the demo make it; nothing in it has been looked up yet.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::pref64::Pref64;
+
+use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S, ZoneConfig};
+use crate::lab::LabKind;
+use crate::lab::host::CpuSet;
+use crate::lab::profile::Family;
+use crate::lab::topology::Setup;
+use crate::load::names::NameSource;
+use crate::load::names::Names;
+use crate::load::pace::Pacing;
+use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, PatternError, Share, Zone};
+use crate::trial::TrialSpec;
+
+/// A measurement: of what, and by which trials.
+#[derive(Clone, Debug)]
+pub struct RigSpec {
+    /// The server and its surroundings.
+    pub subject: Subject,
+    /// The trials.
+    pub load: Load,
+}
+
+/// Where the server under test comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// It runs already.
+    Server {
+        /// Its address and port.
+        server: SocketAddr,
+        /// Source address of the Measurer; `None` leaves it to the routing table.
+        local: Option<IpAddr>,
+        /// An authority in self-test mode, to certify the Tester against.
+        self_test_server: Option<SocketAddr>,
+    },
+    /// It is started in a lab.
+    Lab(Box<LabSpec>),
+}
+
+impl Subject {
+    /// The lab, if there is one.
+    pub fn lab(&self) -> Option<&LabSpec> {
+        match self {
+            Self::Server { .. } => None,
+            Self::Lab(lab) => Some(lab),
+        }
+    }
+
+    /// The same in a lab of a kind that this machine allows.
+    #[must_use]
+    pub fn on(mut self, kind: LabKind) -> Self {
+        if let (Self::Lab(lab), LabKind::Loopback) = (&mut self, kind) {
+            lab.setup = Setup::Loopback;
+        }
+        self
+    }
+
+    /// The DUT that is started, if one is.
+    pub fn dut(&self) -> Option<&DutChoice> {
+        self.lab()?.dut.as_ref()
+    }
+
+    /// Whether an authoritative server is measured by itself, by the self-test (Lencse, Pivoda and
+    /// Shima 2021).
+    pub fn is_authority(&self) -> bool {
+        self.lab().is_some_and(|lab| lab.dut.is_none())
+    }
+}
+
+/// A lab and the servers in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabSpec {
+    /// Hosts and links.
+    pub setup: Setup,
+    /// The DUT; `None` for a self-test alone.
+    pub dut: Option<DutChoice>,
+    /// IP version between DUT and authority; `None` for what the DUT needs, else IPv4.
+    pub upstream: Option<Family>,
+    /// The authoritative server.
+    pub authority: AuthorityChoice,
+    /// Its cores; unrestricted to have them chosen.
+    pub authority_cpus: CpuSet,
+}
+
+/// Which server is the DUT.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DutChoice {
+    /// Name of a built-in profile, or path of a file.
+    pub profile: String,
+    /// Its program, where it is not to be looked up.
+    pub program: Option<PathBuf>,
+    /// Values for settings of the profile; the others have their defaults.
+    pub settings: BTreeMap<String, String>,
+    /// Restart it before every trial (Lencse, Georgescu and Kadobayashi 2017, section 6.3).
+    pub restart: bool,
+    /// Its cores; unrestricted for those that the Tester leaves.
+    pub cpus: CpuSet,
+}
+
+/// Which server is the authority.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AuthorityChoice {
+    /// The Tester's own.
+    #[default]
+    BuiltIn,
+    /// One that is started with a zone file of the namespace.
+    Profile {
+        /// Name of a built-in profile, or path of a file.
+        profile: String,
+        /// Values for settings of the profile; the others have their defaults.
+        settings: BTreeMap<String, String>,
+    },
+}
+
+impl FromStr for AuthorityChoice {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            BUILT_IN => Self::BuiltIn,
+            profile => Self::Profile {
+                profile: profile.to_owned(),
+                settings: BTreeMap::new(),
+            },
+        })
+    }
+}
+
+impl fmt::Display for AuthorityChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BuiltIn => BUILT_IN,
+            Self::Profile { profile, .. } => profile,
+        })
+    }
+}
+
+const BUILT_IN: &str = "built-in";
+
+/// What all trials of a measurement have in common.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Pacing of the queries; that of self-tests is always absolute.
+    pub pacing: Pacing,
+    /// Length of a trial.
+    pub duration_ns: Nanos,
+    /// An answer counts until this long after its query was sent.
+    pub timeout_ns: Nanos,
+    /// Names to use.
+    pub cidr: Cidr,
+    /// The zone that they are in.
+    pub zone: Zone,
+    /// Share of the queries that ask for names that were asked before.
+    pub cached_share: Share,
+    /// Which names those are.
+    pub pattern: Pattern,
+    /// Prefix of the expected answers; `None` to learn it (from a running server) or to choose it (in a
+    /// lab).
+    pub pref64: Option<Pref64>,
+    /// Threads of the Measurer; at least 1.
+    pub threads: usize,
+    /// Cores of these threads; unrestricted to have them chosen.
+    pub cpus: CpuSet,
+    /// Source ports of all threads together, at least one for each; `None` for as many as the rate needs.
+    pub ports: Option<usize>,
+    /// End a trial as soon as its failure is certain.
+    pub stop_early: bool,
+    /// TTL of the authority's records.
+    pub ttl_s: u32,
+    /// TTL of its negative answers.
+    pub negative_ttl_s: u32,
+}
+
+impl Default for Load {
+    /// What RFC 8219 section 9.2 asks for: trials of 60 s, a timeout of 1 s, different names without
+    /// an AAAA.
+    fn default() -> Self {
+        Self {
+            pacing: Pacing::default(),
+            duration_ns: 60 * SECOND,
+            timeout_ns: SECOND,
+            cidr: DEFAULT_NAMESPACE,
+            zone: Zone::default(),
+            cached_share: Share::NONE,
+            pattern: Pattern::default(),
+            pref64: None,
+            threads: 1,
+            cpus: CpuSet::unrestricted(),
+            ports: None,
+            stop_early: false,
+            ttl_s: TTL_DEFAULT_S,
+            negative_ttl_s: NEGATIVE_TTL_DEFAULT_S,
+        }
+    }
+}
+
+impl Load {
+    /// The names of the trials, none of them used yet.
+    ///
+    /// # Errors
+    ///
+    /// The pattern needs more names than there are.
+    pub fn names(&self) -> Result<NameSource, PatternError> {
+        NameSource::new(
+            self.cidr,
+            self.zone.clone(),
+            self.cached_share,
+            self.pattern,
+        )
+    }
+
+    /// One of the trials.
+    pub fn trial(&self, server: SocketAddr, rate_qps: u64, names: Names) -> TrialSpec {
+        TrialSpec {
+            server,
+            rate_qps,
+            pacing: self.pacing,
+            duration_ns: self.duration_ns,
+            timeout_ns: self.timeout_ns,
+            names,
+            ports: self.ports,
+            stop_early: self.stop_early,
+        }
+    }
+
+    /// What the authority serves, whoever it is. With `self_test` every name has an AAAA.
+    pub fn zone_config(&self, self_test: bool) -> ZoneConfig {
+        ZoneConfig {
+            zone: self.zone.clone(),
+            self_test,
+            ttl_s: self.ttl_s,
+            negative_ttl_s: self.negative_ttl_s,
+        }
+    }
+
+    /// The suffix of the names as configurations of servers have it, without its last dot.
+    pub fn suffix(&self) -> String {
+        let suffix = self.zone.suffix.to_string();
+        suffix.trim_end_matches('.').to_owned()
+    }
+}
