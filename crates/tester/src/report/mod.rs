@@ -6,7 +6,7 @@
 pub mod campaign;
 mod chart;
 pub mod json;
-mod numbers;
+pub(crate) mod numbers;
 pub mod progress;
 pub mod raw;
 pub mod text;

@@ -82,12 +82,15 @@ pub(super) fn duration(seconds: f64) -> String {
 }
 
 /// A span of time that people wait, in whole seconds.
-pub(super) fn wait(span_ns: Nanos) -> String {
+pub(crate) fn wait(span_ns: Nanos) -> String {
     duration((span_ns / SECOND) as f64)
 }
 
 /// Nanoseconds in the largest unit that leaves at least 1, to within three digits: "12.3 us", "2 ms".
 pub(super) fn span(nanoseconds: f64) -> String {
+    if !nanoseconds.is_finite() {
+        return NOTHING.to_owned();
+    }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -172,6 +175,7 @@ mod tests {
         assert_eq!(span(12_345.0), "12.3 us");
         assert_eq!(span(1_234_000_000.0), "1.23 s");
         assert_eq!(span(2e6), "2 ms");
+        assert_eq!(span(f64::NAN), NOTHING);
         assert_eq!(span(100.0), "100 ns");
         assert_eq!(probability(0.000_2), "< 0.001");
         assert_eq!(probability(0.25), "0.250");
@@ -186,8 +190,8 @@ mod tests {
 
     #[test]
     fn spans_have_their_two_largest_units() {
-        let told =
-            [0, 59, 60, 3599, 3600, 86_399, 86_400, 200_000].map(|seconds| wait(seconds * SECOND));
+        let told = [0, 59, 60, 3599, 3600, 86_399, 86_400, 200_000, 900_000]
+            .map(|seconds| wait(seconds * SECOND));
         let expected = [
             "0 s",
             "59 s",
@@ -197,6 +201,7 @@ mod tests {
             "23 h 59 min",
             "1 d 0 h",
             "2 d 7 h",
+            "10 d 10 h",
         ];
         assert_eq!(told, expected);
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::analysis::{Analysis, PointResult};
-use super::words;
+use super::{numbers, words};
 use crate::statistics::compare;
 
 /// Probability below which a difference is not taken for chance.
@@ -130,8 +130,8 @@ impl Comparison {
         writeln!(
             out,
             "{slower} of {} slower by more than {}",
-            words::count(judged, "judged point"),
-            words::pct(self.max_regression_pct)
+            numbers::count(judged, "judged point"),
+            numbers::pct(self.max_regression_pct)
         )
     }
 }
@@ -206,7 +206,10 @@ fn verdict(
     }
     let (Some((_, upper_pct)), Some(p)) = (interval_pct, p) else {
         let fewest = runs.0.min(runs.1);
-        return (NOT_JUDGED, format!("only {}", words::count(fewest, "run")));
+        return (
+            NOT_JUDGED,
+            format!("only {}", numbers::count(fewest, "run")),
+        );
     };
     if runs.0.min(runs.1) < RUNS_FOR_TEST {
         let by = "by the interval: fewer than 5 runs".to_owned();
@@ -220,7 +223,7 @@ fn verdict(
 
 fn shown(row: &Row) -> [String; 8] {
     let dash = || "-".to_owned();
-    let rate = |median: Option<f64>| median.map_or_else(dash, words::rate);
+    let rate = |median: Option<f64>| median.map_or_else(dash, numbers::rate);
     let verdict = match row.why.is_empty() {
         true => row.verdict.to_owned(),
         false => format!("{} ({})", row.verdict, row.why),
@@ -237,7 +240,7 @@ fn shown(row: &Row) -> [String; 8] {
             .zip(row.effect)
             .map_or_else(dash, |(delta, effect)| format!("{delta:+.2} {effect}")),
         row.p.map_or_else(dash, |p| {
-            words::p(p)
+            numbers::p(p)
                 .trim_start_matches("p = ")
                 .trim_start_matches("p ")
                 .to_owned()

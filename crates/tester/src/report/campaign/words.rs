@@ -1,8 +1,7 @@
 //! Names and events in words, the same in every file of a report.
 
 use super::analysis::{Analysis, PointResult};
-pub(super) use super::numbers::{count, moment, p, pct, rate, seconds};
-use crate::report::Thousands;
+use super::numbers::{Thousands, pct, short};
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 
 /// The shares of a point.
@@ -20,10 +19,8 @@ pub(super) fn cell(point: &PointResult) -> String {
 
 /// Duration and timeout of a point.
 pub(super) fn spans(point: &PointResult) -> String {
-    format!(
-        "trials of {} s, timeout {} s",
-        point.duration_s, point.timeout_s
-    )
+    let (duration, timeout) = (short(point.duration_s), short(point.timeout_s));
+    format!("trials of {duration} s, timeout {timeout} s")
 }
 
 /// Whether a point has the duration and timeout of the first point: those of the plan.
@@ -32,13 +29,18 @@ pub(super) fn is_usual(analysis: &Analysis, point: &PointResult) -> bool {
     (point.duration_s, point.timeout_s) == (first.duration_s, first.timeout_s)
 }
 
-/// Variant and shares of a point, and its duration and timeout if they are not the plan's.
+/// The shares of a point, and its duration and timeout if they are not the plan's.
+pub(super) fn cell_and_spans(analysis: &Analysis, point: &PointResult) -> String {
+    match is_usual(analysis, point) {
+        true => cell(point),
+        false => format!("{}, {}", cell(point), spans(point)),
+    }
+}
+
+/// Its variant before that.
 pub(super) fn point(analysis: &Analysis, point: &PointResult) -> String {
     let variant = &analysis.variants[point.variant].name;
-    match is_usual(analysis, point) {
-        true => format!("{variant}, {}", cell(point)),
-        false => format!("{variant}, {}, {}", cell(point), spans(point)),
-    }
+    format!("{variant}, {}", cell_and_spans(analysis, point))
 }
 
 /// What became of the queries of a failed trial.
