@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dns64_transport::clock::{Nanos, realtime_offset};
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -46,7 +46,7 @@ pub struct Page {
 impl Page {
     /// A page of these figures, for a process that started at `started` on the monotonic clock.
     pub fn new(stats: Stats, started: Nanos) -> Self {
-        let started_ns = started.cast_signed() + realtime_offset();
+        let started_ns = started.cast_signed() + MonotonicClock.realtime_offset();
         Self {
             stats,
             started_s: Duration::from_nanos(started_ns.cast_unsigned()).as_secs_f64(),

@@ -286,11 +286,7 @@ fn server(profile: &Profile) -> Finding {
     };
     let what = format!("{role} {}", profile.name);
     let Ok(program) = profile.program(None) else {
-        let remedy = match &profile.package {
-            Some(package) => format!("install the Debian package {package}"),
-            None => "no Debian package; build it and give --dut-binary PATH".into(),
-        };
-        return missing(&what, remedy);
+        return missing(&what, profile.remedy());
     };
     match server::version(profile, &program) {
         Ok(version) => finding(&what, version, None),

@@ -3,14 +3,15 @@
 //! In the order of the flow, each module using only those before it:
 //!
 //! - [`statistics`]: the figures of repeated measurements;
+//! - [`quantity`]: rates, times and resolutions as texts;
+//! - [`warning`]: what a reader has to know before a number is quoted;
 //! - [`namespace`]: the names of a trial and what each must be answered with;
 //! - [`load`]: the Measurer, from the octets of a query to the verdict on its answer;
+//! - [`connections`]: those of a few TCP clients, on one thread;
 //! - [`authority`]: the AuthDNS subsystem, which the DUT asks;
 //! - [`lab`]: hosts, links, and the servers that are started on them;
 //! - [`trial`]: one trial, run by threads that turn Measurer and authority over links;
 //! - [`procedure`]: what to try next, and what the trials add up to;
-//! - [`quantity`]: rates, times and resolutions as texts;
-//! - [`warning`]: what a reader has to know before a number is quoted;
 //! - [`rig`]: lab, servers and Tester put together;
 //! - [`campaign`]: many searches by one plan, which survive crashes;
 //! - [`report`]: what the user sees;
@@ -20,6 +21,7 @@
 pub mod authority;
 pub mod campaign;
 pub mod cli;
+pub mod connections;
 pub mod doctor;
 pub mod lab;
 pub mod load;

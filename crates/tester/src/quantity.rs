@@ -1,11 +1,10 @@
-//! From the text of a quantity to a value with a unit, and back: rates, times, resolutions, factors. The command line and
-//! the files of plans take the same texts.
+//! From the text of a quantity to a value with a unit, and back: rates, times, resolutions, factors.
+//! The command line and the files of plans take the same texts.
 
 use std::fmt;
 
 use dns64_transport::clock::{Nanos, SECOND};
-
-use crate::procedure::search::{HIGHEST_RATE_QPS, Resolution};
+use serde::{Deserialize, Serialize};
 
 /// Why a text was refused. The messages complete "invalid value '...' for '--flag': ...".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,39 +43,100 @@ pub enum ValueError {
     },
 }
 
+/// What is read, and within which bounds.
+struct Kind {
+    /// What is set.
+    what: &'static str,
+    /// What is taken, and how it looks.
+    wanted: [&'static str; 2],
+    /// The smallest unit.
+    unit: &'static str,
+    /// The bounds in that unit, and as they are told.
+    least: (u64, &'static str),
+    most: (u64, &'static str),
+}
+
+impl Kind {
+    const fn time(
+        what: &'static str,
+        least: (Nanos, &'static str),
+        most: (Nanos, &'static str),
+    ) -> Self {
+        Self {
+            what,
+            wanted: ["a time", "250ms, 5s or 1m; a bare number is in seconds"],
+            unit: "nanoseconds",
+            least,
+            most,
+        }
+    }
+
+    fn unreadable(&self) -> ValueError {
+        let [wanted, example] = self.wanted;
+        ValueError::Unreadable { wanted, example }
+    }
+
+    /// A decimal number times `scale`, in the smallest unit.
+    fn read(&self, number: &str, scale: u64) -> Result<u64, ValueError> {
+        let what = self.what;
+        let number = Decimal::parse(number).ok_or_else(|| self.unreadable())?;
+        match number.times(scale) {
+            Scaled::Exact(value) if value > self.most.0 => Err(ValueError::TooLarge {
+                what,
+                most: self.most.1,
+            }),
+            Scaled::Above => Err(ValueError::TooLarge {
+                what,
+                most: self.most.1,
+            }),
+            Scaled::Exact(value) if value >= self.least.0 => Ok(value),
+            Scaled::Exact(_) | Scaled::Below => Err(ValueError::TooSmall {
+                what,
+                least: self.least.1,
+            }),
+            Scaled::Between => Err(ValueError::NotWhole {
+                what,
+                unit: self.unit,
+            }),
+        }
+    }
+
+    /// A number with a unit of time, or in seconds.
+    fn read_time(&self, text: &str) -> Result<Nanos, ValueError> {
+        let (number, unit) = split_unit(text);
+        let scale = match unit {
+            "us" => MICROSECOND,
+            "ms" => MILLISECOND,
+            "" | "s" => SECOND,
+            "m" | "min" => 60 * SECOND,
+            "h" => 60 * 60 * SECOND,
+            _ => return Err(self.unreadable()),
+        };
+        self.read(number, scale)
+    }
+}
+
 /// Reads a rate in whole queries per second, with `k` for 10^3 and `M` for 10^6: "20k", "1.5M".
 ///
 /// # Errors
 ///
 /// What is not a number, below 1, above 10^9 or not whole.
 pub fn rate(text: &str) -> Result<u64, ValueError> {
-    const WHAT: &str = "a rate";
-    let unreadable = ValueError::Unreadable {
-        wanted: "a rate in queries per second",
-        example: "500, 20k or 1.5M",
+    const RATE: Kind = Kind {
+        what: "a rate",
+        wanted: ["a rate in queries per second", "500, 20k or 1.5M"],
+        unit: "queries per second",
+        least: (1, "1 query per second"),
+        most: (HIGHEST_RATE_QPS, "1000M queries per second"),
     };
     let (number, unit) = split_unit(text);
     let scale = match unit {
         "" => 1,
         "k" | "K" => 1_000,
         "M" => 1_000_000,
-        _ => return Err(unreadable),
+        _ => return Err(RATE.unreadable()),
     };
-    match Decimal::parse(number, unreadable)?.times(scale) {
-        Scaled::Below => Err(ValueError::TooSmall {
-            what: WHAT,
-            least: "1 query per second",
-        }),
-        Scaled::Exact(qps) if qps <= HIGHEST_RATE_QPS => Ok(qps),
-        Scaled::Between => Err(ValueError::NotWhole {
-            what: WHAT,
-            unit: "queries per second",
-        }),
-        Scaled::Exact(_) | Scaled::Above => Err(ValueError::TooLarge {
-            what: WHAT,
-            most: "1000M queries per second",
-        }),
-    }
+    RATE.read(number, scale)
 }
 
 /// Reads the duration of a trial: "250ms", "5s", "1m"; a bare number is in seconds.
@@ -85,12 +145,8 @@ pub fn rate(text: &str) -> Result<u64, ValueError> {
 ///
 /// What is not a time, below 1 ms or above a day.
 pub fn duration(text: &str) -> Result<Nanos, ValueError> {
-    bounded_span(
-        text,
-        "a duration",
-        (MILLISECOND, "1ms"),
-        (24 * 60 * 60 * SECOND, "24h"),
-    )
+    let most = (24 * 60 * 60 * SECOND, "24h");
+    Kind::time("a duration", (MILLISECOND, "1ms"), most).read_time(text)
 }
 
 /// Reads the timeout of a query: "250ms", "1s"; a bare number is in seconds.
@@ -100,12 +156,7 @@ pub fn duration(text: &str) -> Result<Nanos, ValueError> {
 /// What is not a time, below 1 us or above 60 s.
 pub fn timeout(text: &str) -> Result<Nanos, ValueError> {
     // RFC 8219 section 9.2 advises against more than 1 s; a minute is the patience of any resolver.
-    bounded_span(
-        text,
-        "a timeout",
-        (MICROSECOND, "1us"),
-        (60 * SECOND, "60s"),
-    )
+    Kind::time("a timeout", (MICROSECOND, "1us"), (60 * SECOND, "60s")).read_time(text)
 }
 
 /// Reads how long a server rests: "0s", "10s"; a bare number is in seconds.
@@ -114,7 +165,7 @@ pub fn timeout(text: &str) -> Result<Nanos, ValueError> {
 ///
 /// What is not a time, or above an hour.
 pub fn rest(text: &str) -> Result<Nanos, ValueError> {
-    bounded_span(text, "a rest", (0, "0s"), (60 * 60 * SECOND, "1h"))
+    Kind::time("a rest", (0, "0s"), (60 * 60 * SECOND, "1h")).read_time(text)
 }
 
 /// Reads the length of a soak: "30m", "4h"; a bare number is in seconds.
@@ -123,12 +174,8 @@ pub fn rest(text: &str) -> Result<Nanos, ValueError> {
 ///
 /// What is not a time, below 1 s or above 30 days.
 pub fn soak_length(text: &str) -> Result<Nanos, ValueError> {
-    bounded_span(
-        text,
-        "a soak",
-        (SECOND, "1s"),
-        (30 * 24 * 60 * 60 * SECOND, "720h"),
-    )
+    let most = (30 * 24 * 60 * 60 * SECOND, "720h");
+    Kind::time("a soak", (SECOND, "1s"), most).read_time(text)
 }
 
 /// Reads a multiple of a rate, in thousandths: "0.5", "3".
@@ -137,36 +184,15 @@ pub fn soak_length(text: &str) -> Result<Nanos, ValueError> {
 ///
 /// What is not a number, below 0.01, above 100 or with more than three decimals.
 pub fn factor(text: &str) -> Result<u32, ValueError> {
-    const WHAT: &str = "a factor";
-    let unreadable = ValueError::Unreadable {
-        wanted: "a multiple of the rate",
-        example: "0.5 or 3",
+    const FACTOR: Kind = Kind {
+        what: "a factor",
+        wanted: ["a multiple of the rate", "0.5 or 3"],
+        unit: "thousandths",
+        least: (10, "0.01"),
+        most: (100_000, "100"),
     };
-    match Decimal::parse(text, unreadable)?.times(1000) {
-        Scaled::Below => Err(ValueError::TooSmall {
-            what: WHAT,
-            least: "0.01",
-        }),
-        Scaled::Between => Err(ValueError::NotWhole {
-            what: WHAT,
-            unit: "thousandths",
-        }),
-        Scaled::Exact(milli) if milli < 10 => Err(ValueError::TooSmall {
-            what: WHAT,
-            least: "0.01",
-        }),
-        Scaled::Exact(milli) => u32::try_from(milli)
-            .ok()
-            .filter(|&milli| milli <= 100_000)
-            .ok_or(ValueError::TooLarge {
-                what: WHAT,
-                most: "100",
-            }),
-        Scaled::Above => Err(ValueError::TooLarge {
-            what: WHAT,
-            most: "100",
-        }),
-    }
+    let milli = FACTOR.read(text, 1000)?;
+    Ok(u32::try_from(milli).unwrap_or(u32::MAX))
 }
 
 /// Reads the resolution of a search: "0.1%" of the rate, or "1" query per second.
@@ -175,26 +201,59 @@ pub fn factor(text: &str) -> Result<u32, ValueError> {
 ///
 /// What is neither, not above 0, or 100 % and more.
 pub fn resolution(text: &str) -> Result<Resolution, ValueError> {
-    const WHAT: &str = "a resolution";
+    const RESOLUTION: Kind = Kind {
+        what: "a resolution",
+        wanted: [
+            "a share of the rate or a number of queries per second",
+            "0.1% or 10",
+        ],
+        unit: "steps of 0.0001%",
+        least: (1, "0.0001%"),
+        most: (999_999, "99.9999%"),
+    };
     let Some(percent) = text.strip_suffix('%') else {
         return Ok(Resolution::Absolute { qps: rate(text)? });
     };
-    let unreadable = ValueError::Unreadable {
-        wanted: "a share of the rate or a number of queries per second",
-        example: "0.1% or 10",
-    };
-    match Decimal::parse(percent, unreadable)?.times(10_000) {
-        Scaled::Below | Scaled::Between => Err(ValueError::NotWhole {
-            what: WHAT,
-            unit: "steps of 0.0001%, and not 0",
-        }),
-        Scaled::Exact(millionths) if millionths < 1_000_000 => Ok(Resolution::Relative {
-            millionths: u32::try_from(millionths).unwrap_or(u32::MAX),
-        }),
-        Scaled::Exact(_) | Scaled::Above => Err(ValueError::TooLarge {
-            what: WHAT,
-            most: "99.9999%",
-        }),
+    let millionths = RESOLUTION.read(percent, 10_000)?;
+    Ok(Resolution::Relative {
+        millionths: u32::try_from(millionths).unwrap_or(u32::MAX),
+    })
+}
+
+/// How close a pass and a fail must be for the pass to be the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolution {
+    /// In millionths of the rate that passed, rounded down, but at least 1 query per second.
+    Relative {
+        /// 1000 are 0.1 %.
+        millionths: u32,
+    },
+    /// In queries per second; 0 counts as 1.
+    Absolute {
+        /// The distance.
+        qps: u64,
+    },
+}
+
+impl Resolution {
+    /// The resolution in queries per second when `passed_qps` has passed.
+    pub fn qps(self, passed_qps: u64) -> u64 {
+        let qps = match self {
+            Self::Relative { millionths } => {
+                let share = u128::from(passed_qps) * u128::from(millionths) / 1_000_000;
+                u64::try_from(share).unwrap_or(u64::MAX)
+            }
+            Self::Absolute { qps } => qps,
+        };
+        qps.max(1)
+    }
+}
+
+/// 0.1 %: ten trials of bisection after the galloping, which leaves a bracket of 2 to 1.
+impl Default for Resolution {
+    fn default() -> Self {
+        Self::Relative { millionths: 1000 }
     }
 }
 
@@ -236,44 +295,6 @@ impl fmt::Display for Span {
     }
 }
 
-fn bounded_span(
-    text: &str,
-    what: &'static str,
-    least: (Nanos, &'static str),
-    most: (Nanos, &'static str),
-) -> Result<Nanos, ValueError> {
-    let unreadable = ValueError::Unreadable {
-        wanted: "a time",
-        example: "250ms, 5s or 1m; a bare number is in seconds",
-    };
-    let (number, unit) = split_unit(text);
-    let scale = match unit {
-        "us" => MICROSECOND,
-        "ms" => MILLISECOND,
-        "" | "s" => SECOND,
-        "m" | "min" => 60 * SECOND,
-        "h" => 60 * 60 * SECOND,
-        _ => return Err(unreadable),
-    };
-    let number = Decimal::parse(number, unreadable)?;
-    if number.digits == 0 && least.0 == 0 {
-        return Ok(0);
-    }
-    match number.times(scale) {
-        Scaled::Exact(ns) if ns > most.0 => Err(ValueError::TooLarge { what, most: most.1 }),
-        Scaled::Above => Err(ValueError::TooLarge { what, most: most.1 }),
-        Scaled::Exact(ns) if ns >= least.0 => Ok(ns),
-        Scaled::Exact(_) | Scaled::Below => Err(ValueError::TooSmall {
-            what,
-            least: least.1,
-        }),
-        Scaled::Between => Err(ValueError::NotWhole {
-            what,
-            unit: "nanoseconds",
-        }),
-    }
-}
-
 fn split_unit(text: &str) -> (&str, &str) {
     let end = text
         .rfind(|c: char| c.is_ascii_digit() || c == '.')
@@ -282,15 +303,15 @@ fn split_unit(text: &str) -> (&str, &str) {
 }
 
 /// An exact decimal number, `digits / 10^decimals`; a negative one counts as too small.
-struct Decimal {
+pub(crate) struct Decimal {
     digits: u128,
     decimals: u32,
-    negative: bool,
+    pub(crate) negative: bool,
 }
 
 /// A decimal number times a scale.
-enum Scaled {
-    /// Below 1.
+pub(crate) enum Scaled {
+    /// Negative, or between 0 and 1.
     Below,
     /// A whole number.
     Exact(u64),
@@ -302,39 +323,34 @@ enum Scaled {
 
 impl Decimal {
     /// Reads digits with at most one point and nothing else: no exponent, no infinity, no NaN.
-    fn parse(text: &str, unreadable: ValueError) -> Result<Self, ValueError> {
-        let (negative, unsigned) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let unsigned = text.strip_prefix('-').unwrap_or(text);
         let (integer, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
-        let all: String = [integer, fraction].concat();
-        let readable = !all.is_empty()
-            && all.len() <= DIGITS_MAX
-            && all.bytes().all(|byte| byte.is_ascii_digit());
-        match (readable, all.parse(), u32::try_from(fraction.len())) {
-            (true, Ok(digits), Ok(decimals)) => Ok(Self {
-                digits,
-                decimals,
-                negative,
-            }),
-            _ => Err(unreadable),
-        }
+        let all = [integer, fraction].concat();
+        let readable = all.len() <= DIGITS_MAX && all.bytes().all(|byte| byte.is_ascii_digit());
+        Some(Self {
+            digits: all.parse().ok().filter(|_| readable)?,
+            decimals: u32::try_from(fraction.len()).ok()?,
+            negative: text.starts_with('-'),
+        })
     }
 
-    fn times(&self, scale: u64) -> Scaled {
+    pub(crate) fn times(&self, scale: u64) -> Scaled {
         let scaled = self.digits * u128::from(scale);
         let one = 10u128.pow(self.decimals);
-        if self.negative || scaled < one {
-            return Scaled::Below;
-        }
         match (scaled % one, u64::try_from(scaled / one)) {
+            (1.., Ok(0)) => Scaled::Below,
+            _ if self.negative => Scaled::Below,
             (_, Err(_)) => Scaled::Above,
             (0, Ok(exact)) => Scaled::Exact(exact),
             (_, Ok(_)) => Scaled::Between,
         }
     }
 }
+
+/// The schedule counts whole nanoseconds: beyond one query per nanosecond it could not tell two
+/// queries apart.
+pub const HIGHEST_RATE_QPS: u64 = SECOND;
 
 const MICROSECOND: Nanos = 1_000;
 const MILLISECOND: Nanos = 1_000_000;

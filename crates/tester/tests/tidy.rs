@@ -6,16 +6,17 @@ use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 14] = [
+const FLOW: [&str; 15] = [
     "statistics",
+    "quantity",
+    "warning",
     "namespace",
     "load",
+    "connections",
     "authority",
     "lab",
     "trial",
     "procedure",
-    "quantity",
-    "warning",
     "rig",
     "campaign",
     "report",

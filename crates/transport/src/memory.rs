@@ -18,7 +18,7 @@ pub use relay::MemoryRelay;
 
 /// What happens to the datagrams that a link sends.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Conditions {
+pub struct Impairment {
     /// Every datagram travels at least this long.
     pub delay_ns: Nanos,
     /// And up to this much longer, evenly spread; datagrams overtake each other by it.
@@ -76,18 +76,18 @@ impl Network {
         local: IpAddr,
         ports: usize,
         server: SocketAddr,
-        conditions: Conditions,
+        impairment: Impairment,
     ) -> MemoryLink {
         let mut wire = self.0.borrow_mut();
         let addresses = (0..ports).map(|_| wire.connected(local, server)).collect();
         drop(wire);
-        MemoryLink::new(self.clone(), addresses, Some(server), conditions)
+        MemoryLink::new(self.clone(), addresses, Some(server), impairment)
     }
 
     /// A link that listens at `listen`.
-    pub fn server(&self, listen: SocketAddr, conditions: Conditions) -> MemoryLink {
+    pub fn server(&self, listen: SocketAddr, impairment: Impairment) -> MemoryLink {
         self.0.borrow_mut().queues.insert(listen, Queue::default());
-        MemoryLink::new(self.clone(), vec![listen], None, conditions)
+        MemoryLink::new(self.clone(), vec![listen], None, impairment)
     }
 
     /// When the next datagram arrives anywhere, if one travels.
@@ -123,7 +123,7 @@ impl Wire {
         self.random.draw() % 1_000_000 < u64::from(ppm)
     }
 
-    fn send(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8], c: Conditions) {
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8], c: Impairment) {
         if self.happens(c.loss_ppm) {
             return;
         }
@@ -170,7 +170,7 @@ pub struct MemoryLink {
     network: Network,
     addresses: Vec<SocketAddr>,
     server: Option<SocketAddr>,
-    conditions: Conditions,
+    impairment: Impairment,
     cursor: usize,
     sweeps: u64,
     frame: Vec<u8>,
@@ -184,14 +184,14 @@ impl MemoryLink {
         network: Network,
         addresses: Vec<SocketAddr>,
         server: Option<SocketAddr>,
-        conditions: Conditions,
+        impairment: Impairment,
     ) -> Self {
         let frame = vec![0; FRAME_BYTES];
         Self {
             network,
             addresses,
             server,
-            conditions,
+            impairment,
             cursor: 0,
             sweeps: 0,
             frame,
@@ -199,8 +199,8 @@ impl MemoryLink {
     }
 
     /// Changes what happens to the datagrams sent from now on.
-    pub fn set_conditions(&mut self, conditions: Conditions) {
-        self.conditions = conditions;
+    pub fn set_impairment(&mut self, impairment: Impairment) {
+        self.impairment = impairment;
     }
 
     /// Sends one datagram from port 0 to any address: for scripted peers.
@@ -208,7 +208,7 @@ impl MemoryLink {
         self.network
             .0
             .borrow_mut()
-            .send(self.addresses[0], to, payload, self.conditions);
+            .send(self.addresses[0], to, payload, self.impairment);
     }
 
     /// The next datagram that has arrived, ports taken in turn.
@@ -226,6 +226,16 @@ impl MemoryLink {
             }
         }
         None
+    }
+}
+
+/// Closes the ports: what still travels to them is lost.
+impl Drop for MemoryLink {
+    fn drop(&mut self) {
+        let mut wire = self.network.0.borrow_mut();
+        for address in &self.addresses {
+            wire.queues.remove(address);
+        }
     }
 }
 
@@ -247,7 +257,7 @@ impl Link for MemoryLink {
             let len = fill(i, &mut self.frame);
             let payload = &self.frame[..len];
             let mut wire = self.network.0.borrow_mut();
-            wire.send(self.addresses[port], server, payload, self.conditions);
+            wire.send(self.addresses[port], server, payload, self.impairment);
         }
         Ok(n)
     }
@@ -298,7 +308,7 @@ impl Link for MemoryLink {
             if len > 0 {
                 let reply = &self.frame[..len];
                 let mut wire = self.network.0.borrow_mut();
-                wire.send(self.addresses[port], peer, reply, self.conditions);
+                wire.send(self.addresses[port], peer, reply, self.impairment);
             }
         }
         Ok(total)
@@ -331,12 +341,12 @@ mod tests {
 
     const SERVER: &str = "[2001:2::53]:53";
 
-    fn exchange(seed: u64, conditions: Conditions, n: usize) -> Vec<(usize, Nanos, u8)> {
+    fn exchange(seed: u64, impairment: Impairment, n: usize) -> Vec<(usize, Nanos, u8)> {
         let clock = ManualClock::default();
         let network = Network::new(&clock, seed);
         let server = SERVER.parse().unwrap();
-        let mut client = network.client("2001:2::1".parse().unwrap(), 4, server, conditions);
-        let mut echo = network.server(server, Conditions::default());
+        let mut client = network.client("2001:2::1".parse().unwrap(), 4, server, impairment);
+        let mut echo = network.server(server, Impairment::default());
         for i in 0..n {
             let sent = client.send(i % 4, 1, |_, frame| {
                 frame[0] = u8::try_from(i).unwrap();
@@ -363,9 +373,9 @@ mod tests {
     fn a_perfect_network_returns_each_datagram_to_its_port_after_the_delay() {
         let got = exchange(
             1,
-            Conditions {
+            Impairment {
                 delay_ns: 500,
-                ..Conditions::default()
+                ..Impairment::default()
             },
             8,
         );
@@ -379,7 +389,7 @@ mod tests {
 
     #[test]
     fn equal_seeds_give_equal_runs_and_others_differ() {
-        let bad = Conditions {
+        let bad = Impairment {
             delay_ns: 1000,
             jitter_ns: 5000,
             loss_ppm: 200_000,
@@ -391,21 +401,21 @@ mod tests {
 
     #[test]
     fn jitter_reorders_and_loss_and_duplication_take_their_share() {
-        let jitter = Conditions {
+        let jitter = Impairment {
             jitter_ns: 1_000_000,
-            ..Conditions::default()
+            ..Impairment::default()
         };
         let order: Vec<u8> = exchange(3, jitter, 100).iter().map(|g| g.2).collect();
         assert_eq!(order.len(), 100);
         assert!(!order.is_sorted());
-        let lossy = Conditions {
+        let lossy = Impairment {
             loss_ppm: 500_000,
-            ..Conditions::default()
+            ..Impairment::default()
         };
         assert!((30..70).contains(&exchange(3, lossy, 100).len()));
-        let doubling = Conditions {
+        let doubling = Impairment {
             duplicate_ppm: 1_000_000,
-            ..Conditions::default()
+            ..Impairment::default()
         };
         assert_eq!(exchange(3, doubling, 100).len(), 200);
     }
@@ -415,7 +425,7 @@ mod tests {
         let clock = ManualClock::default();
         let network = Network::new(&clock, 0);
         let server = SERVER.parse().unwrap();
-        let none = Conditions::default();
+        let none = Impairment::default();
         let mut client = network.client("2001:2::1".parse().unwrap(), 1, server, none);
         let stranger = "[2001:2::66]:53".parse().unwrap();
         network
@@ -438,10 +448,10 @@ mod tests {
             "2001:2::1".parse().unwrap(),
             2,
             server,
-            Conditions::default(),
+            Impairment::default(),
         );
         let from = client.addresses[1];
-        let mut peer = network.server(server, Conditions::default());
+        let mut peer = network.server(server, Impairment::default());
         peer.send_to(from, b"x");
         assert_eq!(client.receive(1, |_| ()).unwrap(), 1);
         assert_eq!(client.sweeps(), 0, "the queue at port 1 may hold more");

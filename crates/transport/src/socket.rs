@@ -13,7 +13,7 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, socket_with, sockopt,
 };
 
-use crate::clock::{Clock, MonotonicClock, Nanos, realtime_offset};
+use crate::clock::{Clock, MonotonicClock, Nanos};
 use crate::sys::{self, RawAddr, ReceiveBatch, SendBatch};
 use crate::{Counters, Datagram, Link, LinkError};
 
@@ -140,7 +140,7 @@ impl UdpLink {
             send: SendBatch::new(SEND_BATCH),
             cursor: 0,
             sweeps: 0,
-            realtime_offset: realtime_offset(),
+            realtime_offset: MonotonicClock.realtime_offset(),
             counted: Counters::default(),
         }
     }

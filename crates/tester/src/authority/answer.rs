@@ -177,42 +177,14 @@ impl Authority {
             ..
         } = self.config;
         let soa = soa_rdata(suffix_at, negative_ttl_s);
-        let (section, owner, rtype, ttl_s, rdata): (_, _, _, _, &[u8]) = match &found {
-            Found::A(ipv4) => (
-                Section::Answer,
-                Owner::Question,
-                Rtype::A,
-                ttl_s,
-                &ipv4.octets(),
-            ),
-            Found::Aaaa(ipv6) => (
-                Section::Answer,
-                Owner::Question,
-                Rtype::AAAA,
-                ttl_s,
-                &ipv6.octets(),
-            ),
-            Found::Ns => (
-                Section::Answer,
-                Owner::Question,
-                Rtype::NS,
-                ttl_s,
-                &ns_rdata(suffix_at),
-            ),
-            Found::Soa => (
-                Section::Answer,
-                Owner::Question,
-                Rtype::SOA,
-                negative_ttl_s,
-                &soa,
-            ),
-            Found::NoData | Found::NxDomain => (
-                Section::Authority,
-                Owner::At(suffix_at),
-                Rtype::SOA,
-                negative_ttl_s,
-                &soa,
-            ),
+        let answer = (Section::Answer, Owner::Question);
+        let denial = (Section::Authority, Owner::At(suffix_at));
+        let ((section, owner), rtype, ttl_s, rdata): (_, _, _, &[u8]) = match &found {
+            Found::A(ipv4) => (answer, Rtype::A, ttl_s, &ipv4.octets()),
+            Found::Aaaa(ipv6) => (answer, Rtype::AAAA, ttl_s, &ipv6.octets()),
+            Found::Ns => (answer, Rtype::NS, ttl_s, &ns_rdata(suffix_at)),
+            Found::Soa => (answer, Rtype::SOA, negative_ttl_s, &soa),
+            Found::NoData | Found::NxDomain => (denial, Rtype::SOA, negative_ttl_s, &soa),
         };
         builder.record(section, owner, rtype, Class::IN, ttl_s, rdata)
     }

@@ -19,7 +19,7 @@ pub fn turn<L: Link>(
 #[cfg(test)]
 mod tests {
     use dns64_transport::clock::ManualClock;
-    use dns64_transport::memory::{Conditions, Network};
+    use dns64_transport::memory::{Impairment, Network};
 
     use super::*;
     use crate::authority::answer::ZoneConfig;
@@ -43,8 +43,8 @@ mod tests {
             .parse::<std::net::SocketAddr>()
             .unwrap()
             .ip();
-        let mut server = network.server(listen, Conditions::default());
-        let mut client = network.client(local, 2, listen, Conditions::default());
+        let mut server = network.server(listen, Impairment::default());
+        let mut client = network.client(local, 2, listen, Impairment::default());
         for (port, id, flags) in [(0, 1, 0), (1, 2, 0), (1, 3, 0x80)] {
             let fill = |_: usize, frame: &mut [u8]| {
                 frame[..query.len()].copy_from_slice(query);

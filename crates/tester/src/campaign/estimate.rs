@@ -66,14 +66,18 @@ pub struct Cost {
 }
 
 impl Cost {
-    fn exactly(trials: u64, trial_ns: Nanos) -> Self {
-        let time_ns = trials.saturating_mul(trial_ns);
+    /// So many trials at least, likely and at most, and starts of the servers before them.
+    fn of(trials: [u64; 3], likely_trial_ns: Nanos, most_trial_ns: Nanos, starts: u64) -> Self {
+        let [least_trials, likely_trials, most_trials] = trials;
+        let starts_ns = starts * START_NS;
+        let time_ns =
+            |trials: u64, each_ns| trials.saturating_mul(each_ns).saturating_add(starts_ns);
         Self {
-            least_trials: trials,
-            likely_trials: trials,
-            most_trials: trials,
-            likely_ns: time_ns,
-            most_ns: time_ns,
+            least_trials,
+            likely_trials,
+            most_trials,
+            likely_ns: time_ns(likely_trials, likely_trial_ns),
+            most_ns: time_ns(most_trials, most_trial_ns),
         }
     }
 
@@ -86,25 +90,6 @@ impl Cost {
             likely_ns: self.likely_ns.saturating_add(other.likely_ns),
             most_ns: self.most_ns.saturating_add(other.most_ns),
         }
-    }
-
-    /// Adds the times of the trials.
-    #[must_use]
-    fn timed(self, likely_trial_ns: Nanos, most_trial_ns: Nanos) -> Self {
-        Self {
-            likely_ns: self.likely_trials.saturating_mul(likely_trial_ns),
-            most_ns: self.most_trials.saturating_mul(most_trial_ns),
-            ..self
-        }
-    }
-
-    #[must_use]
-    fn and_starts(self, starts: u64) -> Self {
-        self.and(Self {
-            likely_ns: starts.saturating_mul(START_NS),
-            most_ns: starts.saturating_mul(START_NS),
-            ..Self::default()
-        })
     }
 }
 
@@ -144,7 +129,7 @@ pub struct Estimator<'p> {
     plan: &'p Plan,
     points: Vec<Point>,
     /// By the length of the trials, and whether the search begins at what earlier runs found.
-    searches: BTreeMap<(Nanos, bool), Cost>,
+    searches: BTreeMap<(Nanos, bool), [u64; 3]>,
 }
 
 impl<'p> Estimator<'p> {
@@ -235,19 +220,17 @@ impl<'p> Estimator<'p> {
         let timeout_ns = self_test_timeout(point.timeout_ns);
         let short_ns = point.duration_ns.min(SEARCH_TRIAL_NS);
         let spec = certify::search_spec(COARSE, asked_qps(self.plan), short_ns);
-        let search = simulated([&spec], HIGHEST_RATE_QPS).timed(
-            self.trial_ns(likely_ns(short_ns), timeout_ns),
+        let likely_ns = self.trial_ns(likely_ns(short_ns), timeout_ns);
+        let short = Cost::of(
+            simulated([&spec], HIGHEST_RATE_QPS),
+            likely_ns,
             self.trial_ns(short_ns, timeout_ns),
+            1,
         );
         let whole_ns = self.trial_ns(point.duration_ns, timeout_ns);
-        let confirmations = u64::from(point.duration_ns > short_ns);
-        let lowered = confirmations * u64::from(LOWERINGS - 1);
-        let confirmed = Cost::exactly(confirmations, whole_ns).and(Cost {
-            most_trials: lowered,
-            most_ns: lowered.saturating_mul(whole_ns),
-            ..Cost::default()
-        });
-        search.and(confirmed).and_starts(1)
+        let confirmed = u64::from(point.duration_ns > short_ns);
+        let confirmed = [confirmed, confirmed, confirmed * u64::from(LOWERINGS)];
+        short.and(Cost::of(confirmed, whole_ns, whole_ns, 0))
     }
 
     /// `moved` says that the servers of another point ran before. The point must be one of the plan.
@@ -259,38 +242,36 @@ impl<'p> Estimator<'p> {
             _ => point.timeout_ns,
         };
         let whole_ns = self.trial_ns(point.duration_ns, timeout_ns);
-        match task {
+        let trials = match task {
             Task::Search { run, .. } => {
-                let shortened_ns = if plan.search.stop_early {
-                    likely_ns(point.duration_ns)
-                } else {
-                    point.duration_ns
+                let shortened_ns = match plan.search.stop_early {
+                    true => likely_ns(point.duration_ns),
+                    false => point.duration_ns,
                 };
+                let likely_ns = self.trial_ns(shortened_ns, timeout_ns);
                 let started = moved || plan.search.restart == Restart::Search;
-                self.search(&point, run)
-                    .timed(self.trial_ns(shortened_ns, timeout_ns), whole_ns)
-                    .and_starts(u64::from(started))
+                let trials = self.search(&point, run);
+                return Cost::of(trials, likely_ns, whole_ns, u64::from(started));
             }
             Task::Overload { .. } => {
-                let factors = plan.overload.as_ref().map_or(0, |o| o.factors_milli.len());
-                Cost::exactly(factors as u64, whole_ns).and_starts(1)
+                plan.overload.as_ref().map_or(0, |o| o.factors_milli.len()) as u64
             }
             Task::Soak { .. } => {
                 let length_ns = plan.soak.map_or(0, |soak| soak.length_ns);
-                let segments = length_ns.div_ceil(point.duration_ns.max(1));
-                Cost::exactly(segments, whole_ns).and_starts(1)
+                length_ns.div_ceil(point.duration_ns.max(1))
             }
-        }
+        };
+        Cost::of([trials; 3], whole_ns, whole_ns, 1)
     }
 
     /// Trials of one search. Later runs that begin at what earlier ones found take the fewest and
     /// the most if those agreed, which makes the first step the smallest.
-    fn search(&mut self, point: &Point, run: u32) -> Cost {
+    fn search(&mut self, point: &Point, run: u32) -> [u64; 3] {
         let spec = |before: &[u64]| search_spec(self.plan, point, None, before);
         let first = spec(&[]);
         let later = run > 1 && spec(&[1]) != first;
-        let cost = self.searches.entry((point.duration_ns, later));
-        *cost.or_insert_with(|| {
+        let known = self.searches.entry((point.duration_ns, later));
+        *known.or_insert_with(|| {
             let names_qps = names_qps(self.plan, point);
             let first_run = simulated([&first], names_qps);
             if !later {
@@ -300,12 +281,9 @@ impl<'p> Estimator<'p> {
                 .skip(1)
                 .map(|rate| spec(&[rate, rate]))
                 .collect();
-            let later_runs = simulated(&agreed, names_qps);
-            Cost {
-                likely_trials: trials(&spec(&[first.start_qps]), first.start_qps),
-                most_trials: later_runs.most_trials.max(first_run.most_trials),
-                ..later_runs
-            }
+            let likely = trials(&spec(&[first.start_qps]), first.start_qps);
+            let [least, _, most] = simulated(&agreed, names_qps);
+            [least, likely, most.max(first_run[2])]
         })
     }
 
@@ -315,9 +293,7 @@ impl<'p> Estimator<'p> {
             Restart::Trial => START_NS,
             Restart::Never | Restart::Search => 0,
         };
-        [timeout_ns, GAP_NS, self.plan.search.settle_ns, start_ns]
-            .into_iter()
-            .fold(sending_ns, Nanos::saturating_add)
+        sending_ns + timeout_ns + GAP_NS + self.plan.search.settle_ns + start_ns
     }
 
     fn papers(&self) -> Papers {
@@ -327,7 +303,7 @@ impl<'p> Estimator<'p> {
             resolution: Resolution::Absolute { qps: 1 },
             ..SearchSpec::from_start(1)
         };
-        let trials_per_search = simulated([&spec], max_qps).most_trials;
+        let [_, _, trials_per_search] = simulated([&spec], max_qps);
         let of_points = u64::from(self.plan.search.runs).saturating_mul(trials_per_search);
         let time_ns = self.points.iter().fold(0, |sum: Nanos, point| {
             let trial_ns = point.duration_ns + point.timeout_ns + PAPERS_REST_NS;
@@ -347,7 +323,7 @@ type Conditions = (Option<SocketAddr>, Cell, Nanos, Nanos);
 
 /// The fewest, the likely and the most trials of searches by these specifications, of DUTs with all
 /// limits up to `highest_qps`.
-fn simulated<'s>(specs: impl IntoIterator<Item = &'s SearchSpec>, highest_qps: u64) -> Cost {
+fn simulated<'s>(specs: impl IntoIterator<Item = &'s SearchSpec>, highest_qps: u64) -> [u64; 3] {
     let (mut least, mut likely, mut most) = (u64::MAX, 0, 0);
     for spec in specs {
         let asked_qps = spec.max_qps.or(spec.fixed_range_qps);
@@ -362,12 +338,11 @@ fn simulated<'s>(specs: impl IntoIterator<Item = &'s SearchSpec>, highest_qps: u
             }
         }
     }
-    Cost {
-        least_trials: least.min(most),
-        likely_trials: if likely == 0 { most } else { likely },
-        most_trials: most,
-        ..Cost::default()
-    }
+    [
+        least.min(most),
+        if likely == 0 { most } else { likely },
+        most,
+    ]
 }
 
 /// Trials of a search of a DUT that passes up to `limit_qps`.

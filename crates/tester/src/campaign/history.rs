@@ -99,15 +99,11 @@ impl<R> TaskHistory<R> {
 
     /// Another attempt begins.
     fn begin(&mut self, search: Option<&SearchSpec>, base_rate_qps: Option<u64>) {
-        let mut earlier = std::mem::take(&mut self.earlier);
-        earlier.append(&mut self.trials);
-        *self = Self {
-            search: search.cloned(),
-            base_rate_qps,
-            earlier,
-            disturbed: self.disturbed,
-            ..Self::default()
-        };
+        self.earlier.append(&mut self.trials);
+        self.search = search.cloned();
+        self.base_rate_qps = base_rate_qps;
+        self.finished = None;
+        self.abandoned = None;
     }
 }
 

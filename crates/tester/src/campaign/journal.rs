@@ -16,7 +16,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use dns64_transport::clock::{Clock, MonotonicClock, realtime_offset};
+use dns64_transport::clock::{Clock, MonotonicClock};
 use rustix::fs::{FlockOperation, flock};
 
 use super::record::{FORMAT, Line, Record};
@@ -243,7 +243,7 @@ pub fn read(dir: &Path) -> Result<Reading, JournalError> {
 
 /// Now, in milliseconds since 1970 by the real-time clock.
 pub fn unix_ms() -> u64 {
-    let now = MonotonicClock.now().cast_signed() + realtime_offset();
+    let now = MonotonicClock.now().cast_signed() + MonotonicClock.realtime_offset();
     u64::try_from(now / 1_000_000).unwrap_or(0)
 }
 

@@ -14,7 +14,6 @@ pub mod estimate;
 pub mod history;
 pub mod journal;
 pub mod plan;
-pub mod recommended;
 pub mod record;
 pub mod run;
 pub mod state;

@@ -81,32 +81,22 @@ pub enum Ended {
     Interrupted,
 }
 
-/// Why a process could not go on. The campaign can be resumed when the cause is gone.
+/// Why a process could not go on: what keeps every variant from being measured, or the journal from
+/// being written. The campaign can be resumed when the cause is gone.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// What happened cannot be written down.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The bench.
-    #[error("{0}")]
-    Bench(String),
-}
+#[error("{0}")]
+pub struct CampaignError(String);
 
-/// Why a task was left.
-enum Halt {
-    Bench(BenchError),
-    Journal(JournalError),
-}
-
-impl From<BenchError> for Halt {
-    fn from(error: BenchError) -> Self {
-        Self::Bench(error)
+impl From<JournalError> for CampaignError {
+    fn from(error: JournalError) -> Self {
+        Self(error.to_string())
     }
 }
 
-impl From<JournalError> for Halt {
+/// What cannot be written down must not be measured either.
+impl From<JournalError> for BenchError {
     fn from(error: JournalError) -> Self {
-        Self::Journal(error)
+        Self::Bench(error.to_string())
     }
 }
 
@@ -182,28 +172,26 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     /// # Errors
     ///
     /// What keeps every variant from being measured, or the journal from being written.
-    pub fn work(mut self) -> Result<Ended, RunError> {
+    pub fn work(mut self) -> Result<Ended, CampaignError> {
         (self.watch)(&self.status);
         while let Some(task) = self.state.next_task(&self.tasks) {
-            let left = match self.task(task) {
-                Ok(()) => continue,
-                Err(Halt::Journal(error)) => return Err(error.into()),
-                Err(Halt::Bench(error)) => error,
-            };
-            match left {
-                BenchError::Variant(reason) => {
+            match self.task(task) {
+                Ok(()) => {}
+                Err(BenchError::Variant(reason)) => {
                     self.record(Record::Abandoned { task, reason })?;
                 }
-                BenchError::Interrupted => {
+                Err(BenchError::Interrupted) => {
                     let reason = "interrupted".to_owned();
                     self.record(Record::Stopped { reason })?;
                     return Ok(Ended::Interrupted);
                 }
-                BenchError::Bench(reason) => {
-                    self.record(Record::Stopped {
+                Err(BenchError::Bench(reason)) => {
+                    let stopped = Record::Stopped {
                         reason: reason.clone(),
-                    })?;
-                    return Err(RunError::Bench(reason));
+                    };
+                    // A journal that cannot be written is the reason already.
+                    let _ = self.record(stopped);
+                    return Err(CampaignError(reason));
                 }
             }
         }
@@ -211,11 +199,11 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(Ended::Complete)
     }
 
-    fn task(&mut self, task: Task) -> Result<(), Halt> {
+    fn task(&mut self, task: Task) -> Result<(), BenchError> {
         let point = self.points[task.point()];
         if self.state.abandoned_in_row(point.variant) >= ABANDONED_IN_ROW_MAX {
             let reason = format!("given up: {ABANDONED_IN_ROW_MAX} tasks before came to nothing");
-            return Err(BenchError::Variant(reason).into());
+            return Err(BenchError::Variant(reason));
         }
         let base_rate_qps = self.base_rate(task)?;
         let assignment = self.assignment(task, point, base_rate_qps);
@@ -282,7 +270,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         &mut self,
         point: usize,
         conditions: CertificateConditions,
-    ) -> Result<Option<u64>, Halt> {
+    ) -> Result<Option<u64>, BenchError> {
         let max_qps = asked_qps(self.plan);
         let (known, self_tests) = self.state.certificate(&conditions);
         let enough = |rate_qps| {
@@ -308,7 +296,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             }
         };
         let reason = format!("the self-test of the Tester failed: {reason}");
-        Err(BenchError::Variant(reason).into())
+        Err(BenchError::Variant(reason))
     }
 
     /// Runs a self-test and writes it down; `None` where there is nobody to ask.
@@ -316,7 +304,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         &mut self,
         max_qps: Option<u64>,
         conditions: CertificateConditions,
-    ) -> Result<Option<Outcome>, Halt> {
+    ) -> Result<Option<Outcome>, BenchError> {
         self.status.enter(Phase::SelfTest);
         let (status, watch) = (&mut self.status, &mut *self.watch);
         // Its trials are as long as those of the task or shorter, and wait a quarter of the timeout.
@@ -344,7 +332,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     }
 
     /// Starts the servers, and writes down what they are if that is not what it was.
-    fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), Halt> {
+    fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), BenchError> {
         let facts = self.bench.start(certified_rate_qps)?;
         let known = self.facts.insert(point.variant, facts.clone());
         if known.as_ref() == Some(&facts) {
@@ -357,7 +345,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(())
     }
 
-    fn search(&mut self, task: Task) -> Result<(), Halt> {
+    fn search(&mut self, task: Task) -> Result<(), BenchError> {
         while let Some(search) = self
             .state
             .under_way
@@ -375,14 +363,14 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             self.observe(task, &Event::Bracket(bracket));
             if let Some(exit) = self.trial(task, rate_qps)? {
                 let reason = format!("the DUT ended in the trial at {rate_qps} qps: {exit}");
-                return Err(BenchError::Variant(reason).into());
+                return Err(BenchError::Variant(reason));
             }
         }
         Ok(())
     }
 
     /// The trials of an overload curve or a soak: their rates do not depend on what is found.
-    fn rates(&mut self, task: Task, base_rate_qps: u64) -> Result<(), Halt> {
+    fn rates(&mut self, task: Task, base_rate_qps: u64) -> Result<(), BenchError> {
         let rates = match task {
             Task::Search { .. } => Vec::new(),
             Task::Overload { .. } => overload_rates(self.plan, base_rate_qps),
@@ -402,7 +390,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         end: Option<SearchEnd>,
         rate_qps: Option<u64>,
         failed_qps: Option<u64>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), BenchError> {
         let took_ns = self.state.under_way.as_ref().map_or(0, |task| task.took_ns);
         self.record(Record::Finished(TaskEnd {
             task,
@@ -415,7 +403,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     }
 
     /// Runs one trial and writes it down. Tells how the DUT ended in it, if it did.
-    fn trial(&mut self, task: Task, rate_qps: u64) -> Result<Option<String>, Halt> {
+    fn trial(&mut self, task: Task, rate_qps: u64) -> Result<Option<String>, BenchError> {
         let began = self.clock.now();
         let number = self.state.under_way.as_ref().map_or(0, |task| task.trials) + 1;
         self.observe(task, &Event::TrialStarted { rate_qps, number });

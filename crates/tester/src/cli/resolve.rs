@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::args::{LoadArgs, MeasureArgs, NameArgs, OutputArgs, Pref64Arg, SubjectArgs};
-use crate::campaign::recommended::Recommended;
 use crate::lab::LabKind;
 use crate::namespace::Zone;
+use crate::rig::recommended::Recommended;
 use crate::rig::spec::{DutChoice, LabSpec, Load, RigSpec, Subject};
 
 /// A measurement, and what is to be done with it.

@@ -74,35 +74,24 @@ pub const INTERFACES_MAX: usize = 16;
 
 /// Adds what `ip` does not know.
 fn complete(host: &Host, interface: &mut Interface) {
-    let name = interface.name.clone();
+    let name = interface.name.as_str();
     if interface.driver.is_none() {
-        interface.driver = output(host, "ethtool", &["-i", &name])
-            .and_then(|text| driver(&text))
-            .or_else(|| driver_of_this_machine(host, &name));
-        interface.speed_mbps = speed_of_this_machine(host, &name);
+        let told = output(host, "ethtool", &["-i", name]).and_then(|text| driver(&text));
+        // `/sys` shows the network that it was mounted in, so that this works only there.
+        let here = (*host == Host::Here).then(Machine::here);
+        let shown = || {
+            let link = format!("/sys/class/net/{name}/device/driver");
+            let target = here.as_ref()?.path(&link).read_link().ok()?;
+            Some(target.file_name()?.to_string_lossy().into_owned())
+        };
+        interface.driver = told.or_else(shown);
+        // What has no link, or no speed, says -1 or nothing.
+        let speed = here.and_then(|here| here.read(&format!("/sys/class/net/{name}/speed")));
+        interface.speed_mbps = speed.and_then(|text| text.parse().ok());
     }
-    if let Some(text) = output(host, "ethtool", &["-k", &name]) {
+    if let Some(text) = output(host, "ethtool", &["-k", name]) {
         interface.offloads = offloads(&text);
     }
-}
-
-/// `/sys` shows the network that it was mounted in, so that this works only there.
-fn driver_of_this_machine(host: &Host, name: &str) -> Option<String> {
-    if *host != Host::Here {
-        return None;
-    }
-    let link = Machine::here().path(&format!("/sys/class/net/{name}/device/driver"));
-    let target = link.read_link().ok()?;
-    Some(target.file_name()?.to_string_lossy().into_owned())
-}
-
-/// See [`driver_of_this_machine`]. What has no link, or no speed, says -1 or nothing.
-fn speed_of_this_machine(host: &Host, name: &str) -> Option<u32> {
-    if *host != Host::Here {
-        return None;
-    }
-    let text = Machine::here().read(&format!("/sys/class/net/{name}/speed"))?;
-    text.parse().ok()
 }
 
 /// What a program says on a host; `None` if it is not installed or fails.

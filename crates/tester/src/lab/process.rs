@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::machine::{Machine, number};
+use crate::quantity::Span;
 
 /// Pause between two looks at something that is awaited.
 const POLL_NS: Nanos = SECOND / 100;
@@ -78,7 +79,7 @@ pub fn run(command: &mut Command, limit: Nanos) -> Result<Finished, RunError> {
             kill(&mut child);
             Err(RunError::Timeout {
                 program,
-                limit_ms: limit / (SECOND / 1000),
+                limit: Span(limit),
             })
         }
     }
@@ -111,12 +112,12 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// It was killed.
-    #[error("{program:?} did not end within {limit_ms} ms")]
+    #[error("{program:?} did not end within {limit}")]
     Timeout {
         /// Its name.
         program: String,
         /// How long it was given.
-        limit_ms: u64,
+        limit: Span,
     },
 }
 

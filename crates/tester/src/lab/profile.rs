@@ -344,11 +344,16 @@ impl Profile {
             .ok_or_else(|| ProfileError::NoProgram {
                 name: self.name.clone(),
                 programs: self.programs.join(", "),
-                remedy: match &self.package {
-                    Some(package) => format!("install the Debian package {package}"),
-                    None => "build it and give its path (--dut-binary PATH)".to_owned(),
-                },
+                remedy: self.remedy(),
             })
+    }
+
+    /// How to get the server's program.
+    pub fn remedy(&self) -> String {
+        match &self.package {
+            Some(package) => format!("install the Debian package {package}"),
+            None => "build it and give its path (--dut-binary PATH)".to_owned(),
+        }
     }
 
     /// The signal that stops the server.

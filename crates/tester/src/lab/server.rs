@@ -17,6 +17,7 @@ use super::owned::{self, OwnedDir};
 use super::process::{self, Resources, RunError};
 use super::profile::{Profile, ProfileError, Settings, ZONE_FILE};
 use super::zone::{ZoneError, ZoneFile};
+use crate::quantity::Span;
 
 /// What is to be started, and where.
 #[derive(Debug)]
@@ -431,9 +432,9 @@ pub enum ServerError {
     },
     /// The server runs but does not answer.
     #[error(
-        "{name} did not answer within {limit_s} s in {STARTS_MAX} starts (last: {last}); \
+        "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); \
          its last words:\n{log}",
-        limit_s = START_LIMIT / SECOND
+        limit = Span(START_LIMIT)
     )]
     Silent {
         /// Name of the profile.

@@ -135,28 +135,19 @@ impl Setup {
     ///
     /// What the writer gives.
     pub fn describe(self, out: &mut impl Write) -> std::io::Result<()> {
-        let dut = self.dut();
-        let (v4, v6) = (self.upstream_v4(), self.upstream_v6());
-        let host = |role| self.host(role);
-        writeln!(
-            out,
-            "measurer   {}: {}",
-            host(Role::Measurer),
-            self.measurer()
-        )?;
-        writeln!(
-            out,
-            "dut        {}: {} port {}",
-            host(Role::Dut),
-            dut.0,
-            dut.1
-        )?;
-        let authority = host(Role::Authority);
-        writeln!(
-            out,
-            "authority  {authority}: {}, {} port {}",
-            v4.0, v6.0, v4.1
-        )
+        let (dut, v4, v6) = (self.dut(), self.upstream_v4(), self.upstream_v6());
+        for (role, host, at) in [
+            ("measurer", Role::Measurer, self.measurer().to_string()),
+            ("dut", Role::Dut, format!("{} port {}", dut.0, dut.1)),
+            (
+                "authority",
+                Role::Authority,
+                format!("{}, {} port {}", v4.0, v6.0, v4.1),
+            ),
+        ] {
+            writeln!(out, "{role:<10} {}: {at}", self.host(host))?;
+        }
+        Ok(())
     }
 
     /// The `ip` commands that make the hosts and links, in order.

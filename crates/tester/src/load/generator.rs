@@ -1,19 +1,21 @@
 //! The engine of the Measurer: sends what is due, takes in what has come, and knows when all is
 //! decided. It has no socket and no clock of its own; a worker turns it over a link.
 
+use std::ops::ControlFlow;
+
 use dns64_transport::clock::{Clock, Nanos};
 use dns64_transport::{Datagram, Link, LinkError};
 
-use super::ledger::{Ledger, State};
+use super::ledger::{Entry, Fate, Ledger};
 use super::names::Names;
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
 use super::query::{QUESTION_BYTES, Template};
 use super::verdict::judge;
 
-/// What a generator is to do.
+/// One shard of a trial: what a generator is to do.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// The shard's part of the schedule.
+pub struct Shard {
+    /// Its part of the schedule.
     pub schedule: Schedule,
     /// Who decides when a burst leaves.
     pub pacing: Pacing,
@@ -25,18 +27,9 @@ pub struct Plan {
     pub stop_early: bool,
 }
 
-/// Whether a generator needs to be turned again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Queries are due or undecided.
-    Running,
-    /// Everything is decided.
-    Done,
-}
-
 /// The engine of one shard.
 pub struct Generator {
-    plan: Plan,
+    shard: Shard,
     template: Template,
     ledger: Ledger,
     start: Nanos,
@@ -109,15 +102,15 @@ const LINGER_NS: Nanos = 10_000_000;
 impl Generator {
     /// A generator for a link of `ports` ports. The memory of `ledger` is used again; all its
     /// pages are touched here, which takes its time: make it before [`Generator::begin`].
-    pub fn new(plan: Plan, ports: usize, mut ledger: Ledger) -> Self {
-        let queries = usize::try_from(plan.schedule.shard_queries()).unwrap_or(usize::MAX);
+    pub fn new(shard: Shard, ports: usize, mut ledger: Ledger) -> Self {
+        let queries = usize::try_from(shard.schedule.shard_queries()).unwrap_or(usize::MAX);
         ledger.reset(queries);
         Self {
-            template: Template::new(&plan.names.zone.suffix),
-            next: plan.schedule.burst_of_shard(0),
-            timer: (plan.pacing == Pacing::SelfCorrecting)
-                .then(|| SelfCorrecting::new(&plan.schedule)),
-            plan,
+            template: Template::new(&shard.names.zone.suffix),
+            next: shard.schedule.burst_of_shard(0),
+            timer: (shard.pacing == Pacing::SelfCorrecting)
+                .then(|| SelfCorrecting::new(&shard.schedule)),
+            shard,
             ledger,
             start: Nanos::MAX,
             ports: ports as u64,
@@ -148,8 +141,12 @@ impl Generator {
     }
 
     /// Does what is due now: sends, takes in, decides. Right before the next due time it does
-    /// nothing, so that nothing makes the next query late.
-    pub fn turn<L: Link, C: Clock>(&mut self, link: &mut L, clock: &C) -> Result<Phase, LinkError> {
+    /// nothing, so that nothing makes the next query late. Breaks off when everything is decided.
+    pub fn turn<L: Link, C: Clock>(
+        &mut self,
+        link: &mut L,
+        clock: &C,
+    ) -> Result<ControlFlow<()>, LinkError> {
         let mut now = clock.now();
         let mut has_sent = false;
         for _ in 0..CATCH_UP_BURSTS {
@@ -184,10 +181,22 @@ impl Generator {
         })
     }
 
+    /// Until when a generator that has just been turned has nothing to do, unless a datagram arrives.
+    /// Not in the future while it waits to learn that its link has been emptied.
+    pub fn idle_until(&self) -> Nanos {
+        let due = self.next.map(|burst| self.start + burst.leaves_ns);
+        let pending = (self.decided < self.offered).then_some(self.decided);
+        let entry = pending.and_then(|i| Some((i, self.ledger.get(i)?)));
+        let lost = entry.map(|(i, entry)| self.deadline(i, entry) + 1);
+        let over = self.quiet_since.map(|since| since + LINGER_NS);
+        let first = [due, lost, over].into_iter().flatten().min();
+        first.unwrap_or(Nanos::MAX)
+    }
+
     /// What came of it.
     pub fn finish(self) -> Finished {
         Finished {
-            schedule: self.plan.schedule,
+            schedule: self.shard.schedule,
             emptied_until_ns: self.emptied_until.saturating_sub(self.start),
             ledger: self.ledger,
             offered: self.offered,
@@ -198,8 +207,8 @@ impl Generator {
     fn send<L: Link>(&mut self, burst: Burst, now: Nanos, link: &mut L) -> Result<(), LinkError> {
         let port = self.bursts % self.ports;
         let lateness = now - (self.start + burst.due_ns);
-        let first_id = self.bursts / self.ports * self.plan.schedule.burst();
-        let (template, names) = (&self.template, &self.plan.names);
+        let first_id = self.bursts / self.ports * self.shard.schedule.burst();
+        let (template, names) = (&self.template, &self.shard.names);
         let taken = link.send(small(port), burst.queries, |k, frame| {
             let k = k as u64;
             template.write(low16(first_id + k), names.asked(burst.first + k), frame)
@@ -210,7 +219,7 @@ impl Generator {
         self.tally.not_sent += (burst.queries - taken) as u64;
         self.offered += burst.queries;
         self.bursts += 1;
-        self.next = self.plan.schedule.burst_of_shard(self.bursts);
+        self.next = self.shard.schedule.burst_of_shard(self.bursts);
         if let (Some(timer), Some(next)) = (&self.timer, &mut self.next) {
             let begun_ns = now - self.start;
             next.leaves_ns = timer.next_ns(self.bursts - 1, begun_ns).max(next.due_ns);
@@ -220,7 +229,7 @@ impl Generator {
 
     fn receive<L: Link>(&mut self, slack_ns: Nanos, link: &mut L) -> Result<(), LinkError> {
         // At least as many replies as queries leave in a turn, with some to catch up by.
-        let least = 2 * self.plan.schedule.burst();
+        let least = 2 * self.shard.schedule.burst();
         let max = (slack_ns / RECEIVE_COST_NS).clamp(least, RECEIVE_MAX);
         let got = link.receive(small(max), |datagram| self.take(datagram))?;
         if got > 0 {
@@ -239,18 +248,17 @@ impl Generator {
             self.tally.stray += 1;
             return;
         };
-        let global = self.plan.schedule.global(i as u64);
-        let address = self.plan.names.asked(global);
+        let global = self.shard.schedule.global(i as u64);
+        let address = self.shard.names.asked(global);
         let mut question = [0; QUESTION_BYTES];
         let len = self.template.question(address, &mut question);
-        let content = judge(reply, &question[..len], self.plan.names.expected(address));
-        let sent = self.start + self.plan.schedule.due_ns(global) + Nanos::from(entry.lateness_ns);
-        let rtt = datagram.at.saturating_sub(sent);
-        match (entry.state, content.state(rtt <= self.plan.timeout_ns)) {
-            (State::Unsent, _) | (_, None) => self.tally.stray += 1,
-            (State::Pending, Some(state)) => {
-                self.ledger.answered(i, rtt, state);
-                self.failed |= state != State::Valid;
+        let content = judge(reply, &question[..len], self.shard.names.expected(address));
+        let rtt = datagram.at.saturating_sub(self.sent_at(global, entry));
+        match (entry.fate, content.fate(rtt <= self.shard.timeout_ns)) {
+            (Fate::Unsent, _) | (_, None) => self.tally.stray += 1,
+            (Fate::Pending, Some(fate)) => {
+                self.ledger.answered(i, rtt, fate);
+                self.failed |= fate != Fate::Valid;
             }
             _ => self.tally.duplicate += 1,
         }
@@ -259,7 +267,7 @@ impl Generator {
     /// The latest query that left from `port` with this ID. Bursts go round the ports and IDs
     /// count up at each port, so this is arithmetic, not a table.
     fn query_of(&self, port: u64, id: u16) -> Option<usize> {
-        let burst = self.plan.schedule.burst();
+        let burst = self.shard.schedule.burst();
         let bursts_here = (self.bursts + self.ports - 1 - port) / self.ports;
         let last = (bursts_here * burst).checked_sub(1)?;
         let back = u64::from(low16(last).wrapping_sub(id));
@@ -269,7 +277,7 @@ impl Generator {
     }
 
     /// Moves past what is decided, and finds out whether the rest still can be.
-    fn decide(&mut self, now: Nanos, sweeps: u64) -> Phase {
+    fn decide(&mut self, now: Nanos, sweeps: u64) -> ControlFlow<()> {
         if sweeps >= self.checkpoint.1 + SWEEPS {
             self.emptied_until = self.checkpoint.0;
             self.checkpoint = (now, sweeps);
@@ -277,18 +285,18 @@ impl Generator {
         while self.decided < self.offered && self.is_decided(self.decided) {
             self.decided += 1;
         }
-        if self.failed && self.plan.stop_early {
+        if self.failed && self.shard.stop_early {
             self.stop();
-            return Phase::Done;
+            return ControlFlow::Break(());
         }
         if self.next.is_some() || self.decided < self.offered {
-            return Phase::Running;
+            return ControlFlow::Continue(());
         }
         let quiet_since = *self.quiet_since.get_or_insert(now);
         if now >= quiet_since + LINGER_NS {
-            Phase::Done
+            ControlFlow::Break(())
         } else {
-            Phase::Running
+            ControlFlow::Continue(())
         }
     }
 
@@ -298,17 +306,23 @@ impl Generator {
         let Some(entry) = self.ledger.get(i) else {
             return true;
         };
-        if entry.state != State::Pending {
+        if entry.fate != Fate::Pending {
             return true;
         }
-        let due = self
-            .plan
-            .schedule
-            .due_ns(self.plan.schedule.global(i as u64));
-        let sent = self.start + due + Nanos::from(entry.lateness_ns);
-        let lost = sent + self.plan.timeout_ns < self.emptied_until;
+        let lost = self.deadline(i, entry) < self.emptied_until;
         self.failed |= lost;
         lost
+    }
+
+    /// The last moment at which an answer to query `i` is in time.
+    fn deadline(&self, i: usize, entry: Entry) -> Nanos {
+        let global = self.shard.schedule.global(i as u64);
+        self.sent_at(global, entry) + self.shard.timeout_ns
+    }
+
+    /// When query `global` of the trial left.
+    fn sent_at(&self, global: u64, entry: Entry) -> Nanos {
+        self.start + self.shard.schedule.due_ns(global) + Nanos::from(entry.lateness_ns)
     }
 }
 

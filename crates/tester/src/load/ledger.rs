@@ -2,10 +2,10 @@
 
 use dns64_transport::clock::Nanos;
 
-/// Where a query stands.
+/// What became of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
+pub enum Fate {
     /// Sent, and nothing has come back.
     Pending,
     /// The expected AAAA, in time.
@@ -32,14 +32,14 @@ pub struct Entry {
     /// How long after its due time the query left. Saturates at 4.29 s, far beyond the lateness
     /// that any valid trial has.
     pub lateness_ns: u32,
-    /// Where it stands.
-    pub state: State,
+    /// What became of it.
+    pub fate: Fate,
 }
 
 const UNSENT: Entry = Entry {
     rtt_ns: 0,
     lateness_ns: 0,
-    state: State::Unsent,
+    fate: Fate::Unsent,
 };
 
 /// 60 s at 1 M/s have to fit 1 GiB.
@@ -68,15 +68,15 @@ impl Ledger {
         self.0[i] = Entry {
             rtt_ns: 0,
             lateness_ns,
-            state: State::Pending,
+            fate: Fate::Pending,
         };
     }
 
     /// Notes the first answer to query `i`.
-    pub(crate) fn answered(&mut self, i: usize, rtt_ns: Nanos, state: State) {
+    pub(crate) fn answered(&mut self, i: usize, rtt_ns: Nanos, fate: Fate) {
         let entry = &mut self.0[i];
         entry.rtt_ns = rtt_ns;
-        entry.state = state;
+        entry.fate = fate;
     }
 
     pub(crate) fn get(&self, i: usize) -> Option<Entry> {

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{HEADER_LEN, Header, Message, Section};
 
-use super::ledger::State;
+use super::ledger::Fate;
 
 /// What a reply says, whenever it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +25,16 @@ pub enum Content {
 }
 
 impl Content {
-    /// Where a query stands with this as its first answer; `None` for what answers no query.
-    pub fn state(self, in_time: bool) -> Option<State> {
+    /// What becomes of a query with this as its first answer; `None` for what answers no query.
+    pub fn fate(self, in_time: bool) -> Option<Fate> {
         match self {
             Self::Stray => None,
-            Self::Truncated => Some(State::Truncated),
-            Self::Error => Some(State::Error),
-            Self::Empty => Some(State::Empty),
-            Self::Wrong => Some(State::Wrong),
-            Self::Valid if in_time => Some(State::Valid),
-            Self::Valid => Some(State::Late),
+            Self::Truncated => Some(Fate::Truncated),
+            Self::Error => Some(Fate::Error),
+            Self::Empty => Some(Fate::Empty),
+            Self::Wrong => Some(Fate::Wrong),
+            Self::Valid if in_time => Some(Fate::Valid),
+            Self::Valid => Some(Fate::Late),
         }
     }
 }
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn only_valid_answers_can_be_late() {
-        assert_eq!(Content::Valid.state(true), Some(State::Valid));
-        assert_eq!(Content::Valid.state(false), Some(State::Late));
-        assert_eq!(Content::Error.state(false), Some(State::Error));
-        assert_eq!(Content::Stray.state(true), None);
+        assert_eq!(Content::Valid.fate(true), Some(Fate::Valid));
+        assert_eq!(Content::Valid.fate(false), Some(Fate::Late));
+        assert_eq!(Content::Error.fate(false), Some(Fate::Error));
+        assert_eq!(Content::Stray.fate(true), None);
     }
 }

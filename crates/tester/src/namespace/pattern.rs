@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::Cidr;
+use crate::quantity::{Decimal, Scaled};
 
 /// Which names are asked again, where a share of the queries asks for names that were asked before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,16 +162,13 @@ impl FromStr for Pattern {
 
 /// Reads a decimal number exactly, in thousandths.
 fn exponent_milli(text: &str) -> Result<u32, PatternError> {
-    let refused = || PatternError::Exponent(text.to_owned());
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = [whole, fraction].concat();
-    if digits.is_empty() || fraction.len() > 3 || !digits.bytes().all(|d| d.is_ascii_digit()) {
-        return Err(refused());
-    }
-    match format!("0{whole}{fraction:0<3}").parse() {
-        Ok(milli) if milli <= EXPONENT_MAX_MILLI => Ok(milli),
-        _ => Err(refused()),
-    }
+    let milli = match Decimal::parse(text).map(|number| number.times(1000)) {
+        Some(Scaled::Exact(milli)) => u32::try_from(milli).ok(),
+        _ => None,
+    };
+    milli
+        .filter(|&milli| milli <= EXPONENT_MAX_MILLI)
+        .ok_or_else(|| PatternError::Exponent(text.to_owned()))
 }
 
 #[cfg(test)]

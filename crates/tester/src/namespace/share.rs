@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::quantity::{Decimal, Scaled};
+
 /// An exact share between 0 and 1, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share(u32);
@@ -75,24 +77,19 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Self, ShareError> {
         let form = || ShareError::Form(text.to_owned());
-        let (number, decimals) = match text.strip_suffix('%') {
-            Some(number) => (number, 4),
-            None => (text, 6),
+        let (number, scale) = match text.strip_suffix('%') {
+            Some(number) => (number, u64::from(MILLION) / 100),
+            None => (text, u64::from(MILLION)),
         };
-        let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), ""));
-        let digits = [whole, fraction].concat();
-        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-            return Err(form());
-        }
-        let fraction = fraction.trim_end_matches('0');
-        if fraction.len() > decimals {
-            return Err(ShareError::TooFine(text.to_owned()));
-        }
-        // All decimals written out, the digits are the millionths.
-        let millionths = format!("0{whole}{fraction:0<decimals$}").parse();
-        match millionths {
-            Ok(millionths) if millionths <= MILLION => Ok(Self(millionths)),
-            _ => Err(form()),
+        let number = Decimal::parse(number.trim()).filter(|number| !number.negative);
+        match number.ok_or_else(form)?.times(scale) {
+            Scaled::Exact(millionths) => u32::try_from(millionths)
+                .ok()
+                .filter(|&millionths| millionths <= MILLION)
+                .map(Self)
+                .ok_or_else(form),
+            Scaled::Below | Scaled::Between => Err(ShareError::TooFine(text.to_owned())),
+            Scaled::Above => Err(form()),
         }
     }
 }

@@ -7,10 +7,10 @@
 //! The scripts of the papers bisect a fixed range instead, whose ends they do not try; that way of
 //! searching is here for comparison.
 
-use dns64_transport::clock::SECOND;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Trials, observed};
+pub use crate::quantity::{HIGHEST_RATE_QPS, Resolution};
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 
 /// Runs `search` to its end.
@@ -107,43 +107,6 @@ impl SearchSpec {
 
     fn tester_limit_qps(&self) -> u64 {
         self.ceiling_qps.unwrap_or(HIGHEST_RATE_QPS)
-    }
-}
-
-/// How close a pass and a fail must be for the pass to be the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Resolution {
-    /// In millionths of the rate that passed, rounded down, but at least 1 query per second.
-    Relative {
-        /// 1000 are 0.1 %.
-        millionths: u32,
-    },
-    /// In queries per second; 0 counts as 1.
-    Absolute {
-        /// The distance.
-        qps: u64,
-    },
-}
-
-impl Resolution {
-    /// The resolution in queries per second when `passed_qps` has passed.
-    pub fn qps(self, passed_qps: u64) -> u64 {
-        let qps = match self {
-            Self::Relative { millionths } => {
-                let share = u128::from(passed_qps) * u128::from(millionths) / 1_000_000;
-                u64::try_from(share).unwrap_or(u64::MAX)
-            }
-            Self::Absolute { qps } => qps,
-        };
-        qps.max(1)
-    }
-}
-
-/// 0.1 %: ten trials of bisection after the galloping, which leaves a bracket of 2 to 1.
-impl Default for Resolution {
-    fn default() -> Self {
-        Self::Relative { millionths: 1000 }
     }
 }
 
@@ -408,10 +371,6 @@ pub fn reuse(previous: &[u64], resolution: Resolution) -> Option<(u64, u64)> {
 /// How often a rate is tried again after an invalid trial: stalls of a virtual machine come some
 /// seconds apart, so four trials in a row that were hit are not chance.
 pub const INVALID_REPEATS: u32 = 3;
-
-/// The schedule counts whole nanoseconds: beyond one query per nanosecond it could not tell two
-/// queries apart.
-pub const HIGHEST_RATE_QPS: u64 = SECOND;
 
 #[cfg(test)]
 mod tests;

@@ -25,14 +25,8 @@ pub fn trial(
     result: &TrialResult,
     conditions: &Conditions,
 ) -> io::Result<()> {
-    write(
-        out,
-        &Report {
-            result,
-            not_a_measurement: conditions.watermarks(result.rate_qps),
-            conditions,
-        },
-    )
+    let watermarks = conditions.watermarks(result.rate_qps);
+    write(out, result, watermarks, conditions)
 }
 
 /// Writes a search as a JSON object.
@@ -46,26 +40,21 @@ pub fn search(
     conditions: &Conditions,
 ) -> io::Result<()> {
     let judged_qps = super::judged_qps(result);
-    write(
-        out,
-        &Report {
-            result: Search {
-                end: &result.end,
-                invalid_because: match &result.end {
-                    SearchEnd::TesterFault(fault) => Some(fault.to_string()),
-                    _ => None,
-                },
-                rate_qps: result.rate_qps,
-                failed_qps: result.failed_qps,
-                resolution_qps: result.resolution_qps,
-                certified: conditions.certifies(judged_qps),
-                certified_rate_qps: conditions.certified_rate_qps,
-                trials: &result.trials,
-            },
-            not_a_measurement: conditions.watermarks(judged_qps),
-            conditions,
+    let watermarks = conditions.watermarks(judged_qps);
+    let result = Search {
+        end: &result.end,
+        invalid_because: match &result.end {
+            SearchEnd::TesterFault(fault) => Some(fault.to_string()),
+            _ => None,
         },
-    )
+        rate_qps: result.rate_qps,
+        failed_qps: result.failed_qps,
+        resolution_qps: result.resolution_qps,
+        certified: conditions.certifies(judged_qps),
+        certified_rate_qps: conditions.certified_rate_qps,
+        trials: &result.trials,
+    };
+    write(out, result, watermarks, conditions)
 }
 
 /// Writes a self-test for a DUT with `timeout_ns` as a JSON object.
@@ -80,24 +69,19 @@ pub fn self_test(
     conditions: &Conditions,
 ) -> io::Result<()> {
     let rate_qps = result.wanted_rate_qps.or(result.certified_rate_qps);
-    write(
-        out,
-        &Report {
-            result: SelfTest {
-                end: &result.end,
-                rate_qps,
-                self_test_rate_qps: result.passed_rate_qps.or(rate_qps.map(self_test_rate)),
-                literal_self_test_rate_qps: rate_qps.map(literal_self_test_rate),
-                certified_rate_qps: result.certified_rate_qps,
-                delta: DELTA,
-                timeout_s: seconds(timeout_ns),
-                self_test_timeout_s: seconds(self_test_timeout(timeout_ns)),
-                trials: &result.trials,
-            },
-            not_a_measurement: conditions.not_a_measurement.clone(),
-            conditions,
-        },
-    )
+    let watermarks = conditions.not_a_measurement.clone();
+    let result = SelfTest {
+        end: &result.end,
+        rate_qps,
+        self_test_rate_qps: result.passed_rate_qps.or(rate_qps.map(self_test_rate)),
+        literal_self_test_rate_qps: rate_qps.map(literal_self_test_rate),
+        certified_rate_qps: result.certified_rate_qps,
+        delta: DELTA,
+        timeout_s: seconds(timeout_ns),
+        self_test_timeout_s: seconds(self_test_timeout(timeout_ns)),
+        trials: &result.trials,
+    };
+    write(out, result, watermarks, conditions)
 }
 
 /// A result with what the reports of all have.
@@ -136,8 +120,18 @@ struct SelfTest<'a> {
     trials: &'a [TrialResult],
 }
 
-fn write(out: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, report)?;
+fn write(
+    out: &mut impl Write,
+    result: impl Serialize,
+    not_a_measurement: Vec<String>,
+    conditions: &Conditions,
+) -> io::Result<()> {
+    let report = Report {
+        result,
+        not_a_measurement,
+        conditions,
+    };
+    serde_json::to_writer_pretty(&mut *out, &report)?;
     writeln!(out)
 }
 

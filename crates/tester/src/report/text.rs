@@ -1,4 +1,5 @@
-//! Results for a terminal: the verdict first, then the conditions, then the evidence.
+//! Results for a terminal: the verdict first, then the conditions, then the evidence. Each section is
+//! a title with rows, and each row a label with a text.
 
 use std::io::{self, Write};
 
@@ -10,6 +11,7 @@ use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
     SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
+use crate::trial::achieved::Achieved;
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 
 /// Writes the table of one trial.
@@ -22,16 +24,13 @@ pub fn trial(
     result: &TrialResult,
     conditions: &Conditions,
 ) -> io::Result<()> {
-    writeln!(out, "{}", trial_verdict(result))?;
-    watermarks(out, &conditions.watermarks(result.rate_qps))?;
-    write_conditions(
-        out,
-        conditions,
-        Some((result.duration_ns, result.timeout_ns)),
-    )?;
-    evidence(out, result)?;
-    achieved(out, result, conditions)?;
-    notes(out, conditions.notes.iter().chain(&result.notes))
+    let watermarks = conditions.watermarks(result.rate_qps);
+    let mut page = Page::begin(&trial_verdict(result), &watermarks);
+    page.conditions(conditions, Some(result));
+    page.evidence(result);
+    page.achieved(result.achieved.as_ref(), conditions);
+    page.notes(conditions.notes.iter().chain(&result.notes));
+    out.write_all(page.0.as_bytes())
 }
 
 /// Writes the table of a self-test for a DUT with `timeout_ns`.
@@ -45,48 +44,16 @@ pub fn self_test(
     timeout_ns: Nanos,
     conditions: &Conditions,
 ) -> io::Result<()> {
-    writeln!(out, "{}", self_test_verdict(result))?;
-    watermarks(out, &conditions.not_a_measurement)?;
-    let spans = result.trials.last().map(|t| (t.duration_ns, t.timeout_ns));
-    write_conditions(out, conditions, spans)?;
-    section(out, "Self-test (RFC 8219 section 9.2.1)")?;
-    if let Some(rate) = result.wanted_rate_qps.or(result.certified_rate_qps) {
-        line(
-            out,
-            "rate of the DUT, r",
-            format!("{} queries/s", Thousands(rate)),
-        )?;
-        let needed = Thousands(self_test_rate(rate));
-        line(
-            out,
-            "asked for, 2(1 + 0.1)r",
-            format!("{needed} queries/s (the papers' reading)"),
-        )?;
-        let literal = Thousands(literal_self_test_rate(rate));
-        line(
-            out,
-            "literally, 2(r + 0.1)",
-            format!("{literal} queries/s (the RFC's words, rounded up)"),
-        )?;
-    }
-    if let Some(rate) = result.passed_rate_qps {
-        line(out, "passed at", format!("{} queries/s", Thousands(rate)))?;
-    }
-    line(
-        out,
-        "timeout, a quarter of t",
-        format!(
-            "{} (t = {})",
-            Span(self_test_timeout(timeout_ns)),
-            Span(timeout_ns)
-        ),
-    )?;
+    let mut page = Page::begin(&self_test_verdict(result), &conditions.not_a_measurement);
+    page.conditions(conditions, result.trials.last());
+    let title = "Self-test (RFC 8219 section 9.2.1)";
+    page.section(title, self_test_rows(result, timeout_ns));
     match result.trials.as_slice() {
-        [only] => evidence(out, only)?,
-        several => trial_table(out, several)?,
+        [only] => page.evidence(only),
+        several => page.trials(several),
     }
-    let remarks = remarks(&result.trials);
-    notes(out, conditions.notes.iter().chain(&remarks))
+    page.notes(conditions.notes.iter().chain(&remarks(&result.trials)));
+    out.write_all(page.0.as_bytes())
 }
 
 /// Writes the table of a search.
@@ -99,28 +66,28 @@ pub fn search(
     result: &SearchResult,
     conditions: &Conditions,
 ) -> io::Result<()> {
-    let verdict = search_verdict(result);
-    writeln!(out, "{verdict}")?;
-    watermarks(out, &conditions.watermarks(judged_qps(result)))?;
-    let spans = result.trials.first().map(|t| (t.duration_ns, t.timeout_ns));
-    write_conditions(out, conditions, spans)?;
-    trial_table(out, &result.trials)?;
-    section(out, "Result")?;
-    let rate = |qps: Option<u64>| qps.map_or("-".into(), |q| format!("{} queries/s", Thousands(q)));
-    line(out, "fastest that passed", rate(result.rate_qps))?;
-    line(out, "slowest that failed", rate(result.failed_qps))?;
-    line(out, "resolution", rate(Some(result.resolution_qps)))?;
-    line(
-        out,
-        "Tester certified to",
-        rate(conditions.certified_rate_qps),
-    )?;
+    let watermarks = conditions.watermarks(judged_qps(result));
+    let mut page = Page::begin(&search_verdict(result), &watermarks);
+    page.conditions(conditions, result.trials.first());
+    page.trials(&result.trials);
+    let rates = [
+        ("fastest that passed", result.rate_qps),
+        ("slowest that failed", result.failed_qps),
+        ("resolution", Some(result.resolution_qps)),
+        ("Tester certified to", conditions.certified_rate_qps),
+    ];
+    page.section(
+        "Result",
+        rates.map(|(l, qps)| (l, qps.map_or("-".into(), rate))),
+    );
     let passed = |trial: &&TrialResult| Some(trial.rate_qps) == result.rate_qps;
-    if let Some(fastest) = result.trials.iter().rfind(passed) {
-        achieved(out, fastest, conditions)?;
-    }
-    let remarks = remarks(&result.trials);
-    notes(out, conditions.notes.iter().chain(&remarks))
+    let fastest = result.trials.iter().rfind(passed);
+    page.achieved(
+        fastest.and_then(|trial| trial.achieved.as_ref()),
+        conditions,
+    );
+    page.notes(conditions.notes.iter().chain(&remarks(&result.trials)));
+    out.write_all(page.0.as_bytes())
 }
 
 fn trial_verdict(result: &TrialResult) -> String {
@@ -183,264 +150,263 @@ fn search_verdict(result: &SearchResult) -> String {
     }
 }
 
-fn watermarks(out: &mut impl Write, reasons: &[String]) -> io::Result<()> {
-    for reason in reasons {
-        writeln!(out, "not a measurement: {reason}")?;
-    }
-    Ok(())
-}
+/// A text under construction.
+struct Page(String);
 
-fn write_conditions(
-    out: &mut impl Write,
-    conditions: &Conditions,
-    spans: Option<(Nanos, Nanos)>,
-) -> io::Result<()> {
-    section(out, "Conditions")?;
-    let optional = [
-        ("device under test", &conditions.dut),
-        ("authority", &conditions.authority),
-        ("lab", &conditions.lab),
-        ("setup", &conditions.setup),
-        ("upstream", &conditions.upstream_family),
-        ("pref64", &conditions.pref64),
-    ];
-    line(out, "tester", &conditions.tester)?;
-    line(out, "server", &conditions.server)?;
-    for (label, value) in optional {
-        if let Some(value) = value {
-            line(out, label, value)?;
+impl Page {
+    fn begin(verdict: &str, watermarks: &[String]) -> Self {
+        let mut page = Self(String::new());
+        page.line(verdict);
+        for reason in watermarks {
+            page.line(&format!("not a measurement: {reason}"));
+        }
+        page
+    }
+
+    fn line(&mut self, text: &str) {
+        self.0 += text.trim_end();
+        self.0.push('\n');
+    }
+
+    fn section<L: AsRef<str>>(&mut self, title: &str, rows: impl IntoIterator<Item = (L, String)>) {
+        self.line("");
+        self.line(title);
+        for (label, text) in rows {
+            self.line(&format!("  {:<26}  {text}", label.as_ref()));
         }
     }
-    line(out, "names", &conditions.namespace)?;
-    line(out, "names with an AAAA", &conditions.aaaa_share)?;
-    line(out, "queries for a cached name", &conditions.cached_share)?;
-    if let Some(pattern) = &conditions.cached_pattern {
-        line(out, "cached names", pattern)?;
+
+    /// What the trials had in common, one of which is `example`.
+    fn conditions(&mut self, conditions: &Conditions, example: Option<&TrialResult>) {
+        let known = |value: &str| Some(value.to_owned());
+        let span = |of: fn(&TrialResult) -> Nanos| example.map(|t| Span(of(t)).to_string());
+        let sockets = match conditions.sockets {
+            Some(sockets) => sockets.to_string(),
+            None => "as many as the rate needs".to_owned(),
+        };
+        let rows = [
+            ("tester", known(&conditions.tester)),
+            ("server", known(&conditions.server)),
+            ("device under test", conditions.dut.clone()),
+            ("authority", conditions.authority.clone()),
+            ("lab", conditions.lab.clone()),
+            ("setup", conditions.setup.clone()),
+            ("upstream", conditions.upstream_family.clone()),
+            ("pref64", conditions.pref64.clone()),
+            ("names", known(&conditions.namespace)),
+            ("names with an AAAA", known(&conditions.aaaa_share)),
+            ("queries for a cached name", known(&conditions.cached_share)),
+            ("cached names", conditions.cached_pattern.clone()),
+            ("duration of a trial", span(|t| t.duration_ns)),
+            ("timeout of a query", span(|t| t.timeout_ns)),
+            (
+                "threads, source ports",
+                Some(format!("{}, {sockets}", conditions.threads)),
+            ),
+        ];
+        let rows = rows
+            .into_iter()
+            .filter_map(|(l, text)| Some((l.to_owned(), text?)));
+        let cpus = conditions.cpus.iter();
+        let cpus = cpus.map(|(role, list)| (format!("cpus of {role}"), list.clone()));
+        self.section("Conditions", rows.chain(cpus));
     }
-    if let Some((duration_ns, timeout_ns)) = spans {
-        line(out, "duration of a trial", Span(duration_ns).to_string())?;
-        line(out, "timeout of a query", Span(timeout_ns).to_string())?;
+
+    fn evidence(&mut self, result: &TrialResult) {
+        let (sent, due) = (result.queries_sent, result.queries_due);
+        let early = "the trial ended as soon as it had failed";
+        let early = if result.ended_early { early } else { "" };
+        self.section(
+            "Queries",
+            [
+                ("due", count(due, None, "")),
+                ("sent", count(sent, Some(due), early)),
+            ],
+        );
+        self.section(
+            "Answers, in queries and in per cent of those sent",
+            classes(&result.answers)
+                .map(|(class, n, meaning)| (class, count(n, Some(sent), meaning))),
+        );
+        let beyond = [
+            (
+                "duplicate",
+                result.answers.duplicate,
+                "second reply to a query",
+            ),
+            (
+                "stray",
+                result.answers.stray,
+                "answers no query of this trial",
+            ),
+            (
+                "lost by the Tester",
+                result.tester_drops,
+                "at its own sockets",
+            ),
+        ];
+        self.section("Datagrams beyond those", beyond.map(counted));
+        self.section(
+            "Round-trip time of the answered queries",
+            round_trips(result.rtt),
+        );
+        self.section(
+            "Timing of the Tester: how late the queries left",
+            timing(&result.timing, &result.backend),
+        );
+        if let Some(counts) = &result.authority {
+            self.section("Authority", authority(counts).map(counted));
+        }
+        if let Some(resources) = result.resources {
+            let memory = format!("{} MiB", resources.memory_bytes >> 20);
+            self.section("Device under test", [("resident memory", memory)]);
+        }
     }
-    let sockets = match conditions.sockets {
-        Some(sockets) => sockets.to_string(),
-        None => "as many as the rate needs".to_owned(),
-    };
-    line(
-        out,
-        "threads, source ports",
-        format!("{}, {sockets}", conditions.threads),
-    )?;
-    for (role, cpus) in &conditions.cpus {
-        line(out, &format!("cpus of {role}"), cpus)?;
+
+    /// The shares as the authority saw them, beside those that were asked for.
+    fn achieved(&mut self, achieved: Option<&Achieved>, conditions: &Conditions) {
+        let Some(achieved) = achieved else { return };
+        let percent = |share: Option<f64>| {
+            share.map_or("unknown".into(), |share| format!("{:.4} %", 100.0 * share))
+        };
+        let (cached, own) = (&conditions.cached_share, &conditions.aaaa_share);
+        let rows = [
+            (
+                "cached names",
+                percent(achieved.cached_share),
+                format!("of the queries; asked for {cached}"),
+            ),
+            (
+                "names with an AAAA",
+                percent(achieved.aaaa_share),
+                format!("of the names not cached; asked for {own}"),
+            ),
+            (
+                "queries of the DUT",
+                format!("{:.4}  ", achieved.amplification),
+                "for each of the Measurer".to_owned(),
+            ),
+        ];
+        let rows = rows.map(|(label, value, meaning)| (label, format!("{value:>18}  {meaning}")));
+        self.section("Achieved, as the authority saw it", rows);
     }
-    Ok(())
+
+    fn trials(&mut self, trials: &[TrialResult]) {
+        self.line("\nTrials");
+        self.line("    #  rate, queries/s  outcome      shortfall  why");
+        for (number, trial) in (1..).zip(trials) {
+            let (rate, outcome) = (Thousands(trial.rate_qps), trial.outcome.word());
+            let shortfall = Thousands(trial.outcome.shortfall()).to_string();
+            let (shortfall, why) = match &trial.outcome {
+                Outcome::Passed => (shortfall, String::new()),
+                Outcome::Failed { .. } => (shortfall, first_classes(trial)),
+                Outcome::Invalid(fault) => ("-".to_owned(), without_remedy(fault)),
+            };
+            self.line(&format!(
+                "  {number:>3}  {rate:>15}  {outcome:<7}  {shortfall:>13}  {why}"
+            ));
+        }
+    }
+
+    /// Remarks, each of them once.
+    fn notes<'a>(&mut self, notes: impl Iterator<Item = &'a String>) {
+        let mut told: Vec<&String> = Vec::new();
+        for note in notes {
+            if told.is_empty() {
+                self.line("\nNotes");
+            }
+            if !told.contains(&note) {
+                self.line(&format!("  - {note}"));
+                told.push(note);
+            }
+        }
+    }
 }
 
-fn evidence(out: &mut impl Write, result: &TrialResult) -> io::Result<()> {
-    section(out, "Queries")?;
-    count(out, "due", result.queries_due, None, "")?;
-    let early = if result.ended_early {
-        "the trial ended as soon as it had failed"
-    } else {
-        ""
-    };
-    count(
-        out,
-        "sent",
-        result.queries_sent,
-        Some(result.queries_due),
-        early,
-    )?;
-    section(out, "Answers, in queries and in per cent of those sent")?;
-    for (class, queries, meaning) in classes(&result.answers) {
-        count(out, class, queries, Some(result.queries_sent), meaning)?;
+fn self_test_rows(result: &SelfTestResult, timeout_ns: Nanos) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    if let Some(dut_qps) = result.wanted_rate_qps.or(result.certified_rate_qps) {
+        let (needed, literal) = (self_test_rate(dut_qps), literal_self_test_rate(dut_qps));
+        rows.extend([
+            ("rate of the DUT, r", rate(dut_qps)),
+            (
+                "asked for, 2(1 + 0.1)r",
+                rate(needed) + " (the papers' reading)",
+            ),
+            (
+                "literally, 2(r + 0.1)",
+                rate(literal) + " (the RFC's words, rounded up)",
+            ),
+        ]);
     }
-    section(out, "Datagrams beyond those")?;
-    count(
-        out,
-        "duplicate",
-        result.answers.duplicate,
-        None,
-        "second reply to a query",
-    )?;
-    count(
-        out,
-        "stray",
-        result.answers.stray,
-        None,
-        "answers no query of this trial",
-    )?;
-    count(
-        out,
-        "lost by the Tester",
-        result.tester_drops,
-        None,
-        "at its own sockets",
-    )?;
-    round_trips(out, result)?;
-    timing(out, &result.timing, &result.backend)?;
-    if let Some(counts) = &result.authority {
-        authority(out, counts)?;
-    }
-    if let Some(bytes) = result.resources.map(|r| r.memory_bytes) {
-        section(out, "Device under test")?;
-        line(out, "resident memory", format!("{} MiB", bytes >> 20))?;
-    }
-    Ok(())
+    rows.extend(result.passed_rate_qps.map(|qps| ("passed at", rate(qps))));
+    let quarter = Span(self_test_timeout(timeout_ns));
+    let timeout = format!("{quarter} (t = {})", Span(timeout_ns));
+    rows.push(("timeout, a quarter of t", timeout));
+    rows
 }
 
-fn round_trips(out: &mut impl Write, result: &TrialResult) -> io::Result<()> {
-    section(out, "Round-trip time of the answered queries")?;
-    let Rtt {
-        p50: Some(p50),
-        p99: Some(p99),
-        p999: Some(p999),
-        max: Some(max),
-    } = result.rtt
-    else {
-        return line(out, "none", "no query was answered");
-    };
-    spans(
-        out,
-        &[
-            ("median", p50),
-            ("99th percentile", p99),
-            ("99.9th percentile", p999),
-            ("largest", max),
-        ],
-    )
+fn round_trips(rtt: Rtt) -> Vec<(&'static str, String)> {
+    let spans = [rtt.p50, rtt.p99, rtt.p999, rtt.max];
+    let rows = QUANTILES.into_iter().zip(spans);
+    let known: Vec<_> = rows
+        .filter_map(|(label, ns)| Some((label, span(ns?))))
+        .collect();
+    match known.as_slice() {
+        [] => vec![("none", "no query was answered".to_owned())],
+        _ => known,
+    }
 }
 
-fn timing(out: &mut impl Write, timing: &Timing, backend: &str) -> io::Result<()> {
-    section(out, "Timing of the Tester: how late the queries left")?;
-    spans(
-        out,
-        &[
-            ("median", timing.lateness_ns_p50),
-            ("99th percentile", timing.lateness_ns_p99),
-            ("99.9th percentile", timing.lateness_ns_p999),
-            ("largest", timing.lateness_ns_max),
-        ],
-    )?;
-    line(
-        out,
-        "worst bin of 10 ms",
-        format!(
-            "{:>16.3} %  off the schedule",
-            timing.bin_10ms_deviation_pct_max
+fn timing(timing: &Timing, backend: &str) -> Vec<(&'static str, String)> {
+    let spans = [
+        timing.lateness_ns_p50,
+        timing.lateness_ns_p99,
+        timing.lateness_ns_p999,
+        timing.lateness_ns_max,
+    ];
+    let off = |pct: f64| format!("{pct:>16.3} %  off the schedule");
+    let (burst, quantum) = (timing.burst, Span(timing.quantum_ns));
+    let mut rows: Vec<_> = QUANTILES.into_iter().zip(spans.map(span)).collect();
+    rows.extend([
+        ("worst bin of 10 ms", off(timing.bin_10ms_deviation_pct_max)),
+        (
+            "worst bin of 100 ms",
+            off(timing.bin_100ms_deviation_pct_max),
         ),
-    )?;
-    line(
-        out,
-        "worst bin of 100 ms",
-        format!(
-            "{:>16.3} %  off the schedule",
-            timing.bin_100ms_deviation_pct_max
+        (
+            "sent in one call",
+            format!("up to {burst} queries within {quantum}, over {backend}"),
         ),
-    )?;
-    let burst = format!(
-        "up to {} queries within {}, over {backend}",
-        timing.burst,
-        Span(timing.quantum_ns)
-    );
-    line(out, "sent in one call", burst)
+    ]);
+    rows
 }
 
-fn authority(out: &mut impl Write, counts: &AuthorityCounts) -> io::Result<()> {
-    section(out, "Authority")?;
-    let AuthorityCounts {
-        aaaa,
-        a,
-        other,
-        answered,
-        nodata,
-        nxdomain,
-        refused,
-        ignored,
-        tcp,
-    } = *counts;
-    for (label, queries, meaning) in [
-        ("AAAA queries", aaaa, ""),
-        ("A queries", a, ""),
-        ("other queries", other, ""),
-        ("answered", answered, "with records"),
-        ("no data", nodata, "NOERROR without an answer record"),
-        ("NXDOMAIN", nxdomain, ""),
-        ("refused", refused, "FORMERR, NOTIMP, REFUSED, BADVERS"),
-        ("ignored", ignored, "not even a query"),
-        ("over TCP", tcp, "counted above as well"),
-    ] {
-        count(out, label, queries, None, meaning)?;
-    }
-    Ok(())
-}
+/// Labels of what is told of a distribution of times.
+const QUANTILES: [&str; 4] = ["median", "99th percentile", "99.9th percentile", "largest"];
 
-/// The shares as the authority saw them, beside those that were asked for.
-fn achieved(out: &mut impl Write, result: &TrialResult, conditions: &Conditions) -> io::Result<()> {
-    let Some(achieved) = &result.achieved else {
-        return Ok(());
-    };
-    section(out, "Achieved, as the authority saw it")?;
-    let row = |out: &mut _, label, value: String, meaning: String| {
-        line(out, label, format!("{value:>18}  {meaning}"))
-    };
-    let percent = |share: Option<f64>| {
-        share.map_or("unknown".into(), |share| format!("{:.4} %", 100.0 * share))
-    };
-    row(
-        out,
-        "cached names",
-        percent(achieved.cached_share),
-        format!("of the queries; asked for {}", conditions.cached_share),
-    )?;
-    row(
-        out,
-        "names with an AAAA",
-        percent(achieved.aaaa_share),
-        format!(
-            "of the names not cached; asked for {}",
-            conditions.aaaa_share
+fn authority(counts: &AuthorityCounts) -> [(&'static str, u64, &'static str); 9] {
+    [
+        ("AAAA queries", counts.aaaa, ""),
+        ("A queries", counts.a, ""),
+        ("other queries", counts.other, ""),
+        ("answered", counts.answered, "with records"),
+        ("no data", counts.nodata, "NOERROR without an answer record"),
+        ("NXDOMAIN", counts.nxdomain, ""),
+        (
+            "refused",
+            counts.refused,
+            "FORMERR, NOTIMP, REFUSED, BADVERS",
         ),
-    )?;
-    row(
-        out,
-        "queries of the DUT",
-        format!("{:.4}  ", achieved.amplification),
-        "for each of the Measurer".to_owned(),
-    )
+        ("ignored", counts.ignored, "not even a query"),
+        ("over TCP", counts.tcp, "counted above as well"),
+    ]
 }
 
 /// What went wrong, for a line of a table: the remedy stands behind a semicolon.
 fn without_remedy(fault: &TesterFault) -> String {
     let text = fault.to_string();
     text.split("; ").next().unwrap_or_default().to_owned()
-}
-
-fn trial_table(out: &mut impl Write, trials: &[TrialResult]) -> io::Result<()> {
-    section(out, "Trials")?;
-    writeln!(
-        out,
-        "  {:>3}  {:>15}  {:<7}  {:>13}  why",
-        "#", "rate, queries/s", "outcome", "shortfall"
-    )?;
-    for (i, trial) in trials.iter().enumerate() {
-        let (outcome, shortfall, why) = match &trial.outcome {
-            Outcome::Passed => ("passed", "0".to_owned(), String::new()),
-            Outcome::Failed { shortfall } => (
-                "failed",
-                Thousands(*shortfall).to_string(),
-                first_classes(trial),
-            ),
-            Outcome::Invalid(fault) => ("invalid", "-".to_owned(), without_remedy(fault)),
-        };
-        let row = format!(
-            "  {:>3}  {:>15}  {outcome:<7}  {shortfall:>13}  {why}",
-            i + 1,
-            Thousands(trial.rate_qps)
-        );
-        writeln!(out, "{}", row.trim_end())?;
-    }
-    Ok(())
 }
 
 /// The two largest classes other than valid, and whether the trial was cut short.
@@ -488,60 +454,30 @@ fn remarks(trials: &[TrialResult]) -> Vec<String> {
     numbered.flat_map(of_trial).collect()
 }
 
-fn notes<'a>(out: &mut impl Write, notes: impl Iterator<Item = &'a String>) -> io::Result<()> {
-    let mut told: Vec<&String> = Vec::new();
-    for note in notes {
-        if told.contains(&note) {
-            continue;
-        }
-        if told.is_empty() {
-            section(out, "Notes")?;
-        }
-        writeln!(out, "  - {note}")?;
-        told.push(note);
-    }
-    Ok(())
+fn rate(qps: u64) -> String {
+    format!("{} queries/s", Thousands(qps))
 }
 
-fn section(out: &mut impl Write, title: &str) -> io::Result<()> {
-    writeln!(out, "\n{title}")
+fn span(ns: Nanos) -> String {
+    format!("{:>18}", Span(ns))
 }
 
-fn line(out: &mut impl Write, label: &str, value: impl AsRef<str>) -> io::Result<()> {
-    writeln!(out, "  {label:<26}  {}", value.as_ref())
-}
-
-fn spans(out: &mut impl Write, rows: &[(&str, Nanos)]) -> io::Result<()> {
-    for (label, ns) in rows {
-        line(out, label, format!("{:>18}", Span(*ns)))?;
-    }
-    Ok(())
+fn counted<L>((label, n, meaning): (L, u64, &str)) -> (L, String) {
+    (label, count(n, None, meaning))
 }
 
 /// A count, its share of `whole`, and what it counts. The share is rounded down: 100 % is all.
-fn count(
-    out: &mut impl Write,
-    label: &str,
-    queries: u64,
-    whole: Option<u64>,
-    meaning: &str,
-) -> io::Result<()> {
-    let share = match whole {
-        Some(whole) if whole > 0 => {
-            let ten_thousandths = u128::from(queries) * 1_000_000 / u128::from(whole);
-            format!(
-                "{:>4}.{:04} %",
-                ten_thousandths / 10_000,
-                ten_thousandths % 10_000
-            )
-        }
-        Some(_) | None => String::new(),
-    };
-    let row = format!(
-        "  {label:<26}  {:>16}  {share:<11}  {meaning}",
-        Thousands(queries)
-    );
-    writeln!(out, "{}", row.trim_end())
+fn count(n: u64, whole: Option<u64>, meaning: &str) -> String {
+    let share = whole.filter(|whole| *whole > 0).map(|whole| {
+        let ten_thousandths = u128::from(n) * 1_000_000 / u128::from(whole);
+        let (percent, rest) = (ten_thousandths / 10_000, ten_thousandths % 10_000);
+        format!("{percent:>4}.{rest:04} %")
+    });
+    format!(
+        "{:>16}  {:<11}  {meaning}",
+        Thousands(n),
+        share.unwrap_or_default()
+    )
 }
 
 fn at_least(shortfall: u64, ended_early: bool) -> String {

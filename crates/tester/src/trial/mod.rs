@@ -4,9 +4,11 @@
 //! sockets toward the server, shares the schedule out, and sums up what the shards found.
 
 pub mod achieved;
+mod backend;
 pub mod result;
 pub mod rows;
 pub mod summary;
+pub mod turns;
 mod worker;
 
 use std::io;
@@ -15,22 +17,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 
-use dns64_transport::Link;
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND, realtime_offset};
-use dns64_transport::socket::{OpenError, UdpLink};
+use dns64_transport::clock::{Clock, Nanos, SECOND};
+use dns64_transport::socket::OpenError;
 
 use crate::authority::answer::{Authority, ZoneConfig};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::tcp::TcpService;
 use crate::lab::host::{Host, HostError};
-use crate::load::generator::{Generator, Plan};
+use crate::lab::machine::Machine;
+use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::{Entry, Ledger};
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
+use backend::{Backend, BackendClock};
 use result::TrialResult;
 use rows::{Course, Rows, ShardEnd};
-use summary::{AuthorityDelta, ShardReport, Surroundings};
-use worker::{AuthorityReport, Job, Serving, Worker};
+use summary::{AuthorityReport, ShardReport, Surroundings};
+use turns::{Sending, Serving};
+use worker::Worker;
 
 /// One trial to run.
 #[derive(Clone, Debug)]
@@ -75,6 +79,17 @@ impl TrialSpec {
             names,
             ports: None,
             stop_early: false,
+        }
+    }
+
+    /// What shard number `shard` of `shards` has to do of a trial by `schedule`.
+    pub fn shard(&self, schedule: Schedule, shard: u64, shards: u64) -> Shard {
+        Shard {
+            schedule: schedule.shard(shard, shards),
+            pacing: self.pacing,
+            names: self.names.clone(),
+            timeout_ns: self.timeout_ns,
+            stop_early: self.stop_early,
         }
     }
 }
@@ -180,7 +195,7 @@ pub enum TrialError {
 /// The Tester's threads and sockets, ready for trials.
 pub struct Tester {
     measurer: Measurer,
-    workers: Vec<Worker>,
+    workers: Vec<Worker<Backend, BackendClock>>,
     /// Ledgers of the last trial, whose memory the next one uses.
     ledgers: Vec<Ledger>,
     /// What the ledgers are about; nothing before the first trial.
@@ -213,13 +228,14 @@ impl Tester {
         authority: Option<&AuthDns>,
         interrupted: &Arc<AtomicBool>,
     ) -> Result<Self, TrialError> {
-        let mut places: Vec<(Option<usize>, Option<Serving>)> = (0..measurer.threads)
+        let mut places: Vec<(Option<usize>, Option<Serving<Backend>>)> = (0..measurer.threads)
             .map(|k| (core_of(&measurer.cores, k), None))
             .collect();
         let mut tcp = None;
         if let Some(authority) = authority {
             for w in 0..authority.workers.max(1) {
-                let serving = serving(authority)?;
+                let zone = authority.zone.clone();
+                let serving = Serving::new(Authority::new(zone), backend::server(authority)?);
                 let core = core_of(&authority.cores, w);
                 let shared = places
                     .iter_mut()
@@ -236,11 +252,10 @@ impl Tester {
                 .map_err(|reason| TrialError::Thread { core, reason })
         });
         let workers = workers.collect::<Result<Vec<_>, _>>()?;
-        let ledgers = measurer_ledgers(measurer.threads);
         Ok(Self {
+            ledgers: (0..measurer.threads).map(|_| Ledger::default()).collect(),
             measurer,
             workers,
-            ledgers,
             course: None,
             tcp,
             serves: authority.is_some(),
@@ -284,27 +299,20 @@ impl Tester {
         schedule: Schedule,
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError> {
-        let shards = self.ledgers.len();
         self.course = None;
-        let links = self.links(spec, shards)?;
         let before = self.authority_report()?;
-        let mut generators = self.generators(spec, schedule, links[0].ports());
-        let start = MonotonicClock.now() + LEAD_NS;
+        let sendings = self.shards(spec, schedule)?;
+        let shards = sendings.len();
+        let start = BackendClock::default().now() + LEAD_NS;
         let (report, reports) = channel();
-        for ((worker, mut generator), link) in
-            self.workers.iter().zip(generators.drain(..)).zip(links)
-        {
-            generator.begin(start);
-            worker.run(Job {
-                generator,
-                link,
-                report: report.clone(),
-            });
+        for (worker, mut sending) in self.workers.iter().zip(sendings) {
+            sending.begin(start);
+            worker.run(sending, report.clone());
         }
         drop(report);
-        let mut finished = Vec::with_capacity(shards);
-        for _ in 0..shards {
-            finished.push(reports.recv().map_err(|_| TrialError::WorkerLost)?);
+        let mut finished: Vec<_> = reports.iter().collect();
+        if finished.len() < shards {
+            return Err(TrialError::WorkerLost);
         }
         finished.sort_by_key(|shard| shard.finished.schedule.shard_index());
         let after = self.authority_report()?;
@@ -323,43 +331,35 @@ impl Tester {
         Ok(result)
     }
 
-    /// The engines of all shards, with their memory touched.
-    fn generators(&mut self, spec: &TrialSpec, schedule: Schedule, ports: usize) -> Vec<Generator> {
+    /// All shards, with their sockets open and their memory touched.
+    fn shards(
+        &mut self,
+        spec: &TrialSpec,
+        schedule: Schedule,
+    ) -> Result<Vec<Sending<Backend, BackendClock>>, TrialError> {
         let shards = self.ledgers.len() as u64;
-        let plan = |shard| Plan {
-            schedule: schedule.shard(shard, shards),
-            pacing: spec.pacing,
-            names: spec.names.clone(),
-            timeout_ns: spec.timeout_ns,
-            stop_early: spec.stop_early,
-        };
-        let ledgers = self.ledgers.drain(..);
-        (0..)
-            .zip(ledgers)
-            .map(|(k, ledger)| Generator::new(plan(k), ports, ledger))
-            .collect()
-    }
-
-    /// Sockets toward the server, shared out over the shards.
-    fn links(&self, spec: &TrialSpec, shards: usize) -> Result<Vec<UdpLink>, TrialError> {
         let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
         let enough = usize::try_from(needed).unwrap_or(usize::MAX);
         let ports = spec.ports.unwrap_or(enough.max(PORTS_DEFAULT));
-        let each = ports.div_ceil(shards);
-        let local = self.measurer.local;
-        let open = || {
-            (0..shards)
-                .map(|_| UdpLink::client(spec.server, local, each))
-                .collect()
-        };
-        let links: Result<Vec<UdpLink>, OpenError> = self.measurer.host.enter(open)?;
-        Ok(links?)
+        let each = ports.div_ceil(self.ledgers.len());
+        let links = backend::clients(&self.measurer, spec.server, each)?;
+        let sendings = (0..).zip(self.ledgers.drain(..)).zip(links);
+        Ok(sendings
+            .map(|((k, ledger), link)| {
+                Sending::new(
+                    spec.shard(schedule, k, shards),
+                    ledger,
+                    link,
+                    BackendClock::default(),
+                )
+            })
+            .collect())
     }
 
     /// What all authority workers together have done since they began.
-    fn authority_report(&self) -> Result<AuthorityTotal, TrialError> {
+    fn authority_report(&self) -> Result<AuthorityReport, TrialError> {
         let waiting: Vec<_> = self.workers.iter().map(Worker::count).collect();
-        let mut total = AuthorityTotal::default();
+        let mut total = AuthorityReport::default();
         for report in waiting {
             total.add(report.recv().map_err(|_| TrialError::WorkerLost)?);
         }
@@ -367,36 +367,6 @@ impl Tester {
             total.counts.add(tcp.counts());
         }
         Ok(total)
-    }
-}
-
-/// Sum over the authority's workers.
-#[derive(Default)]
-struct AuthorityTotal {
-    counts: AuthorityCounts,
-    receive_drops: u64,
-    send_drops: u64,
-    error: Option<String>,
-}
-
-impl AuthorityTotal {
-    fn add(&mut self, report: AuthorityReport) {
-        self.counts.add(report.counts);
-        self.receive_drops += report.counters.receive_drops;
-        self.send_drops += report.counters.send_drops;
-        self.error = self
-            .error
-            .take()
-            .or(report.error.map(|e| format!("the authority's {e}")));
-    }
-
-    fn since(self, before: &Self) -> AuthorityDelta {
-        AuthorityDelta {
-            counts: self.counts.since(before.counts),
-            receive_drops: self.receive_drops - before.receive_drops,
-            send_drops: self.send_drops - before.send_drops,
-            error: self.error,
-        }
     }
 }
 
@@ -438,7 +408,8 @@ pub fn check_schedule(
         });
     }
     let needed_mib = queries.saturating_mul(size_of::<Entry>() as u64) >> 20;
-    match memory_available_mib() {
+    let free_bytes = Machine::here().memory_bytes("MemAvailable");
+    match free_bytes.map(|bytes| bytes >> 20) {
         Some(free_mib) if needed_mib > free_mib => Err(TrialError::Memory {
             queries,
             needed_mib,
@@ -459,36 +430,13 @@ fn course(spec: &TrialSpec, schedule: Schedule, start: Nanos, shards: &[ShardRep
         schedule,
         names: spec.names.clone(),
         timeout_ns: spec.timeout_ns,
-        started_at_ns: start.saturating_add_signed(realtime_offset()),
+        started_at_ns: start.saturating_add_signed(BackendClock::default().realtime_offset()),
         ends: shards.iter().map(end).collect(),
     }
 }
 
-/// `MemAvailable` of `/proc/meminfo`.
-fn memory_available_mib() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib >> 10)
-}
-
 fn core_of(cores: &[usize], k: usize) -> Option<usize> {
     (!cores.is_empty()).then(|| cores[k % cores.len()])
-}
-
-fn measurer_ledgers(threads: usize) -> Vec<Ledger> {
-    (0..threads).map(|_| Ledger::default()).collect()
-}
-
-fn serving(authority: &AuthDns) -> Result<Serving, TrialError> {
-    let listen = authority.listen;
-    let link = authority
-        .host
-        .enter(|| UdpLink::server(listen, authority.workers > 1))??;
-    Ok(Serving {
-        authority: Authority::new(authority.zone.clone()),
-        link,
-    })
 }
 
 fn tcp_service(authority: &AuthDns) -> Result<TcpService, TrialError> {

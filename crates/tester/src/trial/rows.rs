@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use dns64_transport::clock::Nanos;
 
-use crate::load::ledger::{Entry, Ledger, State};
+use crate::load::ledger::{Entry, Fate, Ledger};
 use crate::load::names::Names;
 use crate::load::pace::Schedule;
 
@@ -44,7 +44,7 @@ pub struct Row {
     /// From sending to the first answer; 0 without one.
     pub rtt_ns: Nanos,
     /// What came back.
-    pub state: State,
+    pub fate: Fate,
     /// Whether the time for an answer had passed when the trial ended.
     pub expired: bool,
 }
@@ -52,20 +52,20 @@ pub struct Row {
 impl Row {
     /// Whether anything that belongs to the query came back.
     pub fn received(&self) -> bool {
-        self.state != State::Pending
+        self.fate != Fate::Pending
     }
 
     /// The class of the query, by the name that it has in the results of a trial.
     pub fn class(&self) -> &'static str {
-        match self.state {
-            State::Pending if self.expired => "missing",
-            State::Pending | State::Unsent => "undecided",
-            State::Valid => "valid",
-            State::Late => "late",
-            State::Wrong => "wrong",
-            State::Empty => "empty",
-            State::Error => "error",
-            State::Truncated => "truncated",
+        match self.fate {
+            Fate::Pending if self.expired => "missing",
+            Fate::Pending | Fate::Unsent => "undecided",
+            Fate::Valid => "valid",
+            Fate::Late => "late",
+            Fate::Wrong => "wrong",
+            Fate::Empty => "empty",
+            Fate::Error => "error",
+            Fate::Truncated => "truncated",
         }
     }
 }
@@ -133,7 +133,7 @@ impl Iterator for Rows<'_> {
             let Some((shard, entry)) = self.entry(index) else {
                 continue;
             };
-            if entry.state == State::Unsent {
+            if entry.fate == Fate::Unsent {
                 continue;
             }
             let course = self.course;
@@ -146,7 +146,7 @@ impl Iterator for Rows<'_> {
                 sent_ns,
                 lateness_ns: entry.lateness_ns,
                 rtt_ns: entry.rtt_ns,
-                state: entry.state,
+                fate: entry.fate,
                 expired: sent_ns + course.timeout_ns < emptied_until_ns,
             });
         }

@@ -10,7 +10,7 @@ use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, Tri
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
 use crate::load::generator::Finished;
-use crate::load::ledger::{Entry, State};
+use crate::load::ledger::{Entry, Fate};
 use crate::load::pace::{QUANTUM_NS, Schedule};
 
 /// Longest stall of the sender in a valid trial: one bin of 10 ms, the finest that paper 001,
@@ -45,9 +45,9 @@ pub struct ShardReport {
     pub error: Option<String>,
 }
 
-/// What the authority did during one trial.
+/// What an authority did, since it began or during one trial.
 #[derive(Clone, Debug, Default)]
-pub struct AuthorityDelta {
+pub struct AuthorityReport {
     /// Queries and answers.
     pub counts: AuthorityCounts,
     /// Queries that its sockets lost.
@@ -58,7 +58,25 @@ pub struct AuthorityDelta {
     pub error: Option<String>,
 }
 
-impl AuthorityDelta {
+impl AuthorityReport {
+    /// Adds what another worker reports.
+    pub(super) fn add(&mut self, other: Self) {
+        self.counts.add(other.counts);
+        self.receive_drops += other.receive_drops;
+        self.send_drops += other.send_drops;
+        self.error = self.error.take().or(other.error);
+    }
+
+    /// What has come since an earlier report of the same workers.
+    pub(super) fn since(self, before: &Self) -> Self {
+        Self {
+            counts: self.counts.since(before.counts),
+            receive_drops: self.receive_drops.saturating_sub(before.receive_drops),
+            send_drops: self.send_drops.saturating_sub(before.send_drops),
+            error: self.error,
+        }
+    }
+
     fn drops(&self) -> u64 {
         self.receive_drops + self.send_drops
     }
@@ -87,7 +105,7 @@ pub fn result(
     spec: &TrialSpec,
     schedule: Schedule,
     shards: &[ShardReport],
-    authority: Option<&AuthorityDelta>,
+    authority: Option<&AuthorityReport>,
     around: Surroundings,
 ) -> TrialResult {
     let mut sums = Sums::new(spec, schedule);
@@ -111,7 +129,7 @@ pub fn result(
         None => Outcome::Failed { shortfall },
     };
     let all_answered = sums.answers.missing == 0 && sums.undecided == 0;
-    let achieved = |a: &AuthorityDelta| Achieved::by_counts(sums.sent, &a.counts, all_answered);
+    let achieved = |a: &AuthorityReport| Achieved::by_counts(sums.sent, &a.counts, all_answered);
     TrialResult {
         outcome,
         certified: around.certified,
@@ -127,7 +145,7 @@ pub fn result(
         rtt_percentiles: sums.rtt_percentiles(),
         timing,
         tester_drops: sum(|s| s.counters.receive_drops)
-            + authority.map_or(0, AuthorityDelta::drops),
+            + authority.map_or(0, AuthorityReport::drops),
         authority: authority.map(|a| a.counts),
         // Without a DUT nobody asks the authority but the Measurer.
         achieved: authority
@@ -143,7 +161,7 @@ pub fn result(
 /// The first fault that makes the trial say nothing about the DUT.
 fn fault(
     shards: &[ShardReport],
-    authority: Option<&AuthorityDelta>,
+    authority: Option<&AuthorityReport>,
     timing: &Timing,
 ) -> Option<TesterFault> {
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
@@ -173,7 +191,7 @@ fn fault(
             counted(drops, |datagrams| TesterFault::ReceiveDrops { datagrams })
         })
         .or_else(|| {
-            let drops = authority.map_or(0, AuthorityDelta::drops);
+            let drops = authority.map_or(0, AuthorityReport::drops);
             counted(drops, |datagrams| TesterFault::AuthorityDrops { datagrams })
         })
         .or_else(|| {
@@ -257,7 +275,7 @@ impl Sums {
             let due_ns = schedule.due_ns(schedule.global(local as u64));
             self.bins_10ms.due(due_ns);
             self.bins_100ms.due(due_ns);
-            if entry.state == State::Unsent {
+            if entry.fate == Fate::Unsent {
                 continue;
             }
             let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
@@ -272,18 +290,18 @@ impl Sums {
 
     fn answer(&mut self, entry: &Entry, expired: bool) {
         let answers = &mut self.answers;
-        let class = match entry.state {
-            State::Pending if expired => &mut answers.missing,
-            State::Pending | State::Unsent => &mut self.undecided,
-            State::Valid => &mut answers.valid,
-            State::Late => &mut answers.late,
-            State::Wrong => &mut answers.wrong,
-            State::Empty => &mut answers.empty,
-            State::Error => &mut answers.error,
-            State::Truncated => &mut answers.truncated,
+        let class = match entry.fate {
+            Fate::Pending if expired => &mut answers.missing,
+            Fate::Pending | Fate::Unsent => &mut self.undecided,
+            Fate::Valid => &mut answers.valid,
+            Fate::Late => &mut answers.late,
+            Fate::Wrong => &mut answers.wrong,
+            Fate::Empty => &mut answers.empty,
+            Fate::Error => &mut answers.error,
+            Fate::Truncated => &mut answers.truncated,
         };
         *class += 1;
-        if !matches!(entry.state, State::Pending | State::Unsent) {
+        if !matches!(entry.fate, Fate::Pending | Fate::Unsent) {
             self.rtt.saturating_record(entry.rtt_ns);
         }
     }
@@ -381,6 +399,70 @@ impl Bins {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::generator::Names;
+    use crate::load::repeat::Repeats;
+    use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, parse_suffix};
+
+    /// The result of a trial in which nothing was due.
+    fn idle(around: Surroundings) -> TrialResult {
+        let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
+        let names = Names {
+            cidr,
+            first: 0,
+            cached: cidr.first(),
+            repeats: Repeats::none(),
+            zone: Zone {
+                suffix: parse_suffix(DEFAULT_SUFFIX).unwrap(),
+                aaaa_share: Share::NONE,
+            },
+            pref64: None,
+        };
+        let server = "[2001:2::53]:53".parse().unwrap();
+        let spec = TrialSpec::preliminary(server, 1, 0, names, 1);
+        let shards: [ShardReport; 0] = [];
+        result(&spec, Schedule::new(1, 0), &shards, None, around)
+    }
+
+    #[test]
+    fn what_surrounds_a_trial_is_in_its_result() {
+        let resources = Some(Resources {
+            memory_bytes: 1,
+            descriptors: 2,
+            threads: 3,
+        });
+        let told = idle(Surroundings {
+            certified: Some(true),
+            dut_drops: 7,
+            dut_exit: Some("signal 11".to_owned()),
+            resources,
+            authority_exit: None,
+            notes: vec!["restarted".to_owned()],
+        });
+        assert_eq!((told.certified, told.resources), (Some(true), resources));
+        assert_eq!(told.outcome, Outcome::Passed);
+        assert_eq!(told.dut_exit.as_deref(), Some("signal 11"));
+        assert_eq!(
+            told.notes,
+            [
+                "restarted",
+                "the DUT's sockets lost 7 datagrams at full buffers",
+                "the DUT ended during the trial (signal 11)",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_authority_that_ends_makes_the_trial_invalid() {
+        let told = idle(Surroundings {
+            authority_exit: Some("signal 9".to_owned()),
+            ..Surroundings::default()
+        });
+        let status = "signal 9".to_owned();
+        assert_eq!(
+            told.outcome,
+            Outcome::Invalid(TesterFault::AuthorityDied { status })
+        );
+    }
 
     #[test]
     fn a_stall_shows_as_the_deviation_of_its_bin() {

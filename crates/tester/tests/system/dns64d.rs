@@ -2,26 +2,15 @@
 //! known to the last query.
 
 use dns64_transport::clock::{Nanos, SECOND};
-use dns64_transport::memory::Conditions;
+use dns64_transport::memory::Impairment;
 use dns64bench::trial::result::{Answers, Outcome};
 
-use crate::whole::{Event, LOAD, Load, MILLISECOND, PLAIN, SETUP, Setup, Whole};
+use crate::trial::{MILLISECOND, NONE};
+use crate::whole::{Event, LOAD, Load, PLAIN, SETUP, Setup, Whole};
 
 const ALL_VALID: Answers = Answers {
     valid: 2000,
     ..NONE
-};
-
-const NONE: Answers = Answers {
-    valid: 0,
-    late: 0,
-    wrong: 0,
-    empty: 0,
-    error: 0,
-    truncated: 0,
-    duplicate: 0,
-    stray: 0,
-    missing: 0,
 };
 
 #[test]
@@ -83,7 +72,7 @@ fn the_cached_name_is_asked_for_once_however_many_wait_for_it() {
 /// 1 % of the questions and of their answers lost, 1 % of both twice, and all in disorder.
 const ROUGH: Setup = Setup {
     upstream_keys: "timeout = \"100ms\"\nattempts = 5",
-    answers: Conditions {
+    answers: Impairment {
         delay_ns: 100_000,
         jitter_ns: 20 * MILLISECOND,
         loss_ppm: 10_000,
@@ -124,7 +113,7 @@ fn losses_disorder_and_duplicates_behind_dns64d_cost_questions_and_no_answers() 
 
 #[test]
 fn questions_may_come_twice_and_in_disorder() {
-    let relayed = Conditions {
+    let relayed = Impairment {
         jitter_ns: 20 * MILLISECOND,
         duplicate_ppm: 10_000,
         ..PLAIN
@@ -150,7 +139,7 @@ fn questions_may_come_twice_and_in_disorder() {
 
 #[test]
 fn what_is_lost_before_dns64d_is_missing_and_nothing_else() {
-    let queries = Conditions {
+    let queries = Impairment {
         jitter_ns: 5 * MILLISECOND,
         loss_ppm: 10_000,
         duplicate_ppm: 10_000,
@@ -280,11 +269,11 @@ fn a_full_table_is_told_and_what_is_cached_is_answered_all_the_same() {
     let mut whole = Whole::new(Setup {
         queries_max: 100,
         cached_share: "0.5",
-        relayed: Conditions {
+        relayed: Impairment {
             delay_ns: 50 * MILLISECOND,
             ..PLAIN
         },
-        answers: Conditions {
+        answers: Impairment {
             delay_ns: 50 * MILLISECOND,
             ..PLAIN
         },

@@ -10,7 +10,7 @@ use dns64_wire::pref64::Pref64;
 use dns64bench::namespace::parse_label;
 
 /// What the server does to its queries.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Conduct {
     /// Answers each as it should.
     Good,

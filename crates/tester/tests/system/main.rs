@@ -1,13 +1,21 @@
 //! Whole systems, one room each.
 //!
 //! - `simulated`: the Measurer against good and bad DUTs on a simulated network, without real time;
+//! - `mishaps`: what goes wrong on the side of the Tester, and is never taken for a fault of the DUT;
+//! - `one_core`: Measurer and authority in turns on one thread;
 //! - `dns64d`: the Measurer, a worker of dns64d and authorities, likewise; `whole` puts them
 //!   together.
+//!
+//! All of them turn [`Sending`](dns64bench::trial::turns::Sending), as the threads of the Tester do.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod dns64d;
 mod dut;
+mod mishaps;
+mod one_core;
 mod pacing;
+mod rough;
 mod simulated;
+mod trial;
 mod whole;

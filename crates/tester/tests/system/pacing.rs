@@ -1,53 +1,39 @@
 //! Both pacings on a timer that is a little late each time: the figures 2 and 4 of paper 001.
 
-use dns64_transport::Link as _;
 use dns64_transport::clock::{Clock as _, ManualClock, Nanos, SECOND};
-use dns64_transport::memory::{Conditions, Network};
-use dns64_wire::pref64::Pref64;
-use dns64bench::load::generator::{Finished, Generator, Phase, Plan};
-use dns64bench::load::ledger::Ledger;
-use dns64bench::load::names::NameSource;
+use dns64_transport::memory::{Impairment, Network};
+use dns64bench::load::generator::Finished;
 use dns64bench::load::pace::{Pacing, Schedule};
-use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Share, Zone};
+use dns64bench::trial::TrialSpec;
+
+use crate::rough::Rough;
+use crate::trial::{PLAIN, Shards, Trial};
 
 /// What the timer of the paper cost beyond its waiting time with each message (section III).
 const EXCESS_NS: Nanos = 90;
 
 /// Sends by `schedule` with a timer that is late by [`EXCESS_NS`]; nobody answers.
 fn paced(schedule: Schedule, pacing: Pacing) -> Finished {
-    let zone = Zone {
-        suffix: DEFAULT_SUFFIX.parse().unwrap(),
-        aaaa_share: Share::NONE,
+    let trial = Trial {
+        rate_qps: 250_000,
+        timeout_ns: 10 * SECOND,
+        ..PLAIN
     };
-    let mut source = NameSource::new(
-        "10.0.0.0/8".parse().unwrap(),
-        zone,
-        Share::NONE,
-        Pattern::OneName,
-    )
-    .unwrap();
-    let plan = Plan {
-        schedule,
+    let spec = TrialSpec {
         pacing,
-        names: source
-            .take(schedule.queries(), Some(Pref64::WELL_KNOWN))
-            .unwrap(),
-        timeout_ns: 1,
-        stop_early: false,
+        ..trial.spec()
     };
     let clock = ManualClock::default();
     let network = Network::new(&clock, 1);
-    let server = "[2001:2::53]:53".parse().unwrap();
     let local = "2001:2::1".parse().unwrap();
-    let mut link = network.client(local, 1, server, Conditions::default());
-    let mut generator = Generator::new(plan, link.ports(), Ledger::default());
-    generator.begin(0);
-    while generator.turn(&mut link, &clock).unwrap() == Phase::Running {
-        let slack_ns = generator.slack_ns(clock.now());
-        clock.advance(slack_ns.min(1_000_000) + EXCESS_NS);
-        network.next_arrival();
+    let link = network.client(local, 1, spec.server, Impairment::default());
+    let links = vec![Rough::over(link, &clock)];
+    let mut shards = Shards::by(&spec, schedule, links, &clock, 0);
+    while let Some(idle_until) = shards.turn(None) {
+        let idle_ns = idle_until.saturating_sub(clock.now());
+        clock.advance(idle_ns.min(1_000_000) + EXCESS_NS);
     }
-    generator.finish()
+    shards.reports.remove(0).finished
 }
 
 /// Queries sent in each span of `width_ns`.

@@ -1,151 +1,15 @@
 //! The Measurer against simulated DUTs: each gets exactly the verdict that it has earned.
 
-use std::net::SocketAddr;
-
-use dns64_transport::Link;
-use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
-use dns64_transport::memory::{Conditions, Network};
-use dns64_wire::pref64::Pref64;
-use dns64bench::load::generator::{Generator, Phase, Plan};
+use dns64_transport::clock::SECOND;
+use dns64_transport::memory::Impairment;
+use dns64bench::load::generator::Generator;
 use dns64bench::load::ledger::Ledger;
-use dns64bench::load::names::NameSource;
-use dns64bench::load::pace::{Pacing, Schedule};
-use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Share, Zone};
 use dns64bench::trial::TrialSpec;
-use dns64bench::trial::result::{Answers, Outcome, TesterFault, TrialResult};
-use dns64bench::trial::summary::{AuthorityDelta, ShardReport, Surroundings, result};
+use dns64bench::trial::result::{Answers, Outcome, TesterFault};
+use dns64bench::trial::summary::{AuthorityReport, ShardReport, Surroundings, result};
 
-use crate::dut::{Conduct, Dut};
-
-const MILLISECOND: Nanos = 1_000_000;
-
-/// One simulated trial: a rate, two shards, and a network.
-struct Trial {
-    rate_qps: u64,
-    duration_ns: Nanos,
-    timeout_ns: Nanos,
-    conditions: Conditions,
-    stop_early: bool,
-    cached_share: &'static str,
-    pattern: Pattern,
-}
-
-/// 2,000 queries in one second over a link of 0.1 ms, timeout 250 ms.
-const PLAIN: Trial = Trial {
-    rate_qps: 2000,
-    duration_ns: SECOND,
-    timeout_ns: 250 * MILLISECOND,
-    conditions: Conditions {
-        delay_ns: 100_000,
-        jitter_ns: 0,
-        loss_ppm: 0,
-        duplicate_ppm: 0,
-    },
-    stop_early: false,
-    cached_share: "0",
-    pattern: Pattern::OneName,
-};
-
-fn spec(trial: &Trial, server: SocketAddr) -> TrialSpec {
-    let zone = Zone {
-        suffix: DEFAULT_SUFFIX.parse().unwrap(),
-        aaaa_share: Share::NONE,
-    };
-    let share = trial.cached_share.parse().unwrap();
-    let mut source =
-        NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share, trial.pattern).unwrap();
-    let queries = Schedule::new(trial.rate_qps, trial.duration_ns).queries();
-    TrialSpec {
-        server,
-        rate_qps: trial.rate_qps,
-        pacing: Pacing::Absolute,
-        duration_ns: trial.duration_ns,
-        timeout_ns: trial.timeout_ns,
-        names: source.take(queries, Some(Pref64::WELL_KNOWN)).unwrap(),
-        ports: Some(4),
-        stop_early: trial.stop_early,
-    }
-}
-
-fn schedule(spec: &TrialSpec) -> Schedule {
-    Schedule::new(spec.rate_qps, spec.duration_ns)
-}
-
-fn plan(spec: &TrialSpec, shard: u64, shards: u64) -> Plan {
-    Plan {
-        schedule: schedule(spec).shard(shard, shards),
-        pacing: spec.pacing,
-        names: spec.names.clone(),
-        timeout_ns: spec.timeout_ns,
-        stop_early: spec.stop_early,
-    }
-}
-
-/// Nothing is known of what surrounds a simulated trial.
-fn alone() -> Surroundings {
-    Surroundings::default()
-}
-
-const SERVER: &str = "[2001:2::53]:53";
-
-impl Trial {
-    fn against(&self, conduct: Conduct) -> TrialResult {
-        self.run(conduct, 1)
-    }
-
-    fn run(&self, conduct: Conduct, seed: u64) -> TrialResult {
-        let server: SocketAddr = SERVER.parse().unwrap();
-        let spec = spec(self, server);
-        let clock = ManualClock::default();
-        let network = Network::new(&clock, seed);
-        let mut dut = Dut::new(network.server(server, self.conditions), &clock, conduct);
-        let mut shards: Vec<_> = (0..2)
-            .map(|shard| {
-                let plan = plan(&spec, shard, 2);
-                let link = network.client("2001:2::1".parse().unwrap(), 2, server, self.conditions);
-                let mut generator = Generator::new(plan, link.ports(), Ledger::default());
-                generator.begin(MILLISECOND);
-                (generator, link, Phase::Running)
-            })
-            .collect();
-        while shards.iter().any(|s| s.2 == Phase::Running) {
-            let mut next = clock.now() + MILLISECOND;
-            for (generator, link, phase) in &mut shards {
-                if *phase == Phase::Running {
-                    *phase = generator.turn(link, &clock).unwrap();
-                    next = next.min(clock.now().saturating_add(generator.slack_ns(clock.now())));
-                }
-            }
-            dut.turn();
-            let events = [network.next_arrival(), dut.next_due()];
-            let next = events.into_iter().flatten().fold(next, Nanos::min);
-            clock.advance_to(next.max(clock.now() + 1));
-        }
-        let shards: Vec<ShardReport> = shards
-            .into_iter()
-            .map(|(generator, mut link, _)| ShardReport {
-                finished: generator.finish(),
-                counters: link.counters().unwrap(),
-                clock_step_ns: 0,
-                backend: link.backend(),
-                error: None,
-            })
-            .collect();
-        result(&spec, schedule(&spec), &shards, None, alone())
-    }
-}
-
-const NONE: Answers = Answers {
-    valid: 0,
-    late: 0,
-    wrong: 0,
-    empty: 0,
-    error: 0,
-    truncated: 0,
-    duplicate: 0,
-    stray: 0,
-    missing: 0,
-};
+use crate::dut::Conduct;
+use crate::trial::{MILLISECOND, NONE, PLAIN, Trial, schedule};
 
 #[test]
 fn a_good_dut_passes_and_the_schedule_is_kept() {
@@ -293,14 +157,14 @@ fn a_passing_trial_is_never_cut_short() {
 
 #[test]
 fn a_lossy_reordering_duplicating_network_confuses_nothing() {
-    let conditions = Conditions {
+    let impairment = Impairment {
         delay_ns: 100_000,
         jitter_ns: 50 * MILLISECOND,
         loss_ppm: 10_000,
         duplicate_ppm: 10_000,
     };
     let trial = Trial {
-        conditions,
+        impairment,
         ..PLAIN
     };
     for seed in 0..5 {
@@ -331,14 +195,14 @@ fn a_lossy_reordering_duplicating_network_confuses_nothing() {
 
 #[test]
 fn the_cached_name_is_matched_by_its_id_and_its_port() {
-    let conditions = Conditions {
+    let impairment = Impairment {
         jitter_ns: 20 * MILLISECOND,
-        ..PLAIN.conditions
+        ..PLAIN.impairment
     };
     for cached_share in ["0.2", "1"] {
         let result = Trial {
             cached_share,
-            conditions,
+            impairment,
             ..PLAIN
         }
         .against(Conduct::Good);
@@ -354,16 +218,16 @@ fn the_cached_name_is_matched_by_its_id_and_its_port() {
 
 #[test]
 fn repeated_names_are_judged_by_the_same_arithmetic_that_sent_them() {
-    let conditions = Conditions {
+    let impairment = Impairment {
         jitter_ns: 20 * MILLISECOND,
-        ..PLAIN.conditions
+        ..PLAIN.impairment
     };
     for pattern in ["stack:1", "stack:100", "window:50", "zipf:1000,1.2"] {
         for cached_share in ["0.5", "0.9", "1"] {
             let result = Trial {
                 cached_share,
                 pattern: pattern.parse().unwrap(),
-                conditions,
+                impairment,
                 ..PLAIN
             }
             .against(Conduct::Good);
@@ -391,35 +255,18 @@ fn ids_come_round_at_high_rates_and_still_match() {
 }
 
 #[test]
-fn a_sender_that_was_held_up_makes_the_trial_invalid() {
-    let spec = spec(&PLAIN, SERVER.parse().unwrap());
-    let clock = ManualClock::default();
-    let network = Network::new(&clock, 1);
-    let local = "2001:2::1".parse().unwrap();
-    let mut link = network.client(local, 1, spec.server, PLAIN.conditions);
-    let mut generator = Generator::new(plan(&spec, 0, 1), 1, Ledger::default());
-    generator.begin(0);
-    // Nobody answers, but that is not what counts.
-    while generator.turn(&mut link, &clock).unwrap() == Phase::Running {
-        let held_up = clock.now() == 100 * MILLISECOND;
-        clock.advance(if held_up { SECOND / 2 } else { MILLISECOND });
-    }
-    let stalled = ShardReport {
-        finished: generator.finish(),
-        ..report(&spec)
-    };
-    match result(&spec, schedule(&spec), &[stalled], None, alone()).outcome {
-        Outcome::Invalid(TesterFault::LateSchedule { lateness_ns, .. }) => {
-            assert!(lateness_ns > 4 * SECOND / 10);
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
 fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
-    let spec = spec(&PLAIN, SERVER.parse().unwrap());
-    let outcome = |shard| result(&spec, schedule(&spec), &[shard], None, alone()).outcome;
+    let spec = PLAIN.spec();
+    let outcome = |shard| {
+        result(
+            &spec,
+            schedule(&spec),
+            &[shard],
+            None,
+            Surroundings::default(),
+        )
+        .outcome
+    };
 
     let mut shard = report(&spec);
     shard.counters.receive_drops = 3;
@@ -440,17 +287,17 @@ fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
     };
     assert_eq!(outcome(shard), Outcome::Invalid(fault));
 
-    let lost = AuthorityDelta {
+    let lost = AuthorityReport {
         receive_drops: 1,
         send_drops: 1,
-        ..AuthorityDelta::default()
+        ..AuthorityReport::default()
     };
     let outcome = result(
         &spec,
         schedule(&spec),
         &[report(&spec)],
         Some(&lost),
-        alone(),
+        Surroundings::default(),
     )
     .outcome;
     let fault = TesterFault::AuthorityDrops { datagrams: 2 };
@@ -460,7 +307,7 @@ fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
 /// A shard that sent nothing, for faults that outrank whatever it would have found.
 fn report(spec: &TrialSpec) -> ShardReport {
     ShardReport {
-        finished: Generator::new(plan(spec, 0, 1), 1, Ledger::default()).finish(),
+        finished: Generator::new(spec.shard(schedule(spec), 0, 1), 1, Ledger::default()).finish(),
         counters: dns64_transport::Counters::default(),
         clock_step_ns: 0,
         backend: "memory",

@@ -4,33 +4,33 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
-use dns64_transport::memory::{Conditions, MemoryLink, MemoryRelay, Network};
+use dns64_transport::memory::{Impairment, MemoryLink, MemoryRelay, Network};
 use dns64_transport::{Link, Relay};
 use dns64_wire::pref64::Pref64;
 use dns64bench::authority::answer::{Authority, Transport, ZoneConfig};
 use dns64bench::authority::counts::AuthorityCounts;
-use dns64bench::load::generator::{Generator, Phase, Plan};
-use dns64bench::load::ledger::Ledger;
 use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
-use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Zone};
+use dns64bench::namespace::Pattern;
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::result::TrialResult;
-use dns64bench::trial::summary::{ShardReport, Surroundings, result};
+use dns64bench::trial::summary::{Surroundings, result};
+use dns64bench::trial::turns::Serving;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::Actions;
 use dns64d::engine::{Engine, Seeds};
 use dns64d::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
 use dns64d::worker::{Stage, Worker, addresses};
 
-pub(crate) const MILLISECOND: Nanos = 1_000_000;
+use crate::rough::Rough;
+use crate::trial::{MILLISECOND, SERVER, Shards, names, schedule, zone};
 
 /// Time passes in steps of this, so that jitter does not make a step for each datagram. Everything
 /// else happens at whole steps anyway.
 const TICK_NS: Nanos = 100_000;
 
 /// A link of 0.1 ms that does nothing else.
-pub(crate) const PLAIN: Conditions = Conditions {
+pub(crate) const PLAIN: Impairment = Impairment {
     delay_ns: TICK_NS,
     jitter_ns: 0,
     loss_ppm: 0,
@@ -48,13 +48,15 @@ pub(crate) struct Setup {
     pub(crate) aaaa_share: &'static str,
     pub(crate) cached_share: &'static str,
     /// From the Measurer to dns64d.
-    pub(crate) queries: Conditions,
+    pub(crate) queries: Impairment,
     /// From dns64d to both sides.
-    pub(crate) relayed: Conditions,
+    pub(crate) relayed: Impairment,
     /// From the authorities to dns64d.
-    pub(crate) answers: Conditions,
+    pub(crate) answers: Impairment,
     /// The authorities lose every n-th question; 0: none.
     pub(crate) lose_every: u64,
+    /// There is one authority, and the thread of the Measurer turns it.
+    pub(crate) one_core: bool,
 }
 
 pub(crate) const SETUP: Setup = Setup {
@@ -68,6 +70,7 @@ pub(crate) const SETUP: Setup = Setup {
     relayed: PLAIN,
     answers: PLAIN,
     lose_every: 0,
+    one_core: false,
 };
 
 /// How many queries a trial sends, and how long their answers are waited for.
@@ -134,11 +137,11 @@ pub(crate) struct Whole {
     actions: Actions,
     pub(crate) counts: Arc<Counts>,
     pub(crate) upstreams: Vec<Upstream>,
+    /// The authority on the Measurer's core, which dns64d asks instead.
+    serving: Option<Serving<Rough>>,
     /// Nobody writes to the worker and it opens no connection, but it wants to be able to.
     _mail: (WorkerHandle, GatewayMailbox),
 }
-
-const SERVER: &str = "[2001:2::53]:53";
 
 /// One thing that happens at a moment of a trial.
 pub(crate) type Event<'a> = (Nanos, &'a dyn Fn(&mut Whole));
@@ -147,19 +150,23 @@ impl Whole {
     pub(crate) fn new(setup: Setup) -> Self {
         let clock = ManualClock::default();
         let network = Network::new(&clock, setup.seed);
-        let zone = Zone {
-            suffix: DEFAULT_SUFFIX.parse().unwrap(),
-            aaaa_share: setup.aaaa_share.parse().unwrap(),
-        };
+        let zone = zone(setup.aaaa_share);
         let settings = dns64d::config::parse(&config(&setup), "simulated").unwrap();
-        let upstreams = settings.upstreams.iter().map(|upstream| Upstream {
-            authority: Authority::new(ZoneConfig {
+        let authority = || {
+            Authority::new(ZoneConfig {
                 zone: zone.clone(),
                 self_test: false,
                 ttl_s: 3600,
                 negative_ttl_s: 3600,
-            }),
-            link: network.server(upstream.address, setup.answers),
+            })
+        };
+        let links = settings.upstreams.iter();
+        let mut links = links.map(|upstream| network.server(upstream.address, setup.answers));
+        let shared = setup.one_core.then(|| links.next()).flatten();
+        let serving = shared.map(|link| Serving::new(authority(), Rough::over(link, &clock)));
+        let upstreams = links.map(|link| Upstream {
+            authority: authority(),
+            link,
             lose_every: setup.lose_every,
             questions: 0,
             dead: false,
@@ -177,18 +184,17 @@ impl Whole {
         let engine = Engine::new(&settings, Arc::clone(&counts), &seeds, clock.now());
         let (handle, mailbox) = WorkerHandle::new(Arc::new(|| ()));
         let (gateway, gateway_mailbox) = GatewayHandle::new();
-        let share = setup.cached_share.parse().unwrap();
         Self {
             clock,
             network,
             setup,
-            names: NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share, Pattern::OneName)
-                .unwrap(),
+            names: names(zone.clone(), setup.cached_share, Pattern::OneName),
             worker: Worker::new(0, engine, relay, mailbox, gateway),
             stage: Stage::Serving,
             actions: Actions::default(),
             counts,
             upstreams,
+            serving,
             _mail: (handle, gateway_mailbox),
         }
     }
@@ -196,24 +202,16 @@ impl Whole {
     /// One trial, and what happens meanwhile: moments count from its first query.
     pub(crate) fn trial(&mut self, load: Load, events: &[Event<'_>]) -> TrialResult {
         let spec = self.spec(load);
-        let schedule = Schedule::new(load.rate_qps, load.duration_ns);
-        let plan = Plan {
-            schedule: schedule.shard(0, 1),
-            pacing: Pacing::Absolute,
-            names: spec.names.clone(),
-            timeout_ns: spec.timeout_ns,
-            stop_early: false,
-        };
         let local = "2001:2::1".parse().unwrap();
-        let mut link = self
+        let link = self
             .network
             .client(local, 4, spec.server, self.setup.queries);
-        let mut generator = Generator::new(plan, link.ports(), Ledger::default());
         let start = self.clock.now() + MILLISECOND;
-        generator.begin(start);
+        let links = vec![Rough::over(link, &self.clock)];
+        let mut shards = Shards::begin(&spec, links, &self.clock, start);
         let mut events = events.iter();
         let mut event = events.next();
-        while generator.turn(&mut link, &self.clock).unwrap() == Phase::Running {
+        while let Some(idle_until) = shards.turn(self.serving.as_mut()) {
             while let Some((at, happens)) = event
                 && start + at <= self.clock.now()
             {
@@ -221,21 +219,17 @@ impl Whole {
                 event = events.next();
             }
             self.turn();
-            let now = self.clock.now();
-            let next = [
-                now.saturating_add(generator.slack_ns(now)),
-                event.map_or(Nanos::MAX, |(at, _)| start + at),
-            ];
-            self.step(next.into_iter().fold(now + MILLISECOND, Nanos::min));
+            let happens = event.map_or(Nanos::MAX, |(at, _)| start + at);
+            self.step(idle_until.min(happens));
         }
-        let shard = ShardReport {
-            finished: generator.finish(),
-            counters: link.counters().unwrap(),
-            clock_step_ns: 0,
-            backend: link.backend(),
-            error: None,
-        };
-        result(&spec, schedule, &[shard], None, Surroundings::default())
+        let authority = self.serving.as_mut().map(Serving::report);
+        result(
+            &spec,
+            schedule(&spec),
+            &shards.reports,
+            authority.as_ref(),
+            Surroundings::default(),
+        )
     }
 
     fn spec(&mut self, load: Load) -> TrialSpec {
@@ -276,6 +270,7 @@ impl Whole {
     pub(crate) fn rest(&mut self, span_ns: Nanos) {
         let until = self.clock.now() + span_ns;
         while self.clock.now() < until {
+            self.serving.iter_mut().for_each(Serving::attend);
             self.turn();
             self.step(until);
         }

@@ -2,19 +2,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Conditions, Network, Queue};
+use super::{Impairment, Network, Queue};
 use crate::clock::Nanos;
 use crate::{Arrival, Counters, LinkError, Origin, PORTS_PER_SERVER, Relay};
 
 impl Network {
     /// A relay that listens at `listen` and asks servers from ports at `local`.
-    pub fn relay(&self, listen: SocketAddr, local: IpAddr, conditions: Conditions) -> MemoryRelay {
+    pub fn relay(&self, listen: SocketAddr, local: IpAddr, impairment: Impairment) -> MemoryRelay {
         self.0.borrow_mut().queues.insert(listen, Queue::default());
         MemoryRelay {
             network: self.clone(),
             listen,
             local,
-            conditions,
+            impairment,
             pools: Vec::new(),
             accepting: true,
             counted: Counters::default(),
@@ -27,7 +27,7 @@ pub struct MemoryRelay {
     network: Network,
     listen: SocketAddr,
     local: IpAddr,
-    conditions: Conditions,
+    impairment: Impairment,
     pools: Vec<Pool>,
     accepting: bool,
     /// What belongs to no port that is open now.
@@ -41,8 +41,8 @@ struct Pool {
 
 impl MemoryRelay {
     /// Changes what happens to the datagrams sent from now on, to clients and to servers.
-    pub fn set_conditions(&mut self, conditions: Conditions) {
-        self.conditions = conditions;
+    pub fn set_impairment(&mut self, impairment: Impairment) {
+        self.impairment = impairment;
     }
 
     fn arrived(&self, at: SocketAddr) -> Option<(SocketAddr, Vec<u8>)> {
@@ -52,7 +52,7 @@ impl MemoryRelay {
 
     fn send(&self, from: SocketAddr, to: SocketAddr, payload: &[u8]) {
         let mut wire = self.network.0.borrow_mut();
-        wire.send(from, to, payload, self.conditions);
+        wire.send(from, to, payload, self.impairment);
     }
 
     fn close(&mut self, port: SocketAddr) {
@@ -190,7 +190,7 @@ mod tests {
 
     const LISTEN: &str = "[2001:2::64]:53";
     const UPSTREAMS: [&str; 2] = ["[2001:2::1]:53", "[2001:2::2]:53"];
-    const NONE: Conditions = Conditions {
+    const NONE: Impairment = Impairment {
         delay_ns: 0,
         jitter_ns: 0,
         loss_ppm: 0,
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_reply_tells_the_server_and_the_port_that_were_asked() {
         let (clock, _network, mut relay, mut links) = setup();
-        relay.set_conditions(Conditions {
+        relay.set_impairment(Impairment {
             delay_ns: 500,
             ..NONE
         });

@@ -102,11 +102,15 @@ mod tests {
         dir
     }
 
-    #[test]
-    fn a_journal_of_format_1_is_read() {
+    fn records() -> Vec<Record> {
         let reading = read(begun().path()).unwrap();
         assert_eq!((reading.format, reading.lines.len()), (1, 10));
-        let records: Vec<&Record> = reading.lines.iter().map(|line| &line.record).collect();
+        reading.lines.into_iter().map(|line| line.record).collect()
+    }
+
+    #[test]
+    fn trials_of_format_1_are_read() {
+        let records = records();
         let trials: Vec<&TrialResult> = records
             .iter()
             .filter_map(|record| match record {
@@ -150,7 +154,12 @@ mod tests {
                 .as_ref()
                 .is_some_and(|exit| exit.contains("signal 11"))
         );
-        let Record::SelfTest(SelfTest { end, trials, .. }) = records[1] else {
+    }
+
+    #[test]
+    fn ends_of_format_1_are_read() {
+        let records = records();
+        let Record::SelfTest(SelfTest { end, trials, .. }) = &records[1] else {
             panic!("{:?}", records[1])
         };
         assert_eq!(

@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use dns64_transport::clock::Nanos;
 use serde::Deserialize;
 
-use super::recommended::Recommended;
 use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
 use crate::lab::profile::position;
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::Resolution;
+use crate::rig::recommended::Recommended;
 use crate::rig::spec::{AuthorityChoice, LabSpec, Load, Subject};
 use crate::warning::{Severity, Warning};
 

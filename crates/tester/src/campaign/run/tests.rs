@@ -159,7 +159,7 @@ fn begin(directory: &Path) -> (Vec<Line>, Journal) {
     (vec![first], journal)
 }
 
-fn work(begun: (Vec<Line>, Journal), bench: Servers) -> Result<Ended, RunError> {
+fn work(begun: (Vec<Line>, Journal), bench: Servers) -> Result<Ended, CampaignError> {
     watched(begun, bench, &mut |_| {})
 }
 
@@ -167,7 +167,7 @@ fn watched(
     (lines, journal): (Vec<Line>, Journal),
     bench: Servers,
     watch: &mut dyn FnMut(&Status),
-) -> Result<Ended, RunError> {
+) -> Result<Ended, CampaignError> {
     let plan = plan();
     let parts = Parts {
         lines,

@@ -13,7 +13,7 @@ use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
 use crate::campaign::plan::{Plan, RawFormat};
 use crate::campaign::record::{Environment, Line, Record};
-use crate::campaign::run::{Assignment, Campaign, Ended, Parts, RunError};
+use crate::campaign::run::{Assignment, Campaign, CampaignError, Ended, Parts};
 use crate::campaign::status::Status;
 use crate::campaign::tasks::Task;
 use crate::cli::args::{ReportArgs, ResumeArgs, RunArgs, WatchArgs};
@@ -213,8 +213,8 @@ fn report_of(directory: &Path) -> Result<u8, Failure> {
     })
 }
 
-impl From<RunError> for Failure {
-    fn from(error: RunError) -> Self {
+impl From<CampaignError> for Failure {
+    fn from(error: CampaignError) -> Self {
         Self::new(exit::ENVIRONMENT, error)
     }
 }

@@ -18,7 +18,7 @@ use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{AcceptedArg, Dns64PerfArgs};
 use crate::lab::host::Host;
 use crate::load::generator::Generator;
-use crate::load::ledger::State;
+use crate::load::ledger::Fate;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::repeat::Repeats;
@@ -162,9 +162,9 @@ impl Judge {
     }
 
     fn valid(&self, row: &Row, timeout_ns: Nanos) -> bool {
-        match row.state {
-            State::Valid => true,
-            State::Wrong => self.any && row.rtt_ns <= timeout_ns,
+        match row.fate {
+            Fate::Valid => true,
+            Fate::Wrong => self.any && row.rtt_ns <= timeout_ns,
             _ => false,
         }
     }

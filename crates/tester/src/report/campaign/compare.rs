@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::analysis::{Analysis, PointResult};
 use super::{numbers, words};
@@ -51,10 +51,38 @@ pub struct Row {
     pub effect: Option<&'static str>,
     /// Probability of such a difference by chance (Mann-Whitney).
     pub p: Option<f64>,
-    /// "slower", "within the limit", or "not judged".
-    pub verdict: &'static str,
+    /// Whether the second is slower.
+    pub verdict: Verdict,
     /// What the verdict rests on, or why there is none.
     pub why: String,
+}
+
+/// Whether a point is slower than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Slower,
+    /// It is not, or that may be chance.
+    Within,
+    /// It cannot be said.
+    NotJudged,
+}
+
+impl Verdict {
+    /// The same in words, as in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Slower => "slower",
+            Self::Within => "within the limit",
+            Self::NotJudged => "not judged",
+        }
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.word())
+    }
 }
 
 impl Comparison {
@@ -90,7 +118,12 @@ impl Comparison {
 
     /// Whether a point is slower than allowed.
     pub fn has_regressions(&self) -> bool {
-        self.rows.iter().any(|row| row.verdict == SLOWER)
+        self.count(Verdict::Slower) > 0
+    }
+
+    fn count(&self, verdict: Verdict) -> usize {
+        let rows = self.rows.iter();
+        rows.filter(|row| row.verdict == verdict).count()
     }
 
     /// Writes a table, warnings first.
@@ -121,12 +154,8 @@ impl Comparison {
                 writeln!(out, "only in {which}: {point}")?;
             }
         }
-        let slower = self.rows.iter().filter(|row| row.verdict == SLOWER).count();
-        let judged = self
-            .rows
-            .iter()
-            .filter(|row| row.verdict != NOT_JUDGED)
-            .count();
+        let slower = self.count(Verdict::Slower);
+        let judged = self.rows.len() - self.count(Verdict::NotJudged);
         writeln!(
             out,
             "{slower} of {} slower by more than {}",
@@ -135,10 +164,6 @@ impl Comparison {
         )
     }
 }
-
-const SLOWER: &str = "slower";
-const WITHIN: &str = "within the limit";
-const NOT_JUDGED: &str = "not judged";
 
 const HEADS: [&str; 8] = [
     "point", "A", "B", "change", "interval", "delta", "p", "verdict",
@@ -194,30 +219,28 @@ fn verdict(
     runs: (usize, usize),
     lower_bound: bool,
     max_regression_pct: f64,
-) -> (&'static str, String) {
+) -> (Verdict, String) {
+    use Verdict::{NotJudged, Slower, Within};
     let Some(change_pct) = change_pct else {
-        return (NOT_JUDGED, "no rate on one side".to_owned());
+        return (NotJudged, "no rate on one side".to_owned());
     };
     if change_pct >= -max_regression_pct {
-        return (WITHIN, String::new());
+        return (Within, String::new());
     }
     if lower_bound {
-        return (NOT_JUDGED, "B is a lower bound".to_owned());
+        return (NotJudged, "B is a lower bound".to_owned());
     }
     let (Some((_, upper_pct)), Some(p)) = (interval_pct, p) else {
         let fewest = runs.0.min(runs.1);
-        return (
-            NOT_JUDGED,
-            format!("only {}", numbers::count(fewest, "run")),
-        );
+        return (NotJudged, format!("only {}", numbers::count(fewest, "run")));
     };
     if runs.0.min(runs.1) < RUNS_FOR_TEST {
         let by = "by the interval: fewer than 5 runs".to_owned();
-        return (if upper_pct < 0.0 { SLOWER } else { WITHIN }, by);
+        return (if upper_pct < 0.0 { Slower } else { Within }, by);
     }
     match p < SIGNIFICANT {
-        true => (SLOWER, String::new()),
-        false => (WITHIN, "may be chance".to_owned()),
+        true => (Slower, String::new()),
+        false => (Within, "may be chance".to_owned()),
     }
 }
 
@@ -225,8 +248,8 @@ fn shown(row: &Row) -> [String; 8] {
     let dash = || "-".to_owned();
     let rate = |median: Option<f64>| median.map_or_else(dash, numbers::rate);
     let verdict = match row.why.is_empty() {
-        true => row.verdict.to_owned(),
-        false => format!("{} ({})", row.verdict, row.why),
+        true => row.verdict.word().to_owned(),
+        false => format!("{} ({})", row.verdict.word(), row.why),
     };
     [
         row.point.clone(),
@@ -239,12 +262,7 @@ fn shown(row: &Row) -> [String; 8] {
         row.cliffs_delta
             .zip(row.effect)
             .map_or_else(dash, |(delta, effect)| format!("{delta:+.2} {effect}")),
-        row.p.map_or_else(dash, |p| {
-            numbers::p(p)
-                .trim_start_matches("p = ")
-                .trim_start_matches("p ")
-                .to_owned()
-        }),
+        row.p.map_or_else(dash, numbers::probability),
         verdict,
     ]
 }

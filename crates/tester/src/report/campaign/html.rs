@@ -15,23 +15,20 @@ use super::table::Table;
 /// The template of the page, to begin one's own from.
 pub const TEMPLATE: &str = include_str!("report.html.jinja");
 
-/// Why there is no page.
+/// Why there is no page: the template is wrong.
 #[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// The template is wrong.
-    #[error("template, line {line}: {reason}; docs/report.md lists what templates can use")]
-    Template {
-        /// From 1.
-        line: usize,
-        /// What minijinja says.
-        reason: String,
-    },
+#[error("template, line {line}: {reason}; docs/report.md lists what templates can use")]
+pub struct ReportError {
+    /// From 1.
+    line: usize,
+    /// What minijinja says.
+    reason: String,
 }
 
 impl From<Error> for ReportError {
     fn from(error: Error) -> Self {
         let kind = error.kind();
-        Self::Template {
+        Self {
             line: error.line().unwrap_or(1),
             reason: match error.detail() {
                 Some(detail) => format!("{kind}: {detail}"),

@@ -16,23 +16,18 @@ mod metrics;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use dns64_transport::cpu;
 use serde::Serialize;
 
 use crate::campaign::status::Status;
+use crate::connections::{Next, Service};
 use http::{Answer, Request};
 
 /// The live page of a campaign, for as long as this value lives.
 #[derive(Debug)]
-pub struct Live {
-    address: SocketAddr,
-    stop: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Live(Service);
 
 /// Why there is no live page.
 #[derive(Debug, thiserror::Error)]
@@ -79,48 +74,30 @@ impl Live {
             _ => LiveError::Listen { listen, reason },
         };
         let listener = TcpListener::bind(listen).map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
-        listener.set_nonblocking(true).map_err(refused)?;
-        let (stop, stopped) = UnixStream::pair().map_err(LiveError::Thread)?;
-        let serve = move || {
+        let own = listener.local_addr().map_err(refused)?.ip();
+        let begin = move || {
             // Without the permission it serves all the same.
             let _ = cpu::give_way();
-            http::serve(&listener, &stopped, |request| {
-                // Whoever panicked with the lock left a status that is still worth showing.
-                let copy = || {
-                    status
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .clone()
-                };
-                answer(request, address.ip(), now_unix_ms, copy)
-            });
+            // Whoever panicked with the lock left a status that is still worth showing.
+            let copy = move || {
+                let status = status.lock().unwrap_or_else(PoisonError::into_inner);
+                status.clone()
+            };
+            move |head: &mut Vec<u8>, page: &mut Vec<u8>| {
+                match http::reply(head, |request| answer(request, own, now_unix_ms, &copy)) {
+                    Some(reply) => *page = reply,
+                    None => return Next::Wait,
+                }
+                Next::Close
+            }
         };
-        let thread = std::thread::Builder::new()
-            .name("live page".into())
-            .spawn(serve)
-            .map_err(LiveError::Thread)?;
-        Ok(Self {
-            address,
-            stop: Some(stop),
-            thread: Some(thread),
-        })
+        let service = Service::start(listener, "live page", VISITORS_MAX, begin);
+        Ok(Self(service.map_err(LiveError::Thread)?))
     }
 
     /// Where it is served.
     pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for Live {
-    /// Ends the thread and closes the port.
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of the page has harmed nobody but its watchers.
-            let _ = thread.join();
-        }
+        self.0.address()
     }
 }
 
@@ -184,6 +161,9 @@ fn host_is_meant(host: Option<&str>, own: IpAddr) -> bool {
         || bracketed.is_some_and(|host| host.parse::<IpAddr>().is_ok())
         || name.eq_ignore_ascii_case("localhost")
 }
+
+/// Connections at once.
+const VISITORS_MAX: usize = 16;
 
 const TESTER: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));
 

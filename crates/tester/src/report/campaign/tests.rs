@@ -6,11 +6,12 @@ use serde_json::Value;
 use super::analyse::analyse;
 use super::analysis::Met;
 use super::files::{SCHEMA, files};
-use crate::campaign::record::Record;
+use crate::campaign::record::{Line, Record};
+use crate::warning::Severity;
 
 pub(crate) mod sample;
 
-use sample::{SEAL, full, small};
+use sample::{SEAL, SMALL, analysed, full, small};
 
 fn text_of(file: &str) -> String {
     let (plan, lines) = small();
@@ -236,6 +237,63 @@ fn any_beginning_of_a_journal_makes_a_report() {
         );
         files(&analysis, &plan, &lines[..end], None).unwrap();
     }
+}
+
+#[test]
+fn warnings_come_with_the_gravest_first() {
+    let (plan, lines) = small();
+    let severities: Vec<_> = analyse(&plan, &lines, SEAL)
+        .warnings
+        .iter()
+        .map(|warning| warning.severity)
+        .collect();
+    assert!(severities.is_sorted(), "{severities:?}");
+    assert_eq!(severities.first(), Some(&Severity::Critical));
+    assert_eq!(severities.last(), Some(&Severity::Note));
+}
+
+#[test]
+fn a_doubtful_machine_is_warned_of_when_a_session_first_has_it() {
+    let (plan, mut lines) = small();
+    let warned = |lines: &[Line]| -> Vec<_> {
+        let warnings = analyse(&plan, lines, SEAL).warnings.into_iter();
+        let with_remedy = warnings.filter(|w| w.text.contains("governor is"));
+        with_remedy
+            .map(|w| (w.about.unwrap(), w.remedy.is_some()))
+            .collect()
+    };
+    assert_eq!(warned(&lines), []);
+    let mut set = |session: usize, governor: &str| {
+        let mut sessions = lines.iter_mut().filter_map(|line| match &mut line.record {
+            Record::Session { environment, .. } => Some(environment),
+            _ => None,
+        });
+        let details = &mut sessions.nth(session).unwrap().details;
+        details.insert("frequency governor".to_owned(), governor.to_owned());
+        warned(&lines)
+    };
+    assert_eq!(set(1, "powersave"), [("session 2".to_owned(), true)]);
+    assert_eq!(set(0, "powersave"), [("session 1".to_owned(), true)]);
+}
+
+#[test]
+fn scaling_compares_variants_with_the_same_settings_only() {
+    let swept = r#"sweep = { threads = ["1", "2"] }"#;
+    let analysis = analysed(&SMALL.replace("set = { threads = 1 }", swept));
+    let scaling: Vec<_> = analysis
+        .scaling
+        .iter()
+        .map(|s| (s.dut.as_str(), s.rows.iter().map(|row| row.cores).collect()))
+        .collect();
+    let both: Vec<usize> = vec![1, 2];
+    assert_eq!(
+        scaling,
+        [
+            ("dns64d threads=1", both.clone()),
+            ("dns64d threads=2", both)
+        ]
+    );
+    assert_eq!(analysed(SMALL).scaling[0].dut, "dns64d");
 }
 
 #[test]

@@ -145,8 +145,8 @@ impl Chart {
             let _ = write!(base, "M{x:.0} {bottom:.0}v8");
             chart.text("middle muted", (x, bottom + 14.0), BELOW, &name);
         }
-        chart.path(Role::GRID, Stroke::THIN, &mesh);
-        chart.path(Role::MUTED, Stroke::THIN, &base);
+        path(&mut chart.svg, Role::GRID, Stroke::THIN, &mesh);
+        path(&mut chart.svg, Role::MUTED, Stroke::THIN, &base);
         let middle = (f64::midpoint(left, right), bottom + 46.0);
         chart.text("middle ink", middle, BELOW, &chart.x.label.clone());
         chart.text("ink", (8.0, top - 24.0), ABOVE, &chart.y.label.clone());
@@ -164,7 +164,12 @@ impl Chart {
         let places: Vec<_> = places.map(|(x, y)| format!("{x:.0} {y:.0}")).collect();
         if !places.is_empty() {
             // The line to nowhere at its end makes a lone point a dot.
-            self.path(role, stroke, &format!("M{}h0", places.join("L")));
+            path(
+                &mut self.svg,
+                role,
+                stroke,
+                &format!("M{}h0", places.join("L")),
+            );
         }
     }
 
@@ -177,7 +182,7 @@ impl Chart {
     ) {
         let places = points.into_iter().filter_map(|point| self.place(point));
         let data: String = places.map(|place| mark.at(place)).collect();
-        self.path(role, mark.0, &data);
+        path(&mut self.svg, role, mark.0, &data);
     }
 
     /// A line between two points, with a foot at each.
@@ -203,7 +208,7 @@ impl Chart {
         if let Some((x, y)) = self.place(point) {
             let (zero, top) = (self.across.0, y - 12.0);
             let data = format!("M{zero:.0} {top:.0}H{x:.0}v24H{zero:.0}z");
-            self.path(role, Stroke::Fill, &data);
+            path(&mut self.svg, role, Stroke::Fill, &data);
         }
     }
 
@@ -231,10 +236,6 @@ impl Chart {
         let across = between(self.across, self.x.share(x));
         let up = between(self.up, self.y.share(y));
         (!across.is_nan() && !up.is_nan()).then_some((across, up))
-    }
-
-    fn path(&mut self, role: Role, stroke: Stroke, data: &str) {
-        path(&mut self.svg, role, stroke, data);
     }
 
     fn text(&mut self, class: &str, (x, y): (f64, f64), dy: &str, text: &str) {

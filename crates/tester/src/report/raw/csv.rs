@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::load::ledger::State;
+    use crate::load::ledger::Fate;
 
     #[test]
     fn header_and_rows_are_these_octets() {
@@ -153,20 +153,20 @@ mod tests {
         };
         let mut text = Vec::new();
         write_header(&mut text, &header).unwrap();
-        let row = |index, state, rtt_ns| Row {
+        let row = |index, fate, rtt_ns| Row {
             index,
             address: Ipv4Addr::new(10, 0, 7, 255),
             shard: 1,
             sent_ns: 42,
             lateness_ns: 2,
             rtt_ns,
-            state,
+            fate,
             expired: true,
         };
         for (row, valid) in [
-            (row(0, State::Valid, 484_287), true),
-            (row(1, State::Wrong, 7), false),
-            (row(2, State::Pending, 0), false),
+            (row(0, Fate::Valid, 484_287), true),
+            (row(1, Fate::Wrong, 7), false),
+            (row(2, Fate::Pending, 0), false),
         ] {
             let suffix = b".dns64perf.test.;";
             put_row(&mut text, &row, suffix, 1_795_255_495_747_081_589, valid);

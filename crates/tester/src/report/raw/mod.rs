@@ -147,7 +147,7 @@ impl RawFile {
         let Self { path, file, format } = self;
         let written = match format {
             Format::Csv => csv::write(&file, rows, header, |row| {
-                row.state == crate::load::ledger::State::Valid
+                row.fate == crate::load::ledger::Fate::Valid
             }),
             #[cfg(feature = "parquet")]
             Format::Parquet => parquet::write(&file, rows, header),

@@ -16,7 +16,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
 use super::Header;
-use crate::load::ledger::State;
+use crate::load::ledger::Fate;
 use crate::namespace;
 use crate::trial::rows::{Row, Rows};
 
@@ -125,7 +125,7 @@ impl Columns<'_> {
             false => 0,
         })?;
         self.column::<BoolType, _>(group, Row::received)?;
-        self.column::<BoolType, _>(group, |row| row.state == State::Valid)?;
+        self.column::<BoolType, _>(group, |row| row.fate == Fate::Valid)?;
         self.column::<Int64Type, _>(group, |row| if row.received() { rtt(row) } else { -1 })?;
         self.column::<Int64Type, _>(group, |row| i64::from(row.lateness_ns))?;
         self.column::<ByteArrayType, _>(group, |row| ByteArray::from(row.class()))

@@ -1,7 +1,7 @@
 //! The rows of a trial of two shards, as they come out of its ledgers and into files.
 
 use super::*;
-use crate::load::ledger::{Ledger, State};
+use crate::load::ledger::{Fate, Ledger};
 use crate::load::names::Names;
 use crate::load::pace::Schedule;
 use crate::load::repeat::Repeats;
@@ -21,9 +21,9 @@ fn trial() -> (Course, [Ledger; 2]) {
         ledger.reset(3);
         (0..3).for_each(|i| ledger.sent(i, 5));
     }
-    ledgers[0].answered(0, 1000, State::Valid);
-    ledgers[1].answered(0, 2000, State::Late);
-    ledgers[0].answered(1, 3000, State::Wrong);
+    ledgers[0].answered(0, 1000, Fate::Valid);
+    ledgers[1].answered(0, 2000, Fate::Late);
+    ledgers[0].answered(1, 3000, Fate::Wrong);
     let end = |offered| ShardEnd {
         offered,
         emptied_until_ns: 3_500_000,

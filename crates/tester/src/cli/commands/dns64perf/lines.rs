@@ -99,9 +99,9 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::load::ledger::State;
+    use crate::load::ledger::Fate;
 
-    fn row(index: u64, rtt_ms: u64, state: State) -> Row {
+    fn row(index: u64, rtt_ms: u64, fate: Fate) -> Row {
         Row {
             index,
             address: Ipv4Addr::UNSPECIFIED,
@@ -109,7 +109,7 @@ mod tests {
             sent_ns: index * 1_000_000,
             lateness_ns: 0,
             rtt_ns: rtt_ms * 1_000_000,
-            state,
+            fate,
             expired: true,
         }
     }
@@ -117,12 +117,12 @@ mod tests {
     #[test]
     fn the_lines_are_those_of_dns64perf() {
         let rows = [
-            row(0, 1, State::Valid),
-            row(1, 2, State::Wrong),
-            row(2, 6, State::Valid),
-            row(3, 0, State::Pending),
+            row(0, 1, Fate::Valid),
+            row(1, 2, Fate::Wrong),
+            row(2, 6, Fate::Valid),
+            row(3, 0, Fate::Pending),
         ];
-        let sums = Sums::of(rows.into_iter(), |row| row.state == State::Valid);
+        let sums = Sums::of(rows.into_iter(), |row| row.fate == Fate::Valid);
         let mut text = Vec::new();
         sums.write(&mut text).unwrap();
         // Average of 1, 2 and 6 ms: 3 ms; deviations -2, -1, 3: sqrt(14 / 3).
@@ -141,7 +141,7 @@ Standard deviation of the round-trip time: 2.16 ms
 
     #[test]
     fn without_answers_the_times_are_zero() {
-        let rows = [row(0, 0, State::Pending)].into_iter();
+        let rows = [row(0, 0, Fate::Pending)].into_iter();
         let mut text = Vec::new();
         Sums::of(rows, |_| false).write(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();

@@ -1,7 +1,6 @@
 //! What several points say together, and the trials beyond and below the rate that was found.
 
-use std::collections::BTreeMap;
-
+use super::is_of_the_papers;
 use super::told::{TaskTold, Told, TrialTold};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{Point, Task};
@@ -18,13 +17,7 @@ const SIGNIFICANT: f64 = 0.05;
 
 /// The papers' models, of each variant that has cells enough. A lower bound fits no model.
 pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<ModelResult> {
-    let usual = |p: &&PointResult| {
-        let point = &planned[p.point];
-        p.pattern.is_empty()
-            && !p.lower_bound
-            && point.duration_ns == plan.load.duration_ns
-            && point.timeout_ns == plan.load.timeout_ns
-    };
+    let usual = |p: &&PointResult| !p.lower_bound && is_of_the_papers(plan, planned, p);
     let mut models = Vec::new();
     for variant in 0..plan.variants.len() {
         let own = || points.iter().filter(|p| p.variant == variant).filter(usual);
@@ -167,49 +160,48 @@ pub(super) fn queue_checks(
 
 /// Rates by cores, of DUTs that were measured with more than one number of them.
 pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
-    let apart_from_cores = |v: &Variant| (v.dut.clone(), v.settings().clone());
-    let mut servers: Vec<_> = Vec::new();
-    for variant in &plan.variants {
-        if !servers.contains(&apart_from_cores(variant)) {
-            servers.push(apart_from_cores(variant));
+    let mut servers: Vec<(&Variant, Vec<ScalingRow>)> = Vec::new();
+    for (variant, it) in plan.variants.iter().enumerate() {
+        let cores = it.cpus().cpus().len();
+        let first = points.iter().find(|p| p.variant == variant);
+        let (Some((point, summary)), 1..) = (
+            first.and_then(|p| Some((p.point, p.summary.as_ref()?))),
+            cores,
+        ) else {
+            continue;
+        };
+        let row = ScalingRow {
+            cores,
+            point,
+            median: summary.median,
+            per_core: summary.median / cores as f64,
+            factor: 1.0,
+        };
+        let is_same = |other: &Variant| other.dut == it.dut && other.settings() == it.settings();
+        match servers.iter_mut().find(|(other, _)| is_same(other)) {
+            Some((_, rows)) => rows.push(row),
+            None => servers.push((it, vec![row])),
         }
     }
-    let of = |(dut, settings): (String, BTreeMap<String, String>)| {
-        let mut rows: Vec<(usize, usize, f64)> = Vec::new();
-        let variants = plan.variants.iter().enumerate();
-        for (variant, it) in variants.filter(|(_, v)| v.dut == dut && *v.settings() == settings) {
-            let first = points.iter().find(|p| p.variant == variant);
-            let cores = it.cpus().cpus().len();
-            if let Some((point, summary)) = first.and_then(|p| Some((p.point, p.summary.as_ref()?)))
-                && cores > 0
-            {
-                rows.push((cores, point, summary.median));
-            }
+    let scaling = |(server, mut rows): (&Variant, Vec<ScalingRow>)| {
+        rows.sort_by_key(|row| (row.cores, row.point));
+        let fewest = *rows.first()?;
+        for row in &mut rows {
+            row.factor = row.median / fewest.median;
         }
-        rows.sort_by_key(|row| (row.0, row.1));
-        let (fewest, _, base) = *rows.first()?;
-        (rows.last()?.0 > fewest).then(|| Scaling {
-            dut: with_settings(plan, &dut, &settings),
-            rows: rows
-                .into_iter()
-                .map(|(cores, point, median)| ScalingRow {
-                    cores,
-                    point,
-                    median,
-                    per_core: median / cores as f64,
-                    factor: median / base,
-                })
-                .collect(),
+        (rows.last()?.cores > fewest.cores).then(|| Scaling {
+            dut: without_cores(plan, server),
+            rows,
         })
     };
-    servers.into_iter().filter_map(of).collect()
+    servers.into_iter().filter_map(scaling).collect()
 }
 
 /// A DUT with those of its settings that its variants differ in.
-fn with_settings(plan: &Plan, dut: &str, settings: &BTreeMap<String, String>) -> String {
-    let mut name = dut.to_owned();
-    for (key, value) in settings {
-        let mut own = plan.variants.iter().filter(|v| v.dut == dut);
+fn without_cores(plan: &Plan, variant: &Variant) -> String {
+    let mut name = variant.dut.clone();
+    for (key, value) in variant.settings() {
+        let mut own = plan.variants.iter().filter(|v| v.dut == variant.dut);
         if own.any(|v| v.settings().get(key) != Some(value)) {
             name += &format!(" {key}={value}");
         }

@@ -1,5 +1,6 @@
 //! Rates by both shares at once (RFC 8219 section 9.2, "Reporting format").
 
+use super::is_of_the_papers;
 use crate::campaign::plan::Plan;
 use crate::campaign::tasks::Point;
 use crate::report::campaign::analysis::{Grid, GridCell, GridRow, PointResult};
@@ -7,18 +8,9 @@ use crate::report::campaign::analysis::{Grid, GridCell, GridRow, PointResult};
 /// A table for each variant that has at least two shares of each kind. Repeated names of other
 /// patterns than the papers' one name, and the points of a queue check, are not in it.
 pub(super) fn grids(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<Grid> {
-    let usual = |p: &&PointResult| {
-        let point = &planned[p.point];
-        p.pattern.is_empty()
-            && point.duration_ns == plan.load.duration_ns
-            && point.timeout_ns == plan.load.timeout_ns
-    };
     let of_variant = |variant| {
-        let own: Vec<_> = points
-            .iter()
-            .filter(|p| p.variant == variant)
-            .filter(usual)
-            .collect();
+        let own = points.iter().filter(|p| p.variant == variant);
+        let own: Vec<_> = own.filter(|p| is_of_the_papers(plan, planned, p)).collect();
         grid(variant, &own)
     };
     (0..plan.variants.len()).filter_map(of_variant).collect()

@@ -18,7 +18,8 @@ use super::analysis::{Analysis, FORMAT, PointResult};
 use super::{numbers, words};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::Line;
-use crate::campaign::tasks;
+use crate::campaign::tasks::{self, Point};
+use crate::namespace::Pattern;
 
 /// Every number of the report of a campaign by `plan`, whose journal holds `lines` and ends with
 /// `seal`. The same lines give the same numbers; what is missing or unfinished has none.
@@ -70,6 +71,13 @@ pub(super) fn headline(analysis: &Analysis, variant: usize) -> Option<&PointResu
 /// No AAAA and nothing cached.
 pub(super) fn is_worst_case(point: &PointResult) -> bool {
     point.aaaa_pct == 0.0 && point.cached_pct == 0.0
+}
+
+/// Whether a point repeats the papers' one name, if any, with the duration and timeout of the plan.
+fn is_of_the_papers(plan: &Plan, planned: &[Point], result: &PointResult) -> bool {
+    let point = &planned[result.point];
+    point.cell.pattern == Pattern::OneName
+        && (point.duration_ns, point.timeout_ns) == (plan.load.duration_ns, plan.load.timeout_ns)
 }
 
 /// A sentence for each variant.

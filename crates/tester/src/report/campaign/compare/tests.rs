@@ -42,7 +42,7 @@ fn a_campaign_is_not_slower_than_itself() {
         comparison
             .rows
             .iter()
-            .all(|row| row.verdict == "within the limit")
+            .all(|row| row.verdict == Verdict::Within)
     );
     assert_eq!(comparison.warnings, Vec::<String>::new());
 }
@@ -65,7 +65,7 @@ fn slower_points_and_other_conditions_are_told() {
 fn a_difference_is_judged_by_what_there_is() {
     let of = |change, interval, p, runs, bound| {
         let (verdict, why) = verdict(change, interval, p, runs, bound, 5.0);
-        format!("{verdict}: {why}")
+        format!("{}: {why}", verdict.word())
     };
     let narrow = Some((-12.0, -8.0));
     let wide = Some((-25.0, 3.0));

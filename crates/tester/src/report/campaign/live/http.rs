@@ -1,24 +1,8 @@
 //! As much of HTTP/1.1 (RFC 9112) as a page for a few watchers needs: every connection is one
-//! request and its answer, and all are served by one thread within fixed bounds.
-
-use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
-
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-/// Connections at once; more wait in the kernel.
-const VISITORS_MAX: usize = 16;
+//! request and its answer.
 
 /// Octets of a request's head: browsers send about 1 KiB.
 const HEAD_MAX: usize = 8 * 1024;
-
-/// How long a connection may take in all: browsers open some in advance and leave them silent.
-const VISIT_MAX: Nanos = 5 * SECOND;
-
-/// How long nobody is let in after the kernel refused a connection, mostly for want of descriptors.
-const ACCEPT_PAUSE: Nanos = SECOND / 10;
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,136 +69,8 @@ const FIELDS: &str = "Cache-Control: no-store\r\nConnection: close\r\n\
     form-action 'none'; frame-ancestors 'none'\r\n\
     X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
 
-/// A connection on its way from request to answer.
-struct Visitor {
-    stream: TcpStream,
-    head: Vec<u8>,
-    reply: Vec<u8>,
-    sent: usize,
-    until: Nanos,
-}
-
-impl Visitor {
-    fn wants(&self) -> PollFlags {
-        if self.reply.is_empty() {
-            PollFlags::IN
-        } else {
-            PollFlags::OUT
-        }
-    }
-
-    /// Goes on as far as it can without waiting. Whether there is more to do.
-    fn step(&mut self, respond: &mut impl FnMut(&Request<'_>) -> Answer) -> io::Result<bool> {
-        if self.reply.is_empty() {
-            let mut piece = [0; 1024];
-            let taken = self.stream.read(&mut piece)?;
-            self.head.extend_from_slice(&piece[..taken]);
-            if taken == 0 {
-                return Ok(false);
-            }
-            match reply(&self.head, respond) {
-                None => return Ok(true),
-                Some(reply) => self.reply = reply,
-            }
-        }
-        while self.sent < self.reply.len() {
-            self.sent += self.stream.write(&self.reply[self.sent..])?;
-        }
-        Ok(false)
-    }
-}
-
-/// Answers whoever comes to `listener`, which does not block, until `stop` is closed.
-pub(super) fn serve(
-    listener: &TcpListener,
-    stop: &UnixStream,
-    mut respond: impl FnMut(&Request<'_>) -> Answer,
-) {
-    let mut visitors: Vec<Visitor> = Vec::new();
-    loop {
-        let Some(ready) = wait(listener, stop, &visitors) else {
-            return;
-        };
-        let now = MonotonicClock.now();
-        let mut places = ready.visitors.iter();
-        visitors.retain_mut(|visitor| {
-            let is_ready = places.next().copied().unwrap_or(false);
-            let goes_on = match is_ready.then(|| visitor.step(&mut respond)) {
-                None => true,
-                Some(Ok(goes_on)) => goes_on,
-                Some(Err(error)) => {
-                    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
-                    kinds.contains(&error.kind())
-                }
-            };
-            goes_on && now < visitor.until
-        });
-        if ready.listener {
-            visitors.extend(accept(listener, now));
-        }
-    }
-}
-
-/// Who can go on.
-struct Ready {
-    listener: bool,
-    visitors: Vec<bool>,
-}
-
-/// Waits until somebody can go on or has had enough time; `None` once it is over.
-fn wait(listener: &TcpListener, stop: &UnixStream, visitors: &[Visitor]) -> Option<Ready> {
-    let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
-    fds.extend(visitors.iter().map(|v| PollFd::new(&v.stream, v.wants())));
-    if visitors.len() < VISITORS_MAX {
-        fds.push(PollFd::new(listener, PollFlags::IN));
-    }
-    let now = MonotonicClock.now();
-    let next = visitors.iter().map(|v| v.until.saturating_sub(now)).min();
-    let timeout = next.map(|span| Timespec {
-        tv_sec: (span / SECOND).cast_signed(),
-        tv_nsec: (span % SECOND).cast_signed(),
-    });
-    match poll(&mut fds, timeout.as_ref()) {
-        Ok(_) => {}
-        Err(rustix::io::Errno::INTR) => {}
-        // It cannot wait any more; without waiting it would take a core from a trial.
-        Err(_) => return None,
-    }
-    let mut events = fds.iter().map(|fd| !fd.revents().is_empty());
-    if events.next()? {
-        return None;
-    }
-    let stepped = events.by_ref().take(visitors.len()).collect();
-    Some(Ready {
-        listener: events.next().unwrap_or(false),
-        visitors: stepped,
-    })
-}
-
-fn accept(listener: &TcpListener, now: Nanos) -> Option<Visitor> {
-    let accepted = listener.accept().and_then(|(stream, _)| {
-        stream.set_nonblocking(true)?;
-        Ok(stream)
-    });
-    match accepted {
-        Ok(stream) => Some(Visitor {
-            stream,
-            head: Vec::new(),
-            reply: Vec::new(),
-            sent: 0,
-            until: now + VISIT_MAX,
-        }),
-        Err(error) => {
-            if error.kind() != io::ErrorKind::WouldBlock {
-                MonotonicClock.sleep(ACCEPT_PAUSE);
-            }
-            None
-        }
-    }
-}
-
 /// The octets that answer a request; `None` while its head has not ended.
-fn reply(head: &[u8], respond: &mut impl FnMut(&Request<'_>) -> Answer) -> Option<Vec<u8>> {
+pub(super) fn reply(head: &[u8], respond: impl FnOnce(&Request<'_>) -> Answer) -> Option<Vec<u8>> {
     let is_whole = head.windows(4).any(|end| end == b"\r\n\r\n");
     if head.len() > HEAD_MAX {
         return Some(Answer::fault("431 Request Header Fields Too Large").into_octets(true));
@@ -255,7 +111,7 @@ mod tests {
     use super::*;
 
     fn status_of(head: &[u8]) -> Option<String> {
-        let octets = reply(head, &mut |request| {
+        let octets = reply(head, |request| {
             Answer::page("text/plain", format!("{request:?}"))
         })?;
         let text = String::from_utf8(octets).unwrap();

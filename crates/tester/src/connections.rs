@@ -1,0 +1,219 @@
+//! TCP connections of a few clients, all served by one thread within fixed bounds. It sleeps while
+//! there is nothing to do, because it shares a machine with a measurement.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::thread::{Builder, JoinHandle};
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// A connection is closed when its client has not sent what is waited for, and taken what it got,
+/// after this time. RFC 7766 section 6.2.3 asks for "a few seconds"; browsers open connections in
+/// advance and leave them silent.
+pub const PATIENCE_NS: Nanos = 5 * SECOND;
+
+/// How long nobody is served after the kernel refused a connection, mostly for want of descriptors.
+const ACCEPT_PAUSE: Nanos = SECOND / 10;
+
+/// Octets that are read at once.
+const PIECE: usize = 4096;
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// More input is needed.
+    Wait,
+    /// There was a question; another one has all of the time again.
+    Again,
+    /// It is closed when all output has been sent.
+    Close,
+}
+
+/// A listener and its connections. Dropping it closes them all.
+#[derive(Debug)]
+pub struct Service {
+    address: SocketAddr,
+    /// Closed to end the thread.
+    stop: UnixStream,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Serves whoever comes to `listener` on a thread of that `name`, at most `most` at the same
+    /// time; further ones wait in the kernel's queue until one ends.
+    ///
+    /// `begin` is called on the thread. What it returns is called with the input of a connection
+    /// that it has not removed yet, and with a place for the output.
+    ///
+    /// # Errors
+    ///
+    /// Out of threads or descriptors.
+    pub fn start<R>(
+        listener: TcpListener,
+        name: &str,
+        most: usize,
+        begin: impl FnOnce() -> R + Send + 'static,
+    ) -> io::Result<Self>
+    where
+        R: FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Next,
+    {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = UnixStream::pair()?;
+        let thread = Builder::new()
+            .name(name.into())
+            .spawn(move || serve(&listener, &stopped, most, begin()))?;
+        Ok(Self {
+            address,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // A thread that has ended has closed its end already, and nothing is left to wait for.
+        let _ = self.stop.shutdown(Shutdown::Both);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn serve(
+    listener: &TcpListener,
+    stop: &UnixStream,
+    most: usize,
+    mut respond: impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Next,
+) {
+    let mut connections: Vec<Connection> = Vec::new();
+    while let Some(ready) = wait(listener, stop, most, &connections) {
+        let now = MonotonicClock.now();
+        let mut is_ready = ready.iter();
+        connections.retain_mut(|connection| {
+            let goes_on = match is_ready.next() {
+                Some(true) => connection.step(&mut respond, now),
+                _ => Ok(true),
+            };
+            // However a connection ends, it is the other side's matter.
+            goes_on.unwrap_or_else(|error| is_for_later(&error)) && now < connection.until
+        });
+        if is_ready.next() == Some(&true) {
+            connections.extend(accept(listener, now));
+        }
+    }
+}
+
+/// Waits until somebody can go on or has had enough time. Says of each connection, and then of the
+/// listener where another connection is welcome, whether it can; nothing once it is over.
+fn wait(
+    listener: &TcpListener,
+    stop: &UnixStream,
+    most: usize,
+    connections: &[Connection],
+) -> Option<Vec<bool>> {
+    let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
+    fds.extend(connections.iter().map(Connection::awaits));
+    if connections.len() < most {
+        fds.push(PollFd::new(listener, PollFlags::IN));
+    }
+    let first = connections.iter().map(|connection| connection.until).min();
+    let span = first.map(|until| until.saturating_sub(MonotonicClock.now()));
+    let timeout = span.map(|span| Timespec {
+        tv_sec: (span / SECOND).cast_signed(),
+        tv_nsec: (span % SECOND).cast_signed(),
+    });
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        // It cannot wait any more; without waiting it would take a core from a trial.
+        Err(_) => return None,
+    }
+    let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+    let goes_on = ready.next() == Some(false);
+    goes_on.then(|| ready.collect())
+}
+
+fn accept(listener: &TcpListener, now: Nanos) -> Option<Connection> {
+    let accepted = listener.accept().and_then(|(stream, _)| {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    });
+    match accepted {
+        Ok(stream) => Some(Connection {
+            stream,
+            input: Vec::new(),
+            output: Vec::new(),
+            is_closing: false,
+            until: now + PATIENCE_NS,
+        }),
+        Err(error) => {
+            // Out of descriptors, or a connection that is gone already: later ones may work.
+            if !is_for_later(&error) {
+                MonotonicClock.sleep(ACCEPT_PAUSE);
+            }
+            None
+        }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    input: Vec<u8>,
+    /// What is not sent yet; nothing is read meanwhile.
+    output: Vec<u8>,
+    is_closing: bool,
+    /// When it is closed.
+    until: Nanos,
+}
+
+impl Connection {
+    fn awaits(&self) -> PollFd<'_> {
+        let what = match self.output.is_empty() {
+            true => PollFlags::IN,
+            false => PollFlags::OUT,
+        };
+        PollFd::new(&self.stream, what)
+    }
+
+    /// Goes on as far as it can without waiting, by one piece of input. Whether there is more to do.
+    fn step(
+        &mut self,
+        respond: &mut impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Next,
+        now: Nanos,
+    ) -> io::Result<bool> {
+        if self.output.is_empty() {
+            let mut piece = [0; PIECE];
+            let taken = self.stream.read(&mut piece)?;
+            self.input.extend_from_slice(&piece[..taken]);
+            if taken == 0 {
+                return Ok(false);
+            }
+        }
+        loop {
+            while !self.output.is_empty() {
+                let sent = self.stream.write(&self.output)?;
+                self.output.drain(..sent);
+            }
+            if self.is_closing {
+                return Ok(false);
+            }
+            match respond(&mut self.input, &mut self.output) {
+                Next::Wait => return Ok(true),
+                Next::Again => self.until = now + PATIENCE_NS,
+                Next::Close => self.is_closing = true,
+            }
+        }
+    }
+}
+
+/// Whether the same may work the next time that the socket is ready.
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}

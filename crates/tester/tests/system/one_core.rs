@@ -1,0 +1,168 @@
+//! Measurer and authority on one thread: the authority gets its turns, and the schedule is kept.
+
+use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
+use dns64_transport::memory::{Impairment, Network};
+use dns64bench::authority::answer::{Authority, ZoneConfig};
+use dns64bench::trial::result::{Answers, Outcome, TesterFault, TrialResult};
+use dns64bench::trial::summary::{Surroundings, result};
+use dns64bench::trial::turns::Serving;
+
+use crate::rough::Rough;
+use crate::trial::{MILLISECOND, NONE, PLAIN, Shards, Trial, schedule, zone};
+use crate::whole::{LOAD, SETUP, Setup, Whole};
+
+#[test]
+fn dns64d_is_measured_with_the_authority_between_the_turns_of_the_measurer() {
+    let mut whole = Whole::new(Setup {
+        one_core: true,
+        aaaa_share: "0.5",
+        ..SETUP
+    });
+    let measured = whole.trial(LOAD, &[]);
+    assert_eq!(measured.outcome, Outcome::Passed);
+    let valid = 2000;
+    assert_eq!(measured.answers, Answers { valid, ..NONE });
+    let asked = measured.authority.unwrap();
+    assert_eq!((asked.aaaa, asked.a, asked.other), (2000, 1000, 0));
+    assert_eq!(measured.timing.lateness_ns_max, 0);
+    // There and back over the second link: the authority answers at once.
+    assert_eq!(measured.rtt.max.unwrap() / 1000, 600);
+    whole.rest(SECOND);
+    whole.assert_idle();
+    assert_eq!(whole.trial(LOAD, &[]).answers.valid, 2000);
+}
+
+/// A self-test on one thread that spends its time on calls and datagrams as a real one does, and on
+/// nothing else.
+struct SelfTest {
+    rate_qps: u64,
+    /// What a datagram costs the Measurer, sent or taken in.
+    measurer_ns: Nanos,
+    /// The authority's link fails then.
+    fails_at: Nanos,
+}
+
+/// What an answer costs (`ANSWER_COST_NS` is a little more).
+const ANSWER_NS: Nanos = 2_400;
+
+/// What a call costs, and a turn without any.
+const CALL_NS: Nanos = 500;
+const TURN_NS: Nanos = 50;
+
+const SELF_TEST: SelfTest = SelfTest {
+    rate_qps: 100_000,
+    measurer_ns: 400,
+    fails_at: Nanos::MAX,
+};
+
+impl SelfTest {
+    /// Runs it; `each` is told after each turn how many queries have been answered.
+    fn run(&self, mut each: impl FnMut(u64)) -> TrialResult {
+        let trial = Trial {
+            rate_qps: self.rate_qps,
+            duration_ns: 20 * MILLISECOND,
+            ..PLAIN
+        };
+        let mut spec = trial.spec();
+        spec.names.pref64 = None;
+        let clock = ManualClock::default();
+        let network = Network::new(&clock, 1);
+        let rough = |link, datagram_ns| {
+            let mut link = Rough::over(link, &clock);
+            (link.call_ns, link.datagram_ns) = (CALL_NS, datagram_ns);
+            link
+        };
+        let wire = Impairment {
+            delay_ns: 5_000,
+            ..Impairment::default()
+        };
+        let mut listening = rough(network.server(spec.server, wire), ANSWER_NS);
+        listening.fails_at = self.fails_at;
+        let authority = Authority::new(ZoneConfig {
+            zone: zone("0"),
+            self_test: true,
+            ttl_s: 60,
+            negative_ttl_s: 60,
+        });
+        let mut serving = Serving::new(authority, listening);
+        let local = "2001:2::1".parse().unwrap();
+        let sending = rough(
+            network.client(local, 4, spec.server, wire),
+            self.measurer_ns,
+        );
+        let start = clock.now() + MILLISECOND;
+        let mut shards = Shards::begin(&spec, vec![sending], &clock, start);
+        while shards.turn(Some(&mut serving)).is_some() {
+            clock.advance(TURN_NS);
+            each(serving.counts().queries());
+        }
+        let authority = serving.report();
+        result(
+            &spec,
+            schedule(&spec),
+            &shards.reports,
+            Some(&authority),
+            Surroundings::default(),
+        )
+    }
+}
+
+#[test]
+fn an_authority_takes_its_turns_where_they_make_no_query_late() {
+    let result = SELF_TEST.run(|_| ());
+    assert_eq!(result.outcome, Outcome::Passed);
+    let valid = 2000;
+    assert_eq!(result.answers, Answers { valid, ..NONE });
+    // Of all calls only looking for replies may still run at a due time.
+    assert!(result.timing.lateness_ns_max <= CALL_NS + TURN_NS);
+    // There and back, the answer and what the turns make it wait.
+    assert!(result.rtt.max.unwrap() < 20_000, "{:?}", result.rtt);
+}
+
+#[test]
+fn an_authority_beside_a_generator_without_slack_gets_every_fourth_turn_at_least() {
+    // Sending two queries each 20 us takes 16 us of them, and looking for replies the rest.
+    let crowded = SelfTest {
+        measurer_ns: 8_000,
+        ..SELF_TEST
+    };
+    let mut answered = vec![0];
+    let result = crowded.run(|now| answered.push(now));
+    assert_eq!(result.outcome, Outcome::Passed);
+    let turns = (0..).zip(answered.windows(2));
+    let served: Vec<(i32, u64)> = turns
+        .filter(|(_, counts)| counts[0] < counts[1])
+        .map(|(turn, counts)| (turn, counts[1] - counts[0]))
+        .collect();
+    assert!(served.windows(2).all(|pair| pair[1].0 - pair[0].0 <= 4));
+    // Behind its schedule, the generator grants it no more: 8 answers each time.
+    let fourths = served
+        .windows(2)
+        .filter(|pair| (pair[1].0 - pair[0].0, pair[1].1) == (4, 8));
+    assert!(fourths.count() > 10);
+    // The 8 answers, and the queries that were due meanwhile.
+    let limit_ns = 8 * ANSWER_NS + 4 * crowded.measurer_ns;
+    assert!(result.timing.lateness_ns_max < limit_ns);
+}
+
+#[test]
+fn an_authority_whose_link_fails_is_a_fault_of_the_tester() {
+    let failing = SelfTest {
+        fails_at: 10 * MILLISECOND,
+        ..SELF_TEST
+    };
+    let result = failing.run(|_| ());
+    let error = "the authority's answer failed: network down".to_owned();
+    let fault = TesterFault::Link { error };
+    assert_eq!(result.outcome, Outcome::Invalid(fault));
+    let Answers { valid, missing, .. } = result.answers;
+    assert_eq!(
+        result.answers,
+        Answers {
+            valid,
+            missing,
+            ..NONE
+        }
+    );
+    assert!((850..=900).contains(&valid), "{valid}");
+}

@@ -1,0 +1,96 @@
+//! A link of a simulated network whose calls take their time, and which fails from some moment on.
+
+use std::io::{Error, ErrorKind};
+
+use dns64_transport::clock::{Clock, ManualClock, Nanos};
+use dns64_transport::memory::MemoryLink;
+use dns64_transport::{Counters, Datagram, Link, LinkError};
+
+pub(crate) struct Rough {
+    link: MemoryLink,
+    clock: ManualClock,
+    /// Every call fails from then on.
+    pub(crate) fails_at: Nanos,
+    /// What looking for datagrams costs.
+    pub(crate) call_ns: Nanos,
+    /// What each datagram that is sent, taken in or answered costs beside it.
+    pub(crate) datagram_ns: Nanos,
+}
+
+impl Rough {
+    /// A link that costs nothing and does not fail.
+    pub(crate) fn over(link: MemoryLink, clock: &ManualClock) -> Self {
+        Self {
+            link,
+            clock: clock.clone(),
+            fails_at: Nanos::MAX,
+            call_ns: 0,
+            datagram_ns: 0,
+        }
+    }
+
+    fn check(&self, call: &'static str) -> Result<(), LinkError> {
+        if self.clock.now() < self.fails_at {
+            return Ok(());
+        }
+        let reason = Error::from(ErrorKind::NetworkDown);
+        Err(LinkError { call, reason })
+    }
+
+    fn costs(&self, datagrams: usize) {
+        self.clock
+            .advance(self.call_ns + datagrams as u64 * self.datagram_ns);
+    }
+}
+
+impl Link for Rough {
+    fn ports(&self) -> usize {
+        self.link.ports()
+    }
+
+    fn send(
+        &mut self,
+        port: usize,
+        n: usize,
+        fill: impl FnMut(usize, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        self.check("send")?;
+        let sent = self.link.send(port, n, fill)?;
+        self.costs(sent);
+        Ok(sent)
+    }
+
+    fn receive(&mut self, max: usize, each: impl FnMut(Datagram<'_>)) -> Result<usize, LinkError> {
+        self.check("receive")?;
+        let received = self.link.receive(max, each)?;
+        self.costs(received);
+        Ok(received)
+    }
+
+    fn sweeps(&self) -> u64 {
+        self.link.sweeps()
+    }
+
+    fn answer(
+        &mut self,
+        max: usize,
+        answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        self.check("answer")?;
+        let answered = self.link.answer(max, answer)?;
+        self.costs(answered);
+        Ok(answered)
+    }
+
+    fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
+        self.link.wait(timeout)
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        self.link.counters()
+    }
+
+    fn backend(&self) -> &'static str {
+        self.link.backend()
+    }
+}
