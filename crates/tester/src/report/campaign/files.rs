@@ -60,32 +60,22 @@ pub fn files(
         _ => None,
     });
     let people = tables::all(analysis);
+    let csv = |table| Csv.export(&[table]);
+    let data = |table| Gnuplot.export(&[table]);
     let mut texts = vec![
         ("results.json", results),
         ("index.html", html::page(analysis, &people, template)?),
         ("report.md", markdown::page(analysis, &people)?),
         ("results.schema.json", SCHEMA.to_owned()),
         ("plan.toml", plan_text.unwrap_or_default()),
-        ("points.csv", Csv.export(&[tables::points(analysis, plan)])?),
-        ("runs.csv", Csv.export(&[tables::runs(analysis, plan)])?),
-        (
-            "trials.csv",
-            Csv.export(&[tables::trials(analysis, plan, lines)])?,
-        ),
+        ("points.csv", csv(tables::points(analysis, plan))?),
+        ("runs.csv", csv(tables::runs(analysis, plan))?),
+        ("trials.csv", csv(tables::trials(analysis, plan, lines))?),
         ("tables.tex", Latex.export(&tables::papers(analysis))?),
         ("dns-metrics.jsonl", metrics::lines(analysis, plan, lines)),
-        (
-            "data/rates.dat",
-            Gnuplot.export(&[tables::rates(analysis)])?,
-        ),
-        (
-            "data/convergence.dat",
-            Gnuplot.export(&[tables::convergence(analysis)])?,
-        ),
-        (
-            "data/latency.dat",
-            Gnuplot.export(&[tables::latency(analysis)])?,
-        ),
+        ("data/rates.dat", data(tables::rates(analysis))?),
+        ("data/convergence.dat", data(tables::convergence(analysis))?),
+        ("data/latency.dat", data(tables::latency(analysis))?),
         ("data/plot.gp", gnuplot::script(analysis)),
     ];
     texts.extend(template.map(|text| (TEMPLATE, text.to_owned())));

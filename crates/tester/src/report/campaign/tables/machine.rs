@@ -63,10 +63,10 @@ const RUNS: [Column<RunResult>; 6] = columns![r: RunResult;
 /// A trial with where it belongs.
 struct Trial<'a> {
     point: &'a PointResult,
-    task: Task,
-    number: u64,
     over_at_unix_ms: u64,
-    took_ns: u64,
+    task: &'a Task,
+    number: &'a u64,
+    took_ns: &'a u64,
     result: &'a TrialResult,
 }
 
@@ -81,12 +81,13 @@ impl<'a> Trial<'a> {
         else {
             return None;
         };
+        let point = analysis.points.get(task.point())?;
         Some(Self {
-            point: analysis.points.get(task.point())?,
-            task: *task,
-            number: *number,
+            point,
             over_at_unix_ms: line.at_unix_ms,
-            took_ns: *took_ns,
+            task,
+            number,
+            took_ns,
             result,
         })
     }
@@ -101,7 +102,7 @@ impl<'a> Trial<'a> {
 
     fn run(&self) -> Option<u32> {
         match self.task {
-            Task::Search { run, .. } => Some(run),
+            Task::Search { run, .. } => Some(*run),
             Task::Overload { .. } | Task::Soak { .. } => None,
         }
     }
@@ -111,9 +112,9 @@ fn trial_columns<'a>() -> [Column<Trial<'a>>; 46] {
     columns![t: Trial<'a>;
         "task", "" => t.kind();
         "run", "" => t.run();
-        "trial", "" => t.number;
+        "trial", "" => *t.number;
         "over_at", "" => numbers::moment(t.over_at_unix_ms);
-        "took_s", "" => numbers::seconds(t.took_ns);
+        "took_s", "" => numbers::seconds(*t.took_ns);
         "rate_qps", "" => t.result.rate_qps;
         "outcome", "" => t.result.outcome.word();
         "shortfall", "" => t.result.outcome.fault().is_none().then(|| t.result.outcome.shortfall());

@@ -32,6 +32,7 @@ fn of_variant(analysis: &Analysis, variant: usize) -> Vec<Table> {
         let head: Headed<'_> = ("Duration (s)", |p| p.duration_s);
         tables.push(turned(caption, head, &FULL, own.iter().filter(same)));
     }
+    tables.retain(|table| table.columns.len() > 1);
     own.retain(|p| p.pattern.is_empty() && words::is_usual(analysis, p));
     let Some(spans) = own.first().map(|p| words::spans(p)) else {
         return tables;
