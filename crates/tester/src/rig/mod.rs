@@ -448,3 +448,6 @@ impl Trials for Rig {
         self.started()?.trial(rate_qps)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -399,7 +399,7 @@ impl Bins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::generator::Names;
+    use crate::load::names::Names;
     use crate::load::repeat::Repeats;
     use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, parse_suffix};
 

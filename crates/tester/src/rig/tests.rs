@@ -1,0 +1,470 @@
+//! What a rig decides, on a Tester and servers in memory with a clock of their own.
+
+use std::cell::{Cell, RefCell};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::pref64::Pref64;
+
+use super::RigError;
+use super::certify::{COARSE, Loopback, Question};
+use super::equipment::{Client, OwnServer};
+use super::probe::ProbeError;
+use super::running::{Asker, Running};
+use super::spec::Load;
+use crate::authority::counts::AuthorityCounts;
+use crate::lab::process::Resources;
+use crate::lab::server::{Probe, ServerError};
+use crate::procedure::Trials as _;
+use crate::procedure::simulated::{result, threshold};
+use crate::trial::result::{Outcome, TesterFault, TrialResult};
+use crate::trial::summary::Surroundings;
+use crate::trial::{TrialError, TrialSpec};
+
+const SERVER: &str = "[2001:2::53]:53";
+
+/// The world that Tester and servers share.
+struct World {
+    now_ns: Cell<Nanos>,
+    /// Rate that the DUT can do; in a trial of more it loses the rest.
+    limit_qps: Cell<u64>,
+    /// The same in trials of more than 5 s, if it is another.
+    whole_limit_qps: Cell<Option<u64>>,
+    /// Until then the DUT is busy with the queues of a trial: it answers late and asks the authority.
+    busy_until_ns: Cell<Nanos>,
+    is_silent: Cell<bool>,
+    ended: RefCell<Option<String>>,
+    authority_ended: RefCell<Option<String>>,
+    restarts: Cell<u32>,
+    silent_starts: Cell<u32>,
+    asked: Cell<u64>,
+    /// Rate, queries and first name of every trial, in order.
+    trials: RefCell<Vec<(u64, u64, u64)>>,
+    /// Told to the Tester after each trial.
+    notes: RefCell<Vec<Vec<String>>>,
+}
+
+impl World {
+    fn new() -> Rc<Self> {
+        Rc::new(Self {
+            now_ns: Cell::new(SECOND),
+            limit_qps: Cell::new(u64::MAX),
+            whole_limit_qps: Cell::new(None),
+            busy_until_ns: Cell::new(0),
+            is_silent: Cell::new(false),
+            ended: RefCell::new(None),
+            authority_ended: RefCell::new(None),
+            restarts: Cell::new(0),
+            silent_starts: Cell::new(0),
+            asked: Cell::new(0),
+            trials: RefCell::new(Vec::new()),
+            notes: RefCell::new(Vec::new()),
+        })
+    }
+
+    fn pass(&self, span_ns: Nanos) {
+        self.now_ns.set(self.now_ns.get() + span_ns);
+        if self.now_ns.get() < self.busy_until_ns.get() {
+            self.asked.set(self.asked.get() + 1000);
+        }
+    }
+
+    fn rates(&self) -> Vec<u64> {
+        self.trials.borrow().iter().map(|trial| trial.0).collect()
+    }
+}
+
+/// The Tester.
+struct Fake(Rc<World>);
+
+impl Client for Fake {
+    fn trial(
+        &mut self,
+        spec: &TrialSpec,
+        around: impl FnOnce() -> Surroundings,
+    ) -> Result<TrialResult, TrialError> {
+        let world = &self.0;
+        let queries = crate::load::pace::Schedule::new(spec.rate_qps, spec.duration_ns).queries();
+        let trial = (spec.rate_qps, queries, spec.names.first);
+        world.trials.borrow_mut().push(trial);
+        world.pass(spec.duration_ns + spec.timeout_ns);
+        let whole = world.whole_limit_qps.get();
+        let whole = whole.filter(|_| spec.duration_ns > 5 * SECOND);
+        let limit_qps = whole.unwrap_or(world.limit_qps.get());
+        let mut found = result(spec.rate_qps, threshold(limit_qps, spec.rate_qps));
+        (found.queries_due, found.queries_sent) = (queries, queries);
+        found.answers.missing = found.answers.missing.min(queries);
+        if world.is_silent.get() || world.ended.borrow().is_some() {
+            found.answers.missing = queries;
+            found.outcome = Outcome::Failed { shortfall: queries };
+        }
+        found.answers.valid = queries - found.answers.missing;
+        let around = around();
+        if let Some(status) = around.authority_exit {
+            found.outcome = Outcome::Invalid(TesterFault::AuthorityDied { status });
+        }
+        (found.certified, found.dut_exit) = (around.certified, around.dut_exit);
+        found.resources = around.resources;
+        found.notes.clone_from(&around.notes);
+        world.notes.borrow_mut().push(around.notes);
+        Ok(found)
+    }
+
+    fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
+        Ok(AuthorityCounts {
+            aaaa: self.0.asked.get(),
+            ..AuthorityCounts::default()
+        })
+    }
+
+    fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
+        self.answers(name, wait_ns)?;
+        Ok(vec![Pref64::WELL_KNOWN.embed(name)])
+    }
+
+    fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
+        let world = &self.0;
+        let late = world.busy_until_ns.get().saturating_sub(world.now_ns.get());
+        if world.is_silent.get() || world.ended.borrow().is_some() || late > wait_ns {
+            world.pass(wait_ns);
+            return Err(ProbeError::Silent {
+                server: SERVER.parse().unwrap(),
+                name: name.to_string(),
+                wait_ms: wait_ns / 1_000_000,
+            });
+        }
+        world.pass(late);
+        Ok(())
+    }
+
+    fn learn_pref64(&self, _names: [Ipv4Addr; 2], _wait_ns: Nanos) -> Result<Pref64, ProbeError> {
+        Ok(Pref64::WELL_KNOWN)
+    }
+
+    fn now(&self) -> Nanos {
+        self.0.now_ns.get()
+    }
+
+    fn pause(&self, span_ns: Nanos) {
+        self.0.pass(span_ns);
+    }
+}
+
+/// The DUT, or the authority beside it.
+struct Program {
+    world: Rc<World>,
+    is_dut: bool,
+}
+
+impl OwnServer for Program {
+    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), ServerError> {
+        self.world.restarts.set(self.world.restarts.get() + 1);
+        self.world.is_silent.set(false);
+        *self.world.ended.borrow_mut() = None;
+        assert_eq!(ready(), Probe::Answered);
+        Ok(())
+    }
+
+    fn ended(&mut self) -> Option<String> {
+        match self.is_dut {
+            true => self.world.ended.borrow().clone(),
+            false => self.world.authority_ended.borrow().clone(),
+        }
+    }
+
+    fn log_tail(&self) -> String {
+        "out of memory".to_owned()
+    }
+
+    fn resources(&self) -> Resources {
+        Resources::default()
+    }
+
+    fn udp_drops(&self) -> u64 {
+        0
+    }
+
+    fn take_silent_starts(&mut self) -> u32 {
+        self.world.silent_starts.take()
+    }
+}
+
+/// Trials of 1 s with a timeout of 1 s.
+fn load(more: impl FnOnce(&mut Load)) -> Load {
+    let mut load = Load {
+        duration_ns: SECOND,
+        ..Load::default()
+    };
+    more(&mut load);
+    load
+}
+
+fn running(world: &Rc<World>, load: Load) -> Running<Fake, Program> {
+    let server: SocketAddr = SERVER.parse().unwrap();
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let names = load.names().unwrap();
+    let program = |is_dut| Program {
+        world: Rc::clone(world),
+        is_dut,
+    };
+    Running {
+        dut: Some(program(true)),
+        authority: Some(program(false)),
+        ..Running::new(
+            Asker::new(Fake(Rc::clone(world)), server, names, &interrupted),
+            load,
+        )
+    }
+}
+
+#[test]
+fn each_trial_asks_for_names_that_none_before_it_asked_for() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    for _ in 0..3 {
+        assert_eq!(rig.trial(1000).unwrap().outcome, Outcome::Passed);
+    }
+    let trials = [(1000, 1000, 0), (1000, 1000, 1000), (1000, 1000, 2000)];
+    assert_eq!(*world.trials.borrow(), trials);
+    assert_eq!(world.restarts.get(), 0);
+}
+
+#[test]
+fn a_used_up_namespace_restarts_the_dut_and_is_noted() {
+    let world = World::new();
+    let mut rig = running(
+        &world,
+        load(|load| load.cidr = "10.0.0.0/22".parse().unwrap()),
+    );
+    rig.trial(900).unwrap();
+    let second = rig.trial(900).unwrap();
+    assert_eq!(world.restarts.get(), 1);
+    // The burst of the restart lies between the two, and the names are dealt out again.
+    let trials = [(900, 900, 0), (2000, 64, 960), (900, 900, 0)];
+    assert_eq!(*world.trials.borrow(), trials);
+    let note = "the namespace was used up: the DUT was restarted";
+    assert_eq!(second.notes, [note]);
+}
+
+#[test]
+fn a_used_up_namespace_of_a_server_that_runs_without_us_is_an_error() {
+    let world = World::new();
+    let mut rig = running(
+        &world,
+        load(|load| load.cidr = "10.0.0.0/22".parse().unwrap()),
+    );
+    rig.dut = None;
+    rig.trial(900).unwrap();
+    assert!(matches!(rig.trial(900), Err(RigError::Names(_))));
+}
+
+#[test]
+fn a_dut_that_ended_is_named_and_restarted_before_the_next_trial() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    *world.ended.borrow_mut() = Some("signal: 11".to_owned());
+    // It ends before the first probe: that is found at once.
+    let first = rig.trial(1000).unwrap();
+    assert_eq!(world.restarts.get(), 1);
+    assert!(first.notes[0].starts_with("the DUT was restarted: it did not answer"));
+    assert_eq!(first.dut_exit, None);
+    assert!(
+        world.now_ns.get() < 10 * SECOND,
+        "nobody waits for the dead"
+    );
+}
+
+#[test]
+fn a_silent_dut_is_restarted_after_five_seconds() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    world.is_silent.set(true);
+    let began_ns = world.now_ns.get();
+    let result = rig.trial(1000).unwrap();
+    assert_eq!((world.restarts.get(), result.outcome), (1, Outcome::Passed));
+    let waited_ns = world.now_ns.get() - began_ns - 2 * SECOND;
+    assert!((5 * SECOND..8 * SECOND).contains(&waited_ns), "{waited_ns}");
+    // Of a server that runs without us nothing is asked before a trial.
+    rig.dut = None;
+    world.is_silent.set(true);
+    let lost = rig.trial(1000).unwrap();
+    assert_eq!(lost.outcome, Outcome::Failed { shortfall: 1000 });
+    assert_eq!(world.restarts.get(), 1);
+}
+
+#[test]
+fn starts_that_were_silent_are_noted_once() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    world.silent_starts.set(2);
+    let notes = ["the DUT was silent after 2 of its starts and was restarted"];
+    assert_eq!(rig.trial(1000).unwrap().notes, notes);
+    assert_eq!(rig.trial(1000).unwrap().notes, Vec::<String>::new());
+}
+
+#[test]
+fn a_failed_trial_is_settled_before_the_next_one_begins() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    world.limit_qps.set(500);
+    rig.trial(1000).unwrap();
+    let busy_until_ns = world.now_ns.get() + 3 * SECOND;
+    world.busy_until_ns.set(busy_until_ns);
+    // A probe waits 1 s for its answer: within the last second of the queue the DUT answers late.
+    world.now_ns.set(busy_until_ns - SECOND / 2);
+    rig.trial(400).unwrap();
+    assert!(world.now_ns.get() >= busy_until_ns + 2 * SECOND);
+    assert_eq!(world.restarts.get(), 0);
+}
+
+#[test]
+fn a_dut_that_never_comes_to_rest_is_waited_for_ten_seconds() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    world.limit_qps.set(500);
+    rig.trial(1000).unwrap();
+    let began_ns = world.now_ns.get();
+    // It answers at once, but keeps asking the authority.
+    let endless = Rc::clone(&world);
+    endless.busy_until_ns.set(began_ns + 60 * SECOND);
+    rig.settle().unwrap();
+    assert!(world.now_ns.get() - began_ns < 12 * SECOND);
+}
+
+#[test]
+fn a_restart_before_each_trial_is_one_before_each() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    rig.restart = true;
+    for _ in 0..3 {
+        rig.trial(1000).unwrap();
+    }
+    assert_eq!(world.restarts.get(), 3);
+    // Names come again, since the DUT has forgotten them.
+    let trials = world.trials.borrow();
+    let counted: Vec<_> = trials.iter().filter(|trial| trial.0 == 1000).collect();
+    assert!(counted.iter().all(|trial| trial.2 == 0), "{counted:?}");
+}
+
+#[test]
+fn an_authority_that_ended_is_never_a_failure_of_the_dut() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    world.limit_qps.set(500);
+    *world.authority_ended.borrow_mut() = Some("exit status: 1".to_owned());
+    let status = "exit status: 1".to_owned();
+    let fault = TesterFault::AuthorityDied { status };
+    assert_eq!(rig.trial(1000).unwrap().outcome, Outcome::Invalid(fault));
+}
+
+#[test]
+fn a_result_says_whether_its_rate_is_within_the_certificate() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    assert_eq!(rig.trial(1000).unwrap().certified, Some(false));
+    rig.certified_rate_qps = Some(1000);
+    assert_eq!(rig.trial(1000).unwrap().certified, Some(true));
+    assert_eq!(rig.trial(1001).unwrap().certified, Some(false));
+}
+
+#[test]
+fn a_working_set_is_asked_before_the_trial_and_its_losses_are_noted() {
+    let world = World::new();
+    let window = |load: &mut Load| {
+        load.cached_share = "50%".parse().unwrap();
+        load.pattern = "window:100".parse().unwrap();
+    };
+    let mut rig = running(&world, load(window));
+    rig.trial(1000).unwrap();
+    rig.trial(1000).unwrap();
+    // The set once, at the rate of the trial at most; then it follows the trials.
+    assert_eq!(world.rates(), [1000, 1000, 1000]);
+    assert_eq!(world.trials.borrow()[0], (1000, 100, 0));
+
+    let world = World::new();
+    let mut rig = running(&world, load(window));
+    world.limit_qps.set(990);
+    let result = rig.trial(1000).unwrap();
+    assert_eq!(
+        world.rates(),
+        [1000, 1000, 1000],
+        "asked twice, then left to the trial"
+    );
+    let note = "10 of the 100 names that the trial repeats were not answered when they were asked \
+                beforehand, at 1000 queries/s";
+    assert_eq!(result.notes, [note]);
+}
+
+/// A Tester that is looped back on itself, which can do `limit_qps` at first.
+fn looped(world: &Rc<World>, load: &Load) -> Loopback<Fake, Program> {
+    let server = SERVER.parse().unwrap();
+    let interrupted = Arc::new(AtomicBool::new(false));
+    Loopback::new(Fake(Rc::clone(world)), None, server, load, interrupted).unwrap()
+}
+
+const HIGHEST: Question = Question::Highest {
+    resolution: COARSE,
+    max_qps: None,
+};
+
+#[test]
+fn a_certificate_is_looked_for_by_short_trials_and_confirmed_by_a_whole_one() {
+    let world = World::new();
+    world.limit_qps.set(100_000);
+    let mut looped = looped(&world, &Load::default());
+    let found = looped.answer(HIGHEST, &mut |_| {}).unwrap();
+    let certified = found.certified_rate_qps.unwrap();
+    assert!((40_000..=45_454).contains(&certified), "{certified}");
+    let trials = world.trials.borrow();
+    let (confirmation, search) = trials.split_last().unwrap();
+    assert!(search.iter().all(|(rate, queries, _)| *queries == rate * 5));
+    assert_eq!(confirmation.1, confirmation.0 * 60);
+    // 2(1 + 0.1) times the rate, RFC 8219 section 9.2.1.
+    assert_eq!(confirmation.0, certified * 22 / 10);
+}
+
+#[test]
+fn a_certificate_that_whole_trials_do_not_confirm_is_lowered_five_times_at_most() {
+    let world = World::new();
+    world.limit_qps.set(100_000);
+    world.whole_limit_qps.set(Some(1));
+    let mut looped = looped(&world, &Load::default());
+    let found = looped.answer(HIGHEST, &mut |_| {}).unwrap();
+    assert_eq!(found.certified_rate_qps, None);
+    assert!(matches!(found.end, Outcome::Failed { .. }));
+    let whole = |trial: &&(u64, u64, u64)| trial.1 == trial.0 * 60;
+    assert_eq!(world.trials.borrow().iter().filter(whole).count(), 5);
+}
+
+#[test]
+fn a_self_test_waits_a_quarter_of_the_timeout_and_takes_names_again() {
+    let world = World::new();
+    let small = load(|load| load.cidr = "10.0.0.0/22".parse().unwrap());
+    let mut looped = looped(&world, &small);
+    for _ in 0..2 {
+        let result = looped.trial(900).unwrap();
+        assert_eq!((result.outcome, result.certified), (Outcome::Passed, None));
+    }
+    assert_eq!(*world.trials.borrow(), [(900, 900, 0), (900, 900, 0)]);
+    let took_ns = world.now_ns.get() - SECOND;
+    assert_eq!(took_ns, 2 * (SECOND + SECOND / 4));
+}
+
+#[test]
+fn an_interrupted_rig_gives_no_result() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    let asker = &mut rig.asker;
+    let interrupted = Arc::new(AtomicBool::new(true));
+    *asker = Asker::new(
+        Fake(Rc::clone(&world)),
+        asker.server,
+        asker.names.clone(),
+        &interrupted,
+    );
+    assert!(matches!(rig.trial(1000), Err(RigError::Interrupted)));
+    assert!(world.trials.borrow().is_empty());
+}
