@@ -126,12 +126,10 @@ fn flags(point: &PointResult) -> String {
         });
         return names.collect::<Vec<_>>().join(", ");
     }
-    let reasons = point.runs.iter().filter_map(|run| run.why.as_deref());
-    let reasons: Vec<_> = reasons.collect();
-    match reasons.is_empty() {
-        true => "no rate: not measured yet".to_owned(),
-        false => format!("no rate: {}", reasons.join("; ")),
-    }
+    // Why each run came to nothing is told in full in the exports; here the kinds are enough.
+    let mut kinds: Vec<_> = point.runs.iter().map(|run| run.ended.word()).collect();
+    kinds.dedup();
+    format!("no rate: {}", kinds.join(", ").replace('_', " "))
 }
 
 /// The table with a row for each point that has what it is of, in groups by variant. Columns that
