@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::about::is_authority;
+use super::of_variant;
 use super::told::Told;
 use crate::campaign::environment;
 use crate::campaign::plan::Plan;
@@ -38,8 +39,7 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
         few_runs(analysis, &mut warnings);
     }
     for (variant, info) in analysis.variants.iter().enumerate() {
-        let points = analysis.points.iter().filter(|p| p.variant == variant);
-        let points: Vec<_> = points.collect();
+        let points: Vec<_> = of_variant(&analysis.points, variant).collect();
         runs(&info.name, &points, &mut warnings);
         spread(&info.name, &points, &mut warnings);
     }
@@ -47,10 +47,8 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
         figures(analysis, point, &mut warnings);
     }
     for (variant, info) in analysis.variants.iter().enumerate() {
-        let own = |point: usize| {
-            let point = analysis.points.get(point);
-            point.is_some_and(|p| p.variant == variant)
-        };
+        let points = &analysis.points;
+        let own = |point: usize| points.get(point).is_some_and(|p| p.variant == variant);
         let tasks = told.tasks_of(own);
         let trials = tasks.flat_map(|(_, task)| task.earlier.iter().chain(&task.trials));
         let trials: Vec<_> = trials.map(|trial| trial.result).collect();
@@ -69,11 +67,8 @@ fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis, warnings: &mut 
             "the campaign is not complete: {} of {all} searches are done",
             Thousands(done as u64)
         );
-        warnings.push(
-            Severity::Critical
-                .warning(text)
-                .remedy("continue it with `dns64bench resume`"),
-        );
+        let remedy = "continue it with `dns64bench resume`";
+        warnings.push(Severity::Critical.warning(text).remedy(remedy));
     }
     for (task, told) in &told.tasks {
         if let Some(reason) = &told.abandoned
@@ -146,25 +141,21 @@ fn changes(a: &Environment, b: &Environment) -> Vec<String> {
     if a.boot_id != b.boot_id {
         changes.push("it was started anew".to_owned());
     }
-    let texts = |e: &Environment| {
-        [
-            ("host", e.host.clone()),
-            ("kernel", e.kernel.clone()),
-            ("distribution", e.os.clone()),
-            ("processor", e.cpu.clone()),
-            ("processors", e.cpus.to_string()),
-            ("octets of memory", e.memory_bytes.to_string()),
-        ]
-    };
-    let mut say = |name: &str, was: &str, is: &str| {
-        let shown = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();
+    let mut say = |name: &str, was: &dyn ToString, is: &dyn ToString| {
+        let [was, is] = [was, is].map(|value| match value.to_string() {
+            empty if empty.is_empty() => "unknown".to_owned(),
+            text => text,
+        });
         if was != is {
-            changes.push(format!("{name} was {}, is {}", shown(was), shown(is)));
+            changes.push(format!("{name} was {was}, is {is}"));
         }
     };
-    for ((name, was), (_, is)) in texts(a).iter().zip(&texts(b)) {
-        say(name, was, is);
-    }
+    say("host", &a.host, &b.host);
+    say("kernel", &a.kernel, &b.kernel);
+    say("distribution", &a.os, &b.os);
+    say("processor", &a.cpu, &b.cpu);
+    say("processors", &a.cpus, &b.cpus);
+    say("octets of memory", &a.memory_bytes, &b.memory_bytes);
     let mut names: Vec<&String> = a.details.keys().chain(b.details.keys()).collect();
     names.sort_unstable();
     names.dedup();
@@ -184,8 +175,7 @@ fn certificates(plan: &Plan, analysis: &Analysis, warnings: &mut Vec<Warning>) {
         for reason in &info.not_a_measurement {
             critical(format!("not a measurement: {reason}"));
         }
-        let own = analysis.points.iter().filter(|p| p.variant == variant);
-        let measured = own.filter(|p| p.summary.is_some());
+        let measured = of_variant(&analysis.points, variant).filter(|p| p.summary.is_some());
         let uncertified = measured.filter(|p| p.certified_rate_qps.is_none()).count();
         if uncertified > 0 && !is_authority(plan, variant) {
             critical(format!(
@@ -220,15 +210,11 @@ fn runs(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
         let runs: usize = points.iter().map(ended).sum();
         if runs > 0 {
             let points = points.iter().filter(|p| ended(p) > 0).count();
-            let text = format!(
-                "{} of {} {what}",
-                words::count(runs, "run"),
-                words::count(points, "point")
-            );
-            let warning = severity.warning(text).about(name);
-            warnings.push(match remedy {
-                Some(remedy) => warning.remedy(remedy),
-                None => warning,
+            let (runs, points) = (words::count(runs, "run"), words::count(points, "point"));
+            let text = format!("{runs} of {points} {what}");
+            warnings.push(Warning {
+                remedy: remedy.map(str::to_owned),
+                ..severity.warning(text).about(name)
             });
         }
     }
@@ -275,16 +261,9 @@ fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
             Flag::Drift { .. } | Flag::FewRuns { .. } => {}
         }
     }
-    for (by_pct, what) in [
-        (
-            skewed,
-            "the runs are skewed, the mean is off the median by up to",
-        ),
-        (
-            scattered,
-            "the runs scatter, the standard deviation over the mean is up to",
-        ),
-    ] {
+    let skewed_by = "the runs are skewed, the mean is off the median by up to";
+    let scattered_by = "the runs scatter, the standard deviation over the mean is up to";
+    for (by_pct, what) in [(skewed, skewed_by), (scattered, scattered_by)] {
         if let Some(worst) = by_pct.iter().copied().reduce(f64::max) {
             let (some, all) = (by_pct.len(), words::count(points.len(), "point"));
             let text = format!("{some} of {all}: {what} {worst:.1} %");
@@ -318,18 +297,13 @@ fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<Warning>
         }
     }
     let about = || words::point(analysis, point);
-    let warning = |text| Severity::Warning.warning(text).about(about());
-    warnings.extend(texts.into_iter().map(warning));
+    let warning = |text: String| Severity::Warning.warning(text).about(about());
+    warnings.extend(texts.into_iter().map(&warning));
     if let Some(drops @ 1..) = point.timing.map(|timing| timing.tester_drops) {
         let lost = words::count(usize::try_from(drops).unwrap_or(usize::MAX), "datagram");
         let text = format!("{lost} lost at the Tester's own sockets");
         let remedy = "raise net.core.rmem_max or use more threads";
-        warnings.push(
-            Severity::Warning
-                .warning(text)
-                .about(about())
-                .remedy(remedy),
-        );
+        warnings.push(warning(text).remedy(remedy));
     }
 }
 
@@ -338,10 +312,8 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
     let mut add = |severity: Severity, text: String| {
         warnings.push(severity.warning(text).about(name));
     };
-    let exits: Vec<&str> = trials
-        .iter()
-        .filter_map(|t| t.dut_exit.as_deref())
-        .collect();
+    let exits = trials.iter().filter_map(|t| t.dut_exit.as_deref());
+    let exits: Vec<&str> = exits.collect();
     if let Some(first) = exits.first() {
         let times = words::count(exits.len(), "trial");
         let which = if exits.len() > 1 { "at first " } else { "" };
@@ -361,25 +333,19 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
         let invalid: usize = faults.values().sum();
         let kinds = faults.iter().map(|(kind, n)| format!("{kind} ({n})"));
         let kinds = kinds.collect::<Vec<_>>().join(", ");
-        add(
-            Severity::Note,
-            format!("{invalid} of {all} invalid and repeated: {kinds}"),
-        );
+        let text = format!("{invalid} of {all} invalid and repeated: {kinds}");
+        add(Severity::Note, text);
     }
     if uneven > 0 {
-        add(
-            Severity::Warning,
-            format!("in {uneven} of {all} a bin of 100 ms is off by more than 1 %"),
-        );
+        let text = format!("in {uneven} of {all} a bin of 100 ms is off by more than 1 %");
+        add(Severity::Warning, text);
     }
     for (note, times) in alike(trials.iter().flat_map(|trial| &trial.notes)).values() {
-        add(
-            Severity::Note,
-            match times {
-                1 => (*note).to_owned(),
-                times => format!("{note} (so or alike in {times} trials)"),
-            },
-        );
+        let text = match times {
+            1 => (*note).to_owned(),
+            times => format!("{note} (so or alike in {times} trials)"),
+        };
+        add(Severity::Note, text);
     }
 }
 
