@@ -32,25 +32,13 @@ pub struct Live(Service);
 /// Why there is no live page.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// Somebody else listens there.
-    #[error(
-        "cannot serve the live page at {listen}: the address is in use; give another port, or end \
-         who uses it (`ss -ltnp` names it)"
-    )]
-    InUse {
-        /// Where it was to be.
-        listen: SocketAddr,
-    },
-    /// No such address on this machine, or a port below 1024 without root.
-    #[error(
-        "cannot serve the live page at {listen}: {reason}; give an address of this machine and a port \
-         from 1024 on"
-    )]
+    /// Somebody else listens there, it is no address of this machine, or a port below 1024 without root.
+    #[error("cannot serve the live page at {listen}: {why}")]
     Listen {
         /// Where it was to be.
         listen: SocketAddr,
-        /// What the kernel said.
-        reason: io::Error,
+        /// What the kernel said, and what helps.
+        why: String,
     },
     /// Out of threads or descriptors.
     #[error("cannot start the thread of the live page: {0}")]
@@ -69,9 +57,12 @@ impl Live {
         status: Arc<Mutex<Status>>,
         now_unix_ms: fn() -> u64,
     ) -> Result<Self, LiveError> {
-        let refused = |reason: io::Error| match reason.kind() {
-            io::ErrorKind::AddrInUse => LiveError::InUse { listen },
-            _ => LiveError::Listen { listen, reason },
+        let refused = |reason: io::Error| {
+            let why = match reason.kind() {
+                io::ErrorKind::AddrInUse => IN_USE.to_owned(),
+                _ => format!("{reason}; give an address of this machine and a port from 1024 on"),
+            };
+            LiveError::Listen { listen, why }
         };
         let listener = TcpListener::bind(listen).map_err(refused)?;
         let own = listener.local_addr().map_err(refused)?.ip();
@@ -120,17 +111,10 @@ fn answer(
     if !host_is_meant(request.host, own) {
         return Answer::fault("421 Misdirected Request");
     }
-    let content = match request.path {
-        "/" => "text/html; charset=utf-8",
-        "/status.json" => "application/json",
-        "/metrics" => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        _ => return Answer::fault("404 Not Found"),
-    };
-    if !["GET", "HEAD"].contains(&request.method) {
-        return Answer::fault("405 Method Not Allowed");
-    }
-    let body = match request.path {
-        "/" => PAGE.to_owned(),
+    let is_read = ["GET", "HEAD"].contains(&request.method);
+    match request.path {
+        "/" | "/status.json" | "/metrics" if !is_read => Answer::fault("405 Method Not Allowed"),
+        "/" => Answer::page("text/html; charset=utf-8", PAGE.to_owned()),
         "/status.json" => {
             let picture = Picture {
                 tester: TESTER,
@@ -138,11 +122,12 @@ fn answer(
                 status: &copy(),
             };
             // Numbers and texts only: nothing that JSON could not hold.
-            serde_json::to_string(&picture).unwrap_or_default()
+            let body = serde_json::to_string(&picture).unwrap_or_default();
+            Answer::page("application/json", body)
         }
-        _ => metrics::text(copy()),
-    };
-    Answer::page(content, body)
+        "/metrics" => Answer::page(OPEN_METRICS, metrics::text(copy())),
+        _ => Answer::fault("404 Not Found"),
+    }
 }
 
 /// Whether a request is for this page and not for a name that a stranger's page has pointed here
@@ -162,10 +147,15 @@ fn host_is_meant(host: Option<&str>, own: IpAddr) -> bool {
         || name.eq_ignore_ascii_case("localhost")
 }
 
+const IN_USE: &str =
+    "the address is in use; give another port, or end who uses it (`ss -ltnp` names it)";
+
 /// Connections at once.
 const VISITORS_MAX: usize = 16;
 
 const TESTER: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The page, which fetches `status.json` and draws it.
 const PAGE: &str = include_str!("live/page.html");

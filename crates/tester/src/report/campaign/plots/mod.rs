@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::analysis::{Analysis, PointResult};
-use super::numbers;
+use super::{numbers, words};
 use crate::report::chart;
 
 /// A figure with everything that belongs to it.
@@ -113,25 +113,12 @@ fn variant_name(analysis: &Analysis, variant: usize) -> &str {
 
 /// The cell of a point, with duration and timeout if they are not those of the first point.
 fn cell_name(analysis: &Analysis, point: &PointResult) -> String {
-    let short = numbers::short;
-    let (aaaa, cached) = (short(point.aaaa_pct), short(point.cached_pct));
-    let mut name = format!("AAAA {aaaa} %, cached {cached} %");
-    if !point.pattern.is_empty() {
-        name += &format!(" ({})", point.pattern);
+    let name = words::cell(point);
+    let [duration, timeout] = [point.duration_s, point.timeout_s].map(numbers::short);
+    match words::is_usual(analysis, point) {
+        true => name,
+        false => format!("{name}, {duration} s, timeout {timeout} s"),
     }
-    if !is_of_the_plan(analysis, point) {
-        let (duration, timeout) = (short(point.duration_s), short(point.timeout_s));
-        name += &format!(", {duration} s, timeout {timeout} s");
-    }
-    name
-}
-
-/// Whether a point has the plan's duration and timeout: those that are compared with each other. The
-/// first point has them.
-fn is_of_the_plan(analysis: &Analysis, point: &PointResult) -> bool {
-    analysis.points.first().is_none_or(|first| {
-        same(first.duration_s, point.duration_s) && same(first.timeout_s, point.timeout_s)
-    })
 }
 
 /// Whether two numbers that were copied are the same one.
