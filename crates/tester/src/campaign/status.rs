@@ -157,12 +157,10 @@ impl Status {
             News::SelfTest(certified_rate_qps) => {
                 self.enter(Phase::Preparing);
                 self.certified_qps = certified_rate_qps;
-                self.message = Some(match certified_rate_qps {
-                    Some(qps) => {
-                        format!("the Tester is certified for {} queries/s", Thousands(qps))
-                    }
-                    None => "the Tester failed its self-test".to_owned(),
-                });
+                let certified =
+                    |qps| format!("the Tester is certified for {} queries/s", Thousands(qps));
+                let failed = || "the Tester failed its self-test".to_owned();
+                self.message = Some(certified_rate_qps.map_or_else(failed, certified));
             }
             News::Variant(facts) => {
                 let version = facts.version.as_deref().unwrap_or("a server");
@@ -239,18 +237,15 @@ impl Status {
     }
 
     fn start(&mut self, task: Task) {
-        self.enter(match task {
-            Task::Search { .. } => Phase::Search,
-            Task::Overload { .. } => Phase::Overload,
-            Task::Soak { .. } => Phase::Soak,
-        });
-        let (variant, cell) = self.name(task);
-        self.variant = Some(variant);
-        self.cell = Some(cell);
-        self.run = match task {
-            Task::Search { run, .. } => Some((run, self.runs)),
-            Task::Overload { .. } | Task::Soak { .. } => None,
+        let (phase, run) = match task {
+            Task::Search { run, .. } => (Phase::Search, Some((run, self.runs))),
+            Task::Overload { .. } => (Phase::Overload, None),
+            Task::Soak { .. } => (Phase::Soak, None),
         };
+        self.enter(phase);
+        self.run = run;
+        let (variant, cell) = self.name(task);
+        (self.variant, self.cell) = (Some(variant), Some(cell));
     }
 
     /// A trial is over. The bracket is that of a search that goes by what it has seen last: in a

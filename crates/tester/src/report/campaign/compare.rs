@@ -150,12 +150,9 @@ impl Comparison {
         }
         let slower = self.count(Verdict::Slower);
         let judged = self.rows.len() - self.count(Verdict::NotJudged);
-        writeln!(
-            out,
-            "{slower} of {} slower by more than {}",
-            words::count(judged, "judged point"),
-            words::pct(self.max_regression_pct)
-        )
+        let judged = words::count(judged, "judged point");
+        let allowed = words::pct(self.max_regression_pct);
+        writeln!(out, "{slower} of {judged} slower by more than {allowed}")
     }
 }
 

@@ -29,21 +29,11 @@ use http::{Answer, Request};
 #[derive(Debug)]
 pub struct Live(Service);
 
-/// Why there is no live page.
+/// Why there is no live page: somebody else listens there, it is no address of this machine, a port
+/// below 1024 without root, or there is no thread or descriptor left.
 #[derive(Debug, thiserror::Error)]
-pub enum LiveError {
-    /// Somebody else listens there, it is no address of this machine, or a port below 1024 without root.
-    #[error("cannot serve the live page at {listen}: {why}")]
-    Listen {
-        /// Where it was to be.
-        listen: SocketAddr,
-        /// What the kernel said, and what helps.
-        why: String,
-    },
-    /// Out of threads or descriptors.
-    #[error("cannot start the thread of the live page: {0}")]
-    Thread(io::Error),
-}
+#[error("cannot {0}")]
+pub struct LiveError(String);
 
 impl Live {
     /// Serves `status` at `listen` until dropped; port 0 is one that the system chooses.
@@ -62,7 +52,7 @@ impl Live {
                 io::ErrorKind::AddrInUse => IN_USE.to_owned(),
                 _ => format!("{reason}; give an address of this machine and a port from 1024 on"),
             };
-            LiveError::Listen { listen, why }
+            LiveError(format!("serve the live page at {listen}: {why}"))
         };
         let listener = TcpListener::bind(listen).map_err(refused)?;
         let own = listener.local_addr().map_err(refused)?.ip();
@@ -82,8 +72,9 @@ impl Live {
                 Next::Close
             }
         };
+        let no_thread = |e| LiveError(format!("start the thread of the live page: {e}"));
         let service = Service::start(listener, "live page", VISITORS_MAX, begin);
-        Ok(Self(service.map_err(LiveError::Thread)?))
+        service.map(Self).map_err(no_thread)
     }
 
     /// Where it is served.
@@ -137,14 +128,12 @@ fn host_is_meant(host: Option<&str>, own: IpAddr) -> bool {
     let Some(host) = host.filter(|_| own.is_loopback()) else {
         return true;
     };
-    let is_address = host.parse::<IpAddr>().is_ok() || host.parse::<SocketAddr>().is_ok();
-    let bracketed = host
+    let inner = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));
+    let is_address = inner.unwrap_or(host).parse::<IpAddr>().is_ok();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    is_address
-        || bracketed.is_some_and(|host| host.parse::<IpAddr>().is_ok())
-        || name.eq_ignore_ascii_case("localhost")
+    is_address || host.parse::<SocketAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
 }
 
 const IN_USE: &str =

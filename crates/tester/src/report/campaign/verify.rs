@@ -78,11 +78,8 @@ fn first_difference(path: &str, expected: &[u8], found: &[u8]) -> String {
         let line = text.lines().nth(line_number - 1).unwrap_or("nothing");
         format!("'{}'", shortened(line))
     };
-    format!(
-        "line {line_number} is {}, and should be {}",
-        line(found),
-        line(expected)
-    )
+    let (is, should_be) = (line(found), line(expected));
+    format!("line {line_number} is {is}, and should be {should_be}")
 }
 
 /// A value that is not to fill the screen.

@@ -15,7 +15,6 @@ use crate::report::campaign::analysis::{
 };
 use crate::report::campaign::words;
 use crate::report::{Span, Thousands};
-use crate::rig::spec::Subject;
 use crate::trial::result::Outcome;
 
 /// Reasons that hold for every variant.
@@ -44,8 +43,8 @@ pub(super) fn not_a_measurement(
 
 /// Whether a variant is an authority, measured by the self-test itself.
 pub(super) fn is_authority(plan: &Plan, variant: usize) -> bool {
-    let subject = plan.variants.get(variant).map(|v| &v.subject);
-    subject.is_some_and(Subject::is_authority)
+    let variant = plan.variants.get(variant);
+    variant.is_some_and(|v| v.subject.is_authority())
 }
 
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {

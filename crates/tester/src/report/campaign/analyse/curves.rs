@@ -262,26 +262,22 @@ fn soak_row(trial: &TrialTold<'_>, at_s: f64) -> SoakRow {
 }
 
 fn slopes(rows: &[SoakRow]) -> Vec<Slope> {
-    type Figure = fn(&SoakRow) -> Option<f64>;
-    let figures: [(&'static str, &'static str, Figure); 5] = [
-        ("memory", "MiB", |row| {
-            row.memory_bytes.map(|b| b as f64 / f64::from(1 << 20))
+    // What, the unit with its size, and the value of a segment.
+    type Figure = (&'static str, &'static str, f64, fn(&SoakRow) -> Option<u64>);
+    let figures: [Figure; 5] = [
+        ("memory", "MiB", 1_048_576.0, |row| row.memory_bytes),
+        ("descriptors", "descriptors", 1.0, |row| row.descriptors),
+        ("threads", "threads", 1.0, |row| row.threads),
+        ("p99 of the round-trip time", "ms", 1e6, |row| {
+            Some(row.rtt_ns_p99)
         }),
-        ("descriptors", "descriptors", |row| {
-            row.descriptors.map(|n| n as f64)
-        }),
-        ("threads", "threads", |row| row.threads.map(|n| n as f64)),
-        ("p99 of the round-trip time", "ms", |row| {
-            Some(row.rtt_ns_p99 as f64 / 1e6)
-        }),
-        ("queries without an answer", "per segment", |row| {
-            Some(row.shortfall as f64)
+        ("queries without an answer", "per segment", 1.0, |row| {
+            Some(row.shortfall)
         }),
     ];
-    let slope = |(of, unit, figure): (&'static str, &'static str, Figure)| {
-        let places = rows
-            .iter()
-            .filter_map(|row| Some((row.at_s / 3600.0, figure(row)?)));
+    let slope = |(of, unit, size, value): Figure| {
+        let place = |row: &SoakRow| Some((row.at_s / 3600.0, value(row)? as f64 / size));
+        let places = rows.iter().filter_map(place);
         let trend = trend::trend(&places.collect::<Vec<_>>())?;
         let verdict = if trend.p >= SIGNIFICANT || trend.slope == 0.0 {
             format!("no trend beyond chance ({})", words::p(trend.p))

@@ -52,7 +52,7 @@ fn shares_equal(a_pct: f64, b_pct: f64) -> bool {
 }
 
 /// Each share once, in rising order.
-fn distinct(shares: impl Iterator<Item = f64>) -> Vec<f64> {
+pub(super) fn distinct(shares: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut shares: Vec<f64> = shares.collect();
     shares.sort_by(f64::total_cmp);
     shares.dedup_by(|a, b| shares_equal(*a, *b));

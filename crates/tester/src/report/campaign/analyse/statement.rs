@@ -5,6 +5,7 @@ use std::borrow::Borrow;
 use std::net::{IpAddr, SocketAddr};
 
 use super::about::{family, is_authority, lab, lab_kind};
+use super::grids::distinct;
 use super::told::Told;
 use super::{is_worst_case, of_variant};
 use crate::campaign::environment;
@@ -133,12 +134,12 @@ fn six_messages(f: &Facts<'_>) -> Finding {
     let off = |seen: &f64| (seen - MESSAGES).abs();
     match seen.max_by(|a, b| off(a).total_cmp(&off(b))) {
         None => not_applicable("the authority's counts are not known"),
-        Some(most) if off(&most) <= MESSAGES_OFF_MAX => met(format!(
-            "the authority got {most:.3} queries for each of the client"
-        )),
-        Some(most) => not_met(format!(
-            "the authority got {most:.3} queries for each of the client instead of 2"
-        )),
+        Some(most) => {
+            let is_met = off(&most) <= MESSAGES_OFF_MAX;
+            let instead = if is_met { "" } else { " instead of 2" };
+            let got = format!("the authority got {most:.3} queries for each of the client");
+            met_if(is_met, got + instead)
+        }
     }
 }
 
@@ -225,9 +226,7 @@ fn worst_case(f: &Facts<'_>, how: &str) -> Finding {
 
 fn shares(f: &Facts<'_>, of: fn(&PointResult) -> f64) -> Finding {
     let shares = f.analysis.points.iter().map(of);
-    let mut shares: Vec<f64> = shares.filter(|share| *share > 0.0).collect();
-    shares.sort_by(f64::total_cmp);
-    shares.dedup();
+    let shares = distinct(shares.filter(|share| *share > 0.0));
     let shown: Vec<_> = shares.into_iter().map(words::pct).collect();
     asked_for(&shown)
 }
@@ -244,7 +243,7 @@ fn combinations(f: &Facts<'_>) -> Finding {
 fn self_test(f: &Facts<'_>) -> Finding {
     let points = f.analysis.points.iter();
     let measured = points.filter(|p| p.summary.is_some() && !is_authority(f.plan, p.variant));
-    let certified: Vec<Option<u64>> = measured.map(|p| p.certified_rate_qps).collect();
+    let certified: Vec<_> = measured.map(|p| p.certified_rate_qps).collect();
     let without = certified.iter().filter(|rate| rate.is_none()).count();
     let all = certified.len();
     match certified.into_iter().min() {

@@ -116,14 +116,15 @@ fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<Warning>) {
 /// What is doubtful about the machines, once for all sessions that began on the same; and what
 /// changed between them.
 fn machines(told: &Told<'_>, warnings: &mut Vec<Warning>) {
-    let before = |index: usize| Some(&told.sessions[index.checked_sub(1)?].environment);
+    let mut before = None;
     for (index, session) in told.sessions.iter().enumerate() {
         let environment = &session.environment;
-        let known = before(index).map_or(Vec::new(), environment::warnings);
+        let known = before.map_or(Vec::new(), environment::warnings);
         let new = environment::warnings(environment).into_iter();
         let new = new.filter(|warning| !known.contains(warning));
         warnings.extend(new.map(|warning| warning.about(format!("session {}", index + 1))));
-        let changes = before(index).map_or(Vec::new(), |before| changes(before, environment));
+        let before = before.replace(environment);
+        let changes = before.map_or(Vec::new(), |before| changes(before, environment));
         if !changes.is_empty() {
             let text = format!(
                 "the machine changed between sessions {index} and {}: {}",
@@ -322,11 +323,9 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
     }
     let all = words::count(trials.len(), "trial");
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut uneven = 0;
     for trial in trials {
-        match &trial.outcome {
-            Outcome::Invalid(fault) => *faults.entry(words::fault(fault)).or_default() += 1,
-            Outcome::Passed | Outcome::Failed { .. } => uneven += usize::from(is_uneven(trial)),
+        if let Outcome::Invalid(fault) = &trial.outcome {
+            *faults.entry(words::fault(fault)).or_default() += 1;
         }
     }
     if !faults.is_empty() {
@@ -336,6 +335,7 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
         let text = format!("{invalid} of {all} invalid and repeated: {kinds}");
         add(Severity::Note, text);
     }
+    let uneven = trials.iter().filter(|trial| is_uneven(trial)).count();
     if uneven > 0 {
         let text = format!("in {uneven} of {all} a bin of 100 ms is off by more than 1 %");
         add(Severity::Warning, text);
@@ -352,7 +352,8 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
 fn is_uneven(trial: &TrialResult) -> bool {
     let deviation_pct = trial.timing.bin_100ms_deviation_pct_max;
     let queries = deviation_pct / 100.0 * trial.rate_qps as f64 / 10.0;
-    deviation_pct > BIN_DEVIATION_PCT_MAX && queries > BIN_DEVIATION_QUERIES
+    let is_valid = !matches!(trial.outcome, Outcome::Invalid(_));
+    is_valid && deviation_pct > BIN_DEVIATION_PCT_MAX && queries > BIN_DEVIATION_QUERIES
 }
 
 /// The first of all remarks of trials that differ in numbers only, and how many there are. Journals
