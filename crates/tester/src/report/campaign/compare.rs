@@ -150,8 +150,8 @@ impl Comparison {
         }
         let slower = self.count(Verdict::Slower);
         let judged = self.rows.len() - self.count(Verdict::NotJudged);
-        let judged = words::count(judged, "judged point");
-        let allowed = words::pct(self.max_regression_pct);
+        let judged = numbers::count(judged, "judged point");
+        let allowed = numbers::pct(self.max_regression_pct);
         writeln!(out, "{slower} of {judged} slower by more than {allowed}")
     }
 }
@@ -211,7 +211,7 @@ fn judge(row: &Row, lower_bound: bool, max_regression_pct: f64) -> (Verdict, Str
     }
     let fewest = row.runs.0.min(row.runs.1);
     let (Some((_, upper_pct)), Some(p)) = (row.interval_pct, row.p) else {
-        return (NotJudged, format!("only {}", words::count(fewest, "run")));
+        return (NotJudged, format!("only {}", numbers::count(fewest, "run")));
     };
     if fewest < RUNS_FOR_TEST {
         let by = "by the interval: fewer than 5 runs".to_owned();
@@ -225,7 +225,7 @@ fn judge(row: &Row, lower_bound: bool, max_regression_pct: f64) -> (Verdict, Str
 
 fn shown(row: &Row) -> [String; 8] {
     let dash = || "-".to_owned();
-    let rate = |median: Option<f64>| median.map_or_else(dash, words::rate);
+    let rate = |median: Option<f64>| median.map_or_else(dash, numbers::rate);
     let verdict = match row.why.is_empty() {
         true => row.verdict.word().to_owned(),
         false => format!("{} ({})", row.verdict.word(), row.why),

@@ -10,7 +10,7 @@ use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{
     Achieved, PointResult, RunEnd, RunResult, Step, TimingResult,
 };
-use crate::report::campaign::words;
+use crate::report::campaign::{numbers, words};
 use crate::statistics::summary::{Summary, degradation_pct, summarise};
 use crate::trial::achieved;
 use crate::trial::result::{Outcome, TrialResult};
@@ -42,8 +42,8 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
     let tasks = || (1..=plan.search.runs).filter_map(task);
     let runs = (1..=plan.search.runs).map(|run| run_result(run, task(run)));
     let runs: Vec<_> = runs.collect();
-    let duration_s = words::seconds(point.duration_ns);
-    let timeout_s = words::seconds(point.timeout_ns);
+    let duration_s = numbers::seconds(point.duration_ns);
+    let timeout_s = numbers::seconds(point.timeout_ns);
     let rates: Vec<f64> = rates(&runs).map(|(_, rate)| rate).collect();
     let summary = summarise(&rates, duration_s, timeout_s);
     let trials = tasks().flat_map(|task| task.trials.iter().copied());
@@ -115,7 +115,7 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
         why,
         rate_qps: finished.and_then(|f| f.rate_qps).filter(|_| has_rate),
         failed_qps: finished.and_then(|f| f.failed_qps),
-        took_s: words::seconds(finished.map_or_else(in_trials_ns, |f| f.took_ns)),
+        took_s: numbers::seconds(finished.map_or_else(in_trials_ns, |f| f.took_ns)),
         trials: trials.map(|t| step(t.result)).collect(),
     }
 }

@@ -13,7 +13,7 @@ use crate::campaign::plan::Plan;
 use crate::lab::LabKind;
 use crate::procedure::selftest::{literal_self_test_rate, self_test_rate};
 use crate::report::campaign::analysis::{Analysis, Clause, Met, PointResult, RunEnd};
-use crate::report::campaign::words;
+use crate::report::campaign::numbers;
 use crate::report::{Span, Thousands};
 use crate::rig::spec::Subject;
 use dns64_transport::clock::SECOND;
@@ -207,7 +207,7 @@ fn fastest(f: &Facts<'_>) -> Finding {
 fn runs(f: &Facts<'_>) -> Finding {
     let of = |p: &PointResult| p.summary.as_ref().map_or(0, |s| s.runs);
     let least = f.analysis.points.iter().map(of).min().unwrap_or(0);
-    let runs = words::count(least, "run");
+    let runs = numbers::count(least, "run");
     let why = format!("{runs} or more of each point have a rate");
     met_if(least >= 20, why)
 }
@@ -227,7 +227,7 @@ fn worst_case(f: &Facts<'_>, how: &str) -> Finding {
 fn shares(f: &Facts<'_>, of: fn(&PointResult) -> f64) -> Finding {
     let shares = f.analysis.points.iter().map(of);
     let shares = distinct(shares.filter(|share| *share > 0.0));
-    let shown: Vec<_> = shares.into_iter().map(words::pct).collect();
+    let shown: Vec<_> = shares.into_iter().map(numbers::pct).collect();
     asked_for(&shown)
 }
 
@@ -288,7 +288,7 @@ fn interfaces(f: &Facts<'_>) -> Finding {
         0 => not_met("the environment names no interface that says it"),
         least => met(format!(
             "{} in the environment",
-            words::count(least, "interface")
+            numbers::count(least, "interface")
         )),
     }
 }
@@ -334,7 +334,7 @@ fn degradation(f: &Facts<'_>) -> Finding {
         0 => not_applicable("one condition was measured"),
         points => met(format!(
             "{} against the first cell of the same variant",
-            words::count(points, "point")
+            numbers::count(points, "point")
         )),
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::analysis::{Analysis, PointResult};
-use super::{numbers, words};
+use super::words;
 use crate::report::chart;
 
 /// A figure with everything that belongs to it.
@@ -111,16 +111,6 @@ fn variant_name(analysis: &Analysis, variant: usize) -> &str {
     analysis.variants.get(variant).map_or("", |v| &v.name)
 }
 
-/// The cell of a point, with duration and timeout if they are not those of the first point.
-fn cell_name(analysis: &Analysis, point: &PointResult) -> String {
-    let name = words::cell(point);
-    let [duration, timeout] = [point.duration_s, point.timeout_s].map(numbers::short);
-    match words::is_usual(analysis, point) {
-        true => name,
-        false => format!("{name}, {duration} s, timeout {timeout} s"),
-    }
-}
-
 /// Whether two numbers that were copied are the same one.
 fn same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
@@ -146,7 +136,7 @@ fn by_cell<'a, T>(
     let mut cells: Vec<(String, Vec<T>)> = Vec::new();
     for point in &analysis.points {
         let Some(value) = of(point) else { continue };
-        let name = cell_name(analysis, point);
+        let name = words::cell_and_spans(analysis, point);
         match cells.iter_mut().find(|(cell, _)| *cell == name) {
             Some((_, values)) => values.push(value),
             None => cells.push((name, vec![value])),

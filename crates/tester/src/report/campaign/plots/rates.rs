@@ -2,7 +2,7 @@
 
 use super::super::analysis::{Analysis, ModelResult, PointResult, Scaling};
 use super::super::{numbers, words};
-use super::{Figure, Table, by_cell, cell_name, legend, same, variant_name};
+use super::{Figure, Table, by_cell, legend, same, variant_name};
 use crate::report::chart::{Axis, Chart, LETTER, MEDIUM, Mark, Role, Stroke};
 use crate::statistics::summary::Summary;
 
@@ -72,7 +72,7 @@ fn bars_by_cell(
         let (value, whisker, word) = of(point).filter(|_| words::is_usual(analysis, point))?;
         let ends = whisker.into_iter().flatten();
         let name = variant_name(analysis, point.variant).to_owned();
-        let mut row = vec![cell_name(analysis, point), name, word.clone()];
+        let mut row = vec![words::cell_and_spans(analysis, point), name, word.clone()];
         row.extend(ends.clone().map(numbers::rate));
         Some(Bar {
             variant: point.variant,
