@@ -12,6 +12,7 @@ use dns64_transport::clock::Nanos;
 use super::plan::Plan;
 use super::record::{Environment, Line, Record, SelfTest, TaskEnd, VariantFacts};
 use super::tasks::{Task, points};
+use crate::lab::LabKind;
 use crate::procedure::search::{INVALID_REPEATS, Search, SearchSpec};
 use crate::trial::result::{Outcome, TrialResult};
 
@@ -25,6 +26,8 @@ pub struct History<R> {
     pub plan_sha256: String,
     /// What was typed.
     pub command: Vec<String>,
+    /// Where the roles run, if a server is started and the journal says it.
+    pub lab: Option<LabKind>,
     /// What each variant turned out to be, at each start that was recorded.
     pub variants: Vec<Vec<VariantFacts>>,
     /// Tasks that were begun or given up.
@@ -190,6 +193,7 @@ impl<R> History<R> {
             tester: String::new(),
             plan_sha256: String::new(),
             command: Vec::new(),
+            lab: None,
             variants: vec![Vec::new(); plan.variants.len()],
             tasks: BTreeMap::new(),
             sessions: Vec::new(),
@@ -299,11 +303,13 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
                 tester,
                 plan_sha256,
                 command,
+                lab,
                 ..
             } => {
                 self.tester.clone_from(tester);
                 self.plan_sha256.clone_from(plan_sha256);
                 self.command.clone_from(command);
+                self.lab = *lab;
                 News::Campaign
             }
             Record::Session {

@@ -100,7 +100,7 @@ pub struct TrialNow {
 }
 
 /// Rates that the runs of one point found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Found {
     /// Name of the variant.
     pub variant: String,
@@ -157,12 +157,10 @@ impl Status {
             News::SelfTest(certified_rate_qps) => {
                 self.enter(Phase::Preparing);
                 self.certified_qps = certified_rate_qps;
-                self.message = Some(match certified_rate_qps {
-                    Some(qps) => {
-                        format!("the Tester is certified for {} queries/s", Thousands(qps))
-                    }
-                    None => "the Tester failed its self-test".to_owned(),
-                });
+                let certified =
+                    |qps| format!("the Tester is certified for {} queries/s", Thousands(qps));
+                let failed = || "the Tester failed its self-test".to_owned();
+                self.message = Some(certified_rate_qps.map_or_else(failed, certified));
             }
             News::Variant(facts) => {
                 let version = facts.version.as_deref().unwrap_or("a server");
@@ -239,18 +237,15 @@ impl Status {
     }
 
     fn start(&mut self, task: Task) {
-        self.enter(match task {
-            Task::Search { .. } => Phase::Search,
-            Task::Overload { .. } => Phase::Overload,
-            Task::Soak { .. } => Phase::Soak,
-        });
-        let (variant, cell) = self.name(task);
-        self.variant = Some(variant);
-        self.cell = Some(cell);
-        self.run = match task {
-            Task::Search { run, .. } => Some((run, self.runs)),
-            Task::Overload { .. } | Task::Soak { .. } => None,
+        let (phase, run) = match task {
+            Task::Search { run, .. } => (Phase::Search, Some((run, self.runs))),
+            Task::Overload { .. } => (Phase::Overload, None),
+            Task::Soak { .. } => (Phase::Soak, None),
         };
+        self.enter(phase);
+        self.run = run;
+        let (variant, cell) = self.name(task);
+        (self.variant, self.cell) = (Some(variant), Some(cell));
     }
 
     /// A trial is over. The bracket is that of a search that goes by what it has seen last: in a
@@ -276,18 +271,20 @@ impl Status {
     fn finish(&mut self, task: Task, done: Done) {
         self.trial = None;
         if let (Task::Search { .. }, Some(rate_qps)) = (task, done.rate_qps) {
-            let same = |f: &&mut Found| f.variant == done.variant && f.cell == done.cell;
-            if let Some(found) = self.found.iter_mut().find(same) {
-                found.rates_qps.push(rate_qps);
-                found.median_qps = median_qps(&found.rates_qps);
-            } else {
+            let same = |f: &Found| f.variant == done.variant && f.cell == done.cell;
+            let known = self.found.iter().position(same);
+            let place = known.unwrap_or(self.found.len());
+            if known.is_none() {
                 self.found.push(Found {
                     variant: done.variant.clone(),
                     cell: done.cell.clone(),
-                    rates_qps: vec![rate_qps],
-                    median_qps: median_qps(&[rate_qps]),
+                    ..Found::default()
                 });
             }
+            let found = &mut self.found[place];
+            found.rates_qps.push(rate_qps);
+            let rates: Vec<_> = found.rates_qps.iter().map(|&rate| rate as f64).collect();
+            found.median_qps = median(&rates).unwrap_or(0.0);
         }
         self.last = Some(done);
     }
@@ -317,23 +314,14 @@ impl Status {
 
 /// What is to be known of the end of a search, if it did not just find a rate.
 fn remark(end: &SearchEnd) -> Option<String> {
-    match end {
-        SearchEnd::Found => None,
-        SearchEnd::LimitedByTester { .. } => {
-            Some("at least: the Tester is not certified for more".to_owned())
-        }
-        SearchEnd::LimitedByRequest { .. } => {
-            Some("at least: the plan asks for no more".to_owned())
-        }
-        SearchEnd::NothingPasses => Some("fails at every rate".to_owned()),
-        SearchEnd::TesterFault(fault) => Some(format!("no result: {fault}")),
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "rates are below 2^30")]
-fn median_qps(rates_qps: &[u64]) -> f64 {
-    let rates: Vec<f64> = rates_qps.iter().map(|&rate| rate as f64).collect();
-    median(&rates).unwrap_or(0.0)
+    let remark = match end {
+        SearchEnd::Found => return None,
+        SearchEnd::LimitedByTester { .. } => "at least: the Tester is not certified for more",
+        SearchEnd::LimitedByRequest { .. } => "at least: the plan asks for no more",
+        SearchEnd::NothingPasses => "fails at every rate",
+        SearchEnd::TesterFault(fault) => return Some(format!("no result: {fault}")),
+    };
+    Some(remark.to_owned())
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use serde::{Serialize, Serializer};
 
-use super::words;
 use crate::campaign::record::{CertificateConditions, Environment};
 use crate::statistics::summary::Summary;
 use crate::trial::result::Outcome;
@@ -225,7 +224,7 @@ pub struct Step {
 }
 
 fn outcome<S: Serializer>(outcome: &Outcome, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(words::outcome(outcome))
+    to.serialize_str(outcome.word())
 }
 
 /// What the authority saw, in the mean of trials that passed.

@@ -88,31 +88,25 @@ impl Serialize for Verdict {
 impl Comparison {
     /// Compares the points of `b` with those of `a`.
     pub fn of(a: &Analysis, b: &Analysis, max_regression_pct: f64) -> Self {
-        let twin = |of: &Analysis, point: &PointResult, among: &Analysis| {
-            let key = key(of, point);
-            among.points.iter().position(|p| self::key(among, p) == key)
-        };
+        let (first, mut second) = (keyed(a), keyed(b));
         let mut rows = Vec::new();
         let mut only_first = Vec::new();
-        for point in &a.points {
-            match twin(a, point, b) {
-                Some(index) => rows.push(row(
-                    key(a, point),
-                    point,
-                    &b.points[index],
-                    max_regression_pct,
-                )),
-                None => only_first.push(key(a, point)),
+        for (key, point) in first {
+            match second.iter().position(|(other, _)| *other == key) {
+                Some(twin) => {
+                    let (_, twin) = second.remove(twin);
+                    rows.push(row(key, point, twin, max_regression_pct));
+                }
+                None => only_first.push(key),
             }
         }
-        let alone = b.points.iter().filter(|point| twin(b, point, a).is_none());
         Self {
             names: (a.name.clone(), b.name.clone()),
             max_regression_pct,
             warnings: warnings(a, b),
             rows,
             only_first,
-            only_second: alone.map(|point| key(b, point)).collect(),
+            only_second: second.into_iter().map(|(key, _)| key).collect(),
         }
     }
 
@@ -156,12 +150,9 @@ impl Comparison {
         }
         let slower = self.count(Verdict::Slower);
         let judged = self.rows.len() - self.count(Verdict::NotJudged);
-        writeln!(
-            out,
-            "{slower} of {} slower by more than {}",
-            numbers::count(judged, "judged point"),
-            numbers::pct(self.max_regression_pct)
-        )
+        let judged = numbers::count(judged, "judged point");
+        let allowed = numbers::pct(self.max_regression_pct);
+        writeln!(out, "{slower} of {judged} slower by more than {allowed}")
     }
 }
 
@@ -169,10 +160,14 @@ const HEADS: [&str; 8] = [
     "point", "A", "B", "change", "interval", "delta", "p", "verdict",
 ];
 
-/// What makes two points the same: everything but the rates.
-fn key(analysis: &Analysis, point: &PointResult) -> String {
-    let variant = &analysis.variants[point.variant].name;
-    format!("{variant}, {}, {}", words::cell(point), words::spans(point))
+/// The points with what makes two of them the same: everything but the rates.
+fn keyed(analysis: &Analysis) -> Vec<(String, &PointResult)> {
+    let key = |point: &PointResult| {
+        let variant = &analysis.variants[point.variant].name;
+        format!("{variant}, {}, {}", words::cell(point), words::spans(point))
+    };
+    let points = analysis.points.iter();
+    points.map(|point| (key(point), point)).collect()
 }
 
 fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64) -> Row {
@@ -182,46 +177,30 @@ fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64)
     };
     let (rates_a, rates_b) = (rates(a), rates(b));
     let median = |p: &PointResult| p.summary.as_ref().map(|s| s.median);
+    let medians = (median(a), median(b));
     let found = compare::compare(&rates_a, &rates_b);
-    let change = median(a).zip(median(b)).map(|(a, b)| (b - a) / a * 100.0);
-    let interval_pct = found.as_ref().map(|c| {
-        let pct = |shift: f64| shift / c.median_a * 100.0;
-        (pct(c.shift_interval.0), pct(c.shift_interval.1))
-    });
-    let runs = (rates_a.len(), rates_b.len());
-    let p = found.as_ref().map(|c| c.p);
-    let (verdict, why) = verdict(
-        change,
-        interval_pct,
-        p,
-        runs,
-        b.lower_bound,
-        max_regression_pct,
-    );
-    Row {
+    let mut row = Row {
         point,
-        medians: (median(a), median(b)),
-        runs,
-        change_pct: change,
-        interval_pct,
+        medians,
+        runs: (rates_a.len(), rates_b.len()),
+        change_pct: medians.0.zip(medians.1).map(|(a, b)| (b - a) / a * 100.0),
+        interval_pct: found.as_ref().map(|c| {
+            let pct = |shift: f64| shift / c.median_a * 100.0;
+            (pct(c.shift_interval.0), pct(c.shift_interval.1))
+        }),
         cliffs_delta: found.as_ref().map(|c| c.cliffs_delta),
         effect: found.as_ref().map(|c| c.effect),
-        p,
-        verdict,
-        why,
-    }
+        p: found.as_ref().map(|c| c.p),
+        verdict: Verdict::NotJudged,
+        why: String::new(),
+    };
+    (row.verdict, row.why) = judge(&row, b.lower_bound, max_regression_pct);
+    row
 }
 
-fn verdict(
-    change_pct: Option<f64>,
-    interval_pct: Option<(f64, f64)>,
-    p: Option<f64>,
-    runs: (usize, usize),
-    lower_bound: bool,
-    max_regression_pct: f64,
-) -> (Verdict, String) {
+fn judge(row: &Row, lower_bound: bool, max_regression_pct: f64) -> (Verdict, String) {
     use Verdict::{NotJudged, Slower, Within};
-    let Some(change_pct) = change_pct else {
+    let Some(change_pct) = row.change_pct else {
         return (NotJudged, "no rate on one side".to_owned());
     };
     if change_pct >= -max_regression_pct {
@@ -230,11 +209,11 @@ fn verdict(
     if lower_bound {
         return (NotJudged, "B is a lower bound".to_owned());
     }
-    let (Some((_, upper_pct)), Some(p)) = (interval_pct, p) else {
-        let fewest = runs.0.min(runs.1);
+    let fewest = row.runs.0.min(row.runs.1);
+    let (Some((_, upper_pct)), Some(p)) = (row.interval_pct, row.p) else {
         return (NotJudged, format!("only {}", numbers::count(fewest, "run")));
     };
-    if runs.0.min(runs.1) < RUNS_FOR_TEST {
+    if fewest < RUNS_FOR_TEST {
         let by = "by the interval: fewer than 5 runs".to_owned();
         return (if upper_pct < 0.0 { Slower } else { Within }, by);
     }

@@ -29,33 +29,11 @@ use http::{Answer, Request};
 #[derive(Debug)]
 pub struct Live(Service);
 
-/// Why there is no live page.
+/// Why there is no live page: somebody else listens there, it is no address of this machine, a port
+/// below 1024 without root, or there is no thread or descriptor left.
 #[derive(Debug, thiserror::Error)]
-pub enum LiveError {
-    /// Somebody else listens there.
-    #[error(
-        "cannot serve the live page at {listen}: the address is in use; give another port, or end \
-         who uses it (`ss -ltnp` names it)"
-    )]
-    InUse {
-        /// Where it was to be.
-        listen: SocketAddr,
-    },
-    /// No such address on this machine, or a port below 1024 without root.
-    #[error(
-        "cannot serve the live page at {listen}: {reason}; give an address of this machine and a port \
-         from 1024 on"
-    )]
-    Listen {
-        /// Where it was to be.
-        listen: SocketAddr,
-        /// What the kernel said.
-        reason: io::Error,
-    },
-    /// Out of threads or descriptors.
-    #[error("cannot start the thread of the live page: {0}")]
-    Thread(io::Error),
-}
+#[error("cannot {0}")]
+pub struct LiveError(String);
 
 impl Live {
     /// Serves `status` at `listen` until dropped; port 0 is one that the system chooses.
@@ -69,9 +47,12 @@ impl Live {
         status: Arc<Mutex<Status>>,
         now_unix_ms: fn() -> u64,
     ) -> Result<Self, LiveError> {
-        let refused = |reason: io::Error| match reason.kind() {
-            io::ErrorKind::AddrInUse => LiveError::InUse { listen },
-            _ => LiveError::Listen { listen, reason },
+        let refused = |reason: io::Error| {
+            let why = match reason.kind() {
+                io::ErrorKind::AddrInUse => IN_USE.to_owned(),
+                _ => format!("{reason}; give an address of this machine and a port from 1024 on"),
+            };
+            LiveError(format!("serve the live page at {listen}: {why}"))
         };
         let listener = TcpListener::bind(listen).map_err(refused)?;
         let own = listener.local_addr().map_err(refused)?.ip();
@@ -91,8 +72,9 @@ impl Live {
                 Next::Close
             }
         };
+        let no_thread = |e| LiveError(format!("start the thread of the live page: {e}"));
         let service = Service::start(listener, "live page", VISITORS_MAX, begin);
-        Ok(Self(service.map_err(LiveError::Thread)?))
+        service.map(Self).map_err(no_thread)
     }
 
     /// Where it is served.
@@ -120,17 +102,10 @@ fn answer(
     if !host_is_meant(request.host, own) {
         return Answer::fault("421 Misdirected Request");
     }
-    let content = match request.path {
-        "/" => "text/html; charset=utf-8",
-        "/status.json" => "application/json",
-        "/metrics" => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        _ => return Answer::fault("404 Not Found"),
-    };
-    if !["GET", "HEAD"].contains(&request.method) {
-        return Answer::fault("405 Method Not Allowed");
-    }
-    let body = match request.path {
-        "/" => PAGE.to_owned(),
+    let is_read = ["GET", "HEAD"].contains(&request.method);
+    match request.path {
+        "/" | "/status.json" | "/metrics" if !is_read => Answer::fault("405 Method Not Allowed"),
+        "/" => Answer::page("text/html; charset=utf-8", PAGE.to_owned()),
         "/status.json" => {
             let picture = Picture {
                 tester: TESTER,
@@ -138,11 +113,12 @@ fn answer(
                 status: &copy(),
             };
             // Numbers and texts only: nothing that JSON could not hold.
-            serde_json::to_string(&picture).unwrap_or_default()
+            let body = serde_json::to_string(&picture).unwrap_or_default();
+            Answer::page("application/json", body)
         }
-        _ => metrics::text(copy()),
-    };
-    Answer::page(content, body)
+        "/metrics" => Answer::page(OPEN_METRICS, metrics::text(copy())),
+        _ => Answer::fault("404 Not Found"),
+    }
 }
 
 /// Whether a request is for this page and not for a name that a stranger's page has pointed here
@@ -152,20 +128,23 @@ fn host_is_meant(host: Option<&str>, own: IpAddr) -> bool {
     let Some(host) = host.filter(|_| own.is_loopback()) else {
         return true;
     };
-    let is_address = host.parse::<IpAddr>().is_ok() || host.parse::<SocketAddr>().is_ok();
-    let bracketed = host
+    let inner = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));
+    let is_address = inner.unwrap_or(host).parse::<IpAddr>().is_ok();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    is_address
-        || bracketed.is_some_and(|host| host.parse::<IpAddr>().is_ok())
-        || name.eq_ignore_ascii_case("localhost")
+    is_address || host.parse::<SocketAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
 }
+
+const IN_USE: &str =
+    "the address is in use; give another port, or end who uses it (`ss -ltnp` names it)";
 
 /// Connections at once.
 const VISITORS_MAX: usize = 16;
 
 const TESTER: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The page, which fetches `status.json` and draws it.
 const PAGE: &str = include_str!("live/page.html");

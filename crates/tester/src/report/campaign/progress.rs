@@ -32,9 +32,8 @@ enum View {
     /// Bars below the lines.
     Terminal {
         screen: MultiProgress,
-        campaign: ProgressBar,
-        task: ProgressBar,
-        trial: ProgressBar,
+        /// Of the campaign, the task and the trial.
+        bars: [ProgressBar; 3],
     },
 }
 
@@ -78,9 +77,7 @@ impl CampaignProgress {
             }
             View::Terminal {
                 screen,
-                campaign,
-                task,
-                trial,
+                bars: [campaign, task, trial],
             } => {
                 for line in news {
                     screen.println(line.trim_end()).unwrap_or_default();
@@ -97,16 +94,8 @@ impl CampaignProgress {
 
     /// Removes the bars; the lines stay.
     pub fn clear(&self) {
-        if let View::Terminal {
-            screen,
-            campaign,
-            task,
-            trial,
-        } = &self.view
-        {
-            for bar in [trial, task, campaign] {
-                bar.finish_and_clear();
-            }
+        if let View::Terminal { screen, bars } = &self.view {
+            bars.iter().rev().for_each(ProgressBar::finish_and_clear);
             // Closed terminals cannot be cleared, and need not be.
             screen.clear().unwrap_or_default();
         }
@@ -133,18 +122,9 @@ impl CampaignProgress {
 impl View {
     fn on(target: ProgressDrawTarget) -> Self {
         let screen = MultiProgress::with_draw_target(target);
-        let campaign = screen.add(ProgressBar::new_spinner());
-        let task = screen.add(ProgressBar::new_spinner());
-        let trial = screen.add(ProgressBar::new(0));
-        campaign.set_style(style("{msg}"));
-        task.set_style(style("{msg}"));
-        trial.set_style(style("{msg}"));
-        Self::Terminal {
-            screen,
-            campaign,
-            task,
-            trial,
-        }
+        let bar = || screen.add(ProgressBar::new_spinner().with_style(style("{msg}")));
+        let bars = [bar(), bar(), bar()];
+        Self::Terminal { screen, bars }
     }
 }
 
@@ -179,9 +159,8 @@ fn campaign_line(status: &Status) -> String {
 }
 
 fn left(left_ns: Option<Nanos>) -> String {
-    left_ns.map_or(String::new(), |ns| {
-        format!(", about {} left", numbers::wait(ns))
-    })
+    let left = |ns| format!(", about {} left", numbers::wait(ns));
+    left_ns.map_or(String::new(), left)
 }
 
 /// `unbound, AAAA 50%, cached 0%: run 3 of 20; passed 10,000, failed 20,000 queries/s; Tester certified for 80,000`
@@ -210,18 +189,14 @@ fn task_line(status: &Status) -> String {
 
 /// `2026-01-02T03:04:05Z 12 of 60: unbound, AAAA 50%, cached 0%: run 3 of 20: 21,480 queries/s in 5 min 20 s`
 fn done_line(status: &Status, done: &Done) -> String {
-    let mut outcome = Vec::new();
-    outcome.extend(
-        done.rate_qps
-            .map(|qps| format!("{} queries/s", Thousands(qps))),
-    );
-    outcome.extend(done.remark.clone());
-    if outcome.is_empty() {
-        outcome.push("done".to_owned());
-    }
-    let took = done
-        .took_ns
-        .map_or(String::new(), |ns| format!(" in {}", numbers::wait(ns)));
+    let rate = |qps| format!("{} queries/s", Thousands(qps));
+    let outcome = match (done.rate_qps.map(rate), &done.remark) {
+        (Some(rate), Some(remark)) => format!("{rate}, {remark}"),
+        (Some(one), None) => one,
+        (None, remark) => remark.clone().unwrap_or("done".to_owned()),
+    };
+    let took = |ns| format!(" in {}", numbers::wait(ns));
+    let took = done.took_ns.map_or(String::new(), took);
     format!(
         "{} {} of {}: {}, {}: {}: {}{took}{}\n",
         numbers::moment(done.at_unix_ms),
@@ -230,7 +205,7 @@ fn done_line(status: &Status, done: &Done) -> String {
         done.variant,
         done.cell,
         done.task,
-        outcome.join(", "),
+        outcome,
         left(status.left_ns)
     )
 }
@@ -350,9 +325,10 @@ mod tests {
             length_ns: 61 * SECOND,
         });
         progress.show(&status, 0);
-        let View::Terminal { trial, .. } = &progress.view else {
+        let View::Terminal { bars, .. } = &progress.view else {
             unreachable!("it was made for a terminal");
         };
+        let [.., trial] = bars;
         let bar = trial.clone();
         assert_eq!(bar.message(), "trial 4 at 15,000 queries/s");
         assert_eq!(bar.length(), Some(61_000));

@@ -65,34 +65,21 @@ pub fn check(
 
 fn first_difference(path: &str, expected: &[u8], found: &[u8]) -> String {
     if path.ends_with(".json")
-        && let (Ok(expected), Ok(found)) = (
-            serde_json::from_slice(expected),
-            serde_json::from_slice(found),
-        )
-        && let Some(text) = in_json(&expected, &found, "")
+        && let Ok(expected) = serde_json::from_slice(expected)
+        && let Ok(found) = serde_json::from_slice(found)
+        && let Some(text) = in_json(Some(&expected), Some(&found), "")
     {
         return text;
     }
-    let common = expected
-        .iter()
-        .zip(found)
-        .take_while(|(a, b)| a == b)
-        .count();
-    let line_number = expected[..common]
-        .iter()
-        .filter(|octet| **octet == b'\n')
-        .count()
-        + 1;
+    let common = expected.iter().zip(found).take_while(|(a, b)| a == b);
+    let line_number = 1 + common.filter(|(octet, _)| **octet == b'\n').count();
     let line = |octets: &[u8]| {
         let text = String::from_utf8_lossy(octets);
         let line = text.lines().nth(line_number - 1).unwrap_or("nothing");
         format!("'{}'", shortened(line))
     };
-    format!(
-        "line {line_number} is {}, and should be {}",
-        line(found),
-        line(expected)
-    )
+    let (is, should_be) = (line(found), line(expected));
+    format!("line {line_number} is {is}, and should be {should_be}")
 }
 
 /// A value that is not to fill the screen.
@@ -105,47 +92,27 @@ fn shortened(text: &str) -> String {
 }
 
 /// The first difference of two values, as a JSON pointer (RFC 6901) with both.
-fn in_json(expected: &Value, found: &Value, at: &str) -> Option<String> {
-    if expected == found {
-        return None;
-    }
+fn in_json(expected: Option<&Value>, found: Option<&Value>, at: &str) -> Option<String> {
     match (expected, found) {
-        (Value::Object(a), Value::Object(b)) => {
-            let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
-            keys.filter_map(|key| {
+        _ if expected == found => None,
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            let mut keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
+            keys.find_map(|key| {
                 let step = key.replace('~', "~0").replace('/', "~1");
-                let value = |of: &serde_json::Map<String, Value>| of.get(key).cloned();
-                of_members(value(a), value(b), &format!("{at}/{step}"))
+                in_json(a.get(key), b.get(key), &format!("{at}/{step}"))
             })
-            .next()
         }
-        (Value::Array(a), Value::Array(b)) => (0..a.len().max(b.len())).find_map(|index| {
-            let value = |of: &[Value]| of.get(index).cloned();
-            of_members(value(a), value(b), &format!("{at}/{index}"))
-        }),
-        _ => Some(said(at, Some(expected), Some(found))),
+        (Some(Value::Array(a)), Some(Value::Array(b))) => (0..a.len().max(b.len()))
+            .find_map(|index| in_json(a.get(index), b.get(index), &format!("{at}/{index}"))),
+        _ => {
+            let shown = |value: Option<&Value>| match value {
+                Some(value) => shortened(&value.to_string()),
+                None => "missing".to_owned(),
+            };
+            let (is, should_be) = (shown(found), shown(expected));
+            Some(format!("{at} is {is}, and should be {should_be}"))
+        }
     }
-}
-
-fn of_members(expected: Option<Value>, found: Option<Value>, at: &str) -> Option<String> {
-    match (&expected, &found) {
-        (Some(expected), Some(found)) => in_json(expected, found, at),
-        _ => Some(said(at, expected.as_ref(), found.as_ref())),
-    }
-}
-
-fn said(at: &str, expected: Option<&Value>, found: Option<&Value>) -> String {
-    let value = |value: Option<&Value>| {
-        value.map_or_else(
-            || "missing".to_owned(),
-            |value| shortened(&value.to_string()),
-        )
-    };
-    format!(
-        "{at} is {}, and should be {}",
-        value(found),
-        value(expected)
-    )
 }
 
 #[cfg(test)]

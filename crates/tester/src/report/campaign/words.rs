@@ -2,7 +2,7 @@
 
 use super::analysis::{Analysis, PointResult};
 use super::numbers::{Thousands, pct, short};
-use crate::trial::result::{Outcome, TesterFault, TrialResult};
+use crate::trial::result::{TesterFault, TrialResult};
 
 /// The shares of a point.
 pub(super) fn cell(point: &PointResult) -> String {
@@ -72,14 +72,5 @@ pub(super) fn fault(fault: &TesterFault) -> &'static str {
         TesterFault::AuthorityDied { .. } => "authority stopped",
         TesterFault::ClockStep { .. } => "clock stepped",
         TesterFault::Link { .. } => "a system call failed",
-    }
-}
-
-/// "passed", "failed" or "invalid".
-pub(super) fn outcome(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Passed => "passed",
-        Outcome::Failed { .. } => "failed",
-        Outcome::Invalid(_) => "invalid",
     }
 }

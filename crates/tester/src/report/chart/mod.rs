@@ -164,12 +164,8 @@ impl Chart {
         let places: Vec<_> = places.map(|(x, y)| format!("{x:.0} {y:.0}")).collect();
         if !places.is_empty() {
             // The line to nowhere at its end makes a lone point a dot.
-            path(
-                &mut self.svg,
-                role,
-                stroke,
-                &format!("M{}h0", places.join("L")),
-            );
+            let data = format!("M{}h0", places.join("L"));
+            path(&mut self.svg, role, stroke, &data);
         }
     }
 
@@ -250,14 +246,9 @@ impl Chart {
 /// The line and the shape of a variant, for a legend; a screen reader passes over it.
 pub(super) fn key(variant: usize) -> String {
     let mut svg = "<svg viewBox=\"0 0 52 24\" aria-hidden=\"true\">".to_owned();
-    path(&mut svg, Role::variant(variant), Stroke::THICK, "M2 12H50");
-    let mark = Mark::variant(variant, false);
-    path(
-        &mut svg,
-        Role::variant(variant),
-        mark.0,
-        &mark.at((26.0, 12.0)),
-    );
+    let (role, mark) = (Role::variant(variant), Mark::variant(variant, false));
+    path(&mut svg, role, Stroke::THICK, "M2 12H50");
+    path(&mut svg, role, mark.0, &mark.at((26.0, 12.0)));
     svg + "</svg>"
 }
 

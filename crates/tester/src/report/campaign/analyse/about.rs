@@ -1,8 +1,9 @@
 //! What the numbers are of: conditions, variants, certificates, sessions, commands and time.
 
+use super::of_variant;
 use super::told::Told;
 use crate::campaign::history::SessionHistory;
-use crate::campaign::plan::{Method, Order, Plan, Restart};
+use crate::campaign::plan::{Method, Order, Plan, Restart, Variant};
 use crate::campaign::record::{SelfTest, VariantFacts};
 use crate::campaign::tasks::Task;
 use crate::lab::LabKind;
@@ -14,7 +15,6 @@ use crate::report::campaign::analysis::{
 };
 use crate::report::campaign::numbers;
 use crate::report::{Span, Thousands};
-use crate::rig::spec::Subject;
 use crate::trial::result::Outcome;
 
 /// Reasons that hold for every variant.
@@ -23,17 +23,13 @@ pub(super) fn not_a_measurement(
     told: &Told<'_>,
     points: &[PointResult],
 ) -> Vec<String> {
-    let of = |variant: usize| -> Vec<String> {
+    let of = |variant: usize| {
         let records = told.variants.get(variant).into_iter().flatten();
-        distinct(
-            records
-                .flat_map(|record| &record.not_a_measurement)
-                .cloned(),
-        )
+        distinct(records.flat_map(|r| &r.not_a_measurement).cloned())
     };
     let mut reasons = of(0);
     reasons.retain(|reason| (1..plan.variants.len()).all(|variant| of(variant).contains(reason)));
-    if plan.lab == LabKind::Loopback && reasons.is_empty() {
+    if lab_kind(plan, told) == Some(LabKind::Loopback) && reasons.is_empty() {
         reasons.push("all roles share the loopback interface".to_owned());
     }
     let uncertified =
@@ -47,8 +43,8 @@ pub(super) fn not_a_measurement(
 
 /// Whether a variant is an authority, measured by the self-test itself.
 pub(super) fn is_authority(plan: &Plan, variant: usize) -> bool {
-    let subject = plan.variants.get(variant).map(|v| &v.subject);
-    subject.is_some_and(Subject::is_authority)
+    let variant = plan.variants.get(variant);
+    variant.is_some_and(|v| v.subject.is_authority())
 }
 
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
@@ -66,11 +62,11 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
     if let Some(first) = told.self_tests.first() {
         return first.conditions.lab.clone();
     }
-    let kind = match plan.lab {
+    let kind = match lab_kind(plan, told).unwrap_or(plan.lab) {
         LabKind::Auto => "the best that the machine allows",
         LabKind::Netns => "network namespaces",
         LabKind::Userns => "network namespaces in a user namespace",
-        LabKind::Loopback => LOOPBACK,
+        LabKind::Loopback => "loopback",
     };
     let setup = match plan.hosts.setup {
         Setup::Loopback => "one device",
@@ -80,16 +76,11 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
     format!("{kind}, {setup}")
 }
 
-/// Whether all roles shared the loopback interface. Certificates bear the lab's name.
-pub(super) fn is_loopback(plan: &Plan, told: &Told<'_>) -> bool {
-    match told.self_tests.first() {
-        Some(first) => first.conditions.lab == LOOPBACK,
-        None => plan.lab == LabKind::Loopback,
-    }
+/// What the roles ran in, if any was started. Journals from before it was chosen once for all have
+/// only what the plan says of it.
+pub(super) fn lab_kind(plan: &Plan, told: &Told<'_>) -> Option<LabKind> {
+    told.lab.or(plan.uses_lab().then_some(plan.lab))
 }
-
-/// The lab on the loopback interface, in conditions of certificates.
-const LOOPBACK: &str = "loopback";
 
 /// What the DUT and the authority speak with each other.
 pub(super) fn family(plan: &Plan) -> String {
@@ -194,29 +185,23 @@ fn restart(restart: Restart) -> &'static str {
 /// What was measured: the plan's names, and what they turned out to be at the last start.
 pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
     let infos = plan.variants.iter().zip(&told.variants);
-    let info = |(variant, records): (&crate::campaign::plan::Variant, &Vec<VariantFacts>)| {
-        let last = records.last();
-        let mut hashes = Vec::new();
-        if let Some(program) = last.and_then(|r| r.program_sha256.clone()) {
-            hashes.push(("program".to_owned(), program));
-        }
-        let files = last.into_iter().flat_map(|r| &r.files_sha256);
-        hashes.extend(files.map(|(name, hash)| (name.clone(), hash.clone())));
+    let info = |(variant, records): (&Variant, &Vec<VariantFacts>)| {
+        let server = records.last().map(|r| r.server.clone());
+        let pref64 = records.last().map(|r| r.pref64.clone());
+        let last = records.last().cloned().unwrap_or_default();
+        let program = last.program_sha256.into_iter();
+        let program = program.map(|hash| ("program".to_owned(), hash));
         let reasons = records.iter().flat_map(|r| &r.not_a_measurement).cloned();
         let notes = records.iter().flat_map(|r| &r.notes).cloned();
-        let settings = variant.settings();
         VariantInfo {
             name: variant.name.clone(),
             dut: variant.dut.clone(),
-            version: last.and_then(|r| r.version.clone()),
-            settings: settings
-                .iter()
-                .map(|(k, v)| (k.clone(), v.clone()))
-                .collect(),
-            cpus: last.map_or(Vec::new(), |r| r.cpus.clone()),
-            server: last.map(|r| r.server.clone()),
-            pref64: last.map(|r| r.pref64.clone()),
-            hashes,
+            version: last.version,
+            settings: variant.settings().clone().into_iter().collect(),
+            cpus: last.cpus,
+            server,
+            pref64,
+            hashes: program.chain(last.files_sha256).collect(),
             not_a_measurement: distinct(reasons),
             notes: distinct(notes),
         }
@@ -264,11 +249,9 @@ pub(super) fn sessions(told: &Told<'_>) -> Vec<Session> {
 
 /// What to type to repeat the campaign.
 pub(super) fn commands(told: &Told<'_>) -> Vec<String> {
-    let quoted: Vec<_> = told.command.iter().map(|word| quoted(word)).collect();
-    match quoted.is_empty() {
-        true => Vec::new(),
-        false => vec![quoted.join(" ")],
-    }
+    let words: Vec<_> = told.command.iter().map(|word| quoted(word)).collect();
+    let command = (!words.is_empty()).then(|| words.join(" "));
+    command.into_iter().collect()
 }
 
 /// A word as a shell takes it (POSIX, section 2.2.2).
@@ -283,14 +266,12 @@ fn quoted(word: &str) -> String {
 /// Where the time went, and how long the papers' script would have taken.
 pub(super) fn time(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> TimeSpent {
     let runs = || points.iter().flat_map(|point| &point.runs);
-    let others = told
-        .tasks
-        .iter()
-        .filter(|(task, _)| !matches!(task, Task::Search { .. }));
+    let others = told.tasks.iter();
+    let others = others.filter(|(task, _)| !matches!(task, Task::Search { .. }));
     let self_tests = told.self_tests.iter().flat_map(|test| &test.trials);
     let mut fixed_range_s = 0.0;
-    for (variant, _) in plan.variants.iter().enumerate() {
-        let own = || points.iter().filter(move |p| p.variant == variant);
+    for variant in 0..plan.variants.len() {
+        let own = || of_variant(points, variant);
         let rates = own().flat_map(|p| &p.runs).filter_map(|run| run.rate_qps);
         let Some(highest) = rates.max() else { continue };
         let range_qps = highest.saturating_mul(2).saturating_add(1);
@@ -321,13 +302,10 @@ fn halvings(plan: &Plan, run: &RunResult, range_qps: u64) -> f64 {
     let Some(rate_qps) = run.rate_qps else {
         return 0.0;
     };
-    let mut halvings = 0.0;
-    let mut width = range_qps;
-    while width > plan.search.resolution.qps(rate_qps) {
-        width = width.div_ceil(2);
-        halvings += 1.0;
-    }
-    halvings
+    let resolution_qps = plan.search.resolution.qps(rate_qps);
+    let halved = |width: &u64| Some(width.div_ceil(2));
+    let widths = std::iter::successors(Some(range_qps), halved);
+    widths.take_while(|width| *width > resolution_qps).count() as f64
 }
 
 /// How long the trials of the run took that went to their end, or duration and timeout if there was
@@ -338,8 +316,8 @@ fn trial_s(told: &Told<'_>, point: &PointResult, run: &RunResult) -> f64 {
         run: run.run,
     };
     let task = told.tasks.get(&search);
-    let trials = task.map_or(&[][..], |task| &task.trials);
-    let whole = trials.iter().filter(|t| !t.result.ended_early);
+    let trials = task.into_iter().flat_map(|task| &task.trials);
+    let whole = trials.filter(|t| !t.result.ended_early);
     let whole: Vec<f64> = whole.map(|t| numbers::seconds(t.took_ns)).collect();
     match whole.len() {
         0 => point.duration_s + point.timeout_s,

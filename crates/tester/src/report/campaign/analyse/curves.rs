@@ -1,7 +1,7 @@
 //! What several points say together, and the trials beyond and below the rate that was found.
 
-use super::is_of_the_papers;
 use super::told::{TaskTold, Told, TrialTold};
+use super::{is_of_the_papers, of_variant};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{Point, Task};
 use crate::report::campaign::analysis::{
@@ -18,23 +18,13 @@ const SIGNIFICANT: f64 = 0.05;
 /// The papers' models, of each variant that has cells enough. A lower bound fits no model.
 pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<ModelResult> {
     let usual = |p: &&PointResult| !p.lower_bound && is_of_the_papers(plan, planned, p);
-    let mut models = Vec::new();
-    for variant in 0..plan.variants.len() {
-        let own = || points.iter().filter(|p| p.variant == variant).filter(usual);
-        let by_aaaa = own().filter(|p| p.cached_pct == 0.0);
-        let by_cached = own().filter(|p| p.aaaa_pct == 0.0);
-        models.extend(fitted(
-            variant,
-            &AAAA_MODEL,
-            by_aaaa.map(|p| (p.aaaa_pct, p)),
-        ));
-        models.extend(fitted(
-            variant,
-            &CACHED_MODEL,
-            by_cached.map(|p| (p.cached_pct, p)),
-        ));
-    }
-    models
+    let of_variant = |variant| {
+        let own = of_variant(points, variant).filter(usual);
+        let own: Vec<_> = own.collect();
+        MODELS.map(|model| fitted(variant, &model, &own))
+    };
+    let models = (0..plan.variants.len()).flat_map(of_variant);
+    models.flatten().collect()
 }
 
 /// What a model is called, and what its parameters are.
@@ -43,38 +33,43 @@ struct Model {
     variable: &'static str,
     full: &'static str,
     saved: &'static str,
+    /// The share that it is over, and the one that is none.
+    shares_pct: fn(&PointResult) -> (f64, f64),
 }
 
-/// Paper 000, equation 7.
-const AAAA_MODEL: Model = Model {
-    name: "AAAA share",
-    variable: "a",
-    full: "work for a name without AAAA: (TC + 2 TA + TS) / alpha",
-    saved: "work that an AAAA saves: (TA + TS) / alpha",
-};
+/// Paper 000, equations 7 and 8.
+const MODELS: [Model; 2] = [
+    Model {
+        name: "AAAA share",
+        variable: "a",
+        full: "work for a name without AAAA: (TC + 2 TA + TS) / alpha",
+        saved: "work that an AAAA saves: (TA + TS) / alpha",
+        shares_pct: |point| (point.aaaa_pct, point.cached_pct),
+    },
+    Model {
+        name: "cached share",
+        variable: "c",
+        full: "work for a name that is not cached: (TC + 2 TA + TS) / beta",
+        saved: "work that the cache saves: (2 TA + TS) / beta",
+        shares_pct: |point| (point.cached_pct, point.aaaa_pct),
+    },
+];
 
-/// Paper 000, equation 8.
-const CACHED_MODEL: Model = Model {
-    name: "cached share",
-    variable: "c",
-    full: "work for a name that is not cached: (TC + 2 TA + TS) / beta",
-    saved: "work that the cache saves: (2 TA + TS) / beta",
-};
-
-fn fitted<'p>(
-    variant: usize,
-    model: &Model,
-    cells: impl Iterator<Item = (f64, &'p PointResult)>,
-) -> Option<ModelResult> {
-    let cells: Vec<(f64, f64)> = cells
-        .filter_map(|(share, point)| Some((share, point.summary.as_ref()?.median)))
-        .collect();
-    let shares: Vec<_> = cells
-        .iter()
-        .map(|(pct, rate)| (pct / 100.0, *rate))
-        .collect();
-    let fit = model::fit(&shares)?;
-    let rows = cells.iter().zip(&fit.fitted);
+fn fitted(variant: usize, model: &Model, points: &[&PointResult]) -> Option<ModelResult> {
+    let cell = |point: &&PointResult| {
+        let (share_pct, other_pct) = (model.shares_pct)(point);
+        let summary = point.summary.as_ref().filter(|_| other_pct == 0.0)?;
+        Some((share_pct, summary.median))
+    };
+    let cells: Vec<_> = points.iter().filter_map(cell).collect();
+    let shares = cells.iter().map(|(pct, rate)| (pct / 100.0, *rate));
+    let fit = model::fit(&shares.collect::<Vec<_>>())?;
+    let rows = cells.into_iter().zip(fit.fitted);
+    let row = |((share_pct, median), modelled)| FittedRow {
+        share_pct,
+        median,
+        modelled,
+    };
     let parameter = |name, work_s: f64| Parameter {
         name,
         value: work_s * 1e6,
@@ -93,13 +88,7 @@ fn fitted<'p>(
             parameter(model.full, fit.full_s),
             parameter(model.saved, fit.saved_s),
         ],
-        fitted: rows
-            .map(|(&(share_pct, median), &modelled)| FittedRow {
-                share_pct,
-                median,
-                modelled,
-            })
-            .collect(),
+        fitted: rows.map(row).collect(),
         residual_pct_max: fit.residual_pct_max,
         r_squared: fit.r_squared,
     })
@@ -115,17 +104,18 @@ pub(super) fn queue_checks(
         return Vec::new();
     }
     let check = |variant: usize| {
-        let own = points
-            .iter()
-            .filter(|p| p.variant == variant && !p.lower_bound);
-        let first = own
-            .clone()
-            .filter(|p| Some(&planned[p.point].cell) == plan.cells.first());
-        let rows: Vec<_> = first
-            .filter_map(|p| Some((p.duration_s, p.timeout_s, p.summary.as_ref()?.median)))
-            .collect();
+        let own = of_variant(points, variant).filter(|p| !p.lower_bound);
+        let first = own.filter(|p| Some(&planned[p.point].cell) == plan.cells.first());
+        let rows =
+            first.filter_map(|p| Some((p.duration_s, p.timeout_s, p.summary.as_ref()?.median)));
+        let rows: Vec<_> = rows.collect();
         let check = queue::check(&rows)?;
-        let calculated = rows.iter().zip(&check.calculated);
+        let row = |((duration_s, timeout_s, median), calculated)| QueueCheckRow {
+            duration_s,
+            timeout_s,
+            median,
+            calculated,
+        };
         let (medians, rates) = (check.median_dispersion_pct, check.calculated_dispersion_pct);
         let verdict = match check.stores_requests {
             true => format!(
@@ -139,16 +129,7 @@ pub(super) fn queue_checks(
         };
         Some(QueueCheckResult {
             variant,
-            rows: calculated
-                .map(
-                    |(&(duration_s, timeout_s, median), &calculated)| QueueCheckRow {
-                        duration_s,
-                        timeout_s,
-                        median,
-                        calculated,
-                    },
-                )
-                .collect(),
+            rows: rows.into_iter().zip(check.calculated).map(row).collect(),
             median_dispersion_pct: medians,
             calculated_dispersion_pct: rates,
             stores_requests: check.stores_requests,
@@ -163,18 +144,16 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
     let mut servers: Vec<(&Variant, Vec<ScalingRow>)> = Vec::new();
     for (variant, it) in plan.variants.iter().enumerate() {
         let cores = it.cpus().cpus().len();
-        let first = points.iter().find(|p| p.variant == variant);
-        let (Some((point, summary)), 1..) = (
-            first.and_then(|p| Some((p.point, p.summary.as_ref()?))),
-            cores,
-        ) else {
+        let first = of_variant(points, variant).next();
+        let first = first.and_then(|p| Some((p.point, p.summary.as_ref()?.median)));
+        let Some((point, median)) = first.filter(|_| cores > 0) else {
             continue;
         };
         let row = ScalingRow {
             cores,
             point,
-            median: summary.median,
-            per_core: summary.median / cores as f64,
+            median,
+            per_core: median / cores as f64,
             factor: 1.0,
         };
         let is_same = |other: &Variant| other.dut == it.dut && other.settings() == it.settings();
@@ -215,23 +194,20 @@ pub(super) fn overloads(
     told: &Told<'_>,
     points: &[PointResult],
 ) -> Vec<OverloadCurve> {
-    let mut curves = Vec::new();
-    for (task, told) in &told.tasks {
-        let (Task::Overload { point }, Some(base)) = (task, told.base_rate_qps) else {
-            continue;
+    let curve = |(task, told): (&Task, &TaskTold<'_>)| {
+        let Task::Overload { point } = task else {
+            return None;
         };
-        let Some(planned) = planned.get(*point) else {
-            continue;
-        };
+        let variant = planned.get(*point)?.variant;
         let certified = points[*point].certified_rate_qps;
         let trials = told.trials.iter().map(|t| t.result);
-        curves.push(OverloadCurve {
-            variant: planned.variant,
-            base_rate_qps: base,
+        Some(OverloadCurve {
+            variant,
+            base_rate_qps: told.base_rate_qps?,
             rows: trials.map(|t| overload_row(t, certified)).collect(),
-        });
-    }
-    curves
+        })
+    };
+    told.tasks.iter().filter_map(curve).collect()
 }
 
 fn overload_row(trial: &TrialResult, certified_qps: Option<u64>) -> OverloadRow {
@@ -286,26 +262,22 @@ fn soak_row(trial: &TrialTold<'_>, at_s: f64) -> SoakRow {
 }
 
 fn slopes(rows: &[SoakRow]) -> Vec<Slope> {
-    type Figure = fn(&SoakRow) -> Option<f64>;
-    let figures: [(&'static str, &'static str, Figure); 5] = [
-        ("memory", "MiB", |row| {
-            row.memory_bytes.map(|b| b as f64 / f64::from(1 << 20))
+    // What, the unit with its size, and the value of a segment.
+    type Figure = (&'static str, &'static str, f64, fn(&SoakRow) -> Option<u64>);
+    let figures: [Figure; 5] = [
+        ("memory", "MiB", 1_048_576.0, |row| row.memory_bytes),
+        ("descriptors", "descriptors", 1.0, |row| row.descriptors),
+        ("threads", "threads", 1.0, |row| row.threads),
+        ("p99 of the round-trip time", "ms", 1e6, |row| {
+            Some(row.rtt_ns_p99)
         }),
-        ("descriptors", "descriptors", |row| {
-            row.descriptors.map(|n| n as f64)
-        }),
-        ("threads", "threads", |row| row.threads.map(|n| n as f64)),
-        ("p99 of the round-trip time", "ms", |row| {
-            Some(row.rtt_ns_p99 as f64 / 1e6)
-        }),
-        ("queries without an answer", "per segment", |row| {
-            Some(row.shortfall as f64)
+        ("queries without an answer", "per segment", 1.0, |row| {
+            Some(row.shortfall)
         }),
     ];
-    let slope = |(of, unit, figure): (&'static str, &'static str, Figure)| {
-        let places = rows
-            .iter()
-            .filter_map(|row| Some((row.at_s / 3600.0, figure(row)?)));
+    let slope = |(of, unit, size, value): Figure| {
+        let place = |row: &SoakRow| Some((row.at_s / 3600.0, value(row)? as f64 / size));
+        let places = rows.iter().filter_map(place);
         let trend = trend::trend(&places.collect::<Vec<_>>())?;
         let verdict = if trend.p >= SIGNIFICANT || trend.slope == 0.0 {
             format!("no trend beyond chance ({})", numbers::p(trend.p))

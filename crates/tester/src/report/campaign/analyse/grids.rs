@@ -1,6 +1,6 @@
 //! Rates by both shares at once (RFC 8219 section 9.2, "Reporting format").
 
-use super::is_of_the_papers;
+use super::{is_of_the_papers, of_variant};
 use crate::campaign::plan::Plan;
 use crate::campaign::tasks::Point;
 use crate::report::campaign::analysis::{Grid, GridCell, GridRow, PointResult};
@@ -8,12 +8,12 @@ use crate::report::campaign::analysis::{Grid, GridCell, GridRow, PointResult};
 /// A table for each variant that has at least two shares of each kind. Repeated names of other
 /// patterns than the papers' one name, and the points of a queue check, are not in it.
 pub(super) fn grids(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<Grid> {
-    let of_variant = |variant| {
-        let own = points.iter().filter(|p| p.variant == variant);
+    let table = |variant| {
+        let own = of_variant(points, variant);
         let own: Vec<_> = own.filter(|p| is_of_the_papers(plan, planned, p)).collect();
         grid(variant, &own)
     };
-    (0..plan.variants.len()).filter_map(of_variant).collect()
+    (0..plan.variants.len()).filter_map(table).collect()
 }
 
 fn grid(variant: usize, points: &[&PointResult]) -> Option<Grid> {
@@ -35,20 +35,14 @@ fn grid(variant: usize, points: &[&PointResult]) -> Option<Grid> {
             lower_bound: point.lower_bound,
         })
     };
-    let rows = cached_pct
-        .iter()
-        .map(|&cached_pct| GridRow {
-            cached_pct,
-            cells: aaaa_pct
-                .iter()
-                .map(|&aaaa| cell(aaaa, cached_pct))
-                .collect(),
-        })
-        .collect();
+    let row = |cached_pct| GridRow {
+        cached_pct,
+        cells: aaaa_pct.iter().map(|&a| cell(a, cached_pct)).collect(),
+    };
     Some(Grid {
         variant,
+        rows: cached_pct.into_iter().map(row).collect(),
         aaaa_pct,
-        rows,
     })
 }
 
@@ -58,7 +52,7 @@ fn shares_equal(a_pct: f64, b_pct: f64) -> bool {
 }
 
 /// Each share once, in rising order.
-fn distinct(shares: impl Iterator<Item = f64>) -> Vec<f64> {
+pub(super) fn distinct(shares: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut shares: Vec<f64> = shares.collect();
     shares.sort_by(f64::total_cmp);
     shares.dedup_by(|a, b| shares_equal(*a, *b));

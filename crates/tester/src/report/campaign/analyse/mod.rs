@@ -63,9 +63,13 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
 /// The point of a variant that stands for it: nothing cached and no AAAA (RFC 8219 section 9.2),
 /// or else its first.
 pub(super) fn headline(analysis: &Analysis, variant: usize) -> Option<&PointResult> {
-    let mut own = analysis.points.iter().filter(|p| p.variant == variant);
-    let first = own.clone().next();
-    own.find(|p| is_worst_case(p)).or(first)
+    let own = || of_variant(&analysis.points, variant);
+    own().find(|p| is_worst_case(p)).or(own().next())
+}
+
+/// The points of one variant.
+fn of_variant(points: &[PointResult], variant: usize) -> impl Iterator<Item = &PointResult> {
+    points.iter().filter(move |p| p.variant == variant)
 }
 
 /// No AAAA and nothing cached.

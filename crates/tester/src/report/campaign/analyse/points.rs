@@ -1,5 +1,6 @@
 //! The rows of the results: runs, their figures, and what the authority and the sender saw.
 
+use super::about::is_authority;
 use super::told::{TaskTold, Told, TrialTold};
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::plan::Plan;
@@ -16,45 +17,38 @@ use crate::trial::result::{Outcome, TrialResult};
 
 /// The results of all points.
 pub(super) fn results(plan: &Plan, points: &[Point], told: &Told<'_>) -> Vec<PointResult> {
-    let mut results: Vec<_> = points
-        .iter()
-        .enumerate()
-        .map(|(index, point)| result(plan, index, point, told))
-        .collect();
+    let results = points.iter().enumerate();
+    let results = results.map(|(index, point)| result(plan, index, point, told));
+    let mut results: Vec<_> = results.collect();
     for index in 0..results.len() {
-        let first = points
-            .iter()
-            .position(|p| p.variant == points[index].variant);
-        let Some(first) = first.filter(|first| *first != index) else {
-            continue;
-        };
-        let same_spans = points[index].duration_ns == points[first].duration_ns
-            && points[index].timeout_ns == points[first].timeout_ns;
+        let is_own = |first: &usize| points[*first].variant == points[index].variant;
+        let spans = |index: usize| (points[index].duration_ns, points[index].timeout_ns);
         // Of a rate that may be higher no degradation follows.
-        let known = |result: &PointResult| result.summary.clone().filter(|_| !result.lower_bound);
-        if let (Some(base), Some(this), true) =
-            (known(&results[first]), known(&results[index]), same_spans)
-        {
-            results[index].degradation_pct = Some(degradation_pct(base.median, this.median));
-        }
+        let known = |index: usize| {
+            let result: &PointResult = &results[index];
+            let summary = result.summary.as_ref().filter(|_| !result.lower_bound);
+            summary.map(|summary| summary.median)
+        };
+        let first = (0..index).find(is_own);
+        let base = first.filter(|first| spans(*first) == spans(index));
+        let medians = base.and_then(known).zip(known(index));
+        results[index].degradation_pct = medians.map(|(base, own)| degradation_pct(base, own));
     }
     results
 }
 
 fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointResult {
     let task = |run| told.tasks.get(&Task::Search { point: index, run });
-    let runs: Vec<_> = (1..=plan.search.runs)
-        .map(|run| run_result(run, task(run)))
-        .collect();
+    let tasks = || (1..=plan.search.runs).filter_map(task);
+    let runs = (1..=plan.search.runs).map(|run| run_result(run, task(run)));
+    let runs: Vec<_> = runs.collect();
     let duration_s = numbers::seconds(point.duration_ns);
     let timeout_s = numbers::seconds(point.timeout_ns);
     let rates: Vec<f64> = rates(&runs).map(|(_, rate)| rate).collect();
     let summary = summarise(&rates, duration_s, timeout_s);
-    let trials: Vec<_> = (1..=plan.search.runs)
-        .filter_map(task)
-        .flat_map(|task| task.trials.iter().copied())
-        .collect();
-    let certified_rate_qps = certified(plan, point, (1..=plan.search.runs).filter_map(task));
+    let trials = tasks().flat_map(|task| task.trials.iter().copied());
+    let trials: Vec<_> = trials.collect();
+    let certified_rate_qps = certified(plan, point, tasks());
     let typical = typical(&runs, summary.as_ref(), task);
     PointResult {
         point: index,
@@ -100,29 +94,19 @@ fn certified<'t>(
     point: &Point,
     searches: impl Iterator<Item = &'t TaskTold<'t>>,
 ) -> Option<u64> {
-    let subject = &plan.variants.get(point.variant)?.subject;
-    if subject.is_authority() {
+    if is_authority(plan, point.variant) {
         return None;
     }
     let ceilings = searches.filter_map(|task| task.search.as_ref().map(|spec| spec.ceiling_qps));
-    ceilings
-        .collect::<Option<Vec<u64>>>()
-        .and_then(|ceilings| ceilings.into_iter().max())
+    let ceilings: Option<Vec<u64>> = ceilings.collect();
+    ceilings?.into_iter().max()
 }
 
 fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
-    let Some(task) = task else {
-        return RunResult {
-            run,
-            ended: RunEnd::Unfinished,
-            why: Some("not begun".to_owned()),
-            rate_qps: None,
-            failed_qps: None,
-            took_s: 0.0,
-            trials: Vec::new(),
-        };
-    };
-    let finished = task.finished.as_ref().filter(|_| task.abandoned.is_none());
+    let finished = task.filter(|task| task.abandoned.is_none());
+    let finished = finished.and_then(|task| task.finished.as_ref());
+    let in_trials_ns = || task.map_or(0, TaskTold::took_ns);
+    let trials = task.into_iter().flat_map(|task| &task.trials);
     let (ended, why) = ended(task);
     let has_rate = ended == RunEnd::Found || ended.is_lower_bound();
     RunResult {
@@ -131,12 +115,15 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
         why,
         rate_qps: finished.and_then(|f| f.rate_qps).filter(|_| has_rate),
         failed_qps: finished.and_then(|f| f.failed_qps),
-        took_s: numbers::seconds(finished.map_or_else(|| task.took_ns(), |f| f.took_ns)),
-        trials: task.trials.iter().map(|t| step(t.result)).collect(),
+        took_s: numbers::seconds(finished.map_or_else(in_trials_ns, |f| f.took_ns)),
+        trials: trials.map(|t| step(t.result)).collect(),
     }
 }
 
-fn ended(task: &TaskTold<'_>) -> (RunEnd, Option<String>) {
+fn ended(task: Option<&TaskTold<'_>>) -> (RunEnd, Option<String>) {
+    let Some(task) = task else {
+        return (RunEnd::Unfinished, Some("not begun".to_owned()));
+    };
     if let Some(reason) = &task.abandoned {
         return (RunEnd::Abandoned, Some(reason.clone()));
     }
@@ -157,16 +144,15 @@ fn ended(task: &TaskTold<'_>) -> (RunEnd, Option<String>) {
 }
 
 fn step(result: &TrialResult) -> Step {
-    let (shortfall, why) = match &result.outcome {
-        Outcome::Passed => (0, String::new()),
-        Outcome::Failed { shortfall } => (*shortfall, words::losses(result)),
-        Outcome::Invalid(fault) => (0, fault.to_string()),
-    };
     Step {
         rate_qps: result.rate_qps,
         outcome: result.outcome.clone(),
-        shortfall,
-        why,
+        shortfall: result.outcome.shortfall(),
+        why: match &result.outcome {
+            Outcome::Passed => String::new(),
+            Outcome::Failed { .. } => words::losses(result),
+            Outcome::Invalid(fault) => fault.to_string(),
+        },
     }
 }
 

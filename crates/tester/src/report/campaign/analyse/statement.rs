@@ -1,13 +1,16 @@
 //! RFC 8219, clause by clause: what this campaign meets, and why. What the program does to meet a
 //! clause stands in `docs/rfc8219.md`.
 
+use std::borrow::Borrow;
 use std::net::{IpAddr, SocketAddr};
 
-use super::about::{family, is_authority, is_loopback, lab};
-use super::is_worst_case;
+use super::about::{family, is_authority, lab, lab_kind};
+use super::grids::distinct;
 use super::told::Told;
+use super::{is_worst_case, of_variant};
 use crate::campaign::environment;
 use crate::campaign::plan::Plan;
+use crate::lab::LabKind;
 use crate::procedure::selftest::{literal_self_test_rate, self_test_rate};
 use crate::report::campaign::analysis::{Analysis, Clause, Met, PointResult, RunEnd};
 use crate::report::campaign::numbers;
@@ -40,6 +43,30 @@ fn not_met(why: impl Into<String>) -> Finding {
 
 fn not_applicable(why: impl Into<String>) -> Finding {
     (Met::NotApplicable, why.into())
+}
+
+/// Met or not for the same reason.
+fn met_if(is_met: bool, why: String) -> Finding {
+    match is_met {
+        true => met(why),
+        false => not_met(why),
+    }
+}
+
+/// Met, unless `what` holds for some.
+fn met_unless(some: &[&str], what: &str, why: &str) -> Finding {
+    match some.is_empty() {
+        true => met(why),
+        false => not_met(format!("{what} {}", some.join(", "))),
+    }
+}
+
+/// Met by what the plan asks for, which need not be anything.
+fn asked_for(asked: &[impl Borrow<str>]) -> Finding {
+    match asked.is_empty() {
+        true => not_applicable("the plan asks for none"),
+        false => met(asked.join(", ")),
+    }
 }
 
 /// Judges each clause: identity, level, what is asked for, and who judges it.
@@ -107,21 +134,21 @@ fn six_messages(f: &Facts<'_>) -> Finding {
     let off = |seen: &f64| (seen - MESSAGES).abs();
     match seen.max_by(|a, b| off(a).total_cmp(&off(b))) {
         None => not_applicable("the authority's counts are not known"),
-        Some(most) if off(&most) <= MESSAGES_OFF_MAX => met(format!(
-            "the authority got {most:.3} queries for each of the client"
-        )),
-        Some(most) => not_met(format!(
-            "the authority got {most:.3} queries for each of the client instead of 2"
-        )),
+        Some(most) => {
+            let is_met = off(&most) <= MESSAGES_OFF_MAX;
+            let instead = if is_met { "" } else { " instead of 2" };
+            let got = format!("the authority got {most:.3} queries for each of the client");
+            met_if(is_met, got + instead)
+        }
     }
 }
 
 fn devices(f: &Facts<'_>) -> Finding {
     let lab = lab(f.plan, f.told);
-    match (f.plan.uses_lab(), is_loopback(f.plan, f.told)) {
-        (false, _) => not_applicable("the servers were there before"),
-        (true, true) => not_met(format!("all roles on one device: {lab}")),
-        (true, false) => met(lab),
+    match lab_kind(f.plan, f.told) {
+        None => not_applicable("the servers were there before"),
+        Some(LabKind::Loopback) => not_met(format!("all roles on one device: {lab}")),
+        Some(_) => met(lab),
     }
 }
 
@@ -130,10 +157,8 @@ fn ipv6(f: &Facts<'_>) -> Finding {
     let variants = f.analysis.variants.iter();
     let ipv4 = variants.filter(|v| v.server.as_ref().is_some_and(is_ipv4));
     let ipv4: Vec<_> = ipv4.map(|v| v.name.as_str()).collect();
-    match ipv4.is_empty() {
-        true => met("all servers were asked over IPv6"),
-        false => not_met(format!("asked over IPv4: {}", ipv4.join(", "))),
-    }
+    let how = "all servers were asked over IPv6";
+    met_unless(&ipv4, "asked over IPv4:", how)
 }
 
 fn upstream(f: &Facts<'_>) -> Finding {
@@ -153,33 +178,28 @@ fn answers(f: &Facts<'_>) -> Finding {
 fn duration(f: &Facts<'_>) -> Finding {
     let durations = f.analysis.points.iter().map(|p| p.duration_s);
     let least = durations.fold(f64::INFINITY, f64::min);
-    match least >= 60.0 {
-        true => met(format!("trials of {least} s or more")),
-        false => not_met(format!("trials of {least} s")),
-    }
+    let or_more = if least >= 60.0 { " or more" } else { "" };
+    met_if(least >= 60.0, format!("trials of {least} s{or_more}"))
 }
 
 fn timeout(f: &Facts<'_>) -> Finding {
-    let why = format!("timeout of {}", Span(f.plan.load.timeout_ns));
-    match f.plan.load.timeout_ns > SECOND {
-        true => not_met(why),
-        false => met(why),
-    }
+    let timeout_ns = f.plan.load.timeout_ns;
+    let why = format!("timeout of {}", Span(timeout_ns));
+    met_if(timeout_ns <= SECOND, why)
 }
 
 fn fastest(f: &Facts<'_>) -> Finding {
     let runs = f.analysis.points.iter().flat_map(|p| &p.runs);
-    let ends = || runs.clone().map(|run| run.ended);
-    let all = ends().filter(|end| *end != RunEnd::Unfinished).count();
-    let found = ends().filter(|end| *end == RunEnd::Found).count();
-    match all {
-        0 => not_met("no search has ended"),
-        all if found == all => met(format!(
+    let ends = runs.map(|run| run.ended);
+    let ends: Vec<_> = ends.filter(|end| *end != RunEnd::Unfinished).collect();
+    let all = ends.len();
+    match ends.iter().filter(|end| **end != RunEnd::Found).count() {
+        _ if all == 0 => not_met("no search has ended"),
+        0 => met(format!(
             "each of {all} searches ended between a pass and a fail next to it"
         )),
-        all => not_met(format!(
-            "{} of {all} searches did not end between a pass and a fail",
-            all - found
+        others => not_met(format!(
+            "{others} of {all} searches did not end between a pass and a fail"
         )),
     }
 }
@@ -187,44 +207,28 @@ fn fastest(f: &Facts<'_>) -> Finding {
 fn runs(f: &Facts<'_>) -> Finding {
     let of = |p: &PointResult| p.summary.as_ref().map_or(0, |s| s.runs);
     let least = f.analysis.points.iter().map(of).min().unwrap_or(0);
-    let why = format!(
-        "{} or more of each point have a rate",
-        numbers::count(least, "run")
-    );
-    match least >= 20 {
-        true => met(why),
-        false => not_met(why),
-    }
+    let runs = numbers::count(least, "run");
+    let why = format!("{runs} or more of each point have a rate");
+    met_if(least >= 20, why)
 }
 
 /// The combination that has to be measured first, for every variant.
 fn worst_case(f: &Facts<'_>, how: &str) -> Finding {
     let measured = |variant| {
-        let mut own = f.analysis.points.iter().filter(|p| p.variant == variant);
+        let mut own = of_variant(&f.analysis.points, variant);
         own.any(|p| is_worst_case(p) && p.summary.is_some())
     };
     let variants = f.analysis.variants.iter().enumerate();
     let missing = variants.filter(|(variant, _)| !measured(*variant));
     let missing: Vec<_> = missing.map(|(_, info)| info.name.as_str()).collect();
-    match missing.is_empty() {
-        true => met(how),
-        false => not_met(format!(
-            "no rate without AAAA and cache for {}",
-            missing.join(", ")
-        )),
-    }
+    met_unless(&missing, "no rate without AAAA and cache for", how)
 }
 
 fn shares(f: &Facts<'_>, of: fn(&PointResult) -> f64) -> Finding {
     let shares = f.analysis.points.iter().map(of);
-    let mut shares: Vec<f64> = shares.filter(|share| *share > 0.0).collect();
-    shares.sort_by(f64::total_cmp);
-    shares.dedup();
+    let shares = distinct(shares.filter(|share| *share > 0.0));
     let shown: Vec<_> = shares.into_iter().map(numbers::pct).collect();
-    match shown.is_empty() {
-        true => not_applicable("the plan asks for none"),
-        false => met(shown.join(", ")),
-    }
+    asked_for(&shown)
 }
 
 fn combinations(f: &Facts<'_>) -> Finding {
@@ -239,17 +243,15 @@ fn combinations(f: &Facts<'_>) -> Finding {
 fn self_test(f: &Facts<'_>) -> Finding {
     let points = f.analysis.points.iter();
     let measured = points.filter(|p| p.summary.is_some() && !is_authority(f.plan, p.variant));
-    let certified: Vec<Option<u64>> = measured.map(|p| p.certified_rate_qps).collect();
+    let certified: Vec<_> = measured.map(|p| p.certified_rate_qps).collect();
     let without = certified.iter().filter(|rate| rate.is_none()).count();
-    match (certified.iter().min(), without) {
-        (None, _) => not_applicable("no DNS64 server was measured"),
-        (Some(least), 0) => met(format!(
+    let all = certified.len();
+    match certified.into_iter().min() {
+        None => not_applicable("no DNS64 server was measured"),
+        Some(None) => not_met(format!("{without} of {all} points without a certificate")),
+        Some(Some(least)) => met(format!(
             "certified up to {} queries/s or more",
-            Thousands(least.unwrap_or(0))
-        )),
-        (_, without) => not_met(format!(
-            "{without} of {} points without a certificate",
-            certified.len()
+            Thousands(least)
         )),
     }
 }
@@ -269,12 +271,12 @@ fn self_test_reading(f: &Facts<'_>) -> Finding {
 
 /// Clauses that a lab of namespaces meets by itself.
 fn private(f: &Facts<'_>, how: &str) -> Finding {
-    match (f.plan.uses_lab(), is_loopback(f.plan, f.told)) {
-        (false, _) => not_applicable(
+    match lab_kind(f.plan, f.told) {
+        None => not_applicable(
             "the network of the servers is not the Tester's: its operator has to say",
         ),
-        (true, true) => not_met("the loopback interface is the machine's own"),
-        (true, false) => met(how),
+        Some(LabKind::Loopback) => not_met("the loopback interface is the machine's own"),
+        Some(_) => met(how),
     }
 }
 
@@ -297,10 +299,10 @@ fn addresses(f: &Facts<'_>) -> Finding {
         _ => None,
     });
     let outside: Vec<_> = outside.collect();
-    match (outside.is_empty(), is_loopback(f.plan, f.told)) {
-        (true, false) => met("2001:2::/48 and 198.18.0.0/15"),
-        (true, true) => not_met("addresses of the loopback interface"),
-        (false, _) => not_met(format!("other addresses: {}", outside.join(", "))),
+    let reserved = "2001:2::/48 and 198.18.0.0/15";
+    match (outside.is_empty(), lab_kind(f.plan, f.told)) {
+        (true, Some(LabKind::Loopback)) => not_met("addresses of the loopback interface"),
+        _ => met_unless(&outside, "other addresses:", reserved),
     }
 }
 
@@ -323,11 +325,7 @@ fn modifiers(f: &Facts<'_>) -> Finding {
         (!f.analysis.scaling.is_empty(), "cores"),
     ];
     let asked = asked.iter().filter(|(is, _)| *is).map(|(_, what)| *what);
-    let asked: Vec<_> = asked.collect();
-    match asked.is_empty() {
-        true => not_applicable("the plan asks for none"),
-        false => met(asked.join(", ")),
-    }
+    asked_for(&asked.collect::<Vec<_>>())
 }
 
 fn degradation(f: &Facts<'_>) -> Finding {

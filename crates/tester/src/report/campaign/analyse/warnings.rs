@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::about::is_authority;
+use super::of_variant;
 use super::told::Told;
 use crate::campaign::environment;
 use crate::campaign::plan::Plan;
@@ -38,8 +39,7 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
         few_runs(analysis, &mut warnings);
     }
     for (variant, info) in analysis.variants.iter().enumerate() {
-        let points = analysis.points.iter().filter(|p| p.variant == variant);
-        let points: Vec<_> = points.collect();
+        let points: Vec<_> = of_variant(&analysis.points, variant).collect();
         runs(&info.name, &points, &mut warnings);
         spread(&info.name, &points, &mut warnings);
     }
@@ -47,10 +47,8 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
         figures(analysis, point, &mut warnings);
     }
     for (variant, info) in analysis.variants.iter().enumerate() {
-        let own = |point: usize| {
-            let point = analysis.points.get(point);
-            point.is_some_and(|p| p.variant == variant)
-        };
+        let points = &analysis.points;
+        let own = |point: usize| points.get(point).is_some_and(|p| p.variant == variant);
         let tasks = told.tasks_of(own);
         let trials = tasks.flat_map(|(_, task)| task.earlier.iter().chain(&task.trials));
         let trials: Vec<_> = trials.map(|trial| trial.result).collect();
@@ -69,11 +67,8 @@ fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis, warnings: &mut 
             "the campaign is not complete: {} of {all} searches are done",
             Thousands(done as u64)
         );
-        warnings.push(
-            Severity::Critical
-                .warning(text)
-                .remedy("continue it with `dns64bench resume`"),
-        );
+        let remedy = "continue it with `dns64bench resume`";
+        warnings.push(Severity::Critical.warning(text).remedy(remedy));
     }
     for (task, told) in &told.tasks {
         if let Some(reason) = &told.abandoned
@@ -121,14 +116,15 @@ fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<Warning>) {
 /// What is doubtful about the machines, once for all sessions that began on the same; and what
 /// changed between them.
 fn machines(told: &Told<'_>, warnings: &mut Vec<Warning>) {
-    let before = |index: usize| Some(&told.sessions[index.checked_sub(1)?].environment);
+    let mut before = None;
     for (index, session) in told.sessions.iter().enumerate() {
         let environment = &session.environment;
-        let known = before(index).map_or(Vec::new(), environment::warnings);
+        let known = before.map_or(Vec::new(), environment::warnings);
         let new = environment::warnings(environment).into_iter();
         let new = new.filter(|warning| !known.contains(warning));
         warnings.extend(new.map(|warning| warning.about(format!("session {}", index + 1))));
-        let changes = before(index).map_or(Vec::new(), |before| changes(before, environment));
+        let before = before.replace(environment);
+        let changes = before.map_or(Vec::new(), |before| changes(before, environment));
         if !changes.is_empty() {
             let text = format!(
                 "the machine changed between sessions {index} and {}: {}",
@@ -146,25 +142,21 @@ fn changes(a: &Environment, b: &Environment) -> Vec<String> {
     if a.boot_id != b.boot_id {
         changes.push("it was started anew".to_owned());
     }
-    let texts = |e: &Environment| {
-        [
-            ("host", e.host.clone()),
-            ("kernel", e.kernel.clone()),
-            ("distribution", e.os.clone()),
-            ("processor", e.cpu.clone()),
-            ("processors", e.cpus.to_string()),
-            ("octets of memory", e.memory_bytes.to_string()),
-        ]
-    };
-    let mut say = |name: &str, was: &str, is: &str| {
-        let shown = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();
+    let mut say = |name: &str, was: &dyn ToString, is: &dyn ToString| {
+        let [was, is] = [was, is].map(|value| match value.to_string() {
+            empty if empty.is_empty() => "unknown".to_owned(),
+            text => text,
+        });
         if was != is {
-            changes.push(format!("{name} was {}, is {}", shown(was), shown(is)));
+            changes.push(format!("{name} was {was}, is {is}"));
         }
     };
-    for ((name, was), (_, is)) in texts(a).iter().zip(&texts(b)) {
-        say(name, was, is);
-    }
+    say("host", &a.host, &b.host);
+    say("kernel", &a.kernel, &b.kernel);
+    say("distribution", &a.os, &b.os);
+    say("processor", &a.cpu, &b.cpu);
+    say("processors", &a.cpus, &b.cpus);
+    say("octets of memory", &a.memory_bytes, &b.memory_bytes);
     let mut names: Vec<&String> = a.details.keys().chain(b.details.keys()).collect();
     names.sort_unstable();
     names.dedup();
@@ -184,8 +176,7 @@ fn certificates(plan: &Plan, analysis: &Analysis, warnings: &mut Vec<Warning>) {
         for reason in &info.not_a_measurement {
             critical(format!("not a measurement: {reason}"));
         }
-        let own = analysis.points.iter().filter(|p| p.variant == variant);
-        let measured = own.filter(|p| p.summary.is_some());
+        let measured = of_variant(&analysis.points, variant).filter(|p| p.summary.is_some());
         let uncertified = measured.filter(|p| p.certified_rate_qps.is_none()).count();
         if uncertified > 0 && !is_authority(plan, variant) {
             critical(format!(
@@ -220,15 +211,11 @@ fn runs(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
         let runs: usize = points.iter().map(ended).sum();
         if runs > 0 {
             let points = points.iter().filter(|p| ended(p) > 0).count();
-            let text = format!(
-                "{} of {} {what}",
-                numbers::count(runs, "run"),
-                numbers::count(points, "point")
-            );
-            let warning = severity.warning(text).about(name);
-            warnings.push(match remedy {
-                Some(remedy) => warning.remedy(remedy),
-                None => warning,
+            let (runs, points) = (numbers::count(runs, "run"), numbers::count(points, "point"));
+            let text = format!("{runs} of {points} {what}");
+            warnings.push(Warning {
+                remedy: remedy.map(str::to_owned),
+                ..severity.warning(text).about(name)
             });
         }
     }
@@ -275,16 +262,9 @@ fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
             Flag::Drift { .. } | Flag::FewRuns { .. } => {}
         }
     }
-    for (by_pct, what) in [
-        (
-            skewed,
-            "the runs are skewed, the mean is off the median by up to",
-        ),
-        (
-            scattered,
-            "the runs scatter, the standard deviation over the mean is up to",
-        ),
-    ] {
+    let skewed_by = "the runs are skewed, the mean is off the median by up to";
+    let scattered_by = "the runs scatter, the standard deviation over the mean is up to";
+    for (by_pct, what) in [(skewed, skewed_by), (scattered, scattered_by)] {
         if let Some(worst) = by_pct.iter().copied().reduce(f64::max) {
             let (some, all) = (by_pct.len(), numbers::count(points.len(), "point"));
             let text = format!("{some} of {all}: {what} {worst:.1} %");
@@ -318,18 +298,13 @@ fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<Warning>
         }
     }
     let about = || words::point(analysis, point);
-    let warning = |text| Severity::Warning.warning(text).about(about());
-    warnings.extend(texts.into_iter().map(warning));
+    let warning = |text: String| Severity::Warning.warning(text).about(about());
+    warnings.extend(texts.into_iter().map(&warning));
     if let Some(drops @ 1..) = point.timing.map(|timing| timing.tester_drops) {
         let lost = numbers::count(usize::try_from(drops).unwrap_or(usize::MAX), "datagram");
         let text = format!("{lost} lost at the Tester's own sockets");
         let remedy = "raise net.core.rmem_max or use more threads";
-        warnings.push(
-            Severity::Warning
-                .warning(text)
-                .about(about())
-                .remedy(remedy),
-        );
+        warnings.push(warning(text).remedy(remedy));
     }
 }
 
@@ -338,10 +313,8 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
     let mut add = |severity: Severity, text: String| {
         warnings.push(severity.warning(text).about(name));
     };
-    let exits: Vec<&str> = trials
-        .iter()
-        .filter_map(|t| t.dut_exit.as_deref())
-        .collect();
+    let exits = trials.iter().filter_map(|t| t.dut_exit.as_deref());
+    let exits: Vec<&str> = exits.collect();
     if let Some(first) = exits.first() {
         let times = numbers::count(exits.len(), "trial");
         let which = if exits.len() > 1 { "at first " } else { "" };
@@ -350,43 +323,37 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
     }
     let all = numbers::count(trials.len(), "trial");
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut uneven = 0;
     for trial in trials {
-        match &trial.outcome {
-            Outcome::Invalid(fault) => *faults.entry(words::fault(fault)).or_default() += 1,
-            Outcome::Passed | Outcome::Failed { .. } => uneven += usize::from(is_uneven(trial)),
+        if let Outcome::Invalid(fault) = &trial.outcome {
+            *faults.entry(words::fault(fault)).or_default() += 1;
         }
     }
     if !faults.is_empty() {
         let invalid: usize = faults.values().sum();
         let kinds = faults.iter().map(|(kind, n)| format!("{kind} ({n})"));
         let kinds = kinds.collect::<Vec<_>>().join(", ");
-        add(
-            Severity::Note,
-            format!("{invalid} of {all} invalid and repeated: {kinds}"),
-        );
+        let text = format!("{invalid} of {all} invalid and repeated: {kinds}");
+        add(Severity::Note, text);
     }
+    let uneven = trials.iter().filter(|trial| is_uneven(trial)).count();
     if uneven > 0 {
-        add(
-            Severity::Warning,
-            format!("in {uneven} of {all} a bin of 100 ms is off by more than 1 %"),
-        );
+        let text = format!("in {uneven} of {all} a bin of 100 ms is off by more than 1 %");
+        add(Severity::Warning, text);
     }
     for (note, times) in alike(trials.iter().flat_map(|trial| &trial.notes)).values() {
-        add(
-            Severity::Note,
-            match times {
-                1 => (*note).to_owned(),
-                times => format!("{note} (so or alike in {times} trials)"),
-            },
-        );
+        let text = match times {
+            1 => (*note).to_owned(),
+            times => format!("{note} (so or alike in {times} trials)"),
+        };
+        add(Severity::Note, text);
     }
 }
 
 fn is_uneven(trial: &TrialResult) -> bool {
     let deviation_pct = trial.timing.bin_100ms_deviation_pct_max;
     let queries = deviation_pct / 100.0 * trial.rate_qps as f64 / 10.0;
-    deviation_pct > BIN_DEVIATION_PCT_MAX && queries > BIN_DEVIATION_QUERIES
+    let is_valid = !matches!(trial.outcome, Outcome::Invalid(_));
+    is_valid && deviation_pct > BIN_DEVIATION_PCT_MAX && queries > BIN_DEVIATION_QUERIES
 }
 
 /// The first of all remarks of trials that differ in numbers only, and how many there are. Journals

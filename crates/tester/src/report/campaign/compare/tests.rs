@@ -63,8 +63,20 @@ fn slower_points_and_other_conditions_are_told() {
 
 #[test]
 fn a_difference_is_judged_by_what_there_is() {
-    let of = |change, interval, p, runs, bound| {
-        let (verdict, why) = verdict(change, interval, p, runs, bound, 5.0);
+    let of = |change_pct, interval_pct, p, runs, bound| {
+        let row = Row {
+            point: String::new(),
+            medians: (None, None),
+            runs,
+            change_pct,
+            interval_pct,
+            cliffs_delta: None,
+            effect: None,
+            p,
+            verdict: Verdict::NotJudged,
+            why: String::new(),
+        };
+        let (verdict, why) = judge(&row, bound, 5.0);
         format!("{}: {why}", verdict.word())
     };
     let narrow = Some((-12.0, -8.0));

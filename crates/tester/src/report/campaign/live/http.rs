@@ -42,10 +42,9 @@ impl Answer {
     }
 
     fn into_octets(self, with_body: bool) -> Vec<u8> {
-        let allow = if self.status.starts_with("405") {
-            "Allow: GET, HEAD\r\n"
-        } else {
-            ""
+        let allow = match self.status.starts_with("405") {
+            true => "Allow: GET, HEAD\r\n",
+            false => "",
         };
         let head = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}{FIELDS}\r\n",
@@ -53,11 +52,8 @@ impl Answer {
             self.content,
             self.body.len(),
         );
-        let mut octets = head.into_bytes();
-        if with_body {
-            octets.extend(self.body.into_bytes());
-        }
-        octets
+        let body = if with_body { &self.body } else { "" };
+        (head + body).into_bytes()
     }
 }
 
@@ -72,20 +68,17 @@ const FIELDS: &str = "Cache-Control: no-store\r\nConnection: close\r\n\
 /// The octets that answer a request; `None` while its head has not ended.
 pub(super) fn reply(head: &[u8], respond: impl FnOnce(&Request<'_>) -> Answer) -> Option<Vec<u8>> {
     let is_whole = head.windows(4).any(|end| end == b"\r\n\r\n");
-    if head.len() > HEAD_MAX {
-        return Some(Answer::fault("431 Request Header Fields Too Large").into_octets(true));
-    }
-    if !is_whole {
+    if head.len() <= HEAD_MAX && !is_whole {
         return None;
     }
-    let text = std::str::from_utf8(head).ok();
-    Some(match text.and_then(parse) {
-        Some(request) => {
-            let with_body = request.method != "HEAD";
-            respond(&request).into_octets(with_body)
-        }
-        None => Answer::fault("400 Bad Request").into_octets(true),
-    })
+    let request = std::str::from_utf8(head).ok().and_then(parse);
+    let answer = match &request {
+        _ if head.len() > HEAD_MAX => Answer::fault("431 Request Header Fields Too Large"),
+        Some(request) => respond(request),
+        None => Answer::fault("400 Bad Request"),
+    };
+    let is_head = request.is_some_and(|request| request.method == "HEAD");
+    Some(answer.into_octets(!is_head))
 }
 
 fn parse(head: &str) -> Option<Request<'_>> {

@@ -6,9 +6,11 @@ use std::fmt;
 use dns64_transport::clock::SECOND;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric, NoLabelSet,
+    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric,
 };
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
@@ -67,15 +69,10 @@ impl Writer<'_> {
             ("campaign", status.campaign.as_str()),
         ]);
         let help = "Version of the Tester and name of the campaign";
-        let encoder = &mut self.0;
-        info.encode(encoder.encode_descriptor("campaign", help, None, MetricType::Info)?)
+        self.metric("campaign", help, &info)
     }
 
     /// How far the campaign is.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "53 bits of milliseconds last long enough"
-    )]
     fn amounts(&mut self, status: &Status) -> fmt::Result {
         self.gauge(
             "campaign_started_time_seconds",
@@ -88,15 +85,15 @@ impl Writer<'_> {
             "Tasks that are over",
             Some(status.tasks_done),
         )?;
-        self.counter(
+        self.metric(
             "campaign_trials",
             "Trials, those of earlier processes included",
-            status.trials,
+            &ConstCounter::new(status.trials),
         )?;
-        self.counter(
+        self.metric(
             "campaign_invalid_trials",
             "Trials that the Tester disturbed",
-            status.invalid_trials,
+            &ConstCounter::new(status.invalid_trials),
         )?;
         self.gauge(
             "campaign_left_seconds",
@@ -129,10 +126,9 @@ impl Writer<'_> {
         )
     }
 
-    fn counter(&mut self, name: &str, help: &str, count: u64) -> fmt::Result {
-        let kind = MetricType::Counter;
-        let mut metric = self.0.encode_descriptor(name, help, None, kind)?;
-        metric.encode_counter::<NoLabelSet, _, u64>(&count, None)
+    fn metric(&mut self, name: &str, help: &str, metric: &impl EncodeMetric) -> fmt::Result {
+        let kind = metric.metric_type();
+        metric.encode(self.0.encode_descriptor(name, help, None, kind)?)
     }
 
     /// What is not known at the moment has no line.
@@ -142,10 +138,8 @@ impl Writer<'_> {
         help: &str,
         value: Option<impl EncodeGaugeValue>,
     ) -> fmt::Result {
-        let Some(value) = value else { return Ok(()) };
-        let kind = MetricType::Gauge;
-        let mut metric = self.0.encode_descriptor(name, help, None, kind)?;
-        metric.encode_gauge(&value)
+        let value = value.map(ConstGauge::new);
+        value.map_or(Ok(()), |gauge| self.metric(name, help, &gauge))
     }
 
     fn gauges(

@@ -225,11 +225,9 @@ pub(super) fn scaling(analysis: &Analysis) -> Vec<Figure> {
 
 fn scaling_of(scaling: &Scaling) -> Option<Figure> {
     let rates = scaling.rows.iter();
-    let rates: Vec<_> = rates
-        .map(|row| (row.cores as f64, row.median, false))
-        .collect();
-    let (fewest, single, _) = *rates.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let most = rates.iter().map(|rate| rate.0).fold(fewest, f64::max);
+    let rates = rates.map(|row| (row.cores as f64, row.median, false));
+    let rates: Vec<_> = rates.collect();
+    let (&(fewest, single, _), &(most, ..)) = rates.first().zip(rates.last())?;
     let ideal = single * most / fewest.max(1.0);
     let highest = rates.iter().map(|rate| rate.1).chain([ideal]);
     let x = Axis::linear("cores", (0.0, most + 0.5)).whole();
@@ -249,11 +247,6 @@ fn scaling_of(scaling: &Scaling) -> Option<Figure> {
     });
     let title = format!("{}: median rate over cores; dashes: ideal", scaling.dut);
     let heads = "Cores | Median (queries/s) | Rate per core (queries/s) | Factor";
-    let table = Table::new(heads, rows);
-    Some(Figure::new(
-        &title,
-        chart.svg(&title),
-        table,
-        "results.json",
-    ))
+    let (table, svg) = (Table::new(heads, rows), chart.svg(&title));
+    Some(Figure::new(&title, svg, table, "results.json"))
 }
