@@ -106,7 +106,7 @@ impl Client for Instruments {
         spec: &TrialSpec,
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError> {
-        self.tester.trial_amid(spec, around)
+        self.tester.trial(spec, around)
     }
 
     fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {

@@ -15,7 +15,6 @@ use super::spec::Load;
 use super::warm_up::answered;
 use crate::lab::server::Probe;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
-use crate::load::pace::Schedule;
 use crate::namespace::own_aaaa;
 use crate::trial::TrialSpec;
 use crate::trial::result::{Outcome, TrialResult};
@@ -170,12 +169,13 @@ impl<C: Client, S: OwnServer> Running<C, S> {
     }
 
     fn measured(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
-        let queries = Schedule::new(rate_qps, self.load.duration_ns).queries();
+        let schedule = self.load.schedule(rate_qps);
         let mut notes = Vec::new();
         self.ready(&mut notes)?;
-        let names = self.fresh_names(queries, &mut notes)?;
+        let names = self.fresh_names(schedule.queries(), &mut notes)?;
         self.warm_up(&names, rate_qps, &mut notes)?;
-        let spec = self.load.trial(self.asker.server, rate_qps, names.clone());
+        let server = self.asker.server;
+        let spec = self.load.trial(server, rate_qps, schedule, names.clone());
         let certified = self.certified_rate_qps.is_some_and(|to| rate_qps <= to);
         let kept_until_ns = self.kept_until_ns();
         let (dut, authority) = (&mut self.dut, &mut self.authority);

@@ -103,19 +103,18 @@ pub struct Surroundings {
 /// Sums the shards up, pronounces the verdict, and finishes the result.
 pub fn result(
     spec: &TrialSpec,
-    schedule: Schedule,
     shards: &[ShardReport],
     authority: Option<&AuthorityReport>,
     around: Surroundings,
 ) -> TrialResult {
-    let mut sums = Sums::new(spec, schedule);
+    let mut sums = Sums::new(spec);
     for shard in shards {
         sums.add(shard);
     }
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
     sums.answers.duplicate = sum(|s| s.finished.tally.duplicate);
     sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
-    let timing = sums.timing(schedule);
+    let timing = sums.timing(spec.schedule);
     let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
     let ended_early = stopped || sums.undecided > 0;
     let shortfall = sums.sent - sums.answers.valid - sums.undecided;
@@ -136,7 +135,7 @@ pub fn result(
         rate_qps: spec.rate_qps,
         duration_ns: spec.duration_ns,
         timeout_ns: spec.timeout_ns,
-        queries_due: schedule.queries(),
+        queries_due: spec.schedule.queries(),
         queries_sent: sums.sent,
         undecided: sums.undecided,
         ended_early,
@@ -246,10 +245,11 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(spec: &TrialSpec, schedule: Schedule) -> Self {
+    fn new(spec: &TrialSpec) -> Self {
         let histogram = || {
             Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("constants within its bounds")
         };
+        let schedule = spec.schedule;
         let last_due_ns = schedule.due_ns(schedule.queries().saturating_sub(1));
         Self {
             timeout_ns: spec.timeout_ns,
@@ -420,7 +420,7 @@ mod tests {
         let server = "[2001:2::53]:53".parse().unwrap();
         let spec = TrialSpec::preliminary(server, 1, 0, names, 1);
         let shards: [ShardReport; 0] = [];
-        result(&spec, Schedule::new(1, 0), &shards, None, around)
+        result(&spec, &shards, None, around)
     }
 
     #[test]
