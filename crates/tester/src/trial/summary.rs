@@ -164,42 +164,28 @@ fn fault(
     timing: &Timing,
 ) -> Option<TesterFault> {
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
-    let mut errors = shards.iter().filter_map(|s| s.error.clone());
-    let authority_error = authority.and_then(|a| a.error.clone());
-    let step = shards
-        .iter()
-        .map(|s| s.clock_step_ns)
-        .max_by_key(|s| s.unsigned_abs())
-        .unwrap_or(0);
-    let counted = |n: u64, fault: fn(u64) -> TesterFault| (n > 0).then(|| fault(n));
-    errors
-        .next()
-        .or(authority_error)
-        .map(|error| TesterFault::Link { error })
-        .or_else(|| {
-            let step_ns = step;
-            (step.unsigned_abs() > CLOCK_STEP_MAX_NS).then_some(TesterFault::ClockStep { step_ns })
-        })
-        .or_else(|| {
-            counted(sum(|s| s.finished.tally.not_sent), |queries| {
-                TesterFault::NotSent { queries }
-            })
-        })
-        .or_else(|| {
-            let drops = sum(|s| s.counters.receive_drops);
-            counted(drops, |datagrams| TesterFault::ReceiveDrops { datagrams })
-        })
-        .or_else(|| {
-            let drops = authority.map_or(0, AuthorityReport::drops);
-            counted(drops, |datagrams| TesterFault::AuthorityDrops { datagrams })
-        })
-        .or_else(|| {
-            let (lateness_ns, limit_ns) = (timing.lateness_ns_max, STALL_MAX_NS);
-            (lateness_ns > limit_ns).then_some(TesterFault::LateSchedule {
-                lateness_ns,
-                limit_ns,
-            })
-        })
+    let error = shards.iter().find_map(|shard| shard.error.clone());
+    let error = error.or_else(|| authority?.error.clone());
+    let steps = shards.iter().map(|shard| shard.clock_step_ns);
+    let step_ns = steps.max_by_key(|step| step.unsigned_abs()).unwrap_or(0);
+    let queries = sum(|s| s.finished.tally.not_sent);
+    let lost = sum(|s| s.counters.receive_drops);
+    let datagrams = authority.map_or(0, AuthorityReport::drops);
+    let (lateness_ns, limit_ns) = (timing.lateness_ns_max, STALL_MAX_NS);
+    let late = TesterFault::LateSchedule {
+        lateness_ns,
+        limit_ns,
+    };
+    let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
+    let faults = [
+        error.map(|error| TesterFault::Link { error }),
+        stepped.then_some(TesterFault::ClockStep { step_ns }),
+        (queries > 0).then_some(TesterFault::NotSent { queries }),
+        (lost > 0).then_some(TesterFault::ReceiveDrops { datagrams: lost }),
+        (datagrams > 0).then_some(TesterFault::AuthorityDrops { datagrams }),
+        (lateness_ns > limit_ns).then_some(late),
+    ];
+    faults.into_iter().flatten().next()
 }
 
 /// Plain remarks for the reader.
