@@ -71,10 +71,22 @@ impl<C: Client> Asker<C> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// The prefix that the server synthesises with.
+    /// Learns the pref64 from the answers to two names without an AAAA of their own, as RFC 7050
+    /// section 3 does: the one prefix that explains both.
     pub(super) fn learn_pref64(&mut self) -> Result<Pref64, ProbeError> {
-        let names = [self.names.probe(), self.names.probe()];
-        self.client.learn_pref64(names, PROBE_NS)
+        let (one, other) = (self.names.probe(), self.names.probe());
+        let first = self.client.aaaa(one, PROBE_NS)?;
+        let second = self.client.aaaa(other, PROBE_NS)?;
+        let explains = |p: &Pref64| second.contains(&p.embed(other));
+        let candidates = first.iter().flat_map(|&a| Pref64::learn(a, one));
+        let mut fitting = candidates.filter(explains);
+        fitting.next().ok_or_else(|| {
+            let all = first.iter().chain(&second).map(Ipv6Addr::to_string);
+            ProbeError::NoPref64 {
+                server: self.server,
+                addresses: all.collect::<Vec<_>>().join(", "),
+            }
+        })
     }
 
     /// One question, whose answer must be the right one.

@@ -140,10 +140,6 @@ impl Client for Fake {
         Ok(())
     }
 
-    fn learn_pref64(&self, _names: [Ipv4Addr; 2], _wait_ns: Nanos) -> Result<Pref64, ProbeError> {
-        Ok(Pref64::WELL_KNOWN)
-    }
-
     fn now(&self) -> Nanos {
         self.0.now_ns.get()
     }

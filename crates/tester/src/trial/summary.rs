@@ -259,15 +259,15 @@ impl Sums {
         } = &shard.finished;
         for (local, entry) in ledger.entries()[..*offered].iter().enumerate() {
             let due_ns = schedule.due_ns(schedule.global(local as u64));
-            self.bins_10ms.due(due_ns);
-            self.bins_100ms.due(due_ns);
+            self.bins_10ms.at(due_ns).due += 1;
+            self.bins_100ms.at(due_ns).due += 1;
             if entry.fate == Fate::Unsent {
                 continue;
             }
             let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
             self.sent += 1;
-            self.bins_10ms.sent(sent_ns);
-            self.bins_100ms.sent(sent_ns);
+            self.bins_10ms.at(sent_ns).sent += 1;
+            self.bins_100ms.at(sent_ns).sent += 1;
             self.lateness
                 .saturating_record(u64::from(entry.lateness_ns));
             self.answer(entry, sent_ns + self.timeout_ns < *emptied_until_ns);
@@ -360,14 +360,6 @@ impl Bins {
         &mut self.counts[bin]
     }
 
-    fn due(&mut self, moment_ns: Nanos) {
-        self.at(moment_ns).due += 1;
-    }
-
-    fn sent(&mut self, moment_ns: Nanos) {
-        self.at(moment_ns).sent += 1;
-    }
-
     /// Largest deviation of a bin's count from what was due in it, in per cent of that.
     fn deviation_pct_max(&self) -> f64 {
         let deviation = |bin: &Bin| {
@@ -455,13 +447,10 @@ mod tests {
         let mut bins = Bins::new(BIN_10MS, 3 * BIN_10MS - 1);
         for i in 0..300 {
             let due = i * 100_000;
-            bins.due(due);
+            bins.at(due).due += 1;
             // The last 25 queries of the second bin leave in the third.
-            bins.sent(if (175..200).contains(&i) {
-                2 * BIN_10MS
-            } else {
-                due
-            });
+            let is_late = (175..200).contains(&i);
+            bins.at(if is_late { 2 * BIN_10MS } else { due }).sent += 1;
         }
         assert!((bins.deviation_pct_max() - 25.0).abs() < 1e-9);
     }
@@ -469,8 +458,8 @@ mod tests {
     #[test]
     fn what_leaves_after_the_last_due_time_counts_in_the_last_bin() {
         let mut bins = Bins::new(BIN_10MS, 0);
-        bins.due(0);
-        bins.sent(7 * BIN_10MS);
+        bins.at(0).due += 1;
+        bins.at(7 * BIN_10MS).sent += 1;
         assert!(bins.deviation_pct_max().abs() < f64::EPSILON);
     }
 }
