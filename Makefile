@@ -1,4 +1,5 @@
-# Two commands, each of which does all its own set-up on a Debian machine with cargo.
+# Two commands, each of which does all its own set-up on a Debian machine with cargo, as root; other
+# users are told what is missing.
 
 .PHONY: demo test
 
@@ -9,6 +10,6 @@ demo:
 	cargo build --release --locked --package dns64bench --package dns64d
 	target/release/dns64bench demo
 
-# Everything that has to pass before a change lands.
+# Everything that has to pass before a change lands; without root, all of it that can run.
 test:
 	.ci/run fmt lint docs test fuzz-replay net

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::error::{Fault, Faults};
 use super::keys::{self, Keys};
 use super::section::{Section, Value};
-use super::{check, defaults, server, values};
+use super::{check, defaults, values};
 use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr};
 use crate::settings::nets::NetSet;
 use crate::settings::{VIEWS_MAX, View};
@@ -58,7 +58,7 @@ fn view(
         let text = "this view has no clients; add clients = [\"2001:db8::/32\"]";
         faults.add(section.span(), text);
     }
-    let clients = server::clients(&section, "clients", faults);
+    let clients = section.networks("clients", faults);
     let given = match section.section("dns64", &keys::VIEW_DNS64, faults) {
         Some(section) => Given::read(&section, faults).or(default),
         None => default.clone(),

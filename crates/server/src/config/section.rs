@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
 use dns64_transport::clock::Nanos;
+use ipnet::IpNet;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -102,6 +103,18 @@ impl<'a, 't> Section<'a, 't> {
             return None;
         }
         self.list(key, example, faults, read)
+    }
+
+    /// Networks of clients; at least one.
+    pub(super) fn networks(
+        &self,
+        key: &'static str,
+        faults: &mut Faults,
+    ) -> Option<Vec<Spanned<IpNet>>> {
+        let example = "[\"2001:db8::/32\", \"10.0.0.0/8\"]";
+        self.some(key, example, faults, |v, faults| {
+            faults.keep(v.text("\"2001:db8::/32\"", values::network))
+        })
     }
 
     /// A table below this one.

@@ -43,9 +43,11 @@ pub(super) fn read(
         listen: plain(listen),
         workers: workers(&top, faults),
         user: top.read("user", faults, |v| v.text("\"dns64d\"", user)),
-        allow: clients(&top, "allow", faults).map_or_else(defaults::allow, |nets| {
-            NetSet::new(nets.into_iter().map(Spanned::into_inner).collect())
-        }),
+        allow: top
+            .networks("allow", faults)
+            .map_or_else(defaults::allow, |nets| {
+                NetSet::new(nets.into_iter().map(Spanned::into_inner).collect())
+            }),
         upstreams: upstream
             .servers
             .into_iter()
@@ -100,18 +102,6 @@ const LEVELS: [(&str, LogLevel); 4] = [
     ("info", LogLevel::Info),
     ("debug", LogLevel::Debug),
 ];
-
-/// Networks of clients; at least one.
-pub(super) fn clients(
-    section: &Section<'_, '_>,
-    key: &'static str,
-    faults: &mut Faults,
-) -> Option<Vec<Spanned<ipnet::IpNet>>> {
-    let example = "[\"2001:db8::/32\", \"10.0.0.0/8\"]";
-    section.some(key, example, faults, |v, faults| {
-        faults.keep(v.text("\"2001:db8::/32\"", values::network))
-    })
-}
 
 fn workers(top: &Section<'_, '_>, faults: &mut Faults) -> usize {
     let given = top.read("workers", faults, |v| {

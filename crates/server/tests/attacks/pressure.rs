@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dns64_transport::clock::{MonotonicClock, SECOND};
+use dns64_transport::clock::{Clock as _, MonotonicClock, SECOND};
 use dns64_wire::codes::{Rcode, Rtype};
+use dns64d::answer::stored::FAILURE_TTL_S;
 
 use super::packets::{addresses, asked, honest, name, number, query, rcode, synthesised};
+use super::support::PATIENCE;
 use super::upstream::Upstream;
 use super::victim::{ask, ask_name, assert_resolves, figure, resident, socket, start, wait_until};
 
@@ -37,15 +39,17 @@ fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
         assert_resolves(server.dns, 1);
     }
     // What has just failed is not asked again for a while (RFC 9520).
+    let begun = MonotonicClock.now();
     let times = upstream.times_asked("n10.example", Rtype::AAAA);
     for _ in 0..20 {
         let answer = ask_name(server.dns, &name(10), Rtype::AAAA);
         assert_eq!(rcode(&answer), Rcode::SERVFAIL);
     }
     let again = upstream.times_asked("n10.example", Rtype::AAAA);
+    let whiles = usize::try_from((MonotonicClock.now() - begun) / FAILURE_TTL_NS).unwrap();
     assert!(
-        times <= 2 && again <= times + 2,
-        "{times} then {again} times"
+        times <= 2 && again <= times + 2 * (1 + whiles),
+        "{times} then {again} times in {whiles} times 5 s"
     );
     silent.store(false, Ordering::Relaxed);
     wait_until("it asks again", || {
@@ -63,12 +67,15 @@ fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
     server.ends();
 }
 
+/// How long a failure is remembered.
+const FAILURE_TTL_NS: u64 = FAILURE_TTL_S as u64 * SECOND;
+
 /// Names of the flood, and what one worker holds of them.
 const FLOOD: u16 = 5000;
-const QUERIES_MAX: u16 = 2000;
+const QUERIES_MAX: u16 = 500;
 
-/// What a flood may add to the resident memory: 2,000 queries and questions in flight of
-/// about 1 KiB each, the failures within the 2 MiB of the cache, and what an allocator keeps.
+/// What a flood may add to the resident memory: queries and questions in flight of about 1 KiB
+/// each, the failures within the 2 MiB of the cache, and what an allocator keeps.
 const GROWTH_MAX: u64 = 12 << 20;
 
 #[test]
@@ -105,25 +112,27 @@ fn a_flood_of_names_that_nobody_answers_is_bounded() {
             largest = largest.max(resident(server.child.id()));
         }
     }
-    // The others have theirs when their time is over; a few datagrams may have been lost.
+    // The others have theirs when their time is over. Datagrams that a busy machine has lost on either
+    // way are none that the server has to answer for.
     wait_until("all have failed", || {
         look(&mut failed);
-        failed >= u32::from(FLOOD) * 9 / 10 && figure(&server, "queries_waiting") == 0
+        failed > 0 && figure(&server, "queries_waiting") == 0
     });
     largest = largest.max(resident(server.child.id()));
     assert!(
         largest <= before + GROWTH_MAX,
         "resident: {before} then {largest} octets"
     );
-    assert!(figure(&server, "refused.full") > 0);
+    let taken = figure(&server, "queries.udp");
+    let answered = figure(&server, "responses.SERVFAIL") + figure(&server, "responses.NOERROR");
+    assert_eq!(answered, taken);
+    assert!(taken > u64::from(QUERIES_MAX) && figure(&server, "refused.full") > 0);
     silent.store(false, Ordering::Relaxed);
     assert_resolves(server.dns, 2);
     server.ends();
 }
 
-/// Answers that can be held so long are a burst waiting to happen (DNSBomb, CVE-2024-33655).
-const HELD_NS: u64 = 6 * SECOND;
-
+/// Answers that can be held for long are a burst waiting to happen (DNSBomb, CVE-2024-33655).
 #[test]
 fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
     let mut held = Vec::new();
@@ -149,13 +158,12 @@ fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
         honest,
     );
     let server = start(&upstream, "", "timeout = \"30s\"\nattempts = 1");
-    let client = socket(Duration::from_secs(1));
+    let client = socket(PATIENCE);
     for id in 0..50 {
         let question = query(id, &name(100 + u32::from(id)), Rtype::A);
         client.send_to(&question, server.dns).unwrap();
     }
     wait_until("they wait", || figure(&server, "queries_waiting") == 50);
-    MonotonicClock.sleep(HELD_NS);
     let mut answer = [0; 512];
     for _ in 0..50 {
         let len = client.recv(&mut answer).unwrap();
@@ -163,6 +171,9 @@ fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
     }
     ask_name(server.dns, &name(99), Rtype::A);
     wait_until("they are over", || figure(&server, "queries_waiting") == 0);
+    client
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
     assert!(client.recv(&mut answer).is_err(), "a second answer");
     // They were learnt all the same.
     let at_once = ask(server.dns, &query(1, &name(100), Rtype::A));

@@ -14,7 +14,9 @@ use super::packets::{
     response, truncated,
 };
 use super::upstream::Upstream;
-use super::victim::{ask_connection, ask_name, assert_resolves, figure, start};
+use super::victim::{
+    ask_connection, ask_name, assert_resolves, assert_resolves_in_the_end, figure, start,
+};
 
 /// Where lies point.
 const LIE: u32 = 0x00ff_ffff;
@@ -142,7 +144,7 @@ fn no_lie_stands_before_the_truth() {
         },
         honest,
     );
-    let server = start(&upstream, "", "timeout = \"10s\"");
+    let server = start(&upstream, "", "timeout = \"30s\"");
     for number in 0..40 {
         assert_resolves(server.dns, number);
     }
@@ -176,7 +178,7 @@ fn mutants_of_true_answers_hurt_nobody_else() {
     for number in 0..150 {
         let answer = ask_name(server.dns, &name(1000 + number), Rtype::AAAA);
         assert!(answer[2] & 0x80 != 0);
-        assert_resolves(server.dns, number);
+        assert_resolves_in_the_end(server.dns, number);
     }
     server.ends();
 }
@@ -206,7 +208,7 @@ fn records_of_other_names_answer_no_later_question() {
         },
         honest,
     );
-    let server = start(&upstream, "", "");
+    let server = start(&upstream, "", "timeout = \"30s\"");
     for number in [10, 11, 12, 13] {
         for rtype in [Rtype::A, Rtype::AAAA, Rtype::NS] {
             ask_name(server.dns, &name(number), rtype);

@@ -25,7 +25,7 @@ pub(crate) fn start(upstream: &Upstream, more: &str, in_upstream: &str) -> Serve
          [cache]\nsize = \"2MiB\"\n",
         upstream.address
     );
-    Server::start(&settings, Stdio::null())
+    Server::start(&settings, Stdio::null)
 }
 
 /// A socket at which answers are waited for up to this long.
@@ -56,6 +56,19 @@ pub(crate) fn assert_resolves(server: SocketAddr, number: u32) {
     let answer = ask(server, &query(0x4242, &name(number), Rtype::AAAA));
     let found = (rcode(&answer), addresses(&answer));
     assert_eq!(found, (Rcode::NOERROR, vec![synthesised(number)]));
+}
+
+/// As [`assert_resolves`], where the upstream may be too slow on a busy machine: then the server says
+/// that it failed, never anything else, and forgets it after a while.
+pub(crate) fn assert_resolves_in_the_end(server: SocketAddr, number: u32) {
+    wait_until("a good name is there", || {
+        let answer = ask(server, &query(0x4242, &name(number), Rtype::AAAA));
+        let found = (rcode(&answer), addresses(&answer));
+        found == (Rcode::NOERROR, vec![synthesised(number)]) || {
+            assert_eq!(found, (Rcode::SERVFAIL, vec![]));
+            false
+        }
+    });
 }
 
 /// The address of another name for A.
@@ -92,7 +105,7 @@ fn try_read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 /// The answer to a query over a connection of its own. A server whose connections are all in use
 /// refuses one; it is tried again until it has noticed that others are gone.
 pub(crate) fn ask_connection(server: SocketAddr, query: &[u8]) -> Vec<u8> {
-    let deadline = MonotonicClock.now() + 5 * SECOND;
+    let deadline = MonotonicClock.now() + nanos(PATIENCE);
     loop {
         let mut stream = connect(server);
         let answer = stream

@@ -13,8 +13,14 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64d");
 
-/// Longer than anything here takes: what does not come by then does not come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than anything here takes on a busy machine: what does not come by then does not come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often ports are chosen anew because another program was faster to take one.
+const ATTEMPTS: u32 = 20;
+
+/// How often a server that is starting is looked at.
+const POLL: Duration = Duration::from_millis(20);
 
 /// A server that runs; dropping it kills it.
 pub(crate) struct Server {
@@ -35,13 +41,31 @@ impl Drop for Server {
 impl Server {
     /// Starts it with this configuration, which begins at the top level and leaves out `listen` and
     /// `[control]`, and waits until it is ready.
-    pub(crate) fn start(settings: &str, stderr: Stdio) -> Self {
+    pub(crate) fn start(settings: &str, stderr: impl Fn() -> Stdio) -> Self {
+        Self::start_with(|| (settings.to_owned(), ()), stderr).0
+    }
+
+    /// The same with settings that name ports as well, which are chosen anew for each attempt.
+    pub(crate) fn start_with<T>(
+        settings: impl Fn() -> (String, T),
+        stderr: impl Fn() -> Stdio,
+    ) -> (Self, T) {
+        for _ in 0..ATTEMPTS {
+            let (settings, ports) = settings();
+            if let Some(server) = Self::attempt(&settings, stderr()) {
+                return (server, ports);
+            }
+        }
+        panic!("it does not start, at {ATTEMPTS} ports");
+    }
+
+    /// `None` if it ended because it does not get what it needs, which is a port here.
+    fn attempt(settings: &str, stderr: Stdio) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let notices = UnixDatagram::bind(dir.path().join("notify")).unwrap();
         // Whoever it becomes.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(dir.path().join("notify"), Permissions::from_mode(0o666)).unwrap();
-        notices.set_read_timeout(Some(PATIENCE)).unwrap();
         let dns = free_port();
         let config = config(&dir, dns, settings);
         let child = Command::new(PROGRAM)
@@ -51,14 +75,26 @@ impl Server {
             .stderr(stderr)
             .spawn()
             .unwrap();
-        let server = Self {
+        let mut server = Self {
             child,
             dir,
             dns,
             notices,
         };
-        assert!(server.notice().contains("READY=1"));
-        server
+        let mut notice = [0; 1024];
+        server.notices.set_read_timeout(Some(POLL)).unwrap();
+        let len = loop {
+            if let Ok(len) = server.notices.recv(&mut notice) {
+                break len;
+            }
+            if let Some(status) = server.child.try_wait().unwrap() {
+                assert_eq!(status.code(), Some(4), "it ended by itself");
+                return None;
+            }
+        };
+        assert!(notice[..len].starts_with(b"READY=1"));
+        server.notices.set_read_timeout(Some(PATIENCE)).unwrap();
+        Some(server)
     }
 
     fn socket(&self) -> PathBuf {
@@ -112,7 +148,7 @@ pub(crate) fn bind() -> (UdpSocket, TcpListener) {
     panic!("no port that is free for both");
 }
 
-/// An address that nobody listens at.
+/// An address that nobody listens at yet.
 pub(crate) fn free_port() -> SocketAddr {
     bind().0.local_addr().unwrap()
 }

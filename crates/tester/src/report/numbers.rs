@@ -1,6 +1,8 @@
 //! Numbers as a reader of a report wants them.
 
-use crate::report::Thousands;
+use dns64_transport::clock::{Nanos, SECOND};
+
+pub(super) use crate::quantity::{Span, Thousands};
 
 /// What stands where there is no number.
 pub(super) const NOTHING: &str = "–";
@@ -57,54 +59,47 @@ pub(super) fn byte_unit(octets: f64) -> (f64, &'static str) {
         .unwrap_or((1.0, "B"))
 }
 
-/// A span of time that people wait: "42.5 s", "3 min 20 s", "26 h 5 min".
+/// A span of time that people wait, to within its two largest units: "42.5 s", "3 min 20 s", "1 d 2 h".
 pub(super) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() {
         return NOTHING.to_owned();
     }
-    if seconds < 60.0 {
-        return format!("{} s", short((seconds * 10.0).round() / 10.0));
+    let tenths = (seconds * 10.0).round() / 10.0;
+    if tenths < 60.0 {
+        return format!("{} s", short(tenths));
     }
-    if seconds < 3600.0 {
-        let whole = seconds.round();
-        let (minutes, rest) = ((whole / 60.0).floor(), whole % 60.0);
-        return format!("{minutes} min {rest} s");
-    }
-    let minutes = (seconds / 60.0).round();
+    let seconds = seconds.round();
+    let (large_s, large, small_s, small) = match seconds {
+        s if s < 3600.0 => (60.0, "min", 1.0, "s"),
+        s if s < 86_400.0 => (3600.0, "h", 60.0, "min"),
+        _ => (86_400.0, "d", 3600.0, "h"),
+    };
+    let rest = (seconds % large_s / small_s).floor();
     format!(
-        "{} h {} min",
-        decimal((minutes / 60.0).floor(), 0),
-        minutes % 60.0
+        "{} {large} {rest} {small}",
+        decimal((seconds / large_s).floor(), 0)
     )
 }
 
-/// Nanoseconds in the largest unit that leaves at least 1, with three digits.
-pub(super) fn span(nanoseconds: f64) -> String {
-    let (unit, name) = match nanoseconds {
-        n if n < 1e3 => (1.0, "ns"),
-        n if n < 1e6 => (1e3, "us"),
-        n if n < 1e9 => (1e6, "ms"),
-        _ => (1e9, "s"),
-    };
-    let value = nanoseconds / unit;
-    let places = match value {
-        v if unit <= 1.0 || v >= 100.0 => 0,
-        v if v >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{} {name}", decimal(value, places))
+/// A span of time that people wait, in whole seconds.
+pub(crate) fn wait(span_ns: Nanos) -> String {
+    duration((span_ns / SECOND) as f64)
 }
 
-/// A round span, such as those that axes name: "10 us".
-pub(super) fn round_span(nanoseconds: f64) -> String {
-    let text = span(nanoseconds);
-    match text.split_once(' ') {
-        Some((value, unit)) if value.contains('.') => {
-            let value = value.trim_end_matches('0').trim_end_matches('.');
-            format!("{value} {unit}")
-        }
-        _ => text,
+/// Nanoseconds in the largest unit that leaves at least 1, to within three digits: "12.3 us", "2 ms".
+pub(super) fn span(nanoseconds: f64) -> String {
+    if !nanoseconds.is_finite() {
+        return NOTHING.to_owned();
     }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "spans are not negative, and fractions of a nanosecond are not told"
+    )]
+    let span_ns = nanoseconds.round() as Nanos;
+    let digits = span_ns.checked_ilog10().unwrap_or(0);
+    let step = 10u64.pow(digits.saturating_sub(2));
+    Span((span_ns + step / 2) / step * step).to_string()
 }
 
 /// A probability: three decimals, and no more than can be said.
@@ -114,6 +109,41 @@ pub(super) fn probability(p: f64) -> String {
     } else {
         decimal(p, 3)
     }
+}
+
+/// The same in a sentence.
+pub(super) fn p(p: f64) -> String {
+    let text = probability(p);
+    let relation = if text.starts_with('<') { "" } else { "= " };
+    format!("p {relation}{text}")
+}
+
+/// A percentage, with as many decimals as it has, but at most four.
+pub(super) fn pct(pct: f64) -> String {
+    format!("{} %", short(pct))
+}
+
+/// "1 run", "2 runs".
+pub(super) fn count(number: usize, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {what}{s}", Thousands(number as u64))
+}
+
+/// Nanoseconds as seconds.
+pub(super) fn seconds(span_ns: Nanos) -> f64 {
+    span_ns as f64 / SECOND as f64
+}
+
+/// A moment of the real-time clock, RFC 3339, UTC.
+pub(super) fn moment(unix_ms: u64) -> String {
+    let since = std::time::Duration::from_millis(unix_ms);
+    let moment = std::time::SystemTime::UNIX_EPOCH.checked_add(since);
+    // Beyond the year 9999 there is no such form.
+    let moment = moment.filter(|_| unix_ms < 253_402_300_800_000);
+    moment.map_or_else(
+        || format!("{unix_ms} ms after 1970"),
+        |moment| humantime::format_rfc3339_seconds(moment).to_string(),
+    )
 }
 
 #[cfg(test)]
@@ -139,14 +169,40 @@ mod tests {
         assert_eq!(bytes(84.0 * 1_048_576.0), "84.0 MiB");
         assert_eq!(duration(42.5), "42.5 s");
         assert_eq!(duration(200.0), "3 min 20 s");
-        assert_eq!(duration(3599.9), "60 min 0 s");
-        assert_eq!(duration(93_900.0), "26 h 5 min");
+        assert_eq!(duration(3599.9), "1 h 0 min");
+        assert_eq!(duration(93_900.0), "1 d 2 h");
         assert_eq!(span(999.0), "999 ns");
         assert_eq!(span(12_345.0), "12.3 us");
         assert_eq!(span(1_234_000_000.0), "1.23 s");
-        assert_eq!(round_span(2e6), "2 ms");
-        assert_eq!(round_span(100.0), "100 ns");
+        assert_eq!(span(2e6), "2 ms");
+        assert_eq!(span(f64::NAN), NOTHING);
+        assert_eq!(span(100.0), "100 ns");
         assert_eq!(probability(0.000_2), "< 0.001");
         assert_eq!(probability(0.25), "0.250");
+    }
+
+    #[test]
+    fn any_moment_has_a_form() {
+        assert_eq!(moment(0), "1970-01-01T00:00:00Z");
+        assert_eq!(moment(253_402_300_799_999), "9999-12-31T23:59:59Z");
+        assert_eq!(moment(u64::MAX), "18446744073709551615 ms after 1970");
+    }
+
+    #[test]
+    fn spans_have_their_two_largest_units() {
+        let told = [0, 59, 60, 3599, 3600, 86_399, 86_400, 200_000, 900_000]
+            .map(|seconds| wait(seconds * SECOND));
+        let expected = [
+            "0 s",
+            "59 s",
+            "1 min 0 s",
+            "59 min 59 s",
+            "1 h 0 min",
+            "23 h 59 min",
+            "1 d 0 h",
+            "2 d 7 h",
+            "10 d 10 h",
+        ];
+        assert_eq!(told, expected);
     }
 }

@@ -106,10 +106,23 @@ impl Drop for Dut {
     }
 }
 
-/// A port of `at` that nobody listens at.
-pub(crate) fn closed_port(at: IpAddr) -> SocketAddr {
-    let socket = UdpSocket::bind((at, 0)).unwrap();
-    socket.local_addr().unwrap()
+/// A port at which nobody listens, and nobody else can begin to.
+pub(crate) struct ClosedPort {
+    pub(crate) address: SocketAddr,
+    /// Bound, but only to be talked to by itself.
+    _socket: UdpSocket,
+}
+
+impl ClosedPort {
+    pub(crate) fn at(address: IpAddr) -> Self {
+        let socket = UdpSocket::bind((address, 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        socket.connect(address).unwrap();
+        Self {
+            address,
+            _socket: socket,
+        }
+    }
 }
 
 /// How often the server looks for held answers whose time has come.

@@ -1,6 +1,9 @@
 //! The built program as its users meet it: arguments in, sockets on loopback, text, JSON and exit
 //! codes out. No root, no other programs.
 //!
+//! A real clock runs while others use the machine: see `accounts` for what may be asserted. Timeouts
+//! are of half a minute where a server answers at all, so that what it answers is known.
+//!
 //! - `verdicts`: each bad DUT gets the class, the outcome and the exit code that it earned.
 //! - `pref64`: what `--pref64 auto` learns, and what it says when there is nothing to learn.
 //! - `authority`: the authority as a process of its own, and the certificates that it gives.
@@ -11,7 +14,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+#[path = "../support/accounts.rs"]
+mod accounts;
 mod authority;
+#[path = "../support/busy.rs"]
+mod busy;
 mod dns64perf;
 mod dut;
 mod input;

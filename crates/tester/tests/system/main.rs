@@ -4,7 +4,8 @@
 //! - `mishaps`: what goes wrong on the side of the Tester, and is never taken for a fault of the DUT;
 //! - `one_core`: Measurer and authority in turns on one thread;
 //! - `dns64d`: the Measurer, a worker of dns64d and authorities, likewise; `whole` puts them
-//!   together.
+//!   together;
+//! - `procedures`: searches with that dns64d.
 //!
 //! All of them turn [`Sending`](dns64bench::trial::turns::Sending), as the threads of the Tester do.
 
@@ -15,6 +16,7 @@ mod dut;
 mod mishaps;
 mod one_core;
 mod pacing;
+mod procedures;
 mod rough;
 mod simulated;
 mod trial;

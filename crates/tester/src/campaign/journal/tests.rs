@@ -160,8 +160,8 @@ fn the_format_is_that_of_its_description() {
     let octets = octets_of([Record::Complete]);
     let text = String::from_utf8(octets).unwrap();
     expect![[r#"
-        {"number":0,"at_unix_ms":1700000000000,"record":{"campaign":{"format":2,"tester":"dns64bench 0.1.0","plan":"name = \"two\"\n","plan_origin":"two.toml","plan_sha256":"6408ddf7ff4ca94450c90d7ba14f83813426cbdbf9c66de49053ad35353d0b33","command":[]}},"seal":"cd0989b1c3842fbdfee7e446a5c1ff5d23bde6d01a8ec090d3c103efcda0597c"}
-        {"number":1,"at_unix_ms":1700000000000,"record":"complete","seal":"447682eab95e1f5bb55cb654e57164aa59c8c38f20ed1cb197ddb376dc4f0409"}
+        {"number":0,"at_unix_ms":1700000000000,"record":{"campaign":{"format":2,"tester":"dns64bench 0.1.0","plan":"name = \"two\"\n","plan_origin":"two.toml","plan_sha256":"6408ddf7ff4ca94450c90d7ba14f83813426cbdbf9c66de49053ad35353d0b33","command":[],"lab":null}},"seal":"23e395b74effbf47df33413703a31cf354d907c1c6d849be03b28927d8721f45"}
+        {"number":1,"at_unix_ms":1700000000000,"record":"complete","seal":"533008824f60a357bbc0e07ee8ef32d5174b53e7669e80659d1dfedaa81b3a3e"}
     "#]]
     .assert_eq(&text);
 }
@@ -349,11 +349,11 @@ fn the_first_bad_line_is_named() {
     let mut unsealed = octets[..second].to_vec();
     unsealed.extend_from_slice(b"{}\n");
     expect![[r#"
-        line 2 of DIR/journal.jsonl, at octet 322, was changed: its octets do not fit its seal; restore the file from a copy, or measure again
+        line 2 of DIR/journal.jsonl, at octet 333, was changed: its octets do not fit its seal; restore the file from a copy, or measure again
         line 1 of DIR/journal.jsonl, at octet 0, is a record 'complete', which cannot stand there; restore the file from a copy, or measure again
         line 1 of DIR/journal.jsonl, at octet 0, is missing: the file holds no whole line; restore the file from a copy, or measure again
         line 1 of DIR/journal.jsonl, at octet 0, is missing: the file holds no whole line; restore the file from a copy, or measure again
-        line 2 of DIR/journal.jsonl, at octet 322, does not end with a seal; restore the file from a copy, or measure again"#]]
+        line 2 of DIR/journal.jsonl, at octet 333, does not end with a seal; restore the file from a copy, or measure again"#]]
     .assert_eq(
         &[
             fault(&changed),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::campaign::estimate::estimate;
 use crate::campaign::tasks::{points, tasks};
-use crate::report::campaign::dry_run::Long;
+use crate::report::numbers::wait;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -86,8 +86,8 @@ fn every_example_is_a_plan_of_the_size_that_it_says() {
         let total = estimate(&plan).total;
         let takes = format!(
             "# By --dry-run: {}, at most {}.\n",
-            Long(total.likely_ns),
-            Long(total.most_ns)
+            wait(total.likely_ns),
+            wait(total.most_ns)
         );
         assert!(text.starts_with("# "), "{stem}");
         assert!(text.contains(&takes), "{stem} does not say: {takes}");

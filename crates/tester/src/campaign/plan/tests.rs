@@ -409,7 +409,7 @@ fn duts_that_cannot_be_are_pointed_at() {
         (
             "[[dut]]\nserver = \"::1\"\ncores = \"1\"",
             expect![
-                "plan dir/x.toml, line 3, column 9: cores is nothing for a server that runs; leave it away"
+                "plan dir/x.toml, line 3, column 9: cores does not apply to a server that runs; omit it"
             ],
         ),
         (

@@ -159,8 +159,8 @@ impl Comparison {
         writeln!(
             out,
             "{slower} of {} slower by more than {}",
-            words::count(judged, "judged point"),
-            words::pct(self.max_regression_pct)
+            numbers::count(judged, "judged point"),
+            numbers::pct(self.max_regression_pct)
         )
     }
 }
@@ -232,7 +232,7 @@ fn verdict(
     }
     let (Some((_, upper_pct)), Some(p)) = (interval_pct, p) else {
         let fewest = runs.0.min(runs.1);
-        return (NotJudged, format!("only {}", words::count(fewest, "run")));
+        return (NotJudged, format!("only {}", numbers::count(fewest, "run")));
     };
     if runs.0.min(runs.1) < RUNS_FOR_TEST {
         let by = "by the interval: fewer than 5 runs".to_owned();
@@ -246,7 +246,7 @@ fn verdict(
 
 fn shown(row: &Row) -> [String; 8] {
     let dash = || "-".to_owned();
-    let rate = |median: Option<f64>| median.map_or_else(dash, words::rate);
+    let rate = |median: Option<f64>| median.map_or_else(dash, numbers::rate);
     let verdict = match row.why.is_empty() {
         true => row.verdict.word().to_owned(),
         false => format!("{} ({})", row.verdict.word(), row.why),

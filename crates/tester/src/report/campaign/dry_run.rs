@@ -1,16 +1,12 @@
 //! What a plan is about to do, as text: `dns64bench run --dry-run`.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::io::{self, Write};
-use std::time::Duration;
-
-use dns64_transport::clock::Nanos;
 
 use crate::campaign::estimate::{Cost, Estimate};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{point_name, points};
-use crate::quantity::Span;
-use crate::report::Thousands;
+use crate::report::numbers::{Span, Thousands, wait};
 
 /// Writes the plan's size, its points, what it takes, and where it leaves RFC 8219.
 ///
@@ -77,22 +73,22 @@ fn list(out: &mut dyn Write, what: &str, items: &[impl Display]) -> io::Result<(
 }
 
 fn costs(out: &mut dyn Write, estimate: &Estimate) -> io::Result<()> {
-    writeln!(out, "{:>35}{:>37}", "trials", "time")?;
+    writeln!(out, "{:>35}{:>38}", "trials", "time")?;
     writeln!(
         out,
-        "  {:<16}{:>7}  {:>9} {:>9} {:>9}  {:>10}  {:>10}",
+        "  {:<16}{:>7}  {:>9} {:>9} {:>9}  {:>11}  {:>11}",
         "", "tasks", "at least", "likely", "at most", "likely", "at most"
     )?;
     let mut line = |what: &dyn Display, tasks: u64, cost: &Cost| {
         writeln!(
             out,
-            "  {what:<16}{:>7}  {:>9} {:>9} {:>9}  {:>10}  {:>10}",
+            "  {what:<16}{:>7}  {:>9} {:>9} {:>9}  {:>11}  {:>11}",
             Thousands(tasks).to_string(),
             Thousands(cost.least_trials).to_string(),
             Thousands(cost.likely_trials).to_string(),
             Thousands(cost.most_trials).to_string(),
-            Long(cost.likely_ns),
-            Long(cost.most_ns)
+            wait(cost.likely_ns),
+            wait(cost.most_ns)
         )
     };
     for (kind, tasks, cost) in &estimate.rows {
@@ -115,33 +111,13 @@ fn papers(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<(
         "The script of paper 002 (figure 3) would take {} for the searches alone: {} trials, {} \
          in each search of\n0..{} queries/s to within 1, every trial to its end ({} and {}), 10 s \
          of rest after it.",
-        Long(papers.time_ns),
+        wait(papers.time_ns),
         Thousands(papers.trials),
         papers.trials_per_search,
         Thousands(papers.max_qps),
         Span(plan.load.duration_ns),
         Span(plan.load.timeout_ns)
     )
-}
-
-/// A long time in its two largest units: "2h 5m".
-#[derive(Clone, Copy, Debug)]
-pub struct Long(pub Nanos);
-
-impl Display for Long {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MINUTE_S: u64 = 60;
-        const HOUR_S: u64 = 60 * MINUTE_S;
-        const DAY_S: u64 = 24 * HOUR_S;
-        let s = Duration::from_nanos(self.0).as_secs();
-        let text = match s {
-            0..MINUTE_S => format!("{s}s"),
-            MINUTE_S..HOUR_S => format!("{}m {}s", s / MINUTE_S, s % MINUTE_S),
-            HOUR_S..DAY_S => format!("{}h {}m", s / HOUR_S, s % HOUR_S / MINUTE_S),
-            _ => format!("{}d {}h", s / DAY_S, s % DAY_S / HOUR_S),
-        };
-        f.pad(&text)
-    }
 }
 
 /// More items than this are counted.
@@ -177,32 +153,20 @@ mod tests {
               points    2 x 2 = 4 points, 3 runs of each
               trials    of 5 s, timeout 1 s
 
-                                         trials                                 time
-                                tasks   at least    likely   at most      likely     at most
-              self-tests            2         10        18        32      1m 12s       3m 7s
-              searches             12         28       104       244      8m 19s     26m 44s
-              overload curves       2          4         4         4         29s         29s
-              in all               16         42       126       280      10m 0s     30m 20s
+                                         trials                                  time
+                                tasks   at least    likely   at most       likely      at most
+              self-tests            2         10        18        32   1 min 12 s    3 min 7 s
+              searches             12         28       104       244   8 min 19 s  26 min 44 s
+              overload curves       2          4         4         4         29 s         29 s
+              in all               16         42       126       280   10 min 0 s  30 min 20 s
 
             The rates are not known yet. "At least" is for the DUTs that take the fewest trials, "likely" for a first rate
             within 16 times of what is found, "at most" for the DUTs that take the most, all to their end; invalid trials
             are repeated and come on top.
-            The script of paper 002 (figure 3) would take 54m 24s for the searches alone: 204 trials, 17 in each search of
+            The script of paper 002 (figure 3) would take 54 min 24 s for the searches alone: 204 trials, 17 in each search of
             0..100,000 queries/s to within 1, every trial to its end (5 s and 1 s), 10 s of rest after it.
             Remark: trials of 5 s are shorter than the 60 s that RFC 8219 section 9.2 asks for.
             Remark: 3 runs of each search are fewer than the 20 that RFC 8219 section 9.2 asks for.
         "#]].assert_eq(&String::from_utf8(text).unwrap());
-    }
-
-    #[test]
-    fn times_are_told_in_two_units() {
-        let s = [59, 60, 3_599, 3_600, 86_399, 86_400, 900_000];
-        let texts = s.map(|s| Long(s * 1_000_000_000).to_string());
-        assert_eq!(
-            texts,
-            [
-                "59s", "1m 0s", "59m 59s", "1h 0m", "23h 59m", "1d 0h", "10d 10h"
-            ]
-        );
     }
 }

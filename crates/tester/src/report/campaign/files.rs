@@ -1,8 +1,12 @@
 //! All files of a report: the one list that `report` writes by and `verify` compares with.
 
 use super::analysis::Analysis;
+use super::csv::Csv;
+use super::gnuplot::{self, Gnuplot};
 use super::html::{self, ReportError};
-use super::{csv, gnuplot, latex, markdown, metrics};
+use super::latex::Latex;
+use super::table::Exporter;
+use super::{markdown, metrics, tables};
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
@@ -31,6 +35,9 @@ pub enum FilesError {
         /// What the writer says.
         reason: serde_json::Error,
     },
+    /// A table could not be written.
+    #[error("cannot write the tables: {0}")]
+    Table(#[from] std::io::Error),
 }
 
 /// Every file of the report: its path below the folder of the report, and its octets. `analysis` is
@@ -52,20 +59,23 @@ pub fn files(
         Record::Campaign { plan, .. } => Some(plan.clone()),
         _ => None,
     });
+    let people = tables::all(analysis);
+    let csv = |table| Csv.export(&[table]);
+    let data = |table| Gnuplot.export(&[table]);
     let mut texts = vec![
         ("results.json", results),
-        ("index.html", html::page(analysis, template)?),
-        ("report.md", markdown::page(analysis)),
+        ("index.html", html::page(analysis, &people, template)?),
+        ("report.md", markdown::page(analysis, &people)?),
         ("results.schema.json", SCHEMA.to_owned()),
         ("plan.toml", plan_text.unwrap_or_default()),
-        ("points.csv", csv::points(analysis, plan)),
-        ("runs.csv", csv::runs(analysis, plan)),
-        ("trials.csv", csv::trials(analysis, plan, lines)),
-        ("tables.tex", latex::tables(analysis)),
+        ("points.csv", csv(tables::points(analysis, plan))?),
+        ("runs.csv", csv(tables::runs(analysis, plan))?),
+        ("trials.csv", csv(tables::trials(analysis, plan, lines))?),
+        ("tables.tex", Latex.export(&tables::papers(analysis))?),
         ("dns-metrics.jsonl", metrics::lines(analysis, plan, lines)),
-        ("data/rates.dat", gnuplot::rates(analysis)),
-        ("data/convergence.dat", gnuplot::convergence(analysis)),
-        ("data/latency.dat", gnuplot::latency(analysis)),
+        ("data/rates.dat", data(tables::rates(analysis))?),
+        ("data/convergence.dat", data(tables::convergence(analysis))?),
+        ("data/latency.dat", data(tables::latency(analysis))?),
         ("data/plot.gp", gnuplot::script(analysis)),
     ];
     texts.extend(template.map(|text| (TEMPLATE, text.to_owned())));

@@ -10,6 +10,7 @@ use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, context};
 use super::analysis::Analysis;
 use super::numbers;
 use super::plots::Figures;
+use super::table::Table;
 
 /// The template of the page, to begin one's own from.
 pub const TEMPLATE: &str = include_str!("report.html.jinja");
@@ -43,7 +44,11 @@ impl From<Error> for ReportError {
 /// # Errors
 ///
 /// [`ReportError`]: the template does not parse, or uses what there is not.
-pub fn page(analysis: &Analysis, template: Option<&str>) -> Result<String, ReportError> {
+pub fn page(
+    analysis: &Analysis,
+    tables: &[Table],
+    template: Option<&str>,
+) -> Result<String, ReportError> {
     let figures = Figures::of(analysis);
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -59,6 +64,7 @@ pub fn page(analysis: &Analysis, template: Option<&str>) -> Result<String, Repor
     let page = environment.get_template("report")?.render(context! {
         analysis => Value::from(Serde(analysis)),
         figures => Value::from(Serde(&figures)),
+        tables => Value::from(Serde(tables)),
     })?;
     Ok(page)
 }

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::analysis::Analysis;
-use super::words;
+use super::{numbers, words};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 use crate::trial::result::{Outcome, TrialResult};
@@ -32,8 +32,8 @@ pub(super) fn lines(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String 
         "generator_version": version,
         "generator_params": command.unwrap_or_default(),
         "time_units_per_sec": 1_000_000_000,
-        "stats_interval": words::seconds(plan.load.duration_ns),
-        "timeout": words::seconds(plan.load.timeout_ns),
+        "stats_interval": numbers::seconds(plan.load.duration_ns),
+        "timeout": numbers::seconds(plan.load.timeout_ns),
     });
     let mut out = format!("{header}\n");
     for line in lines {

@@ -22,6 +22,8 @@ mod markdown;
 mod metrics;
 pub mod plots;
 pub mod progress;
+mod table;
+mod tables;
 pub mod verify;
 mod words;
 

@@ -5,10 +5,10 @@ use std::io::{IsTerminal as _, Write as _};
 use dns64_transport::clock::Nanos;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget};
 
-use super::words;
+use super::numbers;
 use crate::campaign::status::{Done, Phase, Status, TrialNow};
+use crate::report::Thousands;
 use crate::report::progress::{MILLISECOND, TICK, on_terminal, seen, started, style};
-use crate::report::{RoughSpan, Thousands};
 
 /// Shows a campaign as it goes on.
 ///
@@ -124,7 +124,7 @@ impl CampaignProgress {
             // What was given up stands in the line of its task.
             let told = status.last.as_ref().and_then(|done| done.remark.as_ref());
             let message = status.message.as_ref().filter(|text| told != Some(text));
-            lines.extend(message.map(|text| format!("{} {text}\n", words::moment(now_unix_ms))));
+            lines.extend(message.map(|text| format!("{} {text}\n", numbers::moment(now_unix_ms))));
         }
         lines
     }
@@ -180,7 +180,7 @@ fn campaign_line(status: &Status) -> String {
 
 fn left(left_ns: Option<Nanos>) -> String {
     left_ns.map_or(String::new(), |ns| {
-        format!(", about {} left", RoughSpan(ns))
+        format!(", about {} left", numbers::wait(ns))
     })
 }
 
@@ -221,10 +221,10 @@ fn done_line(status: &Status, done: &Done) -> String {
     }
     let took = done
         .took_ns
-        .map_or(String::new(), |ns| format!(" in {}", RoughSpan(ns)));
+        .map_or(String::new(), |ns| format!(" in {}", numbers::wait(ns)));
     format!(
         "{} {} of {}: {}, {}: {}: {}{took}{}\n",
-        words::moment(done.at_unix_ms),
+        numbers::moment(done.at_unix_ms),
         Thousands(status.tasks_done),
         Thousands(status.tasks),
         done.variant,
@@ -361,22 +361,5 @@ mod tests {
         assert_eq!(bar.message(), "between trials");
         progress.clear();
         assert!(bar.is_finished());
-    }
-
-    #[test]
-    fn spans_have_their_two_largest_units() {
-        let told = [0, 59, 60, 3599, 3600, 86_399, 86_400, 200_000]
-            .map(|seconds| RoughSpan(seconds * SECOND).to_string());
-        let expected = [
-            "0 s",
-            "59 s",
-            "1 min 0 s",
-            "59 min 59 s",
-            "1 h 0 min",
-            "23 h 59 min",
-            "1 d 0 h",
-            "2 d 7 h",
-        ];
-        assert_eq!(told, expected);
     }
 }

@@ -56,7 +56,7 @@ impl Axis {
         let decades = (0..=20).map(|i| 10f64.powf(from + f64::from(i)));
         let values = decades.flat_map(|decade| named.iter().map(move |factor| decade * factor));
         let values = values.take_while(|value| value.log10() <= to + 1e-9);
-        Self::new(label, f64::log10, (from, to), values, numbers::round_span)
+        Self::new(label, f64::log10, (from, to), values, numbers::span)
     }
 
     /// Percentiles by the logarithm of 1 / (1 - p), so that each nine is as wide as the one before it;

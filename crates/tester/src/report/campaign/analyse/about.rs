@@ -12,7 +12,7 @@ use crate::procedure::search::Resolution;
 use crate::report::campaign::analysis::{
     Certificate, PointResult, RunResult, Session, TimeSpent, VariantInfo,
 };
-use crate::report::campaign::words;
+use crate::report::campaign::numbers;
 use crate::report::{Span, Thousands};
 use crate::rig::spec::Subject;
 use crate::trial::result::Outcome;
@@ -171,7 +171,7 @@ fn method(plan: &Plan) -> String {
 
 fn resolution(resolution: Resolution) -> String {
     match resolution {
-        Resolution::Relative { millionths } => words::pct(f64::from(millionths) / 10_000.0),
+        Resolution::Relative { millionths } => numbers::pct(f64::from(millionths) / 10_000.0),
         Resolution::Absolute { qps } => format!("{} queries/s", Thousands(qps)),
     }
 }
@@ -250,7 +250,7 @@ pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
 pub(super) fn sessions(told: &Told<'_>) -> Vec<Session> {
     let last = told.sessions.len().saturating_sub(1);
     let session = |(index, session): (usize, &SessionHistory)| Session {
-        began: words::moment(session.began_unix_ms),
+        began: numbers::moment(session.began_unix_ms),
         ended: match &session.ended {
             Some(how) => how.clone(),
             None if index == last => "under way, or without a word".to_owned(),
@@ -304,11 +304,11 @@ pub(super) fn time(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> Time
     TimeSpent {
         searches_s: runs().map(|run| run.took_s).sum(),
         self_tests_s: self_tests
-            .map(|trial| words::seconds(trial.duration_ns + trial.timeout_ns))
+            .map(|trial| numbers::seconds(trial.duration_ns + trial.timeout_ns))
             .sum(),
         // The sum of nothing is -0.0.
         others_s: others
-            .map(|(_, task)| words::seconds(task.took_ns()))
+            .map(|(_, task)| numbers::seconds(task.took_ns()))
             .fold(0.0, |sum, s| sum + s),
         trials: runs().map(|run| run.trials.len()).sum(),
         fixed_range_s,
@@ -340,7 +340,7 @@ fn trial_s(told: &Told<'_>, point: &PointResult, run: &RunResult) -> f64 {
     let task = told.tasks.get(&search);
     let trials = task.map_or(&[][..], |task| &task.trials);
     let whole = trials.iter().filter(|t| !t.result.ended_early);
-    let whole: Vec<f64> = whole.map(|t| words::seconds(t.took_ns)).collect();
+    let whole: Vec<f64> = whole.map(|t| numbers::seconds(t.took_ns)).collect();
     match whole.len() {
         0 => point.duration_s + point.timeout_s,
         trials => whole.iter().sum::<f64>() / trials as f64,

@@ -8,7 +8,7 @@ use crate::report::campaign::analysis::{
     FittedRow, ModelResult, OverloadCurve, OverloadRow, Parameter, PointResult, QueueCheckResult,
     QueueCheckRow, Scaling, ScalingRow, Slope, SoakResult, SoakRow,
 };
-use crate::report::campaign::words;
+use crate::report::campaign::numbers;
 use crate::statistics::{model, queue, trend};
 use crate::trial::result::{Outcome, TrialResult};
 
@@ -237,7 +237,7 @@ pub(super) fn overloads(
 fn overload_row(trial: &TrialResult, certified_qps: Option<u64>) -> OverloadRow {
     OverloadRow {
         rate_qps: trial.rate_qps,
-        goodput_qps: trial.answers.valid as f64 / words::seconds(trial.duration_ns.max(1)),
+        goodput_qps: trial.answers.valid as f64 / numbers::seconds(trial.duration_ns.max(1)),
         rtt_ns_p50: trial.rtt.p50,
         rtt_ns_p99: trial.rtt.p99,
         doubtful: matches!(trial.outcome, Outcome::Invalid(_))
@@ -259,7 +259,7 @@ pub(super) fn soaks(planned: &[Point], told: &Told<'_>) -> Vec<SoakResult> {
         for trial in &told.trials {
             at_ns += trial.took_ns;
             if !matches!(trial.result.outcome, Outcome::Invalid(_)) {
-                rows.push(soak_row(trial, words::seconds(at_ns)));
+                rows.push(soak_row(trial, numbers::seconds(at_ns)));
             }
         }
         Some(SoakResult {
@@ -308,11 +308,11 @@ fn slopes(rows: &[SoakRow]) -> Vec<Slope> {
             .filter_map(|row| Some((row.at_s / 3600.0, figure(row)?)));
         let trend = trend::trend(&places.collect::<Vec<_>>())?;
         let verdict = if trend.p >= SIGNIFICANT || trend.slope == 0.0 {
-            format!("no trend beyond chance ({})", words::p(trend.p))
+            format!("no trend beyond chance ({})", numbers::p(trend.p))
         } else {
             let way = if trend.slope > 0.0 { "rises" } else { "falls" };
             let by = trend.slope.abs();
-            format!("{way} by {by:.3} {unit} per hour ({})", words::p(trend.p))
+            format!("{way} by {by:.3} {unit} per hour ({})", numbers::p(trend.p))
         };
         Some(Slope {
             of,

@@ -15,7 +15,7 @@ mod warnings;
 use told::Told;
 
 use super::analysis::{Analysis, FORMAT, PointResult};
-use super::words;
+use super::{numbers, words};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::Line;
 use crate::campaign::tasks::{self, Point};
@@ -95,10 +95,10 @@ fn verdict(analysis: &Analysis) -> Vec<String> {
         let mut text = format!(
             "{name}: {at_least}{} queries/s at {cell} (median of {}, 1st to 99th percentile {} to \
              {})",
-            words::rate(summary.median),
-            words::count(summary.runs, "run"),
-            words::rate(summary.p1),
-            words::rate(summary.p99),
+            numbers::rate(summary.median),
+            numbers::count(summary.runs, "run"),
+            numbers::rate(summary.p1),
+            numbers::rate(summary.p99),
         );
         let doubts = analysis.not_a_measurement.first();
         if let Some(reason) = doubts.or(info.not_a_measurement.first()) {

@@ -9,7 +9,7 @@ use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{
     Achieved, PointResult, RunEnd, RunResult, Step, TimingResult,
 };
-use crate::report::campaign::words;
+use crate::report::campaign::{numbers, words};
 use crate::statistics::summary::{Summary, degradation_pct, summarise};
 use crate::trial::achieved;
 use crate::trial::result::{Outcome, TrialResult};
@@ -46,8 +46,8 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
     let runs: Vec<_> = (1..=plan.search.runs)
         .map(|run| run_result(run, task(run)))
         .collect();
-    let duration_s = words::seconds(point.duration_ns);
-    let timeout_s = words::seconds(point.timeout_ns);
+    let duration_s = numbers::seconds(point.duration_ns);
+    let timeout_s = numbers::seconds(point.timeout_ns);
     let rates: Vec<f64> = rates(&runs).map(|(_, rate)| rate).collect();
     let summary = summarise(&rates, duration_s, timeout_s);
     let trials: Vec<_> = (1..=plan.search.runs)
@@ -131,7 +131,7 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
         why,
         rate_qps: finished.and_then(|f| f.rate_qps).filter(|_| has_rate),
         failed_qps: finished.and_then(|f| f.failed_qps),
-        took_s: words::seconds(finished.map_or_else(|| task.took_ns(), |f| f.took_ns)),
+        took_s: numbers::seconds(finished.map_or_else(|| task.took_ns(), |f| f.took_ns)),
         trials: task.trials.iter().map(|t| step(t.result)).collect(),
     }
 }

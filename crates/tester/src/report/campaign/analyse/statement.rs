@@ -10,7 +10,7 @@ use crate::campaign::environment;
 use crate::campaign::plan::Plan;
 use crate::procedure::selftest::{literal_self_test_rate, self_test_rate};
 use crate::report::campaign::analysis::{Analysis, Clause, Met, PointResult, RunEnd};
-use crate::report::campaign::words;
+use crate::report::campaign::numbers;
 use crate::report::{Span, Thousands};
 use crate::rig::spec::Subject;
 use dns64_transport::clock::SECOND;
@@ -189,7 +189,7 @@ fn runs(f: &Facts<'_>) -> Finding {
     let least = f.analysis.points.iter().map(of).min().unwrap_or(0);
     let why = format!(
         "{} or more of each point have a rate",
-        words::count(least, "run")
+        numbers::count(least, "run")
     );
     match least >= 20 {
         true => met(why),
@@ -220,7 +220,7 @@ fn shares(f: &Facts<'_>, of: fn(&PointResult) -> f64) -> Finding {
     let mut shares: Vec<f64> = shares.filter(|share| *share > 0.0).collect();
     shares.sort_by(f64::total_cmp);
     shares.dedup();
-    let shown: Vec<_> = shares.into_iter().map(words::pct).collect();
+    let shown: Vec<_> = shares.into_iter().map(numbers::pct).collect();
     match shown.is_empty() {
         true => not_applicable("the plan asks for none"),
         false => met(shown.join(", ")),
@@ -286,7 +286,7 @@ fn interfaces(f: &Facts<'_>) -> Finding {
         0 => not_met("the environment names no interface that says it"),
         least => met(format!(
             "{} in the environment",
-            words::count(least, "interface")
+            numbers::count(least, "interface")
         )),
     }
 }
@@ -336,7 +336,7 @@ fn degradation(f: &Facts<'_>) -> Finding {
         0 => not_applicable("one condition was measured"),
         points => met(format!(
             "{} against the first cell of the same variant",
-            words::count(points, "point")
+            numbers::count(points, "point")
         )),
     }
 }

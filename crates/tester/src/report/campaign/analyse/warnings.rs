@@ -9,7 +9,7 @@ use crate::campaign::plan::Plan;
 use crate::campaign::record::{Environment, VariantFacts};
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd};
-use crate::report::campaign::words;
+use crate::report::campaign::{numbers, words};
 use crate::rig::recommended::RUNS_MIN;
 use crate::statistics::summary::Flag;
 use crate::trial::result::{Outcome, TrialResult};
@@ -96,13 +96,13 @@ fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<Warning>) {
         if session.ended.is_none() && index < last {
             note(format!(
                 "begun {}, ended without a stop record: a crash, or it was killed",
-                words::moment(session.began_unix_ms)
+                numbers::moment(session.began_unix_ms)
             ));
         }
         if session.torn_bytes > 0 {
             note(format!(
                 "found half a line of {} at the end of the journal and cut it off",
-                words::count(usize::try_from(session.torn_bytes).unwrap_or(0), "octet")
+                numbers::count(usize::try_from(session.torn_bytes).unwrap_or(0), "octet")
             ));
         }
     }
@@ -190,7 +190,7 @@ fn certificates(plan: &Plan, analysis: &Analysis, warnings: &mut Vec<Warning>) {
         if uncertified > 0 && !is_authority(plan, variant) {
             critical(format!(
                 "{} measured by a Tester without a certificate (RFC 8219 section 9.2.1)",
-                words::count(uncertified, "point")
+                numbers::count(uncertified, "point")
             ));
         }
     }
@@ -203,12 +203,12 @@ fn few_runs(analysis: &Analysis, warnings: &mut Vec<Warning>) {
     let few: Vec<usize> = few.map(|s| s.runs).collect();
     if let (Some(least), Some(most)) = (few.iter().min(), few.iter().max()) {
         let runs = match least == most {
-            true => words::count(*most, "run"),
+            true => numbers::count(*most, "run"),
             false => format!("{least} to {most} runs"),
         };
         warnings.push(Severity::Warning.warning(format!(
             "{} rest on {runs} instead of the 20 of RFC 8219 section 9.2",
-            words::count(few.len(), "point")
+            numbers::count(few.len(), "point")
         )));
     }
 }
@@ -222,8 +222,8 @@ fn runs(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
             let points = points.iter().filter(|p| ended(p) > 0).count();
             let text = format!(
                 "{} of {} {what}",
-                words::count(runs, "run"),
-                words::count(points, "point")
+                numbers::count(runs, "run"),
+                numbers::count(points, "point")
             );
             let warning = severity.warning(text).about(name);
             warnings.push(match remedy {
@@ -286,7 +286,7 @@ fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
         ),
     ] {
         if let Some(worst) = by_pct.iter().copied().reduce(f64::max) {
-            let (some, all) = (by_pct.len(), words::count(points.len(), "point"));
+            let (some, all) = (by_pct.len(), numbers::count(points.len(), "point"));
             let text = format!("{some} of {all}: {what} {worst:.1} %");
             warnings.push(Severity::Warning.warning(text).about(name));
         }
@@ -300,7 +300,7 @@ fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<Warning>
         if let Flag::Drift { by_pct, p } = flag {
             texts.push(format!(
                 "the runs drift by {by_pct:+.1} % from the first to the last ({})",
-                words::p(*p)
+                numbers::p(*p)
             ));
         }
     }
@@ -321,7 +321,7 @@ fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<Warning>
     let warning = |text| Severity::Warning.warning(text).about(about());
     warnings.extend(texts.into_iter().map(warning));
     if let Some(drops @ 1..) = point.timing.map(|timing| timing.tester_drops) {
-        let lost = words::count(usize::try_from(drops).unwrap_or(usize::MAX), "datagram");
+        let lost = numbers::count(usize::try_from(drops).unwrap_or(usize::MAX), "datagram");
         let text = format!("{lost} lost at the Tester's own sockets");
         let remedy = "raise net.core.rmem_max or use more threads";
         warnings.push(
@@ -343,12 +343,12 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
         .filter_map(|t| t.dut_exit.as_deref())
         .collect();
     if let Some(first) = exits.first() {
-        let times = words::count(exits.len(), "trial");
+        let times = numbers::count(exits.len(), "trial");
         let which = if exits.len() > 1 { "at first " } else { "" };
         let text = format!("the DUT ended by itself in {times}: {which}{first}");
         add(Severity::Warning, text);
     }
-    let all = words::count(trials.len(), "trial");
+    let all = numbers::count(trials.len(), "trial");
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
     let mut uneven = 0;
     for trial in trials {

@@ -1,6 +1,11 @@
 use super::*;
 use crate::report::campaign::analyse::analyse;
+use crate::report::campaign::tables;
 use crate::report::campaign::tests::sample::{SEAL, SMALL, analysed, full, small};
+
+fn page(analysis: &Analysis, template: Option<&str>) -> Result<String, ReportError> {
+    super::page(analysis, &tables::all(analysis), template)
+}
 
 /// A name that would be a script if it were not escaped.
 const HOSTILE: &str = "<script>alert(\"dns\")</script> & Co";
@@ -159,7 +164,7 @@ fn templates_of_others_get_the_same_numbers() {
         {{ \"<\" }}";
     assert_eq!(
         page(&sample(), Some(template)).unwrap(),
-        "Sample &lt;of&gt; 100 % &amp; more: 9,000 38 min 38 s – 0.500 1,234.5 25.5 1.50 us 2 &lt;"
+        "Sample &lt;of&gt; 100 % &amp; more: 9,000 38 min 38 s – 0.500 1,234.5 25.5 1.5 us 2 &lt;"
     );
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::analysis::{Analysis, PointResult};
-use super::numbers;
+use super::words;
 use crate::report::chart;
 
 /// A figure with everything that belongs to it.
@@ -111,29 +111,6 @@ fn variant_name(analysis: &Analysis, variant: usize) -> &str {
     analysis.variants.get(variant).map_or("", |v| &v.name)
 }
 
-/// The cell of a point, with duration and timeout if they are not those of the first point.
-fn cell_name(analysis: &Analysis, point: &PointResult) -> String {
-    let short = numbers::short;
-    let (aaaa, cached) = (short(point.aaaa_pct), short(point.cached_pct));
-    let mut name = format!("AAAA {aaaa} %, cached {cached} %");
-    if !point.pattern.is_empty() {
-        name += &format!(" ({})", point.pattern);
-    }
-    if !is_of_the_plan(analysis, point) {
-        let (duration, timeout) = (short(point.duration_s), short(point.timeout_s));
-        name += &format!(", {duration} s, timeout {timeout} s");
-    }
-    name
-}
-
-/// Whether a point has the plan's duration and timeout: those that are compared with each other. The
-/// first point has them.
-fn is_of_the_plan(analysis: &Analysis, point: &PointResult) -> bool {
-    analysis.points.first().is_none_or(|first| {
-        same(first.duration_s, point.duration_s) && same(first.timeout_s, point.timeout_s)
-    })
-}
-
 /// Whether two numbers that were copied are the same one.
 fn same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
@@ -159,7 +136,7 @@ fn by_cell<'a, T>(
     let mut cells: Vec<(String, Vec<T>)> = Vec::new();
     for point in &analysis.points {
         let Some(value) = of(point) else { continue };
-        let name = cell_name(analysis, point);
+        let name = words::cell_and_spans(analysis, point);
         match cells.iter_mut().find(|(cell, _)| *cell == name) {
             Some((_, values)) => values.push(value),
             None => cells.push((name, vec![value])),

@@ -1,8 +1,8 @@
 //! Figures of rates: by cell, over shares with the models, over cores; and memory, as bars likewise.
 
 use super::super::analysis::{Analysis, ModelResult, PointResult, Scaling};
-use super::super::numbers;
-use super::{Figure, Table, by_cell, cell_name, is_of_the_plan, legend, same, variant_name};
+use super::super::{numbers, words};
+use super::{Figure, Table, by_cell, legend, same, variant_name};
 use crate::report::chart::{Axis, Chart, LETTER, MEDIUM, Mark, Role, Stroke};
 use crate::statistics::summary::Summary;
 
@@ -48,7 +48,7 @@ pub(super) fn bars(analysis: &Analysis) -> Vec<Figure> {
 /// Largest resident memory of each variant in each cell.
 pub(super) fn memory(analysis: &Analysis) -> Vec<Figure> {
     let points = analysis.points.iter();
-    let points = points.filter(|point| is_of_the_plan(analysis, point));
+    let points = points.filter(|point| words::is_usual(analysis, point));
     let largest = points.filter_map(|point| point.memory_bytes_max).max();
     let (unit, name) = numbers::byte_unit(largest.unwrap_or(0) as f64);
     let bar = |point: &PointResult| {
@@ -69,10 +69,10 @@ fn bars_by_cell(
     of: impl Fn(&PointResult) -> Option<OfBar>,
 ) -> Vec<Figure> {
     let cells = by_cell(analysis, |point| {
-        let (value, whisker, word) = of(point).filter(|_| is_of_the_plan(analysis, point))?;
+        let (value, whisker, word) = of(point).filter(|_| words::is_usual(analysis, point))?;
         let ends = whisker.into_iter().flatten();
         let name = variant_name(analysis, point.variant).to_owned();
-        let mut row = vec![cell_name(analysis, point), name, word.clone()];
+        let mut row = vec![words::cell_and_spans(analysis, point), name, word.clone()];
         row.extend(ends.clone().map(numbers::rate));
         Some(Bar {
             variant: point.variant,
@@ -141,7 +141,7 @@ pub(super) fn curves(analysis: &Analysis) -> Vec<Figure> {
             };
             let alone = same(other, 0.0) && point.pattern.is_empty();
             let summary = point.summary.as_ref().filter(|_| alone)?;
-            is_of_the_plan(analysis, point).then_some((share, point, summary))
+            words::is_usual(analysis, point).then_some((share, point, summary))
         });
         let points: Vec<OnCurve<'_>> = points.collect();
         let several = points.iter().any(|(share, ..)| !same(*share, points[0].0));

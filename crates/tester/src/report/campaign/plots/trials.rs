@@ -1,8 +1,8 @@
 //! Figures of trials: how searches found their rates, and how long answers took.
 
 use super::super::analysis::{Analysis, PointResult, RunResult, Step};
-use super::super::numbers;
-use super::{Figure, Group, Table, by_cell, cell_name, groups, legend, variant_name};
+use super::super::{numbers, words};
+use super::{Figure, Group, Table, by_cell, groups, legend, variant_name};
 use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, SMALL, Stroke};
 use crate::trial::result::Outcome;
 
@@ -50,7 +50,7 @@ fn searches(analysis: &Analysis, point: &PointResult) -> Figure {
         let alike = trials().filter(|(_, step)| kind(&step.outcome) == shown);
         chart.marks(role, mark, alike.map(place));
     }
-    let title = cell_name(analysis, point);
+    let title = words::cell_and_spans(analysis, point);
     let variant = variant_name(analysis, point.variant);
     let svg = chart.svg(&format!("searches of {variant}, {title}"));
     Figure::new(&title, svg, table_of_searches(point), "trials.csv")

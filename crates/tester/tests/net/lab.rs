@@ -1,15 +1,11 @@
-//! The lab on a real kernel: namespaces, links, servers. Needs root and the DUT programs.
-
-#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
+//! The lab itself: namespaces, links, servers.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dns64_transport::clock::SECOND;
 use dns64bench::authority::answer::ZoneConfig;
 use dns64bench::lab::host::{CpuSet, Host};
 use dns64bench::lab::process;
@@ -19,10 +15,30 @@ use dns64bench::lab::topology::{Lab, LabError, PREF64, Role, Setup, down, leftov
 use dns64bench::lab::zone::ZoneFile;
 use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
 
-/// There is one lab for each machine, so tests take turns.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+use crate::busy::BUSY_MAX;
+use crate::machine::{comm, left_behind, turn, with_lab};
+
+/// Longer than an answer takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a server that is being started is given for one answer.
+const PROBE: Duration = Duration::from_millis(500);
+
+/// Brings a lab up, after others that use it.
+fn up(setup: Setup) -> Lab {
+    with_lab(|| Lab::up(setup), in_use).unwrap()
+}
+
+/// Takes the lab down, after others that use it.
+fn down_after_others() {
+    with_lab(down, in_use).unwrap();
+}
+
+fn in_use<T>(done: &Result<T, LabError>) -> Option<String> {
+    match done {
+        Err(error @ LabError::InUse { .. }) => Some(error.to_string()),
+        _ => None,
+    }
 }
 
 /// Set for a process of this test binary that holds a lab until it is killed.
@@ -33,7 +49,7 @@ const HOLD: &str = "DNS64BENCH_TEST_HOLDS_A_LAB";
 fn a_lab_carries_datagrams_and_leaves_nothing() {
     let _turn = turn();
     for setup in [Setup::TwoDevice, Setup::ThreeDevice] {
-        let lab = Lab::up(setup).unwrap();
+        let lab = up(setup);
         let (dut, port) = setup.dut();
         exchange(&lab, Role::Measurer, Role::Dut, &format!("[{dut}]:{port}"));
         let (authority, port) = setup.upstream_v4();
@@ -58,7 +74,7 @@ fn a_lab_carries_datagrams_and_leaves_nothing() {
             &format!("[{authority}]:{port}"),
         );
         drop(lab);
-        assert_eq!(leftovers(), Vec::<String>::new());
+        assert_eq!(left_behind(), Vec::<String>::new());
     }
 }
 
@@ -66,9 +82,7 @@ fn a_lab_carries_datagrams_and_leaves_nothing() {
 fn exchange(lab: &Lab, from: Role, to: Role, address: &str) {
     let bind = |host: Host, address: &str| {
         let socket = host.enter(|| UdpSocket::bind(address)).unwrap().unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
     };
     let any = if address.starts_with('[') {
@@ -90,7 +104,7 @@ fn exchange(lab: &Lab, from: Role, to: Role, address: &str) {
 #[ignore = "needs root: run by .ci/run net"]
 fn a_lab_that_is_left_up_is_taken_down_with_its_processes() {
     let _turn = turn();
-    Lab::up(Setup::ThreeDevice).unwrap().leave_up();
+    up(Setup::ThreeDevice).leave_up();
     assert_eq!(leftovers().len(), 3);
     let mut stubborn = Setup::ThreeDevice
         .host(Role::Dut)
@@ -98,10 +112,10 @@ fn a_lab_that_is_left_up_is_taken_down_with_its_processes() {
         .args(["-c", "trap '' TERM; while :; do sleep 1; done"])
         .spawn()
         .unwrap();
-    down().unwrap();
-    assert_eq!(leftovers(), Vec::<String>::new());
+    down_after_others();
+    assert_eq!(left_behind(), Vec::<String>::new());
     assert!(stubborn.wait().unwrap().code().is_none());
-    down().unwrap();
+    down_after_others();
 }
 
 /// Not a test by itself: the process that the next test kills.
@@ -111,7 +125,7 @@ fn holds_a_lab_until_killed() {
     if std::env::var_os(HOLD).is_none() {
         return;
     }
-    let _lab = Lab::up(Setup::ThreeDevice).unwrap();
+    let _lab = up(Setup::ThreeDevice);
     let mut child = Setup::ThreeDevice
         .host(Role::Dut)
         .command(Path::new("/bin/sleep"), &CpuSet::unrestricted())
@@ -126,14 +140,14 @@ fn holds_a_lab_until_killed() {
 fn after_a_crash_the_lab_is_free_and_cleaned() {
     let _turn = turn();
     let mut holder = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "holds_a_lab_until_killed"])
+        .args(["--ignored", "--exact", "lab::holds_a_lab_until_killed"])
         .env(HOLD, "1")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut sleeper = None;
-    let started = process::wait_until(20 * SECOND, || {
+    let started = process::wait_until(BUSY_MAX, || {
         sleeper = process::tree(holder.id())
             .into_iter()
             .find(|pid| comm(*pid) == "sleep");
@@ -141,7 +155,10 @@ fn after_a_crash_the_lab_is_free_and_cleaned() {
     });
     let in_use = Lab::up(Setup::TwoDevice);
     process::kill(&mut holder);
-    assert!(started);
+    assert!(
+        started,
+        "the machine is too busy for this test: no lab for minutes"
+    );
     let Err(LabError::InUse { holder: named }) = in_use else {
         panic!("a second lab came up beside the first: {in_use:?}");
     };
@@ -150,21 +167,12 @@ fn after_a_crash_the_lab_is_free_and_cleaned() {
         "{named}"
     );
     let sleeper = sleeper.unwrap();
-    assert!(process::wait_until(10 * SECOND, || comm(sleeper).is_empty()));
+    assert!(process::wait_until(BUSY_MAX, || comm(sleeper).is_empty()));
     assert_eq!(leftovers().len(), 3);
-    let next = Lab::up(Setup::TwoDevice).unwrap();
+    let next = up(Setup::TwoDevice);
     assert_eq!(leftovers().len(), 2);
     drop(next);
-    assert_eq!(leftovers(), Vec::<String>::new());
-}
-
-/// Name of a running process; empty when there is none.
-fn comm(pid: u32) -> String {
-    let path = format!("/proc/{pid}/comm");
-    std::fs::read_to_string(path)
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
+    assert_eq!(left_behind(), Vec::<String>::new());
 }
 
 #[test]
@@ -179,7 +187,7 @@ fn every_installed_server_synthesises() {
             continue;
         }
         for upstream in [setup.upstream_v4(), setup.upstream_v6()] {
-            let lab = Lab::up(setup).unwrap();
+            let lab = up(setup);
             let _authority = start_authority(setup);
             let (listen, port) = setup.dut();
             let mut settings = settings(setup);
@@ -192,15 +200,15 @@ fn every_installed_server_synthesises() {
                 settings,
                 zone: None,
             };
-            let mut dut = Server::start(spec, || ask(setup, 1)).unwrap();
-            assert_eq!(ask(setup, 2), Probe::Answered, "{name}");
+            let mut dut = Server::start(spec, || ask(setup, 1, PROBE)).unwrap();
+            assert_eq!(ask(setup, 2, PATIENCE), Probe::Answered, "{name}");
             assert!(!dut.version().unwrap().is_empty(), "{name}");
             assert!(dut.resources().memory_bytes > 1 << 20, "{name}");
             assert_eq!(dut.udp_drops(), 0, "{name}");
-            dut.restart(|| ask(setup, 3)).unwrap();
+            dut.restart(|| ask(setup, 3, PROBE)).unwrap();
             drop(dut);
             drop(lab);
-            assert_eq!(leftovers(), Vec::<String>::new(), "{name}");
+            assert_eq!(left_behind(), Vec::<String>::new(), "{name}");
         }
         measured += 1;
     }
@@ -247,7 +255,7 @@ fn start_authority(setup: Setup) -> Server {
     let (address, port) = setup.self_test();
     let target = format!("[{address}]:{port}");
     Server::start(spec, || {
-        query(setup, &target, 1, A).map_or_else(Probe::NotYet, |_| Probe::Answered)
+        query(setup, &target, 1, A, PROBE).map_or_else(Probe::NotYet, |_| Probe::Answered)
     })
     .unwrap()
 }
@@ -256,10 +264,10 @@ const A: u16 = 1;
 const AAAA: u16 = 28;
 
 /// Asks the DUT for the AAAA of 10.0.0.`host`.
-fn ask(setup: Setup, host: u8) -> Probe {
+fn ask(setup: Setup, host: u8, patience: Duration) -> Probe {
     let (address, port) = setup.dut();
     let expected: [u8; 4] = [10, 0, 0, host];
-    match query(setup, &format!("[{address}]:{port}"), host, AAAA) {
+    match query(setup, &format!("[{address}]:{port}"), host, AAAA, patience) {
         Ok(reply)
             if reply
                 .windows(16)
@@ -273,7 +281,13 @@ fn ask(setup: Setup, host: u8) -> Probe {
 }
 
 /// One query of the Measurer; the reply must be for it and without an error.
-fn query(setup: Setup, target: &str, host: u8, qtype: u16) -> Result<Vec<u8>, String> {
+fn query(
+    setup: Setup,
+    target: &str,
+    host: u8,
+    qtype: u16,
+    patience: Duration,
+) -> Result<Vec<u8>, String> {
     let mut message = vec![0x12, host, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 15];
     message.extend(format!("010-000-000-{host:03}").bytes());
     message.extend(b"\x09dns64perf\x04test\0");
@@ -284,9 +298,7 @@ fn query(setup: Setup, target: &str, host: u8, qtype: u16) -> Result<Vec<u8>, St
         .enter(|| UdpSocket::bind("[::]:0"))
         .unwrap()
         .unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_millis(500)))
-        .unwrap();
+    socket.set_read_timeout(Some(patience)).unwrap();
     socket.connect(target).unwrap();
     socket.send(&message).map_err(|error| error.to_string())?;
     let mut reply = vec![0; 1500];

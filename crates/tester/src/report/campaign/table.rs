@@ -1,0 +1,329 @@
+//! The one form of every table of a report: columns that know their names and where their values come from, cells that know what
+//! they are, and the trait of whatever writes them.
+
+use std::borrow::Borrow;
+use std::io;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use super::numbers;
+
+/// A form in which tables are written.
+pub(super) trait Exporter {
+    /// These tables as a text, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    fn export(&self, tables: &[Table]) -> io::Result<String>;
+}
+
+/// One value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Unknown, or not applicable.
+    Nothing,
+    /// Words.
+    Text(String),
+    /// A whole number.
+    Count(u64),
+    /// A number of which people see as many decimals as it has, four at most.
+    Number(f64),
+    /// A number of which people see this many decimals.
+    Decimal(f64, usize),
+    /// Queries per second.
+    Rate {
+        /// The rate.
+        qps: f64,
+        /// The true one may be higher.
+        at_least: bool,
+    },
+    /// The lowest and the highest of several rates, in queries per second.
+    Range(f64, f64),
+    /// Nanoseconds.
+    Span(u64),
+    /// Seconds that people wait.
+    Wait(f64),
+    /// Octets.
+    Bytes(u64),
+    /// The probability of something by chance.
+    Probability(f64),
+    /// Several values, one below the other.
+    List(Vec<Self>),
+}
+
+impl Cell {
+    /// The value for programs: every digit, no unit; nothing for what is unknown.
+    pub(super) fn raw(&self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::Text(text) => text.clone(),
+            Self::Count(number) | Self::Span(number) | Self::Bytes(number) => number.to_string(),
+            Self::Number(value)
+            | Self::Decimal(value, _)
+            | Self::Rate { qps: value, .. }
+            | Self::Wait(value)
+            | Self::Probability(value) => value.to_string(),
+            Self::Range(low, high) => format!("{low} {high}"),
+            Self::List(cells) => cells.iter().map(Self::raw).collect::<Vec<_>>().join("; "),
+        }
+    }
+
+    /// The value for people; `between` stands between the values of a list.
+    pub(super) fn text(&self, between: &str) -> String {
+        match self {
+            Self::Nothing => numbers::NOTHING.to_owned(),
+            Self::Text(text) => text.clone(),
+            Self::Count(number) => numbers::Thousands(*number).to_string(),
+            Self::Number(value) => numbers::short(*value),
+            Self::Decimal(value, places) => numbers::decimal(*value, *places),
+            Self::Rate { qps, at_least } => {
+                let bound = if *at_least { "≥ " } else { "" };
+                format!("{bound}{}", numbers::rate(*qps))
+            }
+            Self::Range(low, high) => {
+                format!("{} – {}", numbers::rate(*low), numbers::rate(*high))
+            }
+            Self::Span(ns) => numbers::span(*ns as f64),
+            Self::Wait(seconds) => numbers::duration(*seconds),
+            Self::Bytes(octets) => numbers::bytes(*octets as f64),
+            Self::Probability(p) => numbers::probability(*p),
+            Self::List(cells) => {
+                let texts: Vec<_> = cells.iter().map(|cell| cell.text(between)).collect();
+                texts.join(between)
+            }
+        }
+    }
+
+    /// Whether it is a number: those stand at the right.
+    pub(super) fn is_number(&self) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::List(cells) => cells.iter().all(Self::is_number),
+            _ => true,
+        }
+    }
+
+    /// Several texts; nothing if there are none.
+    pub(super) fn list(texts: impl IntoIterator<Item = String>) -> Self {
+        let cells: Vec<_> = texts.into_iter().map(Self::Text).collect();
+        match cells.is_empty() {
+            true => Self::Nothing,
+            false => Self::List(cells),
+        }
+    }
+}
+
+/// For templates: `text`, with a line feed between the values of a list, and `number`.
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut cell = serializer.serialize_struct("Cell", 2)?;
+        cell.serialize_field("text", &self.text("\n"))?;
+        cell.serialize_field("number", &self.is_number())?;
+        cell.end()
+    }
+}
+
+macro_rules! from {
+    ($($type:ty: $value:ident => $cell:expr;)+) => {
+        $(impl From<$type> for Cell { fn from($value: $type) -> Self { $cell } })+
+    };
+}
+
+from! {
+    String: text => Self::Text(text);
+    &String: text => Self::Text(text.clone());
+    &str: text => Self::Text(text.to_owned());
+    bool: flag => Self::Text(flag.to_string());
+    u64: number => Self::Count(number);
+    u32: number => Self::Count(number.into());
+    usize: number => Self::Count(number as u64);
+    f64: value => Self::Number(value);
+}
+
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Nothing, Into::into)
+    }
+}
+
+/// A rate that was measured.
+pub(super) fn rate(qps: f64) -> Cell {
+    Cell::Rate {
+        qps,
+        at_least: false,
+    }
+}
+
+/// A number with two decimals.
+pub(super) fn two(value: f64) -> Cell {
+    Cell::Decimal(value, 2)
+}
+
+/// A column of rows that are made from an `R` each.
+pub(super) struct Column<R> {
+    /// Its name for programs, with the unit of the values.
+    pub(super) key: &'static str,
+    /// Its name for people.
+    pub(super) head: &'static str,
+    /// Its value in the row of an `R`.
+    pub(super) cell: fn(&R) -> Cell,
+}
+
+/// Columns of the values of `$row`, each with its key and its name for people.
+macro_rules! columns {
+    ($row:ident: $source:ty; $($key:literal, $head:literal => $value:expr;)+) => {
+        [$($crate::report::campaign::table::Column {
+            key: $key,
+            head: $head,
+            cell: |$row: &$source| $crate::report::campaign::table::Cell::from($value),
+        }),+]
+    };
+}
+pub(super) use columns;
+
+/// The names of a column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Head {
+    /// For programs, with the unit of the values.
+    pub key: String,
+    /// For people.
+    pub head: String,
+    /// Its values are numbers.
+    pub number: bool,
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Table {
+    /// What templates call it.
+    pub key: &'static str,
+    /// What it is of, in a word or two.
+    pub title: String,
+    /// What it shows, and what its columns mean.
+    pub caption: String,
+    /// What follows from it, in sentences.
+    pub notes: Vec<String>,
+    /// Rows with the same first cell belong together.
+    pub grouped: bool,
+    /// Names of the columns.
+    pub columns: Vec<Head>,
+    /// A cell for each column.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without columns.
+    pub(super) fn new(key: &'static str, title: &str, caption: &str) -> Self {
+        Self {
+            key,
+            title: title.to_owned(),
+            caption: caption.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The table with more columns at its right. The first ones say how many rows there are.
+    pub(super) fn with<'c, R: 'c>(
+        mut self,
+        columns: impl IntoIterator<Item = &'c Column<R>>,
+        sources: impl IntoIterator<Item = impl Borrow<R>>,
+    ) -> Self {
+        let columns: Vec<_> = columns.into_iter().collect();
+        let is_first = self.columns.is_empty();
+        for (index, source) in sources.into_iter().enumerate() {
+            if is_first {
+                self.rows.push(Vec::new());
+            }
+            let cells = columns.iter().map(|column| (column.cell)(source.borrow()));
+            self.rows[index].extend(cells);
+        }
+        for column in columns {
+            self.add_head(column.key, column.head);
+        }
+        self
+    }
+
+    /// Names the next column, whose cells the rows have already.
+    pub(super) fn add_head(&mut self, key: &str, head: &str) {
+        let at = self.columns.len();
+        let mut cells = self.rows.iter().map(|row| &row[at]);
+        self.columns.push(Head {
+            key: key.to_owned(),
+            head: head.to_owned(),
+            number: cells.any(|cell| *cell != Cell::Nothing && cell.is_number()),
+        });
+    }
+
+    /// The table with its rows in groups by the first column.
+    pub(super) fn grouped(mut self) -> Self {
+        self.grouped = true;
+        self
+    }
+
+    /// The rows that belong together.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &[Vec<Cell>]> {
+        self.rows.chunk_by(|a, b| !self.grouped || a[0] == b[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_have_every_digit_for_programs_and_a_unit_for_people() {
+        let both = |cell: Cell| (cell.raw(), cell.text("; "));
+        let texts = |raw: &str, text: &str| (raw.to_owned(), text.to_owned());
+        assert_eq!(both(Cell::Nothing), texts("", "–"));
+        assert_eq!(both(Cell::from(None::<f64>)), texts("", "–"));
+        assert_eq!(both(1_234_567_usize.into()), texts("1234567", "1,234,567"));
+        assert_eq!(both(0.123_456.into()), texts("0.123456", "0.1235"));
+        assert_eq!(both(two(12.0)), texts("12", "12.00"));
+        assert_eq!(both(rate(37_187.25)), texts("37187.25", "37,187.3"));
+        let (qps, at_least) = (59_000.0, true);
+        assert_eq!(
+            both(Cell::Rate { qps, at_least }),
+            texts("59000", "≥ 59,000")
+        );
+        assert_eq!(both(Cell::Range(1.0, 2000.0)), texts("1 2000", "1 – 2,000"));
+        assert_eq!(both(Cell::Span(12_345)), texts("12345", "12.3 us"));
+        assert_eq!(both(Cell::Wait(200.0)), texts("200", "3 min 20 s"));
+        assert_eq!(both(Cell::Bytes(2048)), texts("2048", "2.0 KiB"));
+        assert_eq!(both(Cell::Probability(1e-6)), texts("0.000001", "< 0.001"));
+        assert_eq!(
+            both(Cell::list(["a", "b"].map(str::to_owned))),
+            texts("a; b", "a; b")
+        );
+        assert_eq!(Cell::list([]), Cell::Nothing);
+    }
+
+    #[test]
+    fn a_table_grows_by_columns_and_falls_into_groups() {
+        let name = columns![name: &str; "name", "Name" => *name;];
+        let figures = columns![n: u64; "n", "N" => *n; "half", "Half" => *n as f64 / 2.0;];
+        let table = Table::new("t", "T", "")
+            .with(&name, ["a", "a", "b"])
+            .with(&figures, [1, 2, 3]);
+        let heads = table.columns.iter();
+        let heads: Vec<_> = heads
+            .map(|c| (c.key.as_str(), c.head.as_str(), c.number))
+            .collect();
+        assert_eq!(
+            heads,
+            [
+                ("name", "Name", false),
+                ("n", "N", true),
+                ("half", "Half", true)
+            ]
+        );
+        assert_eq!(
+            table.rows[2],
+            ["b".into(), Cell::Count(3), Cell::Number(1.5)]
+        );
+        let sizes = |table: &Table| table.groups().map(<[_]>::len).collect::<Vec<_>>();
+        assert_eq!(sizes(&table), [3]);
+        assert_eq!(sizes(&table.grouped()), [2, 1]);
+    }
+}

@@ -1,0 +1,112 @@
+//! The tables of paper 000: figures in rows, durations or shares in columns (tables 1 to 5, and 6
+//! and 7).
+
+use super::pick;
+use crate::report::campaign::analysis::{Analysis, PointResult};
+use crate::report::campaign::table::Table;
+use crate::report::campaign::{numbers, words};
+
+/// All of them, those of one variant after the other.
+pub(in super::super) fn papers(analysis: &Analysis) -> Vec<Table> {
+    let variants = 0..analysis.variants.len();
+    variants.flat_map(|v| of_variant(analysis, v)).collect()
+}
+
+fn of_variant(analysis: &Analysis, variant: usize) -> Vec<Table> {
+    let own = analysis.points.iter();
+    let mut own: Vec<_> = own
+        .filter(|p| p.variant == variant && p.summary.is_some())
+        .collect();
+    let Some(first) = own.first() else {
+        return Vec::new();
+    };
+    let subject = format!(
+        "{} DNS64 performance: number of answered queries per second",
+        analysis.variants[variant].name
+    );
+    let mut tables = Vec::new();
+    for timeout_s in distinct(&own, |p| p.timeout_s) {
+        let cell = words::cell(first);
+        let same = |p: &&&PointResult| p.timeout_s == timeout_s && words::cell(p) == cell;
+        let caption = format!("{subject}, {cell}, {timeout_s} s timeout");
+        let head: Headed<'_> = ("Duration (s)", |p| p.duration_s);
+        tables.push(turned(caption, head, &FULL, own.iter().filter(same)));
+    }
+    tables.retain(|table| table.columns.len() > 1);
+    own.retain(|p| p.pattern.is_empty() && words::is_usual(analysis, p));
+    let Some(spans) = own.first().map(|p| words::spans(p)) else {
+        return tables;
+    };
+    let aaaa_pct: fn(&PointResult) -> f64 = |p| p.aaaa_pct;
+    let cached_pct: fn(&PointResult) -> f64 = |p| p.cached_pct;
+    let aaaa = ("AAAA record rate", aaaa_pct, "with AAAA records");
+    let cached = ("cache hit rate", cached_pct, "cached");
+    for ((name, share, _), (_, fixed, what)) in [(aaaa, cached), (cached, aaaa)] {
+        for pct in distinct(&own, fixed) {
+            let same: Vec<_> = own.iter().filter(|p| fixed(p) == pct).collect();
+            if same.len() > 1 {
+                let fixed = numbers::pct(pct);
+                let caption = format!("{subject} as a function of {name}, {fixed} {what}, {spans}");
+                let head = name.replacen("cache", "Cache", 1) + " (%)";
+                tables.push(turned(caption, (&head, share), &SHORT, same.into_iter()));
+            }
+        }
+    }
+    tables
+}
+
+fn distinct(points: &[&PointResult], value: fn(&PointResult) -> f64) -> Vec<f64> {
+    let mut values: Vec<f64> = points.iter().map(|point| value(point)).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
+}
+
+/// A column for each point, in the order of what stands at their heads.
+fn turned<'a>(
+    caption: String,
+    (head, value): Headed<'_>,
+    figures: &[Named],
+    points: impl Iterator<Item = &'a &'a PointResult>,
+) -> Table {
+    let mut points: Vec<_> = points.collect();
+    points.sort_by(|a, b| value(a).total_cmp(&value(b)));
+    let mut table = Table::new("", "", &caption);
+    for (key, name) in figures {
+        let cells = pick(key);
+        let cells = cells.flat_map(|column| points.iter().map(move |p| (column.cell)(p)));
+        table
+            .rows
+            .push(std::iter::once((*name).into()).chain(cells).collect());
+    }
+    table.add_head("", head);
+    for point in points {
+        table.add_head("", &numbers::short(value(point)));
+    }
+    table
+}
+
+/// The head of the columns, and what stands at that of each.
+type Headed<'a> = (&'a str, fn(&PointResult) -> f64);
+
+/// The key of a column, and its name in the papers.
+type Named = (&'static str, &'static str);
+
+/// The rows of tables 1 to 5, as the paper names them.
+const FULL: [Named; 8] = [
+    ("average_qps", "Average"),
+    ("median_qps", "Median"),
+    ("p1_qps", "1st Perc. (min)"),
+    ("p99_qps", "99th Perc. (max)"),
+    ("standard_deviation_qps", "Standard Deviat."),
+    ("margin_of_error_999_qps", "MoE 99.9"),
+    ("median_absolute_deviation_qps", "Median Abs. Dev."),
+    ("calculated_qps", "Calculated rate"),
+];
+
+/// The rows of tables 6 and 7.
+const SHORT: [Named; 3] = [
+    ("median_qps", "Median"),
+    ("p1_qps", "1st Percentile (minimum)"),
+    ("p99_qps", "99th Percentile (maximum)"),
+];

@@ -1,0 +1,88 @@
+//! What gnuplot draws: tables in groups that it calls indices, each under the title of its series.
+
+use super::{NAME, pick};
+use crate::report::campaign::analysis::{Analysis, PointResult, Step};
+use crate::report::campaign::table::{Column, Table, columns};
+use crate::report::campaign::words;
+use crate::trial::result::Outcome;
+
+static TITLE: [Column<String>; 1] = columns![title: String; "title", "" => title;];
+
+/// Medians with their percentiles: a group for each variant.
+pub(in super::super) fn rates(analysis: &Analysis) -> Table {
+    let place = columns![place: usize; "place", "" => *place;];
+    let label = columns![label: String; "label", "" => label;];
+    let of_variant = |v| {
+        analysis
+            .points
+            .iter()
+            .filter(move |p| p.variant == v)
+            .enumerate()
+    };
+    let points = (0..analysis.variants.len()).flat_map(of_variant);
+    let points: Vec<_> = points.filter(|(_, p)| p.summary.is_some()).collect();
+    let own = points.iter().map(|(_, point)| *point);
+    let caption = "place, median, 1st and 99th percentile in queries/s, AAAA/cached in per cent";
+    Table::new("", "", caption)
+        .with(&NAME, own.clone().map(|p| &analysis.variants[p.variant]))
+        .with(&place, points.iter().map(|(place, _)| place))
+        .with(pick("median_qps p1_qps p99_qps"), own.clone())
+        .with(&label, own.map(|point| self::label(analysis, point)))
+        .grouped()
+}
+
+fn label(analysis: &Analysis, point: &PointResult) -> String {
+    let shares = format!("{}/{}", point.aaaa_pct, point.cached_pct);
+    match words::is_usual(analysis, point) {
+        true => shares,
+        false => format!("{shares} {} s, {} s", point.duration_s, point.timeout_s),
+    }
+}
+
+/// The way of every search to its rate: a group for each run.
+pub(in super::super) fn convergence(analysis: &Analysis) -> Table {
+    let columns = columns![step: (usize, &Step);
+        "trial", "" => step.0 + 1;
+        "rate_qps", "" => step.1.rate_qps;
+        "outcome", "" => match step.1.outcome {
+            Outcome::Passed => 1.0,
+            Outcome::Failed { .. } => 0.0,
+            Outcome::Invalid(_) => -1.0,
+        };
+    ];
+    let points = analysis.points.iter();
+    let runs = points.flat_map(|point| point.runs.iter().map(move |run| (point, run)));
+    let titles = runs.clone().flat_map(|(point, run)| {
+        let title = format!("{}, run {}", words::point(analysis, point), run.run);
+        run.trials.iter().map(move |_| title.clone())
+    });
+    let caption = "trial, rate in queries/s, outcome: 1 passed, 0 failed, -1 invalid";
+    Table::new("", "", caption)
+        .with(&TITLE, titles)
+        .with(
+            &columns,
+            runs.flat_map(|(_, run)| run.trials.iter().enumerate()),
+        )
+        .grouped()
+}
+
+/// Round-trip times by percentile: a group for each point, at its run nearest to the median.
+pub(in super::super) fn latency(analysis: &Analysis) -> Table {
+    let columns = columns![at: (f64, u64);
+        "pct", "" => at.0;
+        "slower_pct", "" => ((100.0 - at.0) * 1e6).round() / 1e6;
+        "rtt_us", "" => at.1 as f64 / 1000.0;
+    ];
+    let points = analysis.points.iter();
+    let titles = points.clone().flat_map(|point| {
+        point
+            .rtt_ns
+            .iter()
+            .map(move |_| words::point(analysis, point))
+    });
+    let caption = "percentile, share of slower answers in per cent, round-trip time in us";
+    Table::new("", "", caption)
+        .with(&TITLE, titles)
+        .with(&columns, points.flat_map(|point| &point.rtt_ns))
+        .grouped()
+}

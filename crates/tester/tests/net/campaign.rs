@@ -1,0 +1,233 @@
+//! A campaign: killed twice on the way, resumed, reported and verified. What it finds, and whether
+//! it can measure everything, the machine decides.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use dns64_transport::clock::SECOND;
+use dns64bench::campaign::journal;
+use dns64bench::campaign::record::{Line, Record};
+use dns64bench::campaign::tasks::Task;
+use dns64bench::lab::process;
+use dns64bench::procedure::search::SearchEnd;
+use serde_json::Value;
+
+use crate::busy::BUSY_MAX;
+use crate::machine::{PROGRAM, in_use, left_behind, turn, with_lab};
+
+const PLAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/small.toml");
+
+/// Two DUTs, three cells, three runs.
+const SEARCHES: usize = 18;
+
+/// Where the campaign is left for a look at its report; `.ci/run net` gives the page to a browser.
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("campaign")
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).output().unwrap()
+}
+
+fn lines(directory: &Path) -> usize {
+    let text = fs::read(directory.join("journal.jsonl")).unwrap_or_default();
+    text.iter().filter(|&&octet| octet == b'\n').count()
+}
+
+/// Processes that work on the campaign one after the other. One that finds the lab in use leaves its
+/// session in the journal all the same.
+struct Workers<'a> {
+    directory: &'a Path,
+    sessions: usize,
+}
+
+impl Workers<'_> {
+    /// The next one; it ends by itself, or when the journal has grown by so many lines.
+    fn work(&mut self, kill_after: Option<usize>) -> Output {
+        let attempt = || {
+            let path = self.directory.to_str().unwrap();
+            self.sessions += 1;
+            let mut command = Command::new(PROGRAM);
+            match self.sessions {
+                1 => command.args(["run", PLAN, "--output", path]),
+                _ => command.args(["resume", path]),
+            };
+            let most = kill_after.map_or(usize::MAX, |more| lines(self.directory) + more);
+            // Progress is little and fits into the pipes.
+            let child = command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn();
+            let mut child = child.unwrap();
+            let mut ended = false;
+            let limit = kill_after.map_or(6 * BUSY_MAX, |_| BUSY_MAX);
+            let grown = process::wait_until(limit, || {
+                ended = child.try_wait().unwrap().is_some();
+                ended || lines(self.directory) >= most
+            });
+            assert!(
+                grown,
+                "the machine is too busy for this test: {} lines after {} s",
+                lines(self.directory),
+                limit / SECOND
+            );
+            if !ended {
+                child.kill().unwrap();
+            }
+            child.wait_with_output().unwrap()
+        };
+        with_lab(attempt, in_use)
+    }
+
+    fn is_killed_after(&mut self, more: usize) {
+        let output = self.work(Some(more));
+        assert_eq!(output.status.code(), None, "ended by itself: {output:?}");
+    }
+}
+
+fn read(directory: &Path) -> Vec<Line> {
+    journal::read(directory).unwrap().lines
+}
+
+#[test]
+#[ignore = "needs root, dns64d and unbound: run by .ci/run net"]
+fn a_campaign_survives_being_killed_and_its_report_is_verified() {
+    let _turn = turn();
+    let directory = directory();
+    let _absent = fs::remove_dir_all(&directory);
+    let path = directory.to_str().unwrap();
+    let mut workers = Workers {
+        directory: &directory,
+        sessions: 0,
+    };
+
+    workers.is_killed_after(25);
+    let second = run(&["run", PLAN, "--output", path]);
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(2), "{said}");
+    assert!(said.contains("resume"), "{said}");
+    workers.is_killed_after(25);
+    let last = workers.work(None);
+    let said = String::from_utf8_lossy(&last.stderr);
+    assert_eq!(last.status.code(), Some(0), "{said}");
+    assert_eq!(left_behind(), Vec::<String>::new());
+
+    let lines = read(&directory);
+    let abandoned = each_task_is_over_once(&lines, workers.sessions);
+    the_report_says_what_was_measured(path, &directory, &abandoned);
+    one_changed_byte_is_found(path, &directory);
+}
+
+/// Returns the tasks that were given up.
+fn each_task_is_over_once(lines: &[Line], processes: usize) -> Vec<Task> {
+    let mut disturbed = Vec::new();
+    let mut over = Vec::new();
+    let mut abandoned = Vec::new();
+    let mut begun = Vec::new();
+    let mut trials = Vec::new();
+    let mut sessions = 0;
+    for line in lines {
+        match &line.record {
+            Record::Started { task, .. } => begun.push(*task),
+            Record::Finished(finished) => match finished.end {
+                Some(SearchEnd::TesterFault(_)) => disturbed.push(finished.task),
+                _ => over.push(finished.task),
+            },
+            Record::Abandoned { task, reason } => {
+                eprintln_abandoned(*task, reason);
+                abandoned.push(*task);
+                over.push(*task);
+            }
+            Record::Trial { task, number, .. } => {
+                let attempt = begun.iter().filter(|other| *other == task).count();
+                trials.push((*task, attempt, *number));
+            }
+            Record::Session { .. } => sessions += 1,
+            _ => {}
+        }
+    }
+    assert_eq!(sessions, processes);
+    assert!(matches!(lines.last().unwrap().record, Record::Complete));
+    let whole = over.len();
+    over.sort_unstable();
+    over.dedup();
+    assert_eq!(over.len(), whole, "a task was done twice");
+    // A search that others disturb is made again, twice at most.
+    for task in &disturbed {
+        let times = disturbed.iter().filter(|other| *other == task).count();
+        assert!(
+            times <= 3 && (times == 3) != over.contains(task),
+            "{task:?}"
+        );
+    }
+    over.extend(disturbed);
+    over.sort_unstable();
+    over.dedup();
+    let searches = over
+        .iter()
+        .filter(|task| matches!(task, Task::Search { .. }));
+    assert_eq!(searches.count(), SEARCHES);
+    assert_eq!(over.len(), SEARCHES + 4);
+    let all = trials.len();
+    trials.sort_unstable();
+    trials.dedup();
+    assert_eq!(trials.len(), all, "a trial was counted twice");
+    abandoned
+}
+
+/// A crowded machine may keep a server from being measured; the log then says which.
+#[expect(
+    clippy::print_stderr,
+    reason = "for whoever reads the log of a failed check"
+)]
+fn eprintln_abandoned(task: Task, reason: &str) {
+    eprintln!("{task:?} was given up: {reason}");
+}
+
+fn the_report_says_what_was_measured(path: &str, directory: &Path, abandoned: &[Task]) {
+    let report = run(&["report", path]);
+    assert_eq!(report.status.code(), Some(0));
+    let verdict = String::from_utf8_lossy(&report.stdout);
+    assert!(
+        verdict.contains("dns64d") && verdict.contains("unbound"),
+        "{verdict}"
+    );
+    let text = fs::read_to_string(directory.join("report/results.json")).unwrap();
+    let results: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(results["complete"], true);
+    assert_eq!(results["points"].as_array().unwrap().len(), 6);
+    assert!(results["sessions"].as_array().unwrap().len() >= 3);
+    // One for each DUT, if something was found for it to start from.
+    let given_up = |of: fn(&Task) -> bool| abandoned.iter().filter(|task| of(task)).count();
+    let overloads = given_up(|task| matches!(task, Task::Overload { .. }));
+    let soaks = given_up(|task| matches!(task, Task::Soak { .. }));
+    for (key, least) in [("overloads", 2 - overloads), ("soaks", 2 - soaks)] {
+        let found = results[key].as_array().unwrap().len();
+        assert!((least..=2).contains(&found), "{found} {key}");
+    }
+    let compared = run(&["compare", path, path]);
+    assert_eq!(compared.status.code(), Some(0), "{compared:?}");
+}
+
+fn one_changed_byte_is_found(path: &str, directory: &Path) {
+    let verified = run(&["verify", path]);
+    assert_eq!(verified.status.code(), Some(0), "{verified:?}");
+    for file in ["journal.jsonl", "report/index.html", "report/points.csv"] {
+        let file = directory.join(file);
+        let whole = fs::read(&file).unwrap();
+        let mut changed = whole.clone();
+        let middle = changed.len() / 2;
+        changed[middle] ^= 1;
+        fs::write(&file, &changed).unwrap();
+        let verified = run(&["verify", path]);
+        assert_eq!(
+            verified.status.code(),
+            Some(3),
+            "{} {verified:?}",
+            file.display()
+        );
+        fs::write(&file, &whole).unwrap();
+    }
+    assert_eq!(run(&["verify", path]).status.code(), Some(0));
+}

@@ -1,0 +1,274 @@
+//! The program on a machine that others use as well: there is one lab for all, so whoever finds it
+//! in use waits.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
+use dns64bench::lab::process;
+use dns64bench::lab::topology::leftovers;
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::busy::BUSY_MAX;
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64bench");
+
+const MINUTE: Nanos = 60 * SECOND;
+
+/// How long somebody else may have the lab before a test gives up.
+const LAB_MAX: Nanos = 15 * MINUTE;
+
+/// How long other runs of these tests may take: all of theirs may come first.
+const TURN_MAX: Nanos = 60 * MINUTE;
+
+/// Whoever runs these tests has this file's lock during each of them.
+const TURN: &str = "/run/dns64bench/test.lock";
+
+/// Whoever uses the lab has this file's lock; it says who.
+const LAB: &str = "/run/dns64bench/lab.lock";
+
+/// What a Tester says that has found the lab in use.
+const IN_USE: &str = "the lab is in use by";
+
+/// Waits for this test's turn among those of all processes; it ends with the guard.
+pub(crate) fn turn() -> File {
+    fs::create_dir_all("/run/dns64bench").unwrap();
+    locked(Path::new(TURN), TURN_MAX)
+}
+
+/// A file whose lock is held; who has it is told meanwhile.
+#[expect(clippy::print_stderr, reason = "for whoever waits as well")]
+fn locked(path: &Path, limit: Nanos) -> File {
+    let mut options = File::options();
+    let mut file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .unwrap();
+    let mut told = false;
+    let free = process::wait_until(limit, || {
+        let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if !free && !told {
+            let holder = fs::read_to_string(path).unwrap_or_default();
+            eprintln!("waiting for {}: {}", path.display(), holder.trim());
+            told = true;
+        }
+        free
+    });
+    let holder = fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        free,
+        "{} is held for too long by {holder}: run these tests again when it has ended",
+        path.display()
+    );
+    if path == Path::new(TURN) {
+        file.set_len(0).unwrap();
+        writeln!(file, "process {} (tests)", std::process::id()).unwrap();
+    }
+    file
+}
+
+/// Does `attempt` until it did not find the lab in use, as `holder` tells from what came of it.
+#[expect(clippy::print_stderr, reason = "for whoever waits as well")]
+pub(crate) fn with_lab<T>(
+    mut attempt: impl FnMut() -> T,
+    holder: impl Fn(&T) -> Option<String>,
+) -> T {
+    let give_up = MonotonicClock.now() + LAB_MAX;
+    loop {
+        let done = attempt();
+        let Some(holder) = holder(&done) else {
+            return done;
+        };
+        eprintln!("waiting: {holder}");
+        assert!(
+            MonotonicClock.now() < give_up,
+            "{holder}: run these tests again when it has ended"
+        );
+        drop(locked(Path::new(LAB), LAB_MAX));
+    }
+}
+
+/// The namespaces that a lab has left; nobody else has a lab meanwhile.
+pub(crate) fn left_behind() -> Vec<String> {
+    let _nobody_else = locked(Path::new(LAB), LAB_MAX);
+    leftovers()
+}
+
+/// The program with these words as arguments.
+pub(crate) fn command(arguments: &str) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// Runs a command of the program to its end, after others that use the lab.
+pub(crate) fn output(mut command: Command) -> Output {
+    with_lab(|| command.output().unwrap(), in_use)
+}
+
+/// What a program that has found the lab in use said.
+pub(crate) fn in_use(output: &Output) -> Option<String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = said.lines().find(|line| line.contains(IN_USE))?;
+    (output.status.code() == Some(4)).then(|| line.to_owned())
+}
+
+/// What one run of the program left.
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) json: Value,
+}
+
+impl Run {
+    /// Runs a measurement to its end.
+    pub(crate) fn of(arguments: &str) -> Self {
+        Self::new(&output(command(&format!("{arguments} --json -"))))
+    }
+
+    pub(crate) fn new(output: &Output) -> Self {
+        let text = String::from_utf8_lossy(&output.stdout);
+        let json = serde_json::from_str(&text).unwrap_or_else(|error| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            panic!("{error} in {text:?}; the program said {said}")
+        });
+        let code = output.status.code();
+        Self { code, json }
+    }
+
+    pub(crate) fn text(&self, pointer: &str) -> &str {
+        let value = self.json.pointer(pointer);
+        value.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(crate) fn number(&self, pointer: &str) -> u64 {
+        let value = self.json.pointer(pointer);
+        value
+            .and_then(Value::as_u64)
+            .unwrap_or_else(|| panic!("no {pointer} in {:#}", self.json))
+    }
+
+    /// Whether the notes of the trial say so.
+    pub(crate) fn notes(&self, what: &str) -> bool {
+        self.json["notes"].to_string().contains(what)
+    }
+}
+
+/// A measurement under way, which is ended with the test at the latest.
+pub(crate) struct Underway {
+    child: Child,
+    /// The processes of its DUT.
+    pub(crate) servers: Vec<u32>,
+}
+
+impl Underway {
+    /// Returns once the DUT, which is `server`, is in the midst of a trial: more queries have come
+    /// than any probe sends.
+    pub(crate) fn start(server: &str, arguments: &str) -> Self {
+        let begin = || Self::begin(server, arguments);
+        let holder = |begun: &Result<Self, Output>| begun.as_ref().err().and_then(in_use);
+        with_lab(begin, holder)
+            .unwrap_or_else(|output| panic!("no trial of {arguments}: {output:?}"))
+    }
+
+    fn begin(server: &str, arguments: &str) -> Result<Self, Output> {
+        let mut command = command(&format!("{arguments} --json -"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut underway = Self {
+            child: command.spawn().unwrap(),
+            servers: Vec::new(),
+        };
+        let mut ended = false;
+        let asked = process::wait_until(BUSY_MAX, || {
+            ended = underway.child.try_wait().unwrap().is_some();
+            underway.servers = underway.processes(server);
+            ended || underway.servers.iter().any(|&pid| received(pid) > 300)
+        });
+        assert!(
+            asked,
+            "the machine is too busy for this test: no trial for minutes"
+        );
+        if ended {
+            return Err(underway.output());
+        }
+        Ok(underway)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Processes that the measurement has started whose name begins so.
+    pub(crate) fn processes(&self, name: &str) -> Vec<u32> {
+        let mut pids = process::tree(self.pid());
+        pids.retain(|&pid| comm(pid).starts_with(name));
+        pids
+    }
+
+    /// Kills it without a chance to clean up.
+    pub(crate) fn crash(&mut self) {
+        process::kill(&mut self.child);
+    }
+
+    pub(crate) fn output(mut self) -> Output {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        std::io::Read::read_to_end(self.child.stdout.as_mut().unwrap(), &mut stdout).unwrap();
+        std::io::Read::read_to_end(self.child.stderr.as_mut().unwrap(), &mut stderr).unwrap();
+        Output {
+            status: self.child.wait().unwrap(),
+            stdout,
+            stderr,
+        }
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            process::signal(self.child.id(), Signal::TERM);
+            if process::wait(&mut self.child, MINUTE).is_none() {
+                process::kill(&mut self.child);
+            }
+        }
+    }
+}
+
+/// Name of a running process; empty when there is none.
+pub(crate) fn comm(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// Datagrams over IPv6 that have come to the network of this process.
+fn received(pid: u32) -> u64 {
+    let counters = fs::read_to_string(format!("/proc/{pid}/net/snmp6")).unwrap_or_default();
+    counters
+        .lines()
+        .find_map(|line| line.strip_prefix("Udp6InDatagrams"))
+        .and_then(|value| value.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// Those of the processes that are still there.
+pub(crate) fn alive(pids: &[u32]) -> Vec<u32> {
+    let exists = |pid: &&u32| Path::new(&format!("/proc/{pid}/exe")).exists();
+    pids.iter().filter(exists).copied().collect()
+}
+
+/// Directories of servers that the process `pid` started.
+pub(crate) fn workdirs(pid: u32) -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/run/dns64bench") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.contains(&format!(".{pid}.")))
+        .collect()
+}

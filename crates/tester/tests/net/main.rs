@@ -1,0 +1,26 @@
+//! The program on a real kernel: servers, namespaces, and the ways in which they end. Needs root
+//! and the DUT programs.
+//!
+//! A real clock runs while others use the machine. So nothing here asks for a speed or for a trial
+//! that passes: what is asserted is what load cannot change, see `accounts`. Where a test needs
+//! something to happen first, it tries for minutes and then says that the machine is too busy.
+//!
+//! - `lab`: namespaces, links, and servers in them;
+//! - `servers`: trials and searches with each server;
+//! - `faults`: servers that are killed, interrupts and crashes;
+//! - `users`: what users call: `demo`, `lab`, profiles of their own, no root;
+//! - `campaign`: a campaign, killed twice on the way;
+//! - `machine`: one lab for all, and processes in it.
+
+#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+#[path = "../support/accounts.rs"]
+mod accounts;
+#[path = "../support/busy.rs"]
+mod busy;
+mod campaign;
+mod faults;
+mod lab;
+mod machine;
+mod servers;
+mod users;

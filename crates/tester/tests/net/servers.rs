@@ -1,0 +1,224 @@
+//! Trials and searches with each server. Rates are modest.
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64bench::lab::profile::{Profile, ProfileRole, built_in_names};
+use serde_json::Value;
+
+use crate::accounts::{answers, assert_accounted, assert_found_by_trials, code_of, is_disturbed};
+use crate::busy::until;
+use crate::machine::{Run, left_behind, turn};
+
+/// Queries of a trial.
+const QUERIES: u64 = 2000;
+
+/// Queries that the Tester sends by itself, to see whether the DUT is there.
+const PROBES: u64 = 20;
+
+/// No server asks again before this: Knot Resolver waits 20 ms longer than answers have taken so far
+/// (`MINIMAL_TIMEOUT_ADDITION` of its selection.h), Unbound 50 ms (`RTT_MIN_TIMEOUT`).
+const RETRY_NS: Nanos = SECOND / 50;
+
+/// No server asks more often for one query: `max-sent-count` of unbound.conf(5).
+const TRIES_MAX: u64 = 32;
+
+/// One trial of a server that does what it should: whatever it has answered is right, and if the
+/// trial says nothing, then because others used the machine. Some queries were answered in time.
+fn trial(arguments: &str) -> Run {
+    until("has a server answered in time", || {
+        let run = Run::of(&format!(
+            "trial --lab netns --uncertified -Q 1k -l 2s {arguments}"
+        ));
+        let json = &run.json;
+        assert_eq!(run.code, code_of(json), "{json:#}");
+        assert_accounted(json);
+        assert_eq!(run.number("/queries_due"), QUERIES);
+        for class in ["wrong", "empty", "truncated"] {
+            assert_eq!(answers(json, class), 0, "{arguments}: {json:#}");
+        }
+        let is_invalid = run.text("/outcome") == "invalid";
+        assert_eq!(is_invalid, is_disturbed(json), "{arguments}: {json:#}");
+        (answers(json, "valid") > 0).then_some(run)
+    })
+}
+
+/// How many queries a server may have asked its authority for more than once: those that had no
+/// answer when the first server asks again.
+fn slow(run: &Run) -> u64 {
+    let unanswered = run.number("/queries_sent") - answered(run);
+    if !run.json["notes"].as_array().unwrap().is_empty() {
+        // The server was started anew, or has lost what it was asked beforehand.
+        return QUERIES;
+    }
+    let within = |percentile: &str| run.number(&format!("/rtt_ns/{percentile}")) < RETRY_NS;
+    let beyond = [("max", 0), ("p999", 1), ("p99", 10), ("p50", 500)];
+    let beyond = beyond.into_iter().find(|(p, _)| within(p));
+    unanswered + (QUERIES * beyond.map_or(1000, |(_, permille)| permille)).div_ceil(1000)
+}
+
+/// Queries whose answers have come, be it too late.
+fn answered(run: &Run) -> u64 {
+    answers(&run.json, "valid") + answers(&run.json, "late")
+}
+
+/// The authority was asked for `expected` names: no fewer than those that were answered, and more
+/// often only as far as queries waited for so long that a server asks again.
+fn assert_asked(run: &Run, rtype: &str, expected: u64, what: &str) {
+    let asked = run.number(&format!("/authority/{rtype}"));
+    let least = (expected + answered(run)).saturating_sub(QUERIES);
+    let most = expected + PROBES + slow(run) * TRIES_MAX;
+    assert!(
+        (least..=most).contains(&asked),
+        "{what}: {asked} times {rtype} instead of {expected}, at least {least}, at most {most}: {:#}",
+        run.json
+    );
+}
+
+/// Names of the built-in DNS64 servers that are installed.
+fn installed() -> Vec<&'static str> {
+    built_in_names()
+        .filter(|name| {
+            let profile = Profile::built_in(name).unwrap();
+            profile.role == ProfileRole::Dut && profile.program(None).is_ok()
+        })
+        .collect()
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn a_server_in_a_lab_is_asked_twice_for_each_query() {
+    let _turn = turn();
+    let run = trial("--dut unbound");
+    assert_asked(&run, "aaaa", QUERIES, "unbound");
+    assert_asked(&run, "a", QUERIES, "unbound");
+    assert!(run.text("/conditions/dut").starts_with("unbound (Version "));
+    assert_eq!(run.text("/conditions/lab"), "netns");
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn every_installed_server_answers_right() {
+    let _turn = turn();
+    let servers = installed();
+    for expected in ["dns64d", "unbound"] {
+        assert!(servers.contains(&expected), "{expected}: {servers:?}");
+    }
+    for name in servers {
+        let run = trial(&format!("--dut {name}"));
+        assert_asked(&run, "aaaa", QUERIES, name);
+        assert_asked(&run, "a", QUERIES, name);
+        let dut = run.text("/conditions/dut");
+        assert!(dut.starts_with(name) && !dut.contains("unknown"), "{dut}");
+    }
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn names_with_an_aaaa_of_their_own_are_asked_for_once() {
+    let _turn = turn();
+    for name in installed() {
+        let run = trial(&format!("--dut {name} --aaaa-share 50%"));
+        assert_asked(&run, "aaaa", QUERIES, name);
+        assert_asked(&run, "a", QUERIES / 2, name);
+    }
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn the_cached_share_does_not_reach_the_authority() {
+    let _turn = turn();
+    for name in installed() {
+        if !Profile::built_in(name).unwrap().caches {
+            continue;
+        }
+        for pattern in ["one-name", "stack:100", "window:500", "zipf:500,0.9"] {
+            let repeated = format!("--cached-share 50% --cached-pattern {pattern}");
+            let run = trial(&format!("--dut {name} {repeated}"));
+            assert_asked(&run, "aaaa", QUERIES / 2, name);
+            assert_asked(&run, "a", QUERIES / 2, name);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn an_ipv6_upstream_is_asked_as_an_ipv4_one_is() {
+    let _turn = turn();
+    for name in ["dns64d", "unbound"] {
+        let run = trial(&format!("--dut {name} --upstream-family ipv6"));
+        assert_eq!(run.text("/conditions/upstream_family"), "IPv6");
+        assert_asked(&run, "a", QUERIES, "A over IPv6");
+    }
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn two_devices_are_enough_for_a_trial() {
+    let _turn = turn();
+    for name in ["dns64d", "unbound"] {
+        let run = trial(&format!("--dut {name} --setup two-device"));
+        assert_eq!(run.text("/conditions/setup"), "two-device");
+    }
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn nsd_is_an_authority_and_a_server_is_restarted() {
+    let _turn = turn();
+    for name in ["dns64d", "unbound"] {
+        let run = trial(&format!(
+            "--dut {name} --authority nsd --namespace 10.0.0.0/16 --restart"
+        ));
+        assert_eq!(run.text("/conditions/authority"), "nsd");
+        // Only the built-in authority counts.
+        assert_eq!(run.json["authority"], Value::Null);
+    }
+}
+
+/// Whether it certifies the Tester, the machine decides.
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn a_self_test_runs_at_220_per_cent_and_certifies_what_it_passed() {
+    let _turn = turn();
+    let run = Run::of("selftest --lab netns -Q 1k -l 1s");
+    let trials = run.json["trials"].as_array().unwrap();
+    assert!(!trials.is_empty(), "{:#}", run.json);
+    for trial in trials {
+        assert_accounted(trial);
+        assert_eq!(trial["rate_qps"], 2200, "{trial:#}");
+        assert_eq!(answers(trial, "wrong") + answers(trial, "empty"), 0);
+    }
+    assert_eq!(run.number("/self_test_rate_qps"), 2200);
+    let passed = run.text("/outcome") == "passed";
+    assert_eq!(passed, trials.last().unwrap()["outcome"] == "passed");
+    assert_eq!(run.code, Some(if passed { 0 } else { 3 }));
+    let certified = run.json["certified_rate_qps"].as_u64();
+    assert_eq!(certified, passed.then_some(1000), "{:#}", run.json);
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn a_search_stops_at_the_rate_that_was_asked_for() {
+    let _turn = turn();
+    let run = until("was the Tester certified", || {
+        let run = Run::of("search --lab netns --dut unbound -l 1s --max-rate 2k");
+        let refused = run
+            .text("/error")
+            .contains("the self-test of the Tester failed");
+        (!refused).then_some(run)
+    });
+    assert_found_by_trials(&run.json, run.code);
+    for trial in run.json["trials"].as_array().unwrap() {
+        assert!(trial["rate_qps"].as_u64() <= Some(2000), "{trial:#}");
+        assert_eq!(answers(trial, "wrong") + answers(trial, "empty"), 0);
+    }
+    let certified = run.number("/certified_rate_qps");
+    let rate = run.json["rate_qps"]
+        .as_u64()
+        .max(run.json["failed_qps"].as_u64());
+    let is_certified = rate.unwrap_or(0) <= certified;
+    assert_eq!(run.json["certified"], is_certified, "{:#}", run.json);
+    if run.text("/ended") == "limited_by_request" {
+        assert_eq!((run.number("/rate_qps"), run.code), (2000, Some(0)));
+    }
+}

@@ -1,0 +1,111 @@
+//! What holds of every measurement, however busy the machine is: each query is accounted for, and
+//! outcome and exit code follow from the counts.
+//!
+//! Whether a trial passes, on the other hand, is decided by whoever else uses the machine as well.
+//! Tests that want a certain outcome simulate the time: `tests/system`.
+
+use serde_json::Value;
+
+/// The classes that a query can end in; duplicates and strays are datagrams beyond them.
+pub(crate) const CLASSES: [&str; 7] = [
+    "valid",
+    "late",
+    "wrong",
+    "empty",
+    "error",
+    "truncated",
+    "missing",
+];
+
+/// What other programs on the machine can do to a trial, in the words of `TesterFault`: the Tester
+/// is held up, a socket's buffer is full before somebody reads it, or the time is set.
+const DISTURBANCES: [&str; 5] = [
+    "the sender was held up",
+    "the kernel did not take",
+    "the Measurer's sockets lost",
+    "the authority lost",
+    "the real-time clock was stepped",
+];
+
+/// Queries of one class.
+pub(crate) fn answers(trial: &Value, class: &str) -> u64 {
+    number(&trial["answers"], class)
+}
+
+/// A number that must be there.
+pub(crate) fn number(object: &Value, key: &str) -> u64 {
+    let number = object[key].as_u64();
+    number.unwrap_or_else(|| panic!("no {key}: {object:#}"))
+}
+
+/// Whether a trial or a search says nothing about the DUT because others used the machine.
+pub(crate) fn is_disturbed(measurement: &Value) -> bool {
+    let because = measurement["invalid_because"].as_str();
+    because.is_some_and(|because| DISTURBANCES.iter().any(|known| because.starts_with(known)))
+}
+
+/// Each query that was due is accounted for, and the outcome follows.
+pub(crate) fn assert_accounted(trial: &Value) {
+    let [due, sent, undecided] =
+        ["queries_due", "queries_sent", "undecided"].map(|key| number(trial, key));
+    let classes: u64 = CLASSES.iter().map(|class| answers(trial, class)).sum();
+    assert_eq!(classes + undecided, sent, "{trial:#}");
+    if trial["ended_early"] == false {
+        assert_eq!(sent + not_taken(trial), due, "{trial:#}");
+    }
+    assert!(sent <= due, "{trial:#}");
+    let shortfall = sent - answers(trial, "valid") - undecided;
+    let all_answered = shortfall == 0 && trial["ended_early"] == false;
+    match trial["outcome"].as_str() {
+        Some("passed") => assert!(all_answered && sent == due, "{trial:#}"),
+        Some("failed") => assert!(!all_answered, "{trial:#}"),
+        Some("invalid") => assert!(trial["invalid_because"].is_string(), "{trial:#}"),
+        _ => panic!("no outcome: {trial:#}"),
+    }
+    if trial["outcome"] != "invalid" {
+        assert_eq!(trial["shortfall"], shortfall, "{trial:#}");
+        assert!(trial["invalid_because"].is_null(), "{trial:#}");
+    }
+    let with_rtt = classes - answers(trial, "missing");
+    assert_eq!(trial["rtt_ns"]["max"].is_null(), with_rtt == 0, "{trial:#}");
+}
+
+/// Queries that were due and did not leave, as the trial says.
+fn not_taken(trial: &Value) -> u64 {
+    let because = trial["invalid_because"].as_str().unwrap_or_default();
+    let rest = because.strip_prefix("the kernel did not take ");
+    rest.map_or(0, |rest| rest.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Each trial of a search is accounted for, and its rate, its end and the exit code follow.
+pub(crate) fn assert_found_by_trials(search: &Value, code: Option<i32>) {
+    let trials = search["trials"].as_array().unwrap();
+    trials.iter().for_each(assert_accounted);
+    let at = |rate: &Value, outcome: &str| {
+        trials
+            .iter()
+            .any(|trial| trial["rate_qps"] == *rate && trial["outcome"] == outcome)
+    };
+    let (rate, failed) = (&search["rate_qps"], &search["failed_qps"]);
+    assert!(rate.is_null() || at(rate, "passed"), "{search:#}");
+    assert!(failed.is_null() || at(failed, "failed"), "{search:#}");
+    let known = (!rate.is_null(), !failed.is_null());
+    let expected = match search["ended"].as_str() {
+        Some("found") => (0, known == (true, true)),
+        Some("limited_by_request") => (0, known.0),
+        Some("limited_by_tester") => (3, known.0),
+        Some("nothing_passes") => (1, known == (false, true)),
+        Some("tester_fault") => (3, is_disturbed(search)),
+        _ => panic!("no end: {search:#}"),
+    };
+    assert_eq!((code, true), (Some(expected.0), expected.1), "{search:#}");
+}
+
+/// The exit code of a trial with this outcome.
+pub(crate) fn code_of(trial: &Value) -> Option<i32> {
+    match trial["outcome"].as_str()? {
+        "passed" => Some(0),
+        "failed" => Some(1),
+        _ => Some(3),
+    }
+}

@@ -1,0 +1,91 @@
+//! The tables of clauses name code and tests that exist.
+
+use std::fs::read_to_string;
+
+use super::{root, rust_files};
+
+/// A row of a table, column by column.
+struct Row(Vec<String>);
+
+impl Row {
+    /// The rows of a page of `docs` that begin with this.
+    fn all(page: &str, prefix: &str) -> Vec<Self> {
+        let page = read_to_string(root().join("docs").join(page)).unwrap();
+        let rows = page.lines().filter(|line| line.starts_with(prefix));
+        rows.map(|row| Self(row.split('|').map(str::to_owned).collect()))
+            .collect()
+    }
+
+    /// What stands in backquotes in a column.
+    fn quoted(&self, column: usize) -> Vec<&str> {
+        self.0[column].split('`').skip(1).step_by(2).collect()
+    }
+}
+
+/// Whether one of the texts has a function of this name.
+fn is_test(name: &str, texts: &[String]) -> bool {
+    let function = format!("fn {name}(");
+    texts.iter().any(|text| text.contains(&function))
+}
+
+fn texts(folder: &str) -> Vec<String> {
+    let files = rust_files(folder);
+    files.iter().map(|f| read_to_string(f).unwrap()).collect()
+}
+
+#[test]
+fn the_clauses_of_rfc_8219_name_code_and_tests_that_exist() {
+    let texts = texts("crates");
+    let source = root().join("crates/tester/src");
+    let mut named = 0;
+    for row in Row::all("rfc8219.md", "| B-") {
+        for code in row.quoted(4).iter().filter(|code| code.ends_with(".rs")) {
+            assert!(
+                source.join(code).is_file(),
+                "no {code}, named in: {:?}",
+                row.0
+            );
+        }
+        for test in row.quoted(5) {
+            assert!(
+                is_test(test, &texts),
+                "no test {test}, named in: {:?}",
+                row.0
+            );
+            named += 1;
+        }
+    }
+    assert!(named > 20, "the table was not read");
+}
+
+#[test]
+fn the_clauses_of_rfc_6147_name_code_and_proofs_that_exist() {
+    let texts = texts("crates/server");
+    let server = root().join("crates/server");
+    let scripts = server.join("tests/dialogues/scripts");
+    let rows = Row::all("rfc6147.md", "| ");
+    let rows: Vec<_> = rows.into_iter().filter(|row| row.0.len() == 8).collect();
+    for row in &rows {
+        for code in row.quoted(5) {
+            let exists = server.join("src").join(code).is_file() || root().join(code).is_file();
+            assert!(exists, "no {code}, named in: {:?}", row.0);
+        }
+        for proof in row.quoted(6) {
+            let exists = match proof.ends_with(".txt") {
+                true => scripts.join(proof).is_file(),
+                false => is_test(proof, &texts),
+            };
+            assert!(exists, "no {proof}, named in: {:?}", row.0);
+        }
+    }
+    for number in 1..=23 {
+        let clause = format!("D-{number}");
+        let named = rows.iter().any(|row| row.0[1].trim() == clause);
+        assert!(named, "no row {clause}");
+    }
+    let proofs: Vec<_> = rows.iter().flat_map(|row| row.quoted(6)).collect();
+    for script in scripts.read_dir().unwrap() {
+        let name = script.unwrap().file_name().into_string().unwrap();
+        assert!(proofs.contains(&name.as_str()), "no row names {name}");
+    }
+}

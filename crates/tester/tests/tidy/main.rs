@@ -1,0 +1,160 @@
+//! Keeps the house in order: the one-way flow, circles, the size of files, and the tables of
+//! clauses, for all crates of the workspace.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod clauses;
+mod imports;
+
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
+
+use imports::Sources;
+
+/// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
+const FLOW: [&str; 15] = [
+    "statistics",
+    "quantity",
+    "warning",
+    "namespace",
+    "load",
+    "connections",
+    "authority",
+    "lab",
+    "trial",
+    "procedure",
+    "rig",
+    "campaign",
+    "report",
+    "doctor",
+    "cli",
+];
+
+/// Circles of modules that are known: `crate, parent: modules`. Empty in a clean house.
+const CIRCLES: [&str; 7] = [
+    "tester, authority: answer, fast, zone",
+    "tester, campaign::journal: error, lines",
+    "tester, campaign::plan: cells, duts, read",
+    "tester, lab: host, machine, process",
+    "tester, report::campaign: analysis, words",
+    "tester, rig: running, warm_up",
+    "tester, statistics: bootstrap, summary, trend",
+];
+
+/// A file that is longer asks for a better cut.
+const LINES_MAX: usize = 600;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All Rust files below a folder of the repository.
+fn rust_files(folder: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if !path.ends_with("target") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// The modules of dns64d in the order of the list at the top of its library.
+fn flow_of_dns64d() -> Vec<String> {
+    let text = read_to_string(root().join("crates/server/src/lib.rs")).unwrap();
+    let names = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! - ")?.split(':').next())
+        .flat_map(|names| names.split('`').skip(1).step_by(2));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn modules_use_only_what_comes_before_them() {
+    for (name, flow) in [
+        ("tester", FLOW.map(str::to_owned).to_vec()),
+        ("server", flow_of_dns64d()),
+    ] {
+        let sources = Sources::read(name);
+        let (mut listed, rooms) = (flow.clone(), sources.rooms());
+        listed.sort();
+        assert_eq!(listed, rooms, "{name}: the list and the modules differ");
+        let place = |room: &String| flow.iter().position(|other| other == room);
+        let uses = sources.uses();
+        let wrong: Vec<_> = uses
+            .iter()
+            .filter(|(user, used)| place(&used[0]) > place(&user[0]))
+            .map(|(user, used)| format!("{} uses {}", user.join("::"), used.join("::")))
+            .collect();
+        assert!(wrong.is_empty(), "{name}, against the flow: {wrong:#?}");
+        assert!(uses.len() > 100, "{name}: the files were not found");
+    }
+}
+
+#[test]
+fn modules_side_by_side_do_not_use_each_other_in_circles() {
+    let found = ["server", "tester"].into_iter().flat_map(|name| {
+        let circles = Sources::read(name).circles();
+        circles.into_iter().map(move |c| format!("{name}, {c}"))
+    });
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        CIRCLES,
+        "move what both use to a module before both, or strike a circle that is gone from the list"
+    );
+}
+
+#[test]
+fn dns64d_and_what_it_stands_on_do_not_know_the_tester() {
+    for (folder, strangers) in [
+        ("server", &["dns64bench", "tester"][..]),
+        (
+            "transport",
+            &["dns64bench", "tester", "dns64d", "dns64-wire"],
+        ),
+        (
+            "wire",
+            &["dns64bench", "tester", "dns64d", "dns64-transport"],
+        ),
+    ] {
+        let manifest = root().join("crates").join(folder).join("Cargo.toml");
+        let text = read_to_string(manifest).unwrap();
+        let (_, dependencies) = text.split_once("dependencies]").unwrap();
+        for stranger in strangers {
+            let names = dependencies
+                .lines()
+                .any(|line| line.contains(stranger) && !line.starts_with('#'));
+            assert!(!names, "{folder} depends on {stranger}");
+        }
+    }
+}
+
+#[test]
+fn every_file_can_be_read_in_one_sitting() {
+    let long: Vec<_> = rust_files("crates")
+        .into_iter()
+        .map(|path| (read_to_string(&path).unwrap().lines().count(), path))
+        .filter(|(lines, _)| *lines > LINES_MAX)
+        .collect();
+    assert!(long.is_empty(), "more than {LINES_MAX} lines: {long:#?}");
+}
+
+#[test]
+fn the_map_names_every_room() {
+    let map = read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for module in FLOW {
+        let room = format!("\n    {module}");
+        assert!(
+            map.contains(&room),
+            "ARCHITECTURE.md does not list {module}"
+        );
+    }
+}
