@@ -88,7 +88,7 @@ impl Client for Fake {
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError> {
         let world = &self.0;
-        let queries = crate::load::pace::Schedule::new(spec.rate_qps, spec.duration_ns).queries();
+        let queries = spec.schedule.queries();
         let trial = (spec.rate_qps, queries, spec.names.first);
         world.trials.borrow_mut().push(trial);
         world.pass(spec.duration_ns + spec.timeout_ns);
@@ -139,10 +139,6 @@ impl Client for Fake {
         }
         world.pass(late);
         Ok(())
-    }
-
-    fn learn_pref64(&self, _names: [Ipv4Addr; 2], _wait_ns: Nanos) -> Result<Pref64, ProbeError> {
-        Ok(Pref64::WELL_KNOWN)
     }
 
     fn now(&self) -> Nanos {
