@@ -87,6 +87,9 @@ pub enum UsageError {
         /// As given.
         server: IpAddr,
     },
+    /// The arguments of dns64perf++ or dns64perf describe no test; which, and what is needed.
+    #[error("{0}")]
+    Dns64Perf(String),
 }
 
 impl MeasureArgs {

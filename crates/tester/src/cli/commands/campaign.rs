@@ -13,15 +13,15 @@ use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
 use crate::campaign::plan::{Plan, RawFormat};
 use crate::campaign::record::{Environment, Line, Record};
-use crate::campaign::run::{Assignment, Campaign, CampaignError, Ended, Parts};
+use crate::campaign::run::{Assignment, Campaign, Ended, Parts};
 use crate::campaign::status::Status;
 use crate::campaign::tasks::Task;
 use crate::cli::args::{ReportArgs, ResumeArgs, RunArgs, WatchArgs};
 use crate::lab::LabKind;
 use crate::lab::topology::{Lab, Role};
-use crate::report::campaign::live::{Live, LiveError};
+use crate::report::campaign::live::Live;
 use crate::report::campaign::progress::CampaignProgress;
-use crate::report::raw::{self, Header};
+use crate::report::raw;
 use crate::rig::Profiles;
 use crate::trial::rows::Rows;
 
@@ -196,11 +196,10 @@ fn keep_raw(
             Task::Overload { point } => format!("point-{point}-overload"),
             Task::Soak { point } => format!("point-{point}-soak"),
         };
-        let header = Header::of(&rows);
         std::fs::create_dir_all(&folder)
             .map_err(|reason| format!("cannot make directory {}: {reason}", folder.display()))?;
         let path = folder.join(format!("{task}-trial-{number}.{ending}"));
-        let written = raw::write(&path, rows, &header);
+        let written = raw::write(&path, rows);
         written.map(drop).map_err(|error| error.to_string())
     }
 }
@@ -211,16 +210,4 @@ fn report_of(directory: &Path) -> Result<u8, Failure> {
         directory: directory.to_owned(),
         template: None,
     })
-}
-
-impl From<CampaignError> for Failure {
-    fn from(error: CampaignError) -> Self {
-        Self::new(exit::ENVIRONMENT, error)
-    }
-}
-
-impl From<LiveError> for Failure {
-    fn from(error: LiveError) -> Self {
-        Self::new(exit::ENVIRONMENT, error)
-    }
 }

@@ -22,14 +22,15 @@ use crate::load::ledger::Fate;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::repeat::Repeats;
-use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, own_aaaa, parse_suffix};
+use crate::namespace::{Zone, own_aaaa};
 use crate::report::raw::{Header, RawError, csv};
+use crate::rig::RigError;
 use crate::rig::probe::Prober;
 use crate::trial::result::Outcome;
 use crate::trial::rows::Row;
 use crate::trial::summary::Surroundings;
 use crate::trial::{Measurer, Tester, TrialSpec, check_schedule};
-use arguments::{ArgumentError, Test};
+use arguments::Test;
 use lines::Sums;
 
 /// The file that dns64perf++ writes, in the current directory.
@@ -49,7 +50,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
         pacing,
         duration_ns: schedule.duration_ns(),
         timeout_ns: test.timeout_ns,
-        names: test.names(zone()?, None),
+        names: test.names(),
         ports: Some(test.ports_enough()),
         stop_early: false,
     };
@@ -80,8 +81,7 @@ fn measure(
     let mut tester = Tester::open(measurer, None, &interrupted)?;
     let result = tester.trial_by(&spec, schedule, Surroundings::default)?;
     if interrupted.load(Ordering::Relaxed) {
-        let error = anyhow::anyhow!("interrupted");
-        return Err(Failure::new(exit::INTERRUPTED, error));
+        return Err(RigError::Interrupted.into());
     }
     let Some(rows) = tester.rows() else {
         return Ok(exit::TESTER);
@@ -133,30 +133,23 @@ const PROBE_NS: Nanos = SECOND;
 
 impl Judge {
     fn new(accepted: AcceptedArg, test: &Test, zone: &Zone) -> Self {
-        match accepted {
-            AcceptedArg::Given(pref64) => Self {
-                pref64: Some(pref64),
-                any: false,
-                remark: None,
-            },
-            AcceptedArg::Any => Self::any(None),
+        let (pref64, any, remark) = match accepted {
+            AcceptedArg::Given(pref64) => (Some(pref64), false, None),
+            AcceptedArg::Any => (Some(Pref64::WELL_KNOWN), true, None),
             AcceptedArg::Auto => match learn(test, zone) {
-                Ok(pref64) => Self {
-                    pref64,
-                    any: false,
-                    remark: None,
-                },
-                Err(why) => Self::any(Some(format!(
-                    "dns64bench: any AAAA record counts as valid, since {why}; --pref64 says which are right"
-                ))),
+                Ok(pref64) => (pref64, false, None),
+                Err(why) => (
+                    Some(Pref64::WELL_KNOWN),
+                    true,
+                    Some(format!(
+                        "dns64bench: any AAAA record counts as valid, since {why}; --pref64 says which are right"
+                    )),
+                ),
             },
-        }
-    }
-
-    fn any(remark: Option<String>) -> Self {
+        };
         Self {
-            pref64: Some(Pref64::WELL_KNOWN),
-            any: true,
+            pref64,
+            any,
             remark,
         }
     }
@@ -230,14 +223,14 @@ impl Test {
         needed.max(self.threads * self.ports_each)
     }
 
-    fn names(&self, zone: Zone, pref64: Option<Pref64>) -> Names {
+    fn names(&self) -> Names {
         Names {
             cidr: self.subnet,
             first: 0,
             cached: self.subnet.first(),
             repeats: Repeats::none(),
-            zone,
-            pref64,
+            zone: Zone::default(),
+            pref64: None,
         }
     }
 
@@ -250,20 +243,5 @@ impl Test {
             threads: self.threads as u64,
             delay_ns: self.delay_ns,
         }
-    }
-}
-
-/// The zone of dns64perf++.
-fn zone() -> Result<Zone, Failure> {
-    let suffix = parse_suffix(DEFAULT_SUFFIX).map_err(|e| Failure::new(exit::USAGE, e))?;
-    Ok(Zone {
-        suffix,
-        aaaa_share: Share::NONE,
-    })
-}
-
-impl From<ArgumentError> for Failure {
-    fn from(error: ArgumentError) -> Self {
-        Self::new(exit::USAGE, error)
     }
 }

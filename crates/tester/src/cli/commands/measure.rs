@@ -18,7 +18,7 @@ use crate::procedure::search::{self, Search, SearchResult, SearchSpec};
 use crate::procedure::selftest::{SelfTestResult, self_test_timeout};
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
-use crate::report::raw::{Header, RawFile};
+use crate::report::raw::RawFile;
 use crate::report::{Conditions, Thousands, json, text};
 use crate::rig::certify::{self, Question};
 use crate::rig::{Rig, RigError};
@@ -47,8 +47,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
         let conditions = session.conditions(&rig, certificate);
         session.write_trial(&result, &conditions)?;
         if let (Some(raw), Some(rows)) = (raw, rig.rows()) {
-            let header = Header::of(&rows);
-            raw.write(rows, &header)?;
+            raw.write(rows)?;
         }
         Ok(exit::of_trial(&result.outcome))
     })

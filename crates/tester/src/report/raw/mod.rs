@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use dns64_transport::clock::Nanos;
 
+use crate::load::ledger::Fate;
 use crate::trial::rows::Rows;
 
 /// What the file says of the trial, in the words of dns64perf++.
@@ -36,7 +37,7 @@ pub struct Header {
 
 impl Header {
     /// The header of the trial that the rows are from.
-    pub fn of(rows: &Rows<'_>) -> Self {
+    fn of(rows: &Rows<'_>) -> Self {
         let schedule = rows.schedule();
         Self {
             server: rows.server().ip(),
@@ -89,13 +90,6 @@ pub enum RawError {
     },
 }
 
-impl RawError {
-    /// Whether another name would help, and not another disk.
-    pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Ending { .. } | Self::NoParquet { .. })
-    }
-}
-
 /// A file for raw data, made but not written yet: what is wrong with it is told before the trial.
 #[derive(Debug)]
 pub struct RawFile {
@@ -143,12 +137,11 @@ impl RawFile {
     /// # Errors
     ///
     /// What the disk refuses.
-    pub fn write(self, rows: Rows<'_>, header: &Header) -> Result<u64, RawError> {
+    pub fn write(self, rows: Rows<'_>) -> Result<u64, RawError> {
         let Self { path, file, format } = self;
+        let header = &Header::of(&rows);
         let written = match format {
-            Format::Csv => csv::write(&file, rows, header, |row| {
-                row.fate == crate::load::ledger::Fate::Valid
-            }),
+            Format::Csv => csv::write(&file, rows, header, |row| row.fate == Fate::Valid),
             #[cfg(feature = "parquet")]
             Format::Parquet => parquet::write(&file, rows, header),
         };
@@ -161,8 +154,14 @@ impl RawFile {
 /// # Errors
 ///
 /// See [`RawFile`].
-pub fn write(path: &Path, rows: Rows<'_>, header: &Header) -> Result<u64, RawError> {
-    RawFile::create(path)?.write(rows, header)
+pub fn write(path: &Path, rows: Rows<'_>) -> Result<u64, RawError> {
+    RawFile::create(path)?.write(rows)
+}
+
+/// What follows the label of a name; the root is a dot by itself.
+fn suffix(rows: &Rows<'_>) -> String {
+    let suffix = rows.names().zone.suffix.to_string();
+    format!(".{}", suffix.trim_start_matches('.'))
 }
 
 #[cfg(test)]
