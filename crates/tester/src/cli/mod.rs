@@ -11,11 +11,13 @@ pub mod generate;
 pub mod resolve;
 pub mod values;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, DoctorArgs, GenerateArgs, LabArgs,
-    ReportArgs, ResumeArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
+    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, ReportArgs,
+    ResumeArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -86,7 +88,11 @@ pub enum Command {
     ///
     /// Every line of the journal has to bear its seal, and every number of the report to follow
     /// from it again. Exits with 3 if one does not, and with 4 if something is not there.
-    Verify(VerifyArgs),
+    Verify {
+        /// Directory of the campaign
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 
     /// Compare two campaigns, point by point
     ///
@@ -115,10 +121,11 @@ pub enum Command {
     Dns64Perf(Dns64PerfArgs),
 
     /// Make, use and remove hosts in network namespaces
-    Lab(LabArgs),
+    #[command(subcommand)]
+    Lab(LabCommand),
 
     /// Say what this machine can do, and how to make it better
-    Doctor(DoctorArgs),
+    Doctor,
 
     /// Do the whole job on this machine in about a minute
     ///
@@ -128,8 +135,8 @@ pub enum Command {
     Demo(DemoArgs),
 
     /// Print man pages or shell completions
-    #[command(hide = true)]
-    Generate(GenerateArgs),
+    #[command(subcommand, hide = true)]
+    Generate(Generated),
 }
 
 const EXIT_CODES: &str = "\

@@ -2,20 +2,20 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::Context as _;
 use dns64_transport::clock::Nanos;
 
 use super::lab::in_user_namespace;
 use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{OutputArgs, SearchArgs, SelfTestArgs, TrialArgs};
 use crate::cli::resolve::{Measurement, Needs};
-use crate::cli::values::JsonOut;
 use crate::load::pace::Schedule;
 use crate::procedure::search::{self, Search, SearchResult, SearchSpec};
-use crate::procedure::selftest::{SelfTestResult, self_test_timeout};
+use crate::procedure::selftest::{SelfTestResult, self_test_timeout, why_uncertified};
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
@@ -23,7 +23,6 @@ use crate::report::{Conditions, Thousands, json, text};
 use crate::rig::certify::{self, Question};
 use crate::rig::{Rig, RigError};
 use crate::trial::check;
-use crate::trial::result::{Outcome, TrialResult};
 
 /// `dns64bench trial`
 pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
@@ -45,7 +44,10 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
             rig.trial(rate_qps)
         })?;
         let conditions = session.conditions(&rig, certificate);
-        session.write_trial(&result, &conditions)?;
+        session.write(
+            |out| json::trial(out, &result, &conditions),
+            |out| text::trial(out, &result, &conditions),
+        )?;
         if let (Some(raw), Some(rows)) = (raw, rig.rows()) {
             raw.write(rows)?;
         }
@@ -56,6 +58,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
 /// `dns64bench selftest`
 pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
     let measurement = args.measure.resolve(Needs::AuthorityOnly)?;
+    let timeout_ns = measurement.spec.load.timeout_ns;
     let question = match args.rate {
         Some(rate_qps) => Question::At(rate_qps),
         None => Question::Highest {
@@ -65,15 +68,16 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
     };
     with_output(measurement, |session| {
         let rig = session.rig()?;
-        let result = session.self_test(&rig, question)?;
-        let Some(result) = result else {
+        let Some(result) = session.self_test(&rig, question)? else {
             return Ok(exit::TESTER);
         };
         let mut conditions = session.conditions(&rig, result.certified_rate_qps);
-        conditions.server = rig
-            .self_test_server()
-            .map_or(String::new(), |s| s.to_string());
-        session.write_self_test(&result, &conditions)?;
+        let server = rig.self_test_server().map(|server| server.to_string());
+        conditions.server = server.unwrap_or_default();
+        session.write(
+            |out| json::self_test(out, &result, timeout_ns, &conditions),
+            |out| text::self_test(out, &result, timeout_ns, &conditions),
+        )?;
         Ok(exit::of_self_test(&result.end))
     })
 }
@@ -96,7 +100,10 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
         spec.ceiling_qps = session.certify(&rig, question, None)?;
         let result = session.search(&mut rig, spec)?;
         let conditions = session.conditions(&rig, result.certified_rate_qps);
-        session.write_search(&result, &conditions)?;
+        session.write(
+            |out| json::search(out, &result, &conditions),
+            |out| text::search(out, &result, &conditions),
+        )?;
         Ok(exit::of_search(&result.end))
     })
 }
@@ -112,7 +119,9 @@ pub(super) struct Session {
 
 /// Where JSON goes.
 enum Sink {
+    /// Standard output, which then carries nothing else.
     Stdout,
+    /// A file, which is replaced.
     File(PathBuf, File),
 }
 
@@ -151,17 +160,14 @@ pub(super) fn with_output(
 impl Sink {
     /// A file that cannot be written is told before the measurement, not after it.
     fn open(output: &OutputArgs) -> Result<Option<Self>, Failure> {
-        Ok(match &output.json {
-            None => None,
-            Some(JsonOut::Stdout) => Some(Self::Stdout),
-            Some(JsonOut::File(path)) => {
-                let file = File::create(path).map_err(|e| {
-                    let what = format!("cannot write {}: {e}", path.display());
-                    Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(what))
-                })?;
-                Some(Self::File(path.clone(), file))
-            }
-        })
+        let Some(path) = &output.json else {
+            return Ok(None);
+        };
+        if path.as_os_str() == "-" {
+            return Ok(Some(Self::Stdout));
+        }
+        let file = File::create(path).with_context(|| cannot_write(path))?;
+        Ok(Some(Self::File(path.clone(), file)))
     }
 }
 
@@ -223,13 +229,7 @@ impl Session {
         let rate = needed_qps.map_or("any rate".to_owned(), |r| {
             format!("{} queries/s", Thousands(r))
         });
-        let reason = match &result.end {
-            Outcome::Invalid(fault) => fault.to_string(),
-            Outcome::Failed { shortfall } => {
-                format!("{shortfall} queries without a valid answer in time")
-            }
-            Outcome::Passed => "no certificate was confirmed".to_owned(),
-        };
+        let reason = why_uncertified(&result.end);
         let error = format!(
             "the self-test of the Tester failed, so it cannot measure a DUT at {rate}: {reason}; \
              lower the rate, give the Tester more cores, or use --uncertified, which marks the result"
@@ -255,32 +255,14 @@ impl Session {
         Ok(done?)
     }
 
-    fn write_trial(
+    /// Writes a result, as JSON where it was asked for and as a table.
+    fn write(
         &mut self,
-        result: &TrialResult,
-        conditions: &Conditions,
+        json: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+        table: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        self.write_json(|out| json::trial(out, result, conditions))?;
-        self.write_text(|out| text::trial(out, result, conditions))
-    }
-
-    fn write_search(
-        &mut self,
-        result: &SearchResult,
-        conditions: &Conditions,
-    ) -> Result<(), Failure> {
-        self.write_json(|out| json::search(out, result, conditions))?;
-        self.write_text(|out| text::search(out, result, conditions))
-    }
-
-    fn write_self_test(
-        &mut self,
-        result: &SelfTestResult,
-        conditions: &Conditions,
-    ) -> Result<(), Failure> {
-        let timeout_ns = self.measurement.spec.load.timeout_ns;
-        self.write_json(|out| json::self_test(out, result, timeout_ns, conditions))?;
-        self.write_text(|out| text::self_test(out, result, timeout_ns, conditions))
+        self.write_json(json)?;
+        self.write_table(table)
     }
 
     fn write_json(
@@ -293,19 +275,15 @@ impl Session {
             Some(Sink::Stdout) => print(write),
             Some(Sink::File(path, file)) => {
                 let mut bytes = Vec::new();
-                write(&mut bytes)
-                    .and_then(|()| file.write_all(&bytes))
-                    .map_err(|e| {
-                        let what = format!("cannot write {}: {e}", path.display());
-                        Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(what))
-                    })
+                let written = write(&mut bytes).and_then(|()| file.write_all(&bytes));
+                Ok(written.with_context(|| cannot_write(path))?)
             }
         }
     }
 
     /// The table goes to standard output, unless the JSON has it; then to a terminal, if there is
     /// one.
-    fn write_text(
+    fn write_table(
         &self,
         write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
     ) -> Result<(), Failure> {
@@ -317,10 +295,13 @@ impl Session {
         }
         if io::stderr().is_terminal() {
             let mut text = Vec::new();
-            write(&mut text)
-                .and_then(|()| io::stderr().write_all(&text))
-                .map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
+            write(&mut text)?;
+            io::stderr().write_all(&text)?;
         }
         Ok(())
     }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }

@@ -17,7 +17,6 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::args::GenerateArgs;
 use super::resolve::UsageError;
 use super::{Command, exit, generate};
 use crate::campaign::journal::JournalError;
@@ -68,15 +67,15 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Run(args) => campaign::run(&args),
         Command::Resume(args) => campaign::resume(&args),
         Command::Report(args) => report::run(&args),
-        Command::Verify(args) => verify::run(&args),
+        Command::Verify { directory } => verify::run(&directory),
         Command::Compare(args) => compare::run(&args),
         Command::Authority(args) => authority::run(&args),
-        Command::Lab(args) => lab::run(args),
+        Command::Lab(command) => lab::run(command),
         Command::Timing(args) => timing::run(&args),
         Command::Dns64Perf(args) => dns64perf::run(&args),
-        Command::Doctor(_) => doctor::run(),
+        Command::Doctor => doctor::run(),
         Command::Demo(args) => demo::run(args),
-        Command::Generate(GenerateArgs { what }) => {
+        Command::Generate(what) => {
             generate::run(&what, &mut std::io::stdout().lock())?;
             Ok(exit::PASSED)
         }

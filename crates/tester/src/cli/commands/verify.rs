@@ -7,13 +7,12 @@ use super::report::{FOLDER, load};
 use super::{Failure, exit, print};
 use crate::campaign::journal::PLAN_FILE;
 use crate::campaign::record::Record;
-use crate::cli::args::VerifyArgs;
 use crate::report::campaign::files::{self, TEMPLATE};
 use crate::report::campaign::verify::{Difference, check};
 
 /// Recomputes every number from the journal.
-pub(super) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
-    let text = verify(&args.directory)?;
+pub(super) fn run(directory: &Path) -> Result<u8, Failure> {
+    let text = verify(directory)?;
     print(|out| {
         use std::io::Write as _;
         writeln!(out, "{text}")
