@@ -388,18 +388,6 @@ pub struct WatchArgs {
     pub quiet: bool,
 }
 
-/// `dns64bench report`
-#[derive(Args, Debug)]
-pub struct ReportArgs {
-    /// Directory of the campaign
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-
-    /// Template of the page, in the language of minijinja [default: the built-in one]
-    #[arg(long, value_name = "FILE")]
-    pub template: Option<PathBuf>,
-}
-
 /// `dns64bench compare`
 #[derive(Args, Debug)]
 pub struct CompareArgs {

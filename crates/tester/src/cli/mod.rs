@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, ReportArgs,
-    ResumeArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs,
+    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, ResumeArgs,
+    RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -82,7 +82,15 @@ pub enum Command {
     ///
     /// From the journal alone, in DIR/report: one page of HTML, JSON with its schema, CSV, Markdown,
     /// LaTeX, gnuplot and DNS-OARC dns-metrics. A campaign that still runs may be reported too.
-    Report(ReportArgs),
+    Report {
+        /// Directory of the campaign
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+
+        /// Template of the page, in the language of minijinja [default: the built-in one]
+        #[arg(long, value_name = "FILE")]
+        template: Option<PathBuf>,
+    },
 
     /// Check a report against the journal
     ///

@@ -1,5 +1,7 @@
 //! `dns64bench compare`
 
+use std::io::Write as _;
+
 use super::report::load;
 use super::{Failure, exit, print};
 use crate::cli::args::CompareArgs;
@@ -19,7 +21,6 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
         return Err(Failure::new(exit::USAGE, error));
     }
     print(|out| {
-        use std::io::Write as _;
         if args.json {
             serde_json::to_writer_pretty(&mut *out, &comparison)?;
             writeln!(out)

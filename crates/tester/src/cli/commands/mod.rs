@@ -66,7 +66,10 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Run(args) if args.dry_run => plan::dry_run(&args.plan),
         Command::Run(args) => campaign::run(&args),
         Command::Resume(args) => campaign::resume(&args),
-        Command::Report(args) => report::run(&args),
+        Command::Report {
+            directory,
+            template,
+        } => report::run(&directory, template.as_deref()),
         Command::Verify { directory } => verify::run(&directory),
         Command::Compare(args) => compare::run(&args),
         Command::Authority(args) => authority::run(&args),
