@@ -10,7 +10,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, P
 use super::{Span, Thousands};
 use crate::procedure::Event;
 use crate::procedure::search::Bracket;
-use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::result::TrialResult;
 
 /// Bars that follow the events of a procedure.
 ///
@@ -112,12 +112,8 @@ pub(super) fn started(number: u64, rate_qps: u64) -> String {
 }
 
 fn finished(result: &TrialResult) -> String {
-    let verdict = match result.outcome {
-        Outcome::Passed => "passed",
-        Outcome::Failed { .. } => "failed",
-        Outcome::Invalid(_) => "invalid",
-    };
-    format!("{} queries/s {verdict}", Thousands(result.rate_qps))
+    let (rate_qps, verdict) = (result.rate_qps, result.outcome.word());
+    format!("{} queries/s {verdict}", Thousands(rate_qps))
 }
 
 /// The bar of the time that has passed, and the time that is left.

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use dns64_transport::clock::Nanos;
+use serde::Serialize;
 
 use super::lab::in_user_namespace;
 use super::{Failure, exit, interrupt, print};
@@ -45,8 +46,8 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
         })?;
         let conditions = session.conditions(&rig, certificate);
         session.write(
-            |out| json::trial(out, &result, &conditions),
-            |out| text::trial(out, &result, &conditions),
+            &json::trial(&result, &conditions),
+            &text::trial(&result, &conditions),
         )?;
         if let (Some(raw), Some(rows)) = (raw, rig.rows()) {
             raw.write(rows)?;
@@ -75,8 +76,8 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
         let server = rig.self_test_server().map(|server| server.to_string());
         conditions.server = server.unwrap_or_default();
         session.write(
-            |out| json::self_test(out, &result, timeout_ns, &conditions),
-            |out| text::self_test(out, &result, timeout_ns, &conditions),
+            &json::self_test(&result, timeout_ns, &conditions),
+            &text::self_test(&result, timeout_ns, &conditions),
         )?;
         Ok(exit::of_self_test(&result.end))
     })
@@ -101,8 +102,8 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
         let result = session.search(&mut rig, spec)?;
         let conditions = session.conditions(&rig, result.certified_rate_qps);
         session.write(
-            |out| json::search(out, &result, &conditions),
-            |out| text::search(out, &result, &conditions),
+            &json::search(&result, &conditions),
+            &text::search(&result, &conditions),
         )?;
         Ok(exit::of_search(&result.end))
     })
@@ -148,11 +149,9 @@ pub(super) fn with_output(
     if let Err(failure) = &done
         && !session.told
     {
-        session.write_json(|out| {
-            let error = format!("{:#}", failure.error);
-            let object = serde_json::json!({ "error": error, "exit_code": failure.code });
-            writeln!(out, "{object:#}")
-        })?;
+        let error = format!("{:#}", failure.error);
+        let object = serde_json::json!({ "error": error, "exit_code": failure.code });
+        session.write_json(&object)?;
     }
     done
 }
@@ -255,48 +254,32 @@ impl Session {
         Ok(done?)
     }
 
-    /// Writes a result, as JSON where it was asked for and as a table.
-    fn write(
-        &mut self,
-        json: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
-        table: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
-    ) -> Result<(), Failure> {
+    /// Writes a result, as JSON where it was asked for and as a table. The table goes to standard
+    /// output, unless the JSON has it; then to a terminal, if there is one.
+    fn write(&mut self, json: &impl Serialize, table: &str) -> Result<(), Failure> {
         self.write_json(json)?;
-        self.write_table(table)
-    }
-
-    fn write_json(
-        &mut self,
-        write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
-    ) -> Result<(), Failure> {
-        self.told = true;
-        match &mut self.json {
-            None => Ok(()),
-            Some(Sink::Stdout) => print(write),
-            Some(Sink::File(path, file)) => {
-                let mut bytes = Vec::new();
-                let written = write(&mut bytes).and_then(|()| file.write_all(&bytes));
-                Ok(written.with_context(|| cannot_write(path))?)
-            }
-        }
-    }
-
-    /// The table goes to standard output, unless the JSON has it; then to a terminal, if there is
-    /// one.
-    fn write_table(
-        &self,
-        write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
-    ) -> Result<(), Failure> {
         if self.measurement.output.quiet {
             return Ok(());
         }
         if !matches!(self.json, Some(Sink::Stdout)) {
-            return print(write);
+            return print(|out| out.write_all(table.as_bytes()));
         }
         if io::stderr().is_terminal() {
-            let mut text = Vec::new();
-            write(&mut text)?;
-            io::stderr().write_all(&text)?;
+            io::stderr().write_all(table.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn write_json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
+        self.told = true;
+        let text = json::text(object)?;
+        match &mut self.json {
+            None => {}
+            Some(Sink::Stdout) => print(|out| out.write_all(text.as_bytes()))?,
+            Some(Sink::File(path, file)) => {
+                let written = file.write_all(text.as_bytes());
+                written.with_context(|| cannot_write(path))?;
+            }
         }
         Ok(())
     }
