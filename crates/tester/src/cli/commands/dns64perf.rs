@@ -173,18 +173,14 @@ fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
         zone: zone.clone(),
     };
     let names = test.subnet.names();
-    let asked: Vec<Ipv4Addr> = (1..=PROBES.min(names))
-        .map(|back| test.subnet.address(names - back))
-        .collect();
     let mut answers = Vec::new();
-    for &name in &asked {
+    for back in 1..=PROBES.min(names) {
+        let name = test.subnet.address(names - back);
         let answer = prober.aaaa(name, PROBE_NS).map_err(|e| e.to_string())?;
         answers.push((name, answer));
     }
-    let own = answers
-        .iter()
-        .filter(|(name, found)| found.contains(&own_aaaa(*name)))
-        .count();
+    let is_own = |(name, found): &&(Ipv4Addr, Vec<_>)| found.contains(&own_aaaa(*name));
+    let own = answers.iter().filter(is_own).count();
     if own == answers.len() {
         return Ok(None);
     }
@@ -198,11 +194,13 @@ fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
     let candidates = answers
         .iter()
         .flat_map(|(name, found)| found.iter().flat_map(|&a| Pref64::learn(a, *name)));
-    let mut fitting = candidates.filter(explains);
-    fitting
-        .next()
-        .map(Some)
-        .ok_or_else(|| format!("no one pref64 explains the answers of {}", test.server))
+    match candidates.filter(explains).next() {
+        None => Err(format!(
+            "no one pref64 explains the answers of {}",
+            test.server
+        )),
+        fitting => Ok(fitting),
+    }
 }
 
 impl Test {

@@ -72,7 +72,7 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         } => report::run(&directory, template.as_deref()),
         Command::Verify { directory } => verify::run(&directory),
         Command::Compare(args) => compare::run(&args),
-        Command::Authority(args) => authority::run(&args),
+        Command::Authority(args) => authority::run(args),
         Command::Lab(command) => lab::run(command),
         Command::Timing(args) => timing::run(&args),
         Command::Dns64Perf(args) => dns64perf::run(&args),
@@ -146,10 +146,7 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
             error.downcast_ref(),
             Some(RawError::Ending { .. } | RawError::NoParquet { .. })
         )
-        || matches!(
-            error.downcast_ref(),
-            Some(ReadError::Line { .. } | ReadError::NoTrial { .. })
-        )
+        || matches!(error.downcast_ref(), Some(ReadError::Content(_)))
         || error.downcast_ref().is_some_and(profile_is_wrong);
     if usage {
         exit::USAGE

@@ -66,11 +66,12 @@ impl Timing {
         })?;
         let total_ns = last.saturating_sub(first);
         if queries == 0 || total_ns > LONGEST_NS {
-            return Err(ReadError::NoTrial {
-                path: path.to_owned(),
-                queries,
-                span_ns: total_ns,
-            });
+            return Err(ReadError::Content(format!(
+                "{} has {queries} queries within {} s; a trial has at least one, and takes a day at \
+                 most",
+                path.display(),
+                total_ns / SECOND
+            )));
         }
         let mut bins = WIDTHS_NS.map(|width_ns| Bins {
             width_ns,

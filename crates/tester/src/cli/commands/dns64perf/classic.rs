@@ -31,7 +31,6 @@ fn write_line(out: &mut impl Write, experiment: Experiment) -> io::Result<()> {
 }
 
 /// The figures of paper 003, table I, and what it leaves out: the answers that did not come.
-#[expect(clippy::cast_precision_loss, reason = "counts below 65,537")]
 fn summary(all: &[Experiment]) -> Vec<String> {
     let n = all.len() as f64;
     let times = all.iter().copied().map(milliseconds);
@@ -56,7 +55,6 @@ fn summary(all: &[Experiment]) -> Vec<String> {
     ]
 }
 
-#[expect(clippy::cast_precision_loss, reason = "three digits of it are shown")]
 fn milliseconds(experiment: Experiment) -> f64 {
     experiment.elapsed_ns as f64 / 1e6
 }
