@@ -1,7 +1,7 @@
 //! The command line: what the user typed, and what it means.
 //!
 //! Two stages. [`args`] holds what was typed, each value already with its unit; [`resolve`] turns
-//! the flags of a measurement into a [`resolve::Measure`], in which they no longer contradict each
+//! the flags of a measurement into a [`resolve::Measurement`], in which they no longer contradict each
 //! other. Neither does anything yet; [`commands`] does.
 
 pub mod args;

@@ -8,9 +8,9 @@ mod lines;
 use std::fs::File;
 use std::io::Write;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use anyhow::Context as _;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 
@@ -65,11 +65,7 @@ fn measure(
     accepted: AcceptedArg,
 ) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
-    let path = Path::new(FILE);
-    let file = File::create(path).map_err(|reason| RawError::Create {
-        path: path.to_owned(),
-        reason,
-    })?;
+    let file = File::create(FILE).with_context(|| format!("cannot make {FILE}"))?;
     let judge = Judge::new(accepted, test, &spec.names.zone);
     spec.names.pref64 = judge.pref64;
     let measurer = Measurer {
@@ -98,7 +94,7 @@ fn measure(
     remark(&remarks);
     print(|out| sums.write(out))?;
     csv::write(&file, rows, &test.header(), valid).map_err(|reason| RawError::Write {
-        path: path.to_owned(),
+        path: FILE.into(),
         reason,
     })?;
     Ok(match result.outcome {
@@ -191,10 +187,10 @@ fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
         let fits = |(name, found): &(Ipv4Addr, Vec<_>)| found.contains(&pref64.embed(*name));
         answers.iter().all(fits)
     };
-    let candidates = answers
+    let mut candidates = answers
         .iter()
         .flat_map(|(name, found)| found.iter().flat_map(|&a| Pref64::learn(a, *name)));
-    match candidates.filter(explains).next() {
+    match candidates.find(explains) {
         None => Err(format!(
             "no one pref64 explains the answers of {}",
             test.server

@@ -34,7 +34,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
         session.refuse_impossible(rate_qps)?;
         let raw = raw.as_deref().map(RawFile::create).transpose()?;
         let mut rig = session.rig()?;
-        let certificate = session.certify(&rig, Question::At(rate_qps), Some(rate_qps))?;
+        let certificate = session.certify(&rig, Question::At(rate_qps))?;
         rig.certify_to(certificate);
         let result = session.shown(session.length(), |observer| {
             rig.start()?;
@@ -98,7 +98,7 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
             resolution: certify::COARSE,
             max_qps: spec.max_qps,
         };
-        spec.ceiling_qps = session.certify(&rig, question, None)?;
+        spec.ceiling_qps = session.certify(&rig, question)?;
         let result = session.search(&mut rig, spec)?;
         let conditions = session.conditions(&rig, result.certified_rate_qps);
         session.write(
@@ -208,14 +208,8 @@ impl Session {
     }
 
     /// The certificate of a self-test; `None` where the user does without, or where there is no
-    /// authority to ask. A Tester that fails its self-test, or is certified for less than
-    /// `needed_qps`, is refused.
-    pub(super) fn certify(
-        &self,
-        rig: &Rig,
-        question: Question,
-        needed_qps: Option<u64>,
-    ) -> Result<Option<u64>, Failure> {
+    /// authority to ask. A Tester that fails its self-test is refused.
+    pub(super) fn certify(&self, rig: &Rig, question: Question) -> Result<Option<u64>, Failure> {
         if self.measurement.uncertified {
             return Ok(None);
         }
@@ -225,9 +219,10 @@ impl Session {
         if let Some(certified) = result.certified_rate_qps {
             return Ok(Some(certified));
         }
-        let rate = needed_qps.map_or("any rate".to_owned(), |r| {
-            format!("{} queries/s", Thousands(r))
-        });
+        let rate = match question {
+            Question::At(rate_qps) => format!("{} queries/s", Thousands(rate_qps)),
+            Question::Highest { .. } => "any rate".to_owned(),
+        };
         let reason = why_uncertified(&result.end);
         let error = format!(
             "the self-test of the Tester failed, so it cannot measure a DUT at {rate}: {reason}; \

@@ -112,24 +112,19 @@ impl RawFile {
     ///
     /// Another ending, Parquet without its cargo feature, or what the system refuses.
     pub fn create(path: &Path) -> Result<Self, RawError> {
-        let owned = || path.to_owned();
+        let path = path.to_owned();
         let format = match path.extension().and_then(|e| e.to_str()) {
             Some("csv") => Format::Csv,
             #[cfg(feature = "parquet")]
             Some("parquet") => Format::Parquet,
             #[cfg(not(feature = "parquet"))]
-            Some("parquet") => return Err(RawError::NoParquet { path: owned() }),
-            _ => return Err(RawError::Ending { path: owned() }),
+            Some("parquet") => return Err(RawError::NoParquet { path }),
+            _ => return Err(RawError::Ending { path }),
         };
-        let file = File::create(path).map_err(|reason| {
-            let path = owned();
-            RawError::Create { path, reason }
-        })?;
-        Ok(Self {
-            path: owned(),
-            file,
-            format,
-        })
+        match File::create(&path) {
+            Ok(file) => Ok(Self { path, file, format }),
+            Err(reason) => Err(RawError::Create { path, reason }),
+        }
     }
 
     /// Writes all rows; returns how many there were.
