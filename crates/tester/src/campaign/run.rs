@@ -18,7 +18,7 @@ use super::tasks::{Point, Task, asked_qps, point_name, points, rates, search_spe
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
 use crate::procedure::search::SearchEnd;
-use crate::procedure::selftest::SelfTestResult;
+use crate::procedure::selftest::{SelfTestResult, why_uncertified};
 use crate::trial::result::{Outcome, TrialResult};
 
 /// Runs the trials of a campaign.
@@ -267,14 +267,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         if certified.is_some() {
             return Ok(certified);
         }
-        let reason = match end {
-            Outcome::Passed => "no certificate was confirmed".to_owned(),
-            Outcome::Invalid(fault) => fault.to_string(),
-            Outcome::Failed { shortfall } => {
-                format!("{shortfall} queries without a valid answer in time")
-            }
-        };
-        let reason = format!("the self-test of the Tester failed: {reason}");
+        let why = why_uncertified(&end);
+        let reason = format!("the self-test of the Tester failed: {why}");
         Err(BenchError::Variant(reason))
     }
 

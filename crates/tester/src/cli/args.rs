@@ -8,7 +8,7 @@ use dns64_transport::clock::Nanos;
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
-use super::values::{self, JsonOut};
+use super::values;
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
@@ -232,7 +232,7 @@ pub struct NameArgs {
 pub struct OutputArgs {
     /// Write the result as JSON to a file, or to standard output with -
     #[arg(short, long, value_name = "FILE|-")]
-    pub json: Option<JsonOut>,
+    pub json: Option<PathBuf>,
 
     /// No progress and no table, only errors and what --json writes
     #[arg(short, long)]
@@ -321,43 +321,27 @@ pub struct TimingArgs {
 }
 
 /// `dns64bench lab`
-#[derive(Args, Debug)]
-pub struct LabArgs {
-    /// What to do with the lab.
-    #[command(subcommand)]
-    pub command: LabCommand,
-}
-
-/// The subcommands of `lab`.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Make the hosts and the links between them; what an earlier lab left is removed first
-    Up(LabUpArgs),
+    Up {
+        /// How many hosts the lab has
+        #[arg(long, value_name = "SETUP", default_value = "three-device")]
+        setup: Setup,
+    },
 
     /// Remove the hosts with all that runs in them
     Down,
 
     /// Run a program on a host of the lab
-    Exec(LabExecArgs),
-}
+    Exec {
+        /// The host, by its role; with two devices measurer and authority are one
+        host: Role,
 
-/// `dns64bench lab up`
-#[derive(Args, Debug)]
-pub struct LabUpArgs {
-    /// How many hosts the lab has
-    #[arg(long, value_name = "SETUP", default_value = "three-device")]
-    pub setup: Setup,
-}
-
-/// `dns64bench lab exec`
-#[derive(Args, Debug)]
-pub struct LabExecArgs {
-    /// The host, by its role; with two devices measurer and authority are one
-    pub host: Role,
-
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub command: Vec<String>,
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
 }
 
 /// `dns64bench run`
@@ -404,26 +388,6 @@ pub struct WatchArgs {
     pub quiet: bool,
 }
 
-/// `dns64bench report`
-#[derive(Args, Debug)]
-pub struct ReportArgs {
-    /// Directory of the campaign
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-
-    /// Template of the page, in the language of minijinja [default: the built-in one]
-    #[arg(long, value_name = "FILE")]
-    pub template: Option<PathBuf>,
-}
-
-/// `dns64bench verify`
-#[derive(Args, Debug)]
-pub struct VerifyArgs {
-    /// Directory of the campaign
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-}
-
 /// `dns64bench compare`
 #[derive(Args, Debug)]
 pub struct CompareArgs {
@@ -444,10 +408,6 @@ pub struct CompareArgs {
     pub json: bool,
 }
 
-/// `dns64bench doctor`
-#[derive(Args, Debug)]
-pub struct DoctorArgs {}
-
 /// `dns64bench demo`
 #[derive(Args, Debug)]
 pub struct DemoArgs {
@@ -455,14 +415,6 @@ pub struct DemoArgs {
     /// installed]
     #[arg(long, value_name = "PROFILE|FILE.toml")]
     pub dut: Option<String>,
-}
-
-/// `dns64bench generate`
-#[derive(Args, Debug)]
-pub struct GenerateArgs {
-    /// What to print.
-    #[command(subcommand)]
-    pub what: Generated,
 }
 
 /// What the binary can print about itself.
@@ -481,19 +433,13 @@ pub enum Generated {
     },
 }
 
-/// The value of `--pref64`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pref64Arg {
-    /// Learn it from an answer of the server.
-    Auto,
-    /// As given.
-    Given(Pref64),
-}
+/// The value of `--pref64`; `None` learns it from an answer of the server.
+pub type Pref64Arg = Option<Pref64>;
 
 fn pref64(text: &str) -> Result<Pref64Arg, dns64_wire::pref64::Pref64Error> {
     match text {
-        "auto" => Ok(Pref64Arg::Auto),
-        prefix => prefix.parse().map(Pref64Arg::Given),
+        "auto" => Ok(None),
+        prefix => prefix.parse().map(Some),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The command line: what the user typed, and what it means.
 //!
 //! Two stages. [`args`] holds what was typed, each value already with its unit; [`resolve`] turns
-//! the flags of a measurement into a [`resolve::Measure`], in which they no longer contradict each
+//! the flags of a measurement into a [`resolve::Measurement`], in which they no longer contradict each
 //! other. Neither does anything yet; [`commands`] does.
 
 pub mod args;
@@ -11,11 +11,13 @@ pub mod generate;
 pub mod resolve;
 pub mod values;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, DoctorArgs, GenerateArgs, LabArgs,
-    ReportArgs, ResumeArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
+    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, ResumeArgs,
+    RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -80,13 +82,25 @@ pub enum Command {
     ///
     /// From the journal alone, in DIR/report: one page of HTML, JSON with its schema, CSV, Markdown,
     /// LaTeX, gnuplot and DNS-OARC dns-metrics. A campaign that still runs may be reported too.
-    Report(ReportArgs),
+    Report {
+        /// Directory of the campaign
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+
+        /// Template of the page, in the language of minijinja [default: the built-in one]
+        #[arg(long, value_name = "FILE")]
+        template: Option<PathBuf>,
+    },
 
     /// Check a report against the journal
     ///
     /// Every line of the journal has to bear its seal, and every number of the report to follow
     /// from it again. Exits with 3 if one does not, and with 4 if something is not there.
-    Verify(VerifyArgs),
+    Verify {
+        /// Directory of the campaign
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 
     /// Compare two campaigns, point by point
     ///
@@ -115,10 +129,11 @@ pub enum Command {
     Dns64Perf(Dns64PerfArgs),
 
     /// Make, use and remove hosts in network namespaces
-    Lab(LabArgs),
+    #[command(subcommand)]
+    Lab(LabCommand),
 
     /// Say what this machine can do, and how to make it better
-    Doctor(DoctorArgs),
+    Doctor,
 
     /// Do the whole job on this machine in about a minute
     ///
@@ -128,8 +143,8 @@ pub enum Command {
     Demo(DemoArgs),
 
     /// Print man pages or shell completions
-    #[command(hide = true)]
-    Generate(GenerateArgs),
+    #[command(subcommand, hide = true)]
+    Generate(Generated),
 }
 
 const EXIT_CODES: &str = "\

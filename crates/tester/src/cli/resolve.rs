@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::args::{LoadArgs, MeasureArgs, NameArgs, OutputArgs, Pref64Arg, SubjectArgs};
+use super::args::{LoadArgs, MeasureArgs, NameArgs, OutputArgs, SubjectArgs};
 use crate::lab::LabKind;
 use crate::namespace::Zone;
 use crate::rig::recommended::Recommended;
@@ -87,6 +87,9 @@ pub enum UsageError {
         /// As given.
         server: IpAddr,
     },
+    /// The arguments of dns64perf++ or dns64perf describe no test; which, and what is needed.
+    #[error("{0}")]
+    Dns64Perf(String),
 }
 
 impl MeasureArgs {
@@ -172,10 +175,7 @@ impl LoadArgs {
             },
             cached_share: names.cached_share,
             pattern: names.cached_pattern,
-            pref64: match names.pref64 {
-                Pref64Arg::Auto => None,
-                Pref64Arg::Given(prefix) => Some(prefix),
-            },
+            pref64: names.pref64,
             ..Load::default()
         })
     }

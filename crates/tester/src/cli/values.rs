@@ -1,8 +1,6 @@
 //! From what the user types for one flag to what it means, where no other room reads such texts.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::str::FromStr;
 
 use crate::quantity::ValueError;
 
@@ -47,26 +45,6 @@ pub fn http_listen(text: &str) -> Result<SocketAddr, ValueError> {
             "8080, 192.0.2.1:8080 or [::1]:8080",
         )
     })
-}
-
-/// Where the JSON goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JsonOut {
-    /// `-`: standard output, which then carries nothing else.
-    Stdout,
-    /// A file, which is replaced.
-    File(PathBuf),
-}
-
-impl FromStr for JsonOut {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "-" => Self::Stdout,
-            path => Self::File(path.into()),
-        })
-    }
 }
 
 #[cfg(test)]

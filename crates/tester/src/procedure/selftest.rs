@@ -105,6 +105,17 @@ pub struct SelfTestResult {
     pub trials: Vec<TrialResult>,
 }
 
+/// Why a self-test that ended so certified nothing.
+pub fn why_uncertified(end: &Outcome) -> String {
+    match end {
+        Outcome::Passed => "no certificate was confirmed".to_owned(),
+        Outcome::Failed { shortfall } => {
+            format!("{shortfall} queries without a valid answer in time")
+        }
+        Outcome::Invalid(fault) => fault.to_string(),
+    }
+}
+
 /// The rate at which the self-test for a DUT at `rate_qps` runs: 2(1 + delta)r with delta = 0.1,
 /// rounded up (papers 000 section 5, 004 section 2.1).
 pub fn self_test_rate(rate_qps: u64) -> u64 {

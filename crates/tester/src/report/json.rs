@@ -3,8 +3,6 @@
 //! Counts are integers, spans are numbers in the unit that their key names last. What is not known
 //! is `null`, never an invented number: round-trip times when nothing was answered, say.
 
-use std::io::{self, Write};
-
 use dns64_transport::clock::Nanos;
 use serde::Serialize;
 
@@ -15,33 +13,19 @@ use crate::procedure::selftest::{
 };
 use crate::trial::result::{Outcome, TrialResult};
 
-/// Writes one trial as a JSON object.
-///
-/// # Errors
-///
-/// What the writer gives.
-pub fn trial(
-    out: &mut impl Write,
-    result: &TrialResult,
-    conditions: &Conditions,
-) -> io::Result<()> {
-    let watermarks = conditions.watermarks(result.rate_qps);
-    write(out, result, watermarks, conditions)
+/// The object of one trial.
+pub fn trial(result: &TrialResult, conditions: &Conditions) -> impl Serialize {
+    Report {
+        result,
+        not_a_measurement: conditions.watermarks(result.rate_qps),
+        conditions,
+    }
 }
 
-/// Writes a search as a JSON object.
-///
-/// # Errors
-///
-/// What the writer gives.
-pub fn search(
-    out: &mut impl Write,
-    result: &SearchResult,
-    conditions: &Conditions,
-) -> io::Result<()> {
+/// The object of a search.
+pub fn search(result: &SearchResult, conditions: &Conditions) -> impl Serialize {
     let judged_qps = super::judged_qps(result);
-    let watermarks = conditions.watermarks(judged_qps);
-    let result = Search {
+    let search = Search {
         end: &result.end,
         invalid_because: match &result.end {
             SearchEnd::TesterFault(fault) => Some(fault.to_string()),
@@ -54,23 +38,21 @@ pub fn search(
         certified_rate_qps: conditions.certified_rate_qps,
         trials: &result.trials,
     };
-    write(out, result, watermarks, conditions)
+    Report {
+        result: search,
+        not_a_measurement: conditions.watermarks(judged_qps),
+        conditions,
+    }
 }
 
-/// Writes a self-test for a DUT with `timeout_ns` as a JSON object.
-///
-/// # Errors
-///
-/// What the writer gives.
+/// The object of a self-test for a DUT with `timeout_ns`.
 pub fn self_test(
-    out: &mut impl Write,
     result: &SelfTestResult,
     timeout_ns: Nanos,
     conditions: &Conditions,
-) -> io::Result<()> {
+) -> impl Serialize {
     let rate_qps = result.wanted_rate_qps.or(result.certified_rate_qps);
-    let watermarks = conditions.not_a_measurement.clone();
-    let result = SelfTest {
+    let self_test = SelfTest {
         end: &result.end,
         rate_qps,
         self_test_rate_qps: result.passed_rate_qps.or(rate_qps.map(self_test_rate)),
@@ -81,7 +63,20 @@ pub fn self_test(
         self_test_timeout_s: seconds(self_test_timeout(timeout_ns)),
         trials: &result.trials,
     };
-    write(out, result, watermarks, conditions)
+    Report {
+        result: self_test,
+        not_a_measurement: conditions.not_a_measurement.clone(),
+        conditions,
+    }
+}
+
+/// The text of an object, with its end of line.
+///
+/// # Errors
+///
+/// What cannot be JSON, such as a map with keys that are no texts.
+pub fn text(object: &impl Serialize) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(object)? + "\n")
 }
 
 /// A result with what the reports of all have.
@@ -118,21 +113,6 @@ struct SelfTest<'a> {
     timeout_s: f64,
     self_test_timeout_s: f64,
     trials: &'a [TrialResult],
-}
-
-fn write(
-    out: &mut impl Write,
-    result: impl Serialize,
-    not_a_measurement: Vec<String>,
-    conditions: &Conditions,
-) -> io::Result<()> {
-    let report = Report {
-        result,
-        not_a_measurement,
-        conditions,
-    };
-    serde_json::to_writer_pretty(&mut *out, &report)?;
-    writeln!(out)
 }
 
 fn seconds(span_ns: Nanos) -> f64 {

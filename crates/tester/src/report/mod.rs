@@ -1,7 +1,7 @@
 //! What the user sees: the results as text, as JSON, and the progress towards them.
 //!
-//! Everything is computed from plain data. Text and JSON go to a writer that the caller gives;
-//! only [`progress`] writes to standard error by itself.
+//! Everything is computed from plain data. Whoever asks for a result writes it; only [`progress`]
+//! writes to standard error by itself.
 
 pub mod campaign;
 mod chart;

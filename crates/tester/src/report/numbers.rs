@@ -26,11 +26,14 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
 
 /// A number with as many decimals as it has, four at most: "0.25", "60".
 pub(super) fn short(value: f64) -> String {
-    let text = decimal(value, 4);
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
+    trimmed(&decimal(value, 4)).to_owned()
+}
+
+/// A number without the zeros at the end of its decimals.
+fn trimmed(number: &str) -> &str {
+    match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The rendered results in full: whoever changes a line of them sees it here.
 
-use expect_test::{ExpectFile, expect_file};
+use expect_test::expect_file;
+use serde::Serialize;
 
 use super::*;
 use crate::authority::counts::AuthorityCounts;
@@ -93,12 +94,8 @@ fn failed() -> TrialResult {
     }
 }
 
-fn check(render: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>, expected: ExpectFile) -> String {
-    let mut out = Vec::new();
-    render(&mut out).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    expected.assert_eq(&text);
-    text
+fn as_json(object: impl Serialize) -> String {
+    json::text(&object).unwrap()
 }
 
 fn parsed(text: &str) -> serde_json::Value {
@@ -107,10 +104,7 @@ fn parsed(text: &str) -> serde_json::Value {
 
 #[test]
 fn a_trial_for_a_terminal() {
-    check(
-        |out| text::trial(out, &failed(), &conditions()),
-        expect_file!["testdata/trial_failed.txt"],
-    );
+    expect_file!["testdata/trial_failed.txt"].assert_eq(&text::trial(&failed(), &conditions()));
 }
 
 #[test]
@@ -140,9 +134,7 @@ fn what_was_achieved_is_told_beside_what_was_asked_for() {
         cached_pattern: Some("stack distance 100".into()),
         ..conditions()
     };
-    let mut out = Vec::new();
-    text::trial(&mut out, &result, &conditions).unwrap();
-    let text = String::from_utf8(out).unwrap();
+    let text = text::trial(&result, &conditions);
     let expected = "
 Achieved, as the authority saw it
   cached names                         49.5000 %  of the queries; asked for 50%
@@ -151,11 +143,7 @@ Achieved, as the authority saw it
 ";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("  cached names                stack distance 100\n"));
-    let json = |result: &TrialResult| {
-        let mut out = Vec::new();
-        json::trial(&mut out, result, &conditions).unwrap();
-        parsed(&String::from_utf8(out).unwrap())
-    };
+    let json = |result: &TrialResult| parsed(&as_json(json::trial(result, &conditions)));
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.495);
     assert_eq!(json(&result)["achieved"]["amplification"], 0.8865);
     // A query that was lost is not a cached one.
@@ -185,10 +173,8 @@ fn a_silent_dut_beyond_the_certified_rate_for_a_terminal() {
         notes: Vec::new(),
         ..failed()
     };
-    check(
-        |out| text::trial(out, &silent, &conditions()),
-        expect_file!["testdata/trial_silent_uncertified.txt"],
-    );
+    expect_file!["testdata/trial_silent_uncertified.txt"]
+        .assert_eq(&text::trial(&silent, &conditions()));
 }
 
 #[test]
@@ -206,10 +192,7 @@ fn a_search_for_a_terminal() {
         &mut dut,
         &mut |_| {},
     );
-    check(
-        |out| text::search(out, &result, &conditions()),
-        expect_file!["testdata/search_found.txt"],
-    );
+    expect_file!["testdata/search_found.txt"].assert_eq(&text::search(&result, &conditions()));
 }
 
 #[test]
@@ -227,37 +210,35 @@ fn a_search_that_the_tester_limits_says_at_least() {
         not_a_measurement: vec!["all roles share this host (loopback)".into()],
         ..conditions()
     };
-    check(
-        |out| text::search(out, &result, &conditions),
-        expect_file!["testdata/search_limited_loopback.txt"],
-    );
+    expect_file!["testdata/search_limited_loopback.txt"]
+        .assert_eq(&text::search(&result, &conditions));
 }
 
 #[test]
 fn self_tests_for_a_terminal() {
     let mut tester = Simulated(|rate| threshold(44_000, rate));
     let Ok(one) = certify_at(20_000, 1, &mut tester, &mut |_| {});
-    check(
-        |out| text::self_test(out, &one, 1_000_000_000, &conditions()),
-        expect_file!["testdata/selftest_at.txt"],
-    );
+    expect_file!["testdata/selftest_at.txt"].assert_eq(&text::self_test(
+        &one,
+        1_000_000_000,
+        &conditions(),
+    ));
     let spec = SearchSpec {
         max_qps: Some(40_000),
         ..SearchSpec::from_start(10_000)
     };
     let Ok(highest) = certify(spec, &mut tester, &mut |_| {});
-    check(
-        |out| text::self_test(out, &highest, 1_000_000_000, &conditions()),
-        expect_file!["testdata/selftest_highest.txt"],
-    );
+    expect_file!["testdata/selftest_highest.txt"].assert_eq(&text::self_test(
+        &highest,
+        1_000_000_000,
+        &conditions(),
+    ));
 }
 
 #[test]
 fn a_trial_as_json() {
-    let text = check(
-        |out| json::trial(out, &failed(), &conditions()),
-        expect_file!["testdata/trial_failed.json"],
-    );
+    let text = as_json(json::trial(&failed(), &conditions()));
+    expect_file!["testdata/trial_failed.json"].assert_eq(&text);
     assert_eq!(parsed(&text)["invalid_because"], serde_json::Value::Null);
 }
 
@@ -275,9 +256,7 @@ fn keys(value: &serde_json::Value) -> Vec<String> {
 #[test]
 fn the_json_of_a_trial_is_its_form_in_the_journal_with_the_keys_of_old() {
     let result = failed();
-    let mut out = Vec::new();
-    json::trial(&mut out, &result, &conditions()).unwrap();
-    let mut told = parsed(&String::from_utf8(out).unwrap());
+    let mut told = parsed(&as_json(json::trial(&result, &conditions())));
     let told = told.as_object_mut().unwrap();
     assert!(told.remove("conditions").is_some() && told.remove("not_a_measurement").is_some());
     let form = serde_json::to_value(&result).unwrap();
@@ -391,9 +370,7 @@ fn an_invalid_trial_without_answers_is_still_json() {
     };
     result.timing.bin_10ms_deviation_pct_max = f64::NAN;
     result.timing.bin_100ms_deviation_pct_max = f64::INFINITY;
-    let mut out = Vec::new();
-    json::trial(&mut out, &result, &conditions()).unwrap();
-    let report = parsed(&String::from_utf8(out).unwrap());
+    let report = parsed(&as_json(json::trial(&result, &conditions())));
     assert_eq!(report["outcome"], "invalid");
     assert_eq!(report["invalid_because"], "sendmmsg failed: \"quoted\"\n");
     assert!(report["rtt_ns"]["p50"].is_null());
@@ -412,10 +389,8 @@ fn a_search_as_json() {
     for trial in &mut result.trials {
         trial.certified = Some(true);
     }
-    let text = check(
-        |out| json::search(out, &result, &conditions()),
-        expect_file!["testdata/search_found.json"],
-    );
+    let text = as_json(json::search(&result, &conditions()));
+    expect_file!["testdata/search_found.json"].assert_eq(&text);
     assert_eq!(parsed(&text)["trials"][1]["outcome"], "failed");
 }
 
@@ -427,9 +402,7 @@ fn a_search_without_result_as_json() {
         &mut dut,
         &mut |_| {},
     );
-    let mut out = Vec::new();
-    json::search(&mut out, &result, &conditions()).unwrap();
-    let report = parsed(&String::from_utf8(out).unwrap());
+    let report = parsed(&as_json(json::search(&result, &conditions())));
     assert_eq!(report["ended"], "tester_fault");
     assert!(report["rate_qps"].is_null());
     assert!(
@@ -443,10 +416,8 @@ fn a_search_without_result_as_json() {
 fn a_self_test_as_json() {
     let mut tester = Simulated(|rate| threshold(43_999, rate));
     let Ok(result) = certify_at(20_000, 0, &mut tester, &mut |_| {});
-    let text = check(
-        |out| json::self_test(out, &result, 1_000_000_000, &conditions()),
-        expect_file!["testdata/selftest_failed.json"],
-    );
+    let text = as_json(json::self_test(&result, 1_000_000_000, &conditions()));
+    expect_file!["testdata/selftest_failed.json"].assert_eq(&text);
     assert_eq!(parsed(&text)["self_test_timeout_s"], 0.25);
 }
 

@@ -1,8 +1,6 @@
 //! Results for a terminal: the verdict first, then the conditions, then the evidence. Each section is
 //! a title with rows, and each row a label with a text.
 
-use std::io::{self, Write};
-
 use dns64_transport::clock::Nanos;
 
 use super::{Conditions, Span, Thousands, judged_qps};
@@ -14,36 +12,19 @@ use crate::procedure::selftest::{
 use crate::trial::achieved::Achieved;
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 
-/// Writes the table of one trial.
-///
-/// # Errors
-///
-/// What the writer gives.
-pub fn trial(
-    out: &mut impl Write,
-    result: &TrialResult,
-    conditions: &Conditions,
-) -> io::Result<()> {
+/// The table of one trial.
+pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
     let watermarks = conditions.watermarks(result.rate_qps);
     let mut page = Page::begin(&trial_verdict(result), &watermarks);
     page.conditions(conditions, Some(result));
     page.evidence(result);
     page.achieved(result.achieved.as_ref(), conditions);
     page.notes(conditions.notes.iter().chain(&result.notes));
-    out.write_all(page.0.as_bytes())
+    page.0
 }
 
-/// Writes the table of a self-test for a DUT with `timeout_ns`.
-///
-/// # Errors
-///
-/// What the writer gives.
-pub fn self_test(
-    out: &mut impl Write,
-    result: &SelfTestResult,
-    timeout_ns: Nanos,
-    conditions: &Conditions,
-) -> io::Result<()> {
+/// The table of a self-test for a DUT with `timeout_ns`.
+pub fn self_test(result: &SelfTestResult, timeout_ns: Nanos, conditions: &Conditions) -> String {
     let mut page = Page::begin(&self_test_verdict(result), &conditions.not_a_measurement);
     page.conditions(conditions, result.trials.last());
     let title = "Self-test (RFC 8219 section 9.2.1)";
@@ -53,19 +34,11 @@ pub fn self_test(
         several => page.trials(several),
     }
     page.notes(conditions.notes.iter().chain(&remarks(&result.trials)));
-    out.write_all(page.0.as_bytes())
+    page.0
 }
 
-/// Writes the table of a search.
-///
-/// # Errors
-///
-/// What the writer gives.
-pub fn search(
-    out: &mut impl Write,
-    result: &SearchResult,
-    conditions: &Conditions,
-) -> io::Result<()> {
+/// The table of a search.
+pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
     let watermarks = conditions.watermarks(judged_qps(result));
     let mut page = Page::begin(&search_verdict(result), &watermarks);
     page.conditions(conditions, result.trials.first());
@@ -87,18 +60,19 @@ pub fn search(
         conditions,
     );
     page.notes(conditions.notes.iter().chain(&remarks(&result.trials)));
-    out.write_all(page.0.as_bytes())
+    page.0
 }
 
 fn trial_verdict(result: &TrialResult) -> String {
     let rate = Thousands(result.rate_qps);
+    let at_least = if result.ended_early { "at least " } else { "" };
     match &result.outcome {
         Outcome::Passed => {
             format!("PASSED at {rate} queries/s: every query got a valid answer in time")
         }
         Outcome::Failed { shortfall } => format!(
-            "FAILED at {rate} queries/s: {} queries without a valid answer in time",
-            at_least(*shortfall, result.ended_early)
+            "FAILED at {rate} queries/s: {at_least}{} queries without a valid answer in time",
+            Thousands(*shortfall)
         ),
         Outcome::Invalid(fault) => {
             format!("INVALID at {rate} queries/s, nothing follows about the DUT: {fault}")
@@ -443,15 +417,12 @@ fn classes(answers: &Answers) -> [(&'static str, u64, &'static str); 7] {
 
 /// The remarks on several trials, each with the number of its trial.
 fn remarks(trials: &[TrialResult]) -> Vec<String> {
-    let numbered = (1..).zip(trials);
-    let of_trial = |(number, trial): (u32, &TrialResult)| {
-        trial
-            .notes
-            .iter()
-            .map(|note| format!("trial {number}: {note}"))
-            .collect::<Vec<_>>()
-    };
-    numbered.flat_map(of_trial).collect()
+    let mut remarks = Vec::new();
+    for (number, trial) in (1..).zip(trials) {
+        let notes = trial.notes.iter();
+        remarks.extend(notes.map(|note| format!("trial {number}: {note}")));
+    }
+    remarks
 }
 
 fn rate(qps: u64) -> String {
@@ -478,12 +449,4 @@ fn count(n: u64, whole: Option<u64>, meaning: &str) -> String {
         Thousands(n),
         share.unwrap_or_default()
     )
-}
-
-fn at_least(shortfall: u64, ended_early: bool) -> String {
-    if ended_early {
-        format!("at least {}", Thousands(shortfall))
-    } else {
-        Thousands(shortfall).to_string()
-    }
 }

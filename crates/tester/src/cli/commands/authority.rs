@@ -17,7 +17,7 @@ use crate::trial::{AuthDns, Tester};
 const POLL_NS: Nanos = SECOND / 10;
 
 /// Serves the zone until it is interrupted, then tells what it has counted.
-pub(super) fn run(args: &AuthorityArgs) -> Result<u8, Failure> {
+pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
     let listen = SocketAddr::new(args.listen, args.port);
     let zone = Zone {
@@ -28,11 +28,7 @@ pub(super) fn run(args: &AuthorityArgs) -> Result<u8, Failure> {
         host: Host::Here,
         listen,
         workers: args.workers.into(),
-        cores: args
-            .cpus
-            .as_ref()
-            .map(|set| set.cpus().to_vec())
-            .unwrap_or_default(),
+        cores: args.cpus.unwrap_or_default().cpus().to_vec(),
         zone: ZoneConfig {
             zone,
             self_test: args.self_test,

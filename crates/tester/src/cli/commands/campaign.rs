@@ -16,12 +16,12 @@ use crate::campaign::record::{Environment, Line, Record};
 use crate::campaign::run::{Assignment, BenchError, Campaign, Parts};
 use crate::campaign::status::Status;
 use crate::campaign::tasks::Task;
-use crate::cli::args::{ReportArgs, ResumeArgs, RunArgs, WatchArgs};
+use crate::cli::args::{ResumeArgs, RunArgs, WatchArgs};
 use crate::lab::LabKind;
 use crate::lab::topology::{Lab, Role};
-use crate::report::campaign::live::{Live, LiveError};
+use crate::report::campaign::live::Live;
 use crate::report::campaign::progress::CampaignProgress;
-use crate::report::raw::{self, Header};
+use crate::report::raw;
 use crate::rig::Profiles;
 use crate::trial::rows::Rows;
 
@@ -43,22 +43,17 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         command: std::env::args().collect(),
         lab,
     };
-    let (journal, first) = Journal::create(&directory, beginning)?;
-    let opened = Opened {
-        plan: &plan,
-        directory: &directory,
-        lab,
-        journal,
-        lines: vec![first],
-        torn_bytes: 0,
-    };
-    opened.work(&args.watch, interrupted)
+    Journal::create(&directory, beginning)?;
+    go_on(&directory, &args.watch, interrupted)
 }
 
 /// `dns64bench resume`
 pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
-    let directory = &args.directory;
-    let interrupted = interrupt()?;
+    go_on(&args.directory, &args.watch, interrupt()?)
+}
+
+/// Does what the journal in `directory` lacks, then makes the report.
+fn go_on(directory: &Path, watch: &WatchArgs, interrupted: Arc<AtomicBool>) -> Result<u8, Failure> {
     let report::Loaded { plan, lines, .. } = report::load(directory)?;
     let lab = lines.iter().find_map(|line| match &line.record {
         Record::Campaign { lab, .. } => *lab,
@@ -69,21 +64,18 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         return Ok(code);
     }
     let (journal, lines, torn_bytes) = Journal::resume(directory)?;
-    if matches!(
-        lines.last().map(|line| &line.record),
-        Some(Record::Complete)
-    ) {
-        return report_of(directory);
+    let last = lines.last().map(|line| &line.record);
+    if !matches!(last, Some(Record::Complete)) {
+        let opened = Opened {
+            directory,
+            lab,
+            journal,
+            lines,
+            torn_bytes,
+        };
+        opened.work(&plan, watch, interrupted)?;
     }
-    let opened = Opened {
-        plan: &plan,
-        directory,
-        lab,
-        journal,
-        lines,
-        torn_bytes,
-    };
-    opened.work(&args.watch, interrupted)
+    report::run(directory, None)
 }
 
 /// Hands a campaign over to a user namespace, if its lab is to be in one, and tells the exit code
@@ -118,7 +110,6 @@ fn environment(plan: &Plan, lab: Option<LabKind>) -> Result<Environment, Failure
 
 /// A campaign whose journal is held.
 struct Opened<'a> {
-    plan: &'a Plan,
     directory: &'a Path,
     /// The kind of lab that was chosen when it began, if it needs one.
     lab: Option<LabKind>,
@@ -128,23 +119,26 @@ struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    fn work(mut self, watch: &WatchArgs, interrupted: Arc<AtomicBool>) -> Result<u8, Failure> {
-        let environment = environment(self.plan, self.lab)?;
+    fn work(
+        mut self,
+        plan: &Plan,
+        watch: &WatchArgs,
+        interrupted: Arc<AtomicBool>,
+    ) -> Result<(), Failure> {
+        let environment = environment(plan, self.lab)?;
         let session = Record::Session {
             environment: Box::new(environment.clone()),
             torn_bytes: self.torn_bytes,
         };
         self.lines.push(self.journal.append(session)?);
         let shared = Arc::new(Mutex::new(Status::default()));
-        let _live = match watch.http {
-            Some(listen) => Some(Live::start(listen, Arc::clone(&shared), unix_ms)?),
-            None => None,
-        };
+        let live = |listen| Live::start(listen, Arc::clone(&shared), unix_ms);
+        let _live = watch.http.map(live).transpose()?;
         let mut progress = CampaignProgress::new(watch.quiet);
         let ended = {
             let lab = self.lab.unwrap_or_default();
-            let mut keep = keep_raw(self.plan.raw, self.directory.join("raw"));
-            let bench = RigBench::new(self.plan, &environment, lab, &mut keep, interrupted);
+            let mut keep = keep_raw(plan.raw, self.directory.join("raw"));
+            let bench = RigBench::new(plan, &environment, lab, &mut keep, interrupted);
             let mut known = false;
             let mut show = |status: &Status| {
                 shared
@@ -165,11 +159,11 @@ impl Opened<'_> {
                 clock: MonotonicClock,
             };
             let directory = self.directory.display().to_string();
-            Campaign::new(self.plan, parts, directory, &mut show).work()
+            Campaign::new(plan, parts, directory, &mut show).work()
         };
         progress.clear();
         match ended {
-            Ok(()) => report_of(self.directory),
+            Ok(()) => Ok(()),
             Err(BenchError::Interrupted) => {
                 let directory = self.directory.display();
                 let resume = format!("interrupted; go on with: dns64bench resume {directory}");
@@ -197,25 +191,10 @@ fn keep_raw(
             Task::Overload { point } => format!("point-{point}-overload"),
             Task::Soak { point } => format!("point-{point}-soak"),
         };
-        let header = Header::of(&rows);
         std::fs::create_dir_all(&folder)
             .map_err(|reason| format!("cannot make directory {}: {reason}", folder.display()))?;
         let path = folder.join(format!("{task}-trial-{number}.{ending}"));
-        let written = raw::write(&path, rows, &header);
+        let written = raw::write(&path, rows);
         written.map(drop).map_err(|error| error.to_string())
-    }
-}
-
-/// The report, and what it found.
-fn report_of(directory: &Path) -> Result<u8, Failure> {
-    report::run(&ReportArgs {
-        directory: directory.to_owned(),
-        template: None,
-    })
-}
-
-impl From<LiveError> for Failure {
-    fn from(error: LiveError) -> Self {
-        Self::new(exit::ENVIRONMENT, error)
     }
 }

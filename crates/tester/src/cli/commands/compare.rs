@@ -1,9 +1,12 @@
 //! `dns64bench compare`
 
+use std::io::Write as _;
+
 use super::report::load;
 use super::{Failure, exit, print};
 use crate::cli::args::CompareArgs;
 use crate::report::campaign::compare::Comparison;
+use crate::report::json;
 
 /// Prints the comparison; the exit code says whether the second campaign is slower.
 pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
@@ -18,14 +21,9 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
         );
         return Err(Failure::new(exit::USAGE, error));
     }
-    print(|out| {
-        use std::io::Write as _;
-        if args.json {
-            serde_json::to_writer_pretty(&mut *out, &comparison)?;
-            writeln!(out)
-        } else {
-            comparison.write(out)
-        }
+    print(|out| match args.json {
+        true => out.write_all(json::text(&comparison)?.as_bytes()),
+        false => comparison.write(out),
     })?;
     Ok(match comparison.has_regressions() {
         true => exit::FAILED,

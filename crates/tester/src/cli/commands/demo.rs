@@ -61,7 +61,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
             resolution: COARSE,
             max_qps: None,
         };
-        let certified = session.certify(&rig, question, None)?;
+        let certified = session.certify(&rig, question)?;
         let mut spec = SearchSpec::from_start(START_QPS);
         spec.resolution = RESOLUTION;
         spec.ceiling_qps = certified;
@@ -139,34 +139,24 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[Found]) -> io::R
         writeln!(out, "NOT A MEASUREMENT: {reason}")?;
     }
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
-    writeln!(out, "\n  device under test  {}", known(&conditions.dut))?;
-    writeln!(
-        out,
-        "  lab                {} {}",
-        known(&conditions.lab),
-        known(&conditions.setup)
-    )?;
-    for (role, cores) in &conditions.cpus {
-        writeln!(out, "  {:<17}  {cores}", format!("cpus of {role}"))?;
+    let lab = format!("{} {}", known(&conditions.lab), known(&conditions.setup));
+    let certified = format!("certified up to {}", rate(conditions.certified_rate_qps));
+    let of_role = |(role, cores): &(String, String)| (format!("cpus of {role}"), cores.clone());
+    let mut rows = vec![
+        ("device under test".to_owned(), known(&conditions.dut)),
+        ("lab".to_owned(), lab),
+    ];
+    rows.extend(conditions.cpus.iter().map(of_role));
+    rows.push(("self-test".to_owned(), certified));
+    for (number, search) in (1..).zip(found) {
+        let told = format!("{} ({} trials)", bound(*search), search.trials);
+        rows.push((format!("search {number}"), told));
     }
-    writeln!(
-        out,
-        "  self-test          certified up to {}",
-        rate(conditions.certified_rate_qps)
-    )?;
-    for (i, search) in found.iter().enumerate() {
-        writeln!(
-            out,
-            "  search {}           {} ({} trials)",
-            i + 1,
-            bound(*search),
-            search.trials
-        )?;
-    }
-    conditions
-        .notes
-        .iter()
-        .try_for_each(|note| writeln!(out, "  note               {note}"))
+    let notes = conditions.notes.iter();
+    rows.extend(notes.map(|note| ("note".to_owned(), note.clone())));
+    writeln!(out)?;
+    rows.iter()
+        .try_for_each(|(label, text)| writeln!(out, "  {label:<17}  {text}"))
 }
 
 /// The median of an odd number of searches, and whose limit it is.

@@ -8,9 +8,9 @@ mod lines;
 use std::fs::File;
 use std::io::Write;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use anyhow::Context as _;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 
@@ -22,14 +22,15 @@ use crate::load::ledger::Fate;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::repeat::Repeats;
-use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, own_aaaa, parse_suffix};
+use crate::namespace::{Zone, own_aaaa};
 use crate::report::raw::{Header, RawError, csv};
+use crate::rig::RigError;
 use crate::rig::probe::Prober;
 use crate::trial::result::Outcome;
 use crate::trial::rows::Row;
 use crate::trial::summary::Surroundings;
 use crate::trial::{Measurer, Tester, TrialSpec};
-use arguments::{ArgumentError, Test};
+use arguments::Test;
 use lines::Sums;
 
 /// The file that dns64perf++ writes, in the current directory.
@@ -50,7 +51,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
         schedule,
         pacing,
         timeout_ns: test.timeout_ns,
-        names: test.names(zone()?, None),
+        names: test.names(),
         ports: Some(test.ports_enough()),
         stop_early: false,
     };
@@ -60,11 +61,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
 
 fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
-    let path = Path::new(FILE);
-    let file = File::create(path).map_err(|reason| RawError::Create {
-        path: path.to_owned(),
-        reason,
-    })?;
+    let file = File::create(FILE).with_context(|| format!("cannot make {FILE}"))?;
     let judge = Judge::new(accepted, test, &spec.names.zone);
     spec.names.pref64 = judge.pref64;
     let measurer = Measurer {
@@ -76,8 +73,7 @@ fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8
     let mut tester = Tester::open(measurer, None, &interrupted)?;
     let result = tester.trial(&spec, Surroundings::default)?;
     if interrupted.load(Ordering::Relaxed) {
-        let error = anyhow::anyhow!("interrupted");
-        return Err(Failure::new(exit::INTERRUPTED, error));
+        return Err(RigError::Interrupted.into());
     }
     let Some(rows) = tester.rows() else {
         return Ok(exit::TESTER);
@@ -94,7 +90,7 @@ fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8
     remark(&remarks);
     print(|out| sums.write(out))?;
     csv::write(&file, rows, &test.header(), valid).map_err(|reason| RawError::Write {
-        path: path.to_owned(),
+        path: FILE.into(),
         reason,
     })?;
     Ok(match result.outcome {
@@ -129,30 +125,23 @@ const PROBE_NS: Nanos = SECOND;
 
 impl Judge {
     fn new(accepted: AcceptedArg, test: &Test, zone: &Zone) -> Self {
-        match accepted {
-            AcceptedArg::Given(pref64) => Self {
-                pref64: Some(pref64),
-                any: false,
-                remark: None,
-            },
-            AcceptedArg::Any => Self::any(None),
+        let (pref64, any, remark) = match accepted {
+            AcceptedArg::Given(pref64) => (Some(pref64), false, None),
+            AcceptedArg::Any => (Some(Pref64::WELL_KNOWN), true, None),
             AcceptedArg::Auto => match learn(test, zone) {
-                Ok(pref64) => Self {
-                    pref64,
-                    any: false,
-                    remark: None,
-                },
-                Err(why) => Self::any(Some(format!(
-                    "dns64bench: any AAAA record counts as valid, since {why}; --pref64 says which are right"
-                ))),
+                Ok(pref64) => (pref64, false, None),
+                Err(why) => (
+                    Some(Pref64::WELL_KNOWN),
+                    true,
+                    Some(format!(
+                        "dns64bench: any AAAA record counts as valid, since {why}; --pref64 says which are right"
+                    )),
+                ),
             },
-        }
-    }
-
-    fn any(remark: Option<String>) -> Self {
+        };
         Self {
-            pref64: Some(Pref64::WELL_KNOWN),
-            any: true,
+            pref64,
+            any,
             remark,
         }
     }
@@ -176,18 +165,14 @@ fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
         zone: zone.clone(),
     };
     let names = test.subnet.names();
-    let asked: Vec<Ipv4Addr> = (1..=PROBES.min(names))
-        .map(|back| test.subnet.address(names - back))
-        .collect();
     let mut answers = Vec::new();
-    for &name in &asked {
+    for back in 1..=PROBES.min(names) {
+        let name = test.subnet.address(names - back);
         let answer = prober.aaaa(name, PROBE_NS).map_err(|e| e.to_string())?;
         answers.push((name, answer));
     }
-    let own = answers
-        .iter()
-        .filter(|(name, found)| found.contains(&own_aaaa(*name)))
-        .count();
+    let is_own = |(name, found): &&(Ipv4Addr, Vec<_>)| found.contains(&own_aaaa(*name));
+    let own = answers.iter().filter(is_own).count();
     if own == answers.len() {
         return Ok(None);
     }
@@ -198,14 +183,16 @@ fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
         let fits = |(name, found): &(Ipv4Addr, Vec<_>)| found.contains(&pref64.embed(*name));
         answers.iter().all(fits)
     };
-    let candidates = answers
+    let mut candidates = answers
         .iter()
         .flat_map(|(name, found)| found.iter().flat_map(|&a| Pref64::learn(a, *name)));
-    let mut fitting = candidates.filter(explains);
-    fitting
-        .next()
-        .map(Some)
-        .ok_or_else(|| format!("no one pref64 explains the answers of {}", test.server))
+    match candidates.find(explains) {
+        None => Err(format!(
+            "no one pref64 explains the answers of {}",
+            test.server
+        )),
+        fitting => Ok(fitting),
+    }
 }
 
 impl Test {
@@ -226,14 +213,14 @@ impl Test {
         needed.max(self.threads * self.ports_each)
     }
 
-    fn names(&self, zone: Zone, pref64: Option<Pref64>) -> Names {
+    fn names(&self) -> Names {
         Names {
             cidr: self.subnet,
             first: 0,
             cached: self.subnet.first(),
             repeats: Repeats::none(),
-            zone,
-            pref64,
+            zone: Zone::default(),
+            pref64: None,
         }
     }
 
@@ -246,20 +233,5 @@ impl Test {
             threads: self.threads as u64,
             delay_ns: self.delay_ns,
         }
-    }
-}
-
-/// The zone of dns64perf++.
-fn zone() -> Result<Zone, Failure> {
-    let suffix = parse_suffix(DEFAULT_SUFFIX).map_err(|e| Failure::new(exit::USAGE, e))?;
-    Ok(Zone {
-        suffix,
-        aaaa_share: Share::NONE,
-    })
-}
-
-impl From<ArgumentError> for Failure {
-    fn from(error: ArgumentError) -> Self {
-        Self::new(exit::USAGE, error)
     }
 }

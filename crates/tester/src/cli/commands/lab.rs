@@ -4,18 +4,20 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::Context as _;
+
 use super::{Failure, exit, print};
-use crate::cli::args::{LabArgs, LabCommand, LabExecArgs};
+use crate::cli::args::LabCommand;
 use crate::lab::host::{CpuSet, Host};
-use crate::lab::topology::{self, Lab, Setup};
+use crate::lab::topology::{self, Lab, Role, Setup};
 use crate::lab::{LabKind, userns};
 
 /// Makes, uses or removes the hosts.
-pub(super) fn run(args: LabArgs) -> Result<u8, Failure> {
-    match args.command {
-        LabCommand::Up(args) => {
-            let lab = Lab::up(args.setup)?;
-            print(|out| args.setup.describe(out))?;
+pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
+    match command {
+        LabCommand::Up { setup } => {
+            let lab = Lab::up(setup)?;
+            print(|out| setup.describe(out))?;
             lab.leave_up();
             Ok(exit::PASSED)
         }
@@ -23,28 +25,28 @@ pub(super) fn run(args: LabArgs) -> Result<u8, Failure> {
             topology::down()?;
             Ok(exit::PASSED)
         }
-        LabCommand::Exec(args) => exec(&args),
+        LabCommand::Exec { host, command } => exec(host, &command),
     }
 }
 
 /// Runs a program on a host of the lab that is up, and passes its exit code on.
-fn exec(args: &LabExecArgs) -> Result<u8, Failure> {
-    let environment = |what: String| Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(what));
+fn exec(role: Role, command: &[String]) -> Result<u8, Failure> {
     let up = topology::leftovers();
     let host = [Setup::ThreeDevice, Setup::TwoDevice]
-        .map(|setup| setup.host(args.host))
+        .map(|setup| setup.host(role))
         .into_iter()
         .find(|host| matches!(host, Host::Netns(name) if up.contains(name)))
-        .ok_or_else(|| environment("no lab is up; make one with `dns64bench lab up`".into()))?;
-    let mut command = host.command(Path::new(&args.command[0]), &CpuSet::unrestricted());
-    let status: ExitStatus = command
-        .args(&args.command[1..])
-        .status()
-        .map_err(|e| environment(format!("cannot run {} on {host}: {e}", args.command[0])))?;
-    Ok(status
-        .code()
-        .and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(exit::INTERRUPTED))
+        .context("no lab is up; make one with `dns64bench lab up`")?;
+    let mut program = host.command(Path::new(&command[0]), &CpuSet::unrestricted());
+    let status = program.args(&command[1..]).status();
+    let status = status.with_context(|| format!("cannot run {} on {host}", command[0]))?;
+    Ok(code_of(status))
+}
+
+/// The exit code of a program; one that a signal ended was interrupted.
+fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    code.unwrap_or(exit::INTERRUPTED)
 }
 
 /// Hands the command line over to a user namespace, if the lab is to be in one. Returns the exit
@@ -57,7 +59,5 @@ pub(super) fn in_user_namespace(
         return Ok(None);
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let status = userns::reexec(&arguments, interrupted)?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(Some(code.unwrap_or(exit::INTERRUPTED)))
+    Ok(Some(code_of(userns::reexec(&arguments, interrupted)?)))
 }

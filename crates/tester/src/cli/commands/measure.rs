@@ -3,27 +3,27 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::net::{Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::Context as _;
 use dns64_transport::clock::Nanos;
+use serde::Serialize;
 
 use super::lab::in_user_namespace;
 use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{OutputArgs, SearchArgs, SelfTestArgs, TrialArgs};
 use crate::cli::resolve::{Measurement, Needs};
-use crate::cli::values::JsonOut;
 use crate::load::pace::Schedule;
 use crate::procedure::search::{self, Search, SearchResult, SearchSpec};
-use crate::procedure::selftest::{SelfTestResult, self_test_timeout};
+use crate::procedure::selftest::{SelfTestResult, self_test_timeout, why_uncertified};
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
-use crate::report::raw::{Header, RawFile};
+use crate::report::raw::RawFile;
 use crate::report::{Conditions, Thousands, json, text};
 use crate::rig::certify::{self, Question};
 use crate::rig::{Rig, RigError};
-use crate::trial::result::{Outcome, TrialResult};
 
 /// `dns64bench trial`
 pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
@@ -34,7 +34,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
         session.refuse_impossible(rate_qps)?;
         let raw = raw.as_deref().map(RawFile::create).transpose()?;
         let mut rig = session.rig()?;
-        let certificate = session.certify(&rig, Question::At(rate_qps), Some(rate_qps))?;
+        let certificate = session.certify(&rig, Question::At(rate_qps))?;
         rig.certify_to(certificate);
         let result = session.shown(session.length(), |observer| {
             rig.start()?;
@@ -45,10 +45,12 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
             rig.trial(rate_qps)
         })?;
         let conditions = session.conditions(&rig, certificate);
-        session.write_trial(&result, &conditions)?;
+        session.write(
+            &json::trial(&result, &conditions),
+            &text::trial(&result, &conditions),
+        )?;
         if let (Some(raw), Some(rows)) = (raw, rig.rows()) {
-            let header = Header::of(&rows);
-            raw.write(rows, &header)?;
+            raw.write(rows)?;
         }
         Ok(exit::of_trial(&result.outcome))
     })
@@ -57,6 +59,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
 /// `dns64bench selftest`
 pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
     let measurement = args.measure.resolve(Needs::AuthorityOnly)?;
+    let timeout_ns = measurement.spec.load.timeout_ns;
     let question = match args.rate {
         Some(rate_qps) => Question::At(rate_qps),
         None => Question::Highest {
@@ -66,15 +69,16 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
     };
     with_output(measurement, |session| {
         let rig = session.rig()?;
-        let result = session.self_test(&rig, question)?;
-        let Some(result) = result else {
+        let Some(result) = session.self_test(&rig, question)? else {
             return Ok(exit::TESTER);
         };
         let mut conditions = session.conditions(&rig, result.certified_rate_qps);
-        conditions.server = rig
-            .self_test_server()
-            .map_or(String::new(), |s| s.to_string());
-        session.write_self_test(&result, &conditions)?;
+        let server = rig.self_test_server().map(|server| server.to_string());
+        conditions.server = server.unwrap_or_default();
+        session.write(
+            &json::self_test(&result, timeout_ns, &conditions),
+            &text::self_test(&result, timeout_ns, &conditions),
+        )?;
         Ok(exit::of_self_test(&result.end))
     })
 }
@@ -94,10 +98,13 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
             resolution: certify::COARSE,
             max_qps: spec.max_qps,
         };
-        spec.ceiling_qps = session.certify(&rig, question, None)?;
+        spec.ceiling_qps = session.certify(&rig, question)?;
         let result = session.search(&mut rig, spec)?;
         let conditions = session.conditions(&rig, result.certified_rate_qps);
-        session.write_search(&result, &conditions)?;
+        session.write(
+            &json::search(&result, &conditions),
+            &text::search(&result, &conditions),
+        )?;
         Ok(exit::of_search(&result.end))
     })
 }
@@ -113,7 +120,9 @@ pub(super) struct Session {
 
 /// Where JSON goes.
 enum Sink {
+    /// Standard output, which then carries nothing else.
     Stdout,
+    /// A file, which is replaced.
     File(PathBuf, File),
 }
 
@@ -140,11 +149,9 @@ pub(super) fn with_output(
     if let Err(failure) = &done
         && !session.told
     {
-        session.write_json(|out| {
-            let error = format!("{:#}", failure.error);
-            let object = serde_json::json!({ "error": error, "exit_code": failure.code });
-            writeln!(out, "{object:#}")
-        })?;
+        let error = format!("{:#}", failure.error);
+        let object = serde_json::json!({ "error": error, "exit_code": failure.code });
+        session.write_json(&object)?;
     }
     done
 }
@@ -152,17 +159,14 @@ pub(super) fn with_output(
 impl Sink {
     /// A file that cannot be written is told before the measurement, not after it.
     fn open(output: &OutputArgs) -> Result<Option<Self>, Failure> {
-        Ok(match &output.json {
-            None => None,
-            Some(JsonOut::Stdout) => Some(Self::Stdout),
-            Some(JsonOut::File(path)) => {
-                let file = File::create(path).map_err(|e| {
-                    let what = format!("cannot write {}: {e}", path.display());
-                    Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(what))
-                })?;
-                Some(Self::File(path.clone(), file))
-            }
-        })
+        let Some(path) = &output.json else {
+            return Ok(None);
+        };
+        if path.as_os_str() == "-" {
+            return Ok(Some(Self::Stdout));
+        }
+        let file = File::create(path).with_context(|| cannot_write(path))?;
+        Ok(Some(Self::File(path.clone(), file)))
     }
 }
 
@@ -204,14 +208,8 @@ impl Session {
     }
 
     /// The certificate of a self-test; `None` where the user does without, or where there is no
-    /// authority to ask. A Tester that fails its self-test, or is certified for less than
-    /// `needed_qps`, is refused.
-    pub(super) fn certify(
-        &self,
-        rig: &Rig,
-        question: Question,
-        needed_qps: Option<u64>,
-    ) -> Result<Option<u64>, Failure> {
+    /// authority to ask. A Tester that fails its self-test is refused.
+    pub(super) fn certify(&self, rig: &Rig, question: Question) -> Result<Option<u64>, Failure> {
         if self.measurement.uncertified {
             return Ok(None);
         }
@@ -221,16 +219,11 @@ impl Session {
         if let Some(certified) = result.certified_rate_qps {
             return Ok(Some(certified));
         }
-        let rate = needed_qps.map_or("any rate".to_owned(), |r| {
-            format!("{} queries/s", Thousands(r))
-        });
-        let reason = match &result.end {
-            Outcome::Invalid(fault) => fault.to_string(),
-            Outcome::Failed { shortfall } => {
-                format!("{shortfall} queries without a valid answer in time")
-            }
-            Outcome::Passed => "no certificate was confirmed".to_owned(),
+        let rate = match question {
+            Question::At(rate_qps) => format!("{} queries/s", Thousands(rate_qps)),
+            Question::Highest { .. } => "any rate".to_owned(),
         };
+        let reason = why_uncertified(&result.end);
         let error = format!(
             "the self-test of the Tester failed, so it cannot measure a DUT at {rate}: {reason}; \
              lower the rate, give the Tester more cores, or use --uncertified, which marks the result"
@@ -256,72 +249,37 @@ impl Session {
         Ok(done?)
     }
 
-    fn write_trial(
-        &mut self,
-        result: &TrialResult,
-        conditions: &Conditions,
-    ) -> Result<(), Failure> {
-        self.write_json(|out| json::trial(out, result, conditions))?;
-        self.write_text(|out| text::trial(out, result, conditions))
-    }
-
-    fn write_search(
-        &mut self,
-        result: &SearchResult,
-        conditions: &Conditions,
-    ) -> Result<(), Failure> {
-        self.write_json(|out| json::search(out, result, conditions))?;
-        self.write_text(|out| text::search(out, result, conditions))
-    }
-
-    fn write_self_test(
-        &mut self,
-        result: &SelfTestResult,
-        conditions: &Conditions,
-    ) -> Result<(), Failure> {
-        let timeout_ns = self.measurement.spec.load.timeout_ns;
-        self.write_json(|out| json::self_test(out, result, timeout_ns, conditions))?;
-        self.write_text(|out| text::self_test(out, result, timeout_ns, conditions))
-    }
-
-    fn write_json(
-        &mut self,
-        write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
-    ) -> Result<(), Failure> {
-        self.told = true;
-        match &mut self.json {
-            None => Ok(()),
-            Some(Sink::Stdout) => print(write),
-            Some(Sink::File(path, file)) => {
-                let mut bytes = Vec::new();
-                write(&mut bytes)
-                    .and_then(|()| file.write_all(&bytes))
-                    .map_err(|e| {
-                        let what = format!("cannot write {}: {e}", path.display());
-                        Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(what))
-                    })
-            }
-        }
-    }
-
-    /// The table goes to standard output, unless the JSON has it; then to a terminal, if there is
-    /// one.
-    fn write_text(
-        &self,
-        write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
-    ) -> Result<(), Failure> {
+    /// Writes a result, as JSON where it was asked for and as a table. The table goes to standard
+    /// output, unless the JSON has it; then to a terminal, if there is one.
+    fn write(&mut self, json: &impl Serialize, table: &str) -> Result<(), Failure> {
+        self.write_json(json)?;
         if self.measurement.output.quiet {
             return Ok(());
         }
         if !matches!(self.json, Some(Sink::Stdout)) {
-            return print(write);
+            return print(|out| out.write_all(table.as_bytes()));
         }
         if io::stderr().is_terminal() {
-            let mut text = Vec::new();
-            write(&mut text)
-                .and_then(|()| io::stderr().write_all(&text))
-                .map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
+            io::stderr().write_all(table.as_bytes())?;
         }
         Ok(())
     }
+
+    fn write_json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
+        self.told = true;
+        let text = json::text(object)?;
+        match &mut self.json {
+            None => {}
+            Some(Sink::Stdout) => print(|out| out.write_all(text.as_bytes()))?,
+            Some(Sink::File(path, file)) => {
+                let written = file.write_all(text.as_bytes());
+                written.with_context(|| cannot_write(path))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }

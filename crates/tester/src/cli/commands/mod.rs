@@ -17,7 +17,6 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::args::GenerateArgs;
 use super::resolve::UsageError;
 use super::{Command, exit, generate};
 use crate::campaign::journal::JournalError;
@@ -26,6 +25,7 @@ use crate::lab::{Blame, LabError};
 use crate::load::names::NamespaceTooSmall;
 use crate::quantity::ValueError;
 use crate::report::raw::RawError;
+use crate::report::timing::read::ReadError;
 use crate::rig::RigError;
 use crate::trial::TrialError;
 
@@ -40,10 +40,15 @@ pub struct Failure {
 
 impl Failure {
     fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
-        Self {
-            code,
-            error: error.into(),
-        }
+        let error = error.into();
+        Self { code, error }
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        Self::new(code_of(error.as_ref()), error)
     }
 }
 
@@ -60,18 +65,20 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Run(args) if args.dry_run => plan::dry_run(&args.plan),
         Command::Run(args) => campaign::run(&args),
         Command::Resume(args) => campaign::resume(&args),
-        Command::Report(args) => report::run(&args),
-        Command::Verify(args) => verify::run(&args),
+        Command::Report {
+            directory,
+            template,
+        } => report::run(&directory, template.as_deref()),
+        Command::Verify { directory } => verify::run(&directory),
         Command::Compare(args) => compare::run(&args),
-        Command::Authority(args) => authority::run(&args),
-        Command::Lab(args) => lab::run(args),
+        Command::Authority(args) => authority::run(args),
+        Command::Lab(command) => lab::run(command),
         Command::Timing(args) => timing::run(&args),
         Command::Dns64Perf(args) => dns64perf::run(&args),
-        Command::Doctor(_) => doctor::run(),
+        Command::Doctor => doctor::run(),
         Command::Demo(args) => demo::run(args),
-        Command::Generate(GenerateArgs { what }) => {
-            generate::run(&what, &mut std::io::stdout().lock())
-                .map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
+        Command::Generate(what) => {
+            generate::run(&what, &mut std::io::stdout().lock())?;
             Ok(exit::PASSED)
         }
     }
@@ -82,8 +89,7 @@ fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))?;
     }
     Ok(flag)
 }
@@ -93,91 +99,49 @@ fn print(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Result<(), 
     let mut text = Vec::new();
     let written = write(&mut text).and_then(|()| std::io::stdout().lock().write_all(&text));
     match written {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(exit::ENVIRONMENT, e))
-        }
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(()),
     }
 }
 
-impl From<UsageError> for Failure {
-    fn from(error: UsageError) -> Self {
-        Self::new(exit::USAGE, error)
+/// The exit code of an error: the machine or the network lacks something, unless it is known better.
+fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
+    match error.downcast_ref() {
+        Some(RigError::Trial(error)) => return code_of(error),
+        Some(RigError::Lab(error)) => return code_of(error),
+        Some(RigError::Names(_) | RigError::Pattern(_) | RigError::WrongRole { .. }) => {
+            return exit::USAGE;
+        }
+        Some(RigError::Interrupted) => return exit::INTERRUPTED,
+        _ => {}
     }
-}
-
-impl From<JournalError> for Failure {
-    fn from(error: JournalError) -> Self {
-        let code = match error {
-            JournalError::BadLine { .. } | JournalError::Torn(_) => exit::TESTER,
+    match error.downcast_ref() {
+        Some(JournalError::BadLine { .. } | JournalError::Torn(_)) => return exit::TESTER,
+        Some(
             JournalError::Exists { .. }
             | JournalError::OtherPlan { .. }
-            | JournalError::PlanChanged { .. } => exit::USAGE,
-            _ => exit::ENVIRONMENT,
-        };
-        Self::new(code, error)
+            | JournalError::PlanChanged { .. },
+        ) => return exit::USAGE,
+        _ => {}
     }
-}
-
-impl From<PlanError> for Failure {
-    fn from(error: PlanError) -> Self {
-        Self::new(exit::USAGE, error)
-    }
-}
-
-impl From<NamespaceTooSmall> for Failure {
-    fn from(error: NamespaceTooSmall) -> Self {
-        Self::new(exit::USAGE, error)
-    }
-}
-
-impl From<ValueError> for Failure {
-    fn from(error: ValueError) -> Self {
-        Self::new(exit::USAGE, error)
-    }
-}
-
-impl From<RawError> for Failure {
-    fn from(error: RawError) -> Self {
-        let code = if error.is_usage() {
-            exit::USAGE
-        } else {
-            exit::ENVIRONMENT
-        };
-        Self::new(code, error)
-    }
-}
-
-impl From<LabError> for Failure {
-    fn from(error: LabError) -> Self {
-        let code = match error.blame {
-            Blame::Request => exit::USAGE,
-            Blame::Server | Blame::Machine => exit::ENVIRONMENT,
-        };
-        Self::new(code, error)
-    }
-}
-
-impl From<TrialError> for Failure {
-    fn from(error: TrialError) -> Self {
-        let code = match error {
-            TrialError::NoQueries { .. } | TrialError::Ports { .. } => exit::USAGE,
-            _ => exit::ENVIRONMENT,
-        };
-        Self::new(code, error)
-    }
-}
-
-impl From<RigError> for Failure {
-    fn from(error: RigError) -> Self {
-        match error {
-            RigError::Trial(error) => error.into(),
-            RigError::Names(error) => error.into(),
-            RigError::Pattern(error) => error.into(),
-            RigError::Lab(error) => error.into(),
-            RigError::WrongRole { .. } => Self::new(exit::USAGE, error),
-            RigError::Interrupted => Self::new(exit::INTERRUPTED, error),
-            other => Self::new(exit::ENVIRONMENT, other),
-        }
+    let is_requested = |error: &LabError| error.blame == Blame::Request;
+    let usage = error.is::<UsageError>()
+        || error.is::<PlanError>()
+        || error.is::<NamespaceTooSmall>()
+        || error.is::<ValueError>()
+        || error.downcast_ref().is_some_and(is_requested)
+        || matches!(
+            error.downcast_ref(),
+            Some(TrialError::NoQueries { .. } | TrialError::Ports { .. })
+        )
+        || matches!(
+            error.downcast_ref(),
+            Some(RawError::Ending { .. } | RawError::NoParquet { .. })
+        )
+        || matches!(error.downcast_ref(), Some(ReadError::Content(_)));
+    if usage {
+        exit::USAGE
+    } else {
+        exit::ENVIRONMENT
     }
 }

@@ -1,14 +1,15 @@
 //! `dns64bench report`, and what it has in common with `verify` and `compare`.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
 
 use super::{Failure, exit, print};
 use crate::campaign::journal::{self, JournalError};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
-use crate::cli::args::ReportArgs;
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::Analysis;
 use crate::report::campaign::files::{self, TEMPLATE};
@@ -46,8 +47,7 @@ pub(super) fn load(dir: &Path) -> Result<Loaded, Failure> {
         plan, plan_origin, ..
     }) = reading.lines.first().map(|line| &line.record)
     else {
-        let error = anyhow::anyhow!("the journal in {} has no line yet", dir.display());
-        return Err(Failure::new(exit::ENVIRONMENT, error));
+        return Err(anyhow!("the journal in {} has no line yet", dir.display()).into());
     };
     Ok(Loaded {
         plan: Plan::parse(plan_origin, plan)?,
@@ -58,12 +58,11 @@ pub(super) fn load(dir: &Path) -> Result<Loaded, Failure> {
 }
 
 /// Makes all files of the report and says what was found.
-pub(super) fn run(args: &ReportArgs) -> Result<u8, Failure> {
-    let loaded = load(&args.directory)?;
-    let template = args.template.as_deref().map(read_template).transpose()?;
-    let (analysis, folder) = write(&args.directory, &loaded, template.as_deref())?;
+pub(super) fn run(directory: &Path, template: Option<&Path>) -> Result<u8, Failure> {
+    let loaded = load(directory)?;
+    let template = template.map(read_template).transpose()?;
+    let (analysis, folder) = write(directory, &loaded, template.as_deref())?;
     print(|out| {
-        use io::Write as _;
         for sentence in &analysis.verdict {
             writeln!(out, "{sentence}")?;
         }
@@ -83,7 +82,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<u8, Failure> {
 
 fn read_template(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|reason| {
-        let error = anyhow::anyhow!("cannot read template {}: {reason}", path.display());
+        let error = anyhow!("cannot read template {}: {reason}", path.display());
         Failure::new(exit::USAGE, error)
     })
 }
@@ -99,22 +98,14 @@ pub(super) fn write(
     let files = files::files(&analysis, &loaded.plan, &loaded.lines, template)
         .map_err(|error| Failure::new(exit::USAGE, error))?;
     let folder = dir.join(FOLDER);
-    let failed = |path: &Path, reason: io::Error| {
-        let error = anyhow::anyhow!("cannot write {}: {reason}", path.display());
-        Failure::new(exit::ENVIRONMENT, error)
-    };
+    let failed = |path: &Path| format!("cannot write {}", path.display());
     for (name, octets) in &files {
         let path = folder.join(name);
-        replace(&path, octets).map_err(|reason| failed(&path, reason))?;
+        replace(&path, octets).with_context(|| failed(&path))?;
     }
-    if template.is_none() {
-        let left = folder.join(TEMPLATE);
-        match fs::remove_file(&left) {
-            Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
-                return Err(failed(&left, reason));
-            }
-            _ => {}
-        }
+    let left = folder.join(TEMPLATE);
+    if template.is_none() && left.exists() {
+        fs::remove_file(&left).with_context(|| failed(&left))?;
     }
     Ok((analysis, folder))
 }

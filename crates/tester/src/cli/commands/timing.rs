@@ -1,8 +1,9 @@
 //! `dns64bench timing`
 
+use anyhow::Context as _;
+
 use super::{Failure, exit, print};
 use crate::cli::args::TimingArgs;
-use crate::report::timing::read::ReadError;
 use crate::report::timing::{Timing, figure, write_text};
 
 /// Draws the figures of a trial and prints their table.
@@ -14,20 +15,7 @@ pub(super) fn run(args: &TimingArgs) -> Result<u8, Failure> {
         Some(path) => path.clone(),
         None => args.raw.with_extension("svg"),
     };
-    std::fs::write(&path, svg).map_err(|e| {
-        let what = format!("cannot write {}: {e}", path.display());
-        Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(what))
-    })?;
+    std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     print(|out| write_text(out, &timing))?;
     Ok(exit::PASSED)
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        let code = match error {
-            ReadError::Read { .. } => exit::ENVIRONMENT,
-            ReadError::Line { .. } | ReadError::NoTrial { .. } => exit::USAGE,
-        };
-        Self::new(code, error)
-    }
 }

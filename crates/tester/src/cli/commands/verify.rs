@@ -1,23 +1,20 @@
 //! `dns64bench verify`
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use super::report::{FOLDER, load};
 use super::{Failure, exit, print};
 use crate::campaign::journal::PLAN_FILE;
-use crate::campaign::record::Record;
-use crate::cli::args::VerifyArgs;
+use crate::campaign::record::{Line, Record};
 use crate::report::campaign::files::{self, TEMPLATE};
 use crate::report::campaign::verify::{Difference, check};
 
 /// Recomputes every number from the journal.
-pub(super) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
-    let text = verify(&args.directory)?;
-    print(|out| {
-        use std::io::Write as _;
-        writeln!(out, "{text}")
-    })?;
+pub(super) fn run(directory: &Path) -> Result<u8, Failure> {
+    let text = verify(directory)?;
+    print(|out| writeln!(out, "{text}"))?;
     Ok(exit::PASSED)
 }
 
@@ -41,12 +38,8 @@ fn verify(dir: &Path) -> Result<String, Failure> {
         let error = anyhow::Error::new(difference);
         Failure::new(code, error.context(format!("{}", folder.display())))
     })?;
-    let is_trial = |record: &Record| matches!(record, Record::Trial { .. });
-    let trials = loaded
-        .lines
-        .iter()
-        .filter(|line| is_trial(&line.record))
-        .count();
+    let is_trial = |line: &&Line| matches!(line.record, Record::Trial { .. });
+    let trials = loaded.lines.iter().filter(is_trial).count();
     Ok(format!(
         "verified: {trials} trials, {} files, seal {}",
         files.len(),
@@ -56,7 +49,7 @@ fn verify(dir: &Path) -> Result<String, Failure> {
 
 /// The copy of the plan beside the journal, if there is one, is that of the journal, whose hash was
 /// checked with its seal.
-fn check_plan(dir: &Path, lines: &[crate::campaign::record::Line]) -> Result<(), Failure> {
+fn check_plan(dir: &Path, lines: &[Line]) -> Result<(), Failure> {
     let path = dir.join(PLAN_FILE);
     let Ok(copy) = fs::read(&path) else {
         return Ok(());

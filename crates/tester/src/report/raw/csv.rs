@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use super::Header;
+use super::{Header, suffix};
 use crate::namespace;
 use crate::trial::rows::{Row, Rows};
 
@@ -32,19 +32,12 @@ pub fn write(
 ) -> io::Result<u64> {
     let mut text = Vec::with_capacity(CHUNK_BYTES + ROW_BYTES_MAX);
     write_header(&mut text, header)?;
-    let suffix = rows.names().zone.suffix.to_string();
-    // The root is written as a dot already.
-    let suffix = format!(".{};", suffix.trim_start_matches('.'));
+    let suffix = suffix(&rows) + ";";
     let started_at_ns = rows.started_at_ns();
     let mut count = 0;
     for row in rows {
-        put_row(
-            &mut text,
-            &row,
-            suffix.as_bytes(),
-            started_at_ns,
-            valid(&row),
-        );
+        let valid = valid(&row);
+        put_row(&mut text, &row, suffix.as_bytes(), started_at_ns, valid);
         count += 1;
         if text.len() >= CHUNK_BYTES {
             out.write_all(&text)?;
@@ -57,14 +50,8 @@ pub fn write(
 }
 
 fn write_header(out: &mut Vec<u8>, header: &Header) -> io::Result<()> {
-    let Header {
-        server,
-        port,
-        requests,
-        burst,
-        threads,
-        delay_ns,
-    } = header;
+    let (server, port, requests) = (header.server, header.port, header.requests);
+    let (burst, threads, delay_ns) = (header.burst, header.threads, header.delay_ns);
     write!(
         out,
         "{TITLE}\nserver: {server}\nport: {port}\nnumber of requests: {requests}\n\

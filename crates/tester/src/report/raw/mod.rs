@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use dns64_transport::clock::Nanos;
 
+use crate::load::ledger::Fate;
 use crate::trial::rows::Rows;
 
 /// What the file says of the trial, in the words of dns64perf++.
@@ -36,7 +37,7 @@ pub struct Header {
 
 impl Header {
     /// The header of the trial that the rows are from.
-    pub fn of(rows: &Rows<'_>) -> Self {
+    fn of(rows: &Rows<'_>) -> Self {
         let schedule = rows.schedule();
         Self {
             server: rows.server().ip(),
@@ -89,13 +90,6 @@ pub enum RawError {
     },
 }
 
-impl RawError {
-    /// Whether another name would help, and not another disk.
-    pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Ending { .. } | Self::NoParquet { .. })
-    }
-}
-
 /// A file for raw data, made but not written yet: what is wrong with it is told before the trial.
 #[derive(Debug)]
 pub struct RawFile {
@@ -118,24 +112,19 @@ impl RawFile {
     ///
     /// Another ending, Parquet without its cargo feature, or what the system refuses.
     pub fn create(path: &Path) -> Result<Self, RawError> {
-        let owned = || path.to_owned();
+        let path = path.to_owned();
         let format = match path.extension().and_then(|e| e.to_str()) {
             Some("csv") => Format::Csv,
             #[cfg(feature = "parquet")]
             Some("parquet") => Format::Parquet,
             #[cfg(not(feature = "parquet"))]
-            Some("parquet") => return Err(RawError::NoParquet { path: owned() }),
-            _ => return Err(RawError::Ending { path: owned() }),
+            Some("parquet") => return Err(RawError::NoParquet { path }),
+            _ => return Err(RawError::Ending { path }),
         };
-        let file = File::create(path).map_err(|reason| {
-            let path = owned();
-            RawError::Create { path, reason }
-        })?;
-        Ok(Self {
-            path: owned(),
-            file,
-            format,
-        })
+        match File::create(&path) {
+            Ok(file) => Ok(Self { path, file, format }),
+            Err(reason) => Err(RawError::Create { path, reason }),
+        }
     }
 
     /// Writes all rows; returns how many there were.
@@ -143,12 +132,11 @@ impl RawFile {
     /// # Errors
     ///
     /// What the disk refuses.
-    pub fn write(self, rows: Rows<'_>, header: &Header) -> Result<u64, RawError> {
+    pub fn write(self, rows: Rows<'_>) -> Result<u64, RawError> {
         let Self { path, file, format } = self;
+        let header = &Header::of(&rows);
         let written = match format {
-            Format::Csv => csv::write(&file, rows, header, |row| {
-                row.fate == crate::load::ledger::Fate::Valid
-            }),
+            Format::Csv => csv::write(&file, rows, header, |row| row.fate == Fate::Valid),
             #[cfg(feature = "parquet")]
             Format::Parquet => parquet::write(&file, rows, header),
         };
@@ -161,8 +149,14 @@ impl RawFile {
 /// # Errors
 ///
 /// See [`RawFile`].
-pub fn write(path: &Path, rows: Rows<'_>, header: &Header) -> Result<u64, RawError> {
-    RawFile::create(path)?.write(rows, header)
+pub fn write(path: &Path, rows: Rows<'_>) -> Result<u64, RawError> {
+    RawFile::create(path)?.write(rows)
+}
+
+/// What follows the label of a name; the root is a dot by itself.
+fn suffix(rows: &Rows<'_>) -> String {
+    let suffix = rows.names().zone.suffix.to_string();
+    format!(".{}", suffix.trim_start_matches('.'))
 }
 
 #[cfg(test)]

@@ -45,8 +45,7 @@ const SCHEMA: &str = "message dns64perf {
 pub fn write(out: impl Write + Send, mut rows: Rows<'_>, header: &Header) -> io::Result<u64> {
     let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
     let properties = Arc::new(properties(header));
-    let suffix = rows.names().zone.suffix.to_string();
-    let suffix = format!(".{}", suffix.trim_start_matches('.'));
+    let suffix = super::suffix(&rows);
     let started_at_ns = rows.started_at_ns();
     let mut writer = SerializedFileWriter::new(out, schema, properties).map_err(io_error)?;
     let mut group = Vec::with_capacity(GROUP_ROWS);
@@ -77,7 +76,7 @@ fn properties(header: &Header) -> WriterProperties {
     let key = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
-        .set_created_by(format!("dns64bench {}", env!("CARGO_PKG_VERSION")))
+        .set_created_by(crate::PROGRAM.to_owned())
         .set_key_value_metadata(Some(vec![
             key("server", header.server.to_string()),
             key("port", header.port.to_string()),

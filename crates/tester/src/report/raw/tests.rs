@@ -77,8 +77,7 @@ fn the_csv_of_a_trial_is_this() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raw.csv");
     let rows = Rows::new(&course);
-    let header = Header::of(&rows);
-    assert_eq!(write(&path, rows, &header).unwrap(), 5);
+    assert_eq!(write(&path, rows).unwrap(), 5);
     let expected = "\
 dns64perf++ test parameters
 server: 2001:db8::53
@@ -117,9 +116,8 @@ fn parquet_has_the_same_columns_and_two_more() {
     let course = trial();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raw.parquet");
-    let rows = Rows::new(&course);
-    let header = Header::of(&rows);
-    assert_eq!(write(&path, rows, &header).unwrap(), 5);
+    let rows = Rows::new(&course, &ledgers);
+    assert_eq!(write(&path, rows).unwrap(), 5);
     let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
     let read: Vec<String> = reader
         .get_row_iter(None)

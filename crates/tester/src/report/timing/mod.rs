@@ -66,11 +66,12 @@ impl Timing {
         })?;
         let total_ns = last.saturating_sub(first);
         if queries == 0 || total_ns > LONGEST_NS {
-            return Err(ReadError::NoTrial {
-                path: path.to_owned(),
-                queries,
-                span_ns: total_ns,
-            });
+            return Err(ReadError::Content(format!(
+                "{} has {queries} queries within {} s; a trial has at least one, and takes a day at \
+                 most",
+                path.display(),
+                total_ns / SECOND
+            )));
         }
         let mut bins = WIDTHS_NS.map(|width_ns| Bins {
             width_ns,
@@ -91,38 +92,23 @@ impl Timing {
 
     /// When the last query was due, after the first.
     pub fn specified_ns(&self) -> Nanos {
-        let Header {
-            requests,
-            burst,
-            threads,
-            delay_ns,
-            ..
-        } = self.header;
-        let bursts_before = requests.saturating_sub(1) / burst;
-        share(bursts_before, delay_ns, threads)
+        let header = &self.header;
+        let bursts_before = header.requests.saturating_sub(1) / header.burst;
+        share(bursts_before, header.delay_ns, header.threads)
     }
 
     /// Queries due in a span, on the average.
     pub fn due_in(&self, span_ns: Nanos) -> f64 {
-        let Header {
-            burst,
-            threads,
-            delay_ns,
-            ..
-        } = self.header;
-        burst as f64 * threads as f64 * span_ns as f64 / delay_ns as f64
+        let header = &self.header;
+        let queries = header.burst as f64 * header.threads as f64;
+        queries * span_ns as f64 / header.delay_ns as f64
     }
 
     /// Length of the schedule: to the due time of the query that would follow the last.
     pub fn length_ns(&self) -> Nanos {
-        let Header {
-            requests,
-            burst,
-            threads,
-            delay_ns,
-            ..
-        } = self.header;
-        share(requests, delay_ns, burst.saturating_mul(threads))
+        let header = &self.header;
+        let queries = header.burst.saturating_mul(header.threads);
+        share(header.requests, header.delay_ns, queries)
     }
 
     /// The bins to draw: without the one that the sending ended in, unless there is no other. What is
@@ -163,21 +149,17 @@ impl Bins {
 ///
 /// What the writer gives.
 pub fn write_text(out: &mut impl Write, timing: &Timing) -> io::Result<()> {
-    let Header {
-        server,
-        port,
-        requests,
-        burst,
-        threads,
-        ..
-    } = &timing.header;
+    let header = &timing.header;
     writeln!(
         out,
-        "{} queries sent to {server} port {port}; {} due in {:.3} s, threads: {threads}, burst \
-         size: {burst}",
+        "{} queries sent to {} port {}; {} due in {:.3} s, threads: {}, burst size: {}",
         Thousands(timing.queries),
-        Thousands(*requests),
+        header.server,
+        header.port,
+        Thousands(header.requests),
         timing.specified_ns() as f64 / SECOND as f64,
+        header.threads,
+        header.burst,
     )?;
     writeln!(
         out,

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::clock::Nanos;
 
 use crate::report::raw::Header;
 use crate::report::raw::csv::{COLUMNS, TITLE};
@@ -21,30 +21,9 @@ pub enum ReadError {
         /// What the system said.
         reason: io::Error,
     },
-    /// A line is not what it has to be.
-    #[error("{}, line {line}: {fault}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// Number of the line, from 1.
-        line: u64,
-        /// What is wrong with it.
-        fault: String,
-    },
-    /// The rows are of no trial.
-    #[error(
-        "{} has {queries} queries within {} s; a trial has at least one, and takes a day at most",
-        path.display(),
-        span_ns / SECOND
-    )]
-    NoTrial {
-        /// The file.
-        path: PathBuf,
-        /// Rows.
-        queries: u64,
-        /// From the first to the last.
-        span_ns: Nanos,
-    },
+    /// A line is not what it has to be, or the rows are of no trial.
+    #[error("{0}")]
+    Content(String),
 }
 
 /// Reads the raw data at `path` and hands the sending time of each query to `each`.
@@ -53,16 +32,14 @@ pub enum ReadError {
 ///
 /// The first line that is not as dns64perf++ writes it.
 pub fn each(path: &Path, mut each: impl FnMut(Nanos)) -> Result<Header, ReadError> {
-    let told = |reason: io::Error, line| {
-        let path = path.to_owned();
-        match reason.kind() {
-            ErrorKind::InvalidData => ReadError::Line {
-                path,
-                line,
-                fault: reason.to_string(),
-            },
-            _ => ReadError::Read { path, reason },
+    let told = |reason: io::Error, line| match reason.kind() {
+        ErrorKind::InvalidData => {
+            ReadError::Content(format!("{}, line {line}: {reason}", path.display()))
         }
+        _ => ReadError::Read {
+            path: path.to_owned(),
+            reason,
+        },
     };
     let file = File::open(path).map_err(|reason| told(reason, 0))?;
     let mut lines = Lines {

@@ -5,46 +5,13 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::name::NameBuf;
 
 use super::experiment::EXPERIMENTS;
+use crate::cli::resolve::UsageError;
 use crate::load::pace::BURST_MAX;
-use crate::namespace::Cidr;
+use crate::namespace::{Cidr, Zone};
 use crate::quantity;
-
-/// Why the arguments describe no test.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ArgumentError {
-    /// Too few or too many.
-    #[error("{given} arguments; {wanted}")]
-    Count {
-        /// As given.
-        given: usize,
-        /// What is needed.
-        wanted: &'static str,
-    },
-    /// One of them is wrong.
-    #[error("{what} is '{given}'; {wanted} is needed")]
-    Value {
-        /// Which.
-        what: &'static str,
-        /// As given.
-        given: String,
-        /// What it must be.
-        wanted: String,
-    },
-    /// Each query asks for another name.
-    #[error("{requests} requests need as many names and {subnet} has {names}; {remedy}")]
-    Subnet {
-        /// As given.
-        requests: u64,
-        /// As given.
-        subnet: Cidr,
-        /// Names in it.
-        names: u64,
-        /// What to do.
-        remedy: String,
-    },
-}
 
 /// A test of dns64perf++.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,19 +29,19 @@ pub(super) struct Test {
 
 impl Test {
     /// Reads 8 arguments, or 9 with the ports of each thread before the delay.
-    pub(super) fn parse(arguments: &[String]) -> Result<Self, ArgumentError> {
+    pub(super) fn parse(arguments: &[String]) -> Result<Self, UsageError> {
         let (first, ports, last) = match arguments {
             [first @ .., delay, timeout] if first.len() == 6 => (first, None, [delay, timeout]),
             [first @ .., ports, delay, timeout] if first.len() == 6 => {
                 (first, Some(ports), [delay, timeout])
             }
             other => {
-                return Err(ArgumentError::Count {
-                    given: other.len(),
-                    wanted: "dns64perf++ takes 8, or 9 with the ports per thread: server, port, \
-                             subnet, number of requests, burst size, number of threads, [ports per \
-                             thread,] delay between bursts in ns, timeout in s",
-                });
+                return Err(UsageError::Dns64Perf(format!(
+                    "{} arguments; dns64perf++ takes 8, or 9 with the ports per thread: server, \
+                     port, subnet, number of requests, burst size, number of threads, [ports per \
+                     thread,] delay between bursts in ns, timeout in s",
+                    other.len()
+                )));
             }
         };
         let test = Self {
@@ -94,7 +61,7 @@ impl Test {
     }
 
     /// Whether the subnet has a name for each request.
-    fn fits(self) -> Result<Self, ArgumentError> {
+    fn fits(self) -> Result<Self, UsageError> {
         let (requests, subnet) = (self.requests, self.subnet);
         if requests <= subnet.names() {
             return Ok(self);
@@ -103,12 +70,10 @@ impl Test {
             Some(wider) => format!("use {wider}, or fewer requests"),
             None => "use fewer requests".to_owned(),
         };
-        Err(ArgumentError::Subnet {
-            requests,
-            subnet,
-            names: subnet.names(),
-            remedy,
-        })
+        let names = subnet.names();
+        Err(UsageError::Dns64Perf(format!(
+            "{requests} requests need as many names and {subnet} has {names}; {remedy}"
+        )))
     }
 
     /// Queries per second of all threads, rounded up.
@@ -121,24 +86,29 @@ impl Test {
 /// A run of dns64perf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Classic {
+    /// Number of the client, so that several of them ask for different names.
     pub(super) client: u8,
+    /// Threads; a divisor of [`EXPERIMENTS`].
     pub(super) threads: usize,
+    /// How long each answer is waited for; above zero.
     pub(super) timeout_ns: Nanos,
     pub(super) server: SocketAddr,
+    /// What stands after the first label.
+    pub(super) suffix: NameBuf,
 }
 
 impl Classic {
     /// Reads 4 arguments, or 5 with the port (paper 003, section IV.B).
-    pub(super) fn parse(arguments: &[String]) -> Result<Self, ArgumentError> {
+    pub(super) fn parse(arguments: &[String]) -> Result<Self, UsageError> {
         let ([client, threads, time, server], at) = match arguments {
             [client, threads, time, server] => ([client, threads, time, server], 53),
             [client, threads, time, server, at] => ([client, threads, time, server], port(at)?),
             other => {
-                return Err(ArgumentError::Count {
-                    given: other.len(),
-                    wanted: "dns64perf takes 4, or 5 with the port: client number, threads, \
-                             timeout in s, server, [port]",
-                });
+                return Err(UsageError::Dns64Perf(format!(
+                    "{} arguments; dns64perf takes 4, or 5 with the port: client number, threads, \
+                     timeout in s, server, [port]",
+                    other.len()
+                )));
             }
         };
         let wanted = "a power of two of at most 256";
@@ -149,47 +119,40 @@ impl Classic {
             threads: count.ok_or_else(|| wrong("threads", threads, wanted))?,
             timeout_ns: timeout(time)?,
             server: SocketAddr::new(address(server)?, at),
+            suffix: Zone::default().suffix,
         })
     }
 }
 
-fn address(given: &str) -> Result<IpAddr, ArgumentError> {
+fn address(given: &str) -> Result<IpAddr, UsageError> {
     parsed("server", given, "an IPv6 or IPv4 address")
 }
 
-fn port(given: &str) -> Result<u16, ArgumentError> {
+fn port(given: &str) -> Result<u16, UsageError> {
     match given.parse() {
         Ok(port @ 1..) => Ok(port),
         _ => Err(wrong("port", given, "a number from 1 to 65535")),
     }
 }
 
-fn timeout(given: &str) -> Result<Nanos, ArgumentError> {
+fn timeout(given: &str) -> Result<Nanos, UsageError> {
     let seconds = given.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let value = quantity::timeout(given).ok().filter(|_| seconds);
     value.ok_or_else(|| wrong("timeout in s", given, "a number above 0 and up to 60"))
 }
 
-fn whole(
-    what: &'static str,
-    given: &str,
-    range: RangeInclusive<u64>,
-) -> Result<u64, ArgumentError> {
+fn whole(what: &str, given: &str, range: RangeInclusive<u64>) -> Result<u64, UsageError> {
     let value = given.parse().ok().filter(|value| range.contains(value));
     let (low, high) = range.into_inner();
     value.ok_or_else(|| wrong(what, given, &format!("a number from {low} to {high}")))
 }
 
-fn parsed<T: FromStr>(what: &'static str, given: &str, wanted: &str) -> Result<T, ArgumentError> {
+fn parsed<T: FromStr>(what: &str, given: &str, wanted: &str) -> Result<T, UsageError> {
     given.parse().map_err(|_| wrong(what, given, wanted))
 }
 
-fn wrong(what: &'static str, given: &str, wanted: &str) -> ArgumentError {
-    ArgumentError::Value {
-        what,
-        given: given.to_owned(),
-        wanted: wanted.to_owned(),
-    }
+fn wrong(what: &str, given: &str, wanted: &str) -> UsageError {
+    UsageError::Dns64Perf(format!("{what} is '{given}'; {wanted} is needed"))
 }
 
 /// What has been bounded to far less than 2^32.
@@ -275,6 +238,7 @@ mod tests {
             threads: 4,
             timeout_ns: SECOND,
             server: "[2001:db8::53]:53".parse().unwrap(),
+            suffix: "dns64perf.test.".parse().unwrap(),
         };
         assert_eq!(classic, expected);
         assert_eq!(

@@ -5,33 +5,21 @@ use std::sync::atomic::Ordering;
 
 use super::super::{Failure, exit, interrupt, print};
 use super::arguments::Classic;
-use super::experiment::{ClassicError, ClassicSpec, EXPERIMENTS, Experiment};
-use super::{remark, zone};
+use super::experiment::{EXPERIMENTS, Experiment};
+use super::remark;
+use crate::rig::RigError;
 
 /// Runs all experiments; prints the time of each when it is over, in milliseconds.
 pub(super) fn run(arguments: &[String]) -> Result<u8, Failure> {
-    let Classic {
-        client,
-        threads,
-        timeout_ns,
-        server,
-    } = Classic::parse(arguments)?;
+    let classic = Classic::parse(arguments)?;
     let interrupted = interrupt()?;
-    let spec = ClassicSpec {
-        server,
-        client,
-        threads,
-        timeout_ns,
-        suffix: zone()?.suffix,
-    };
     let mut all = Vec::with_capacity(EXPERIMENTS);
     for b in 0..=u8::MAX {
-        let experiment = spec.experiment(b)?;
+        let experiment = classic.experiment(b)?;
         print(|out| write_line(out, experiment))?;
         all.push(experiment);
         if interrupted.load(Ordering::Relaxed) {
-            let error = anyhow::anyhow!("interrupted");
-            return Err(Failure::new(exit::INTERRUPTED, error));
+            return Err(RigError::Interrupted.into());
         }
     }
     remark(&summary(&all));
@@ -43,7 +31,6 @@ fn write_line(out: &mut impl Write, experiment: Experiment) -> io::Result<()> {
 }
 
 /// The figures of paper 003, table I, and what it leaves out: the answers that did not come.
-#[expect(clippy::cast_precision_loss, reason = "counts below 65,537")]
 fn summary(all: &[Experiment]) -> Vec<String> {
     let n = all.len() as f64;
     let times = all.iter().copied().map(milliseconds);
@@ -68,15 +55,8 @@ fn summary(all: &[Experiment]) -> Vec<String> {
     ]
 }
 
-#[expect(clippy::cast_precision_loss, reason = "three digits of it are shown")]
 fn milliseconds(experiment: Experiment) -> f64 {
     experiment.elapsed_ns as f64 / 1e6
-}
-
-impl From<ClassicError> for Failure {
-    fn from(error: ClassicError) -> Self {
-        Self::new(exit::ENVIRONMENT, error)
-    }
 }
 
 #[cfg(test)]

@@ -5,32 +5,19 @@
 //! it, so a slow server is asked less.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{HEADER_LEN, Message, Section};
-use dns64_wire::name::NameBuf;
+
+use super::arguments::Classic;
 
 /// Experiments of a run, and queries of an experiment (paper 003, section II).
 pub(super) const EXPERIMENTS: usize = 256;
-
-/// What is asked, by whom and how.
-#[derive(Clone, Debug)]
-pub(super) struct ClassicSpec {
-    /// The server.
-    pub(super) server: SocketAddr,
-    /// Number of the client, so that several of them ask for different names.
-    pub(super) client: u8,
-    /// Threads; a divisor of [`EXPERIMENTS`].
-    pub(super) threads: usize,
-    /// How long each answer is waited for; above zero.
-    pub(super) timeout_ns: Nanos,
-    /// What stands after the first label.
-    pub(super) suffix: NameBuf,
-}
 
 /// What came of one experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,36 +30,14 @@ pub(super) struct Experiment {
     pub(super) with_aaaa: usize,
 }
 
-/// Why an experiment could not be run.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ClassicError {
-    /// ICMP port unreachable.
-    #[error("nothing listens at {server}; start the server or correct its address and port")]
-    Refused {
-        /// The server.
-        server: SocketAddr,
-    },
-    /// A socket call failed.
-    #[error("cannot ask {server}: {reason}")]
-    Socket {
-        /// The server.
-        server: SocketAddr,
-        /// What the kernel said.
-        reason: io::Error,
-    },
-    /// A thread has panicked.
-    #[error("a thread of the experiment ended without a report; this is a bug")]
-    ThreadLost,
-}
-
-impl ClassicSpec {
+impl Classic {
     /// Experiment `b`: asks for the names `10-a-b-0` to `10-a-b-255` of client `a`, each thread for
     /// its part of them, one after the other.
     ///
     /// # Errors
     ///
     /// What kept it from asking; an answer that does not come is none.
-    pub(super) fn experiment(&self, b: u8) -> Result<Experiment, ClassicError> {
+    pub(super) fn experiment(&self, b: u8) -> anyhow::Result<Experiment> {
         let each = EXPERIMENTS / self.threads;
         let begun = MonotonicClock.now();
         let parts: Vec<_> = thread::scope(|scope| {
@@ -88,7 +53,8 @@ impl ClassicSpec {
             ..Experiment::default()
         };
         for part in parts {
-            let part = part.map_err(|_| ClassicError::ThreadLost)??;
+            let lost = "a thread of the experiment ended without a report; this is a bug";
+            let part = part.map_err(|_| anyhow!(lost))??;
             sum.answered += part.answered;
             sum.with_aaaa += part.with_aaaa;
         }
@@ -96,7 +62,7 @@ impl ClassicSpec {
     }
 
     /// The part of one thread.
-    fn ask(&self, b: u8, numbers: std::ops::Range<usize>) -> Result<Experiment, ClassicError> {
+    fn ask(&self, b: u8, numbers: std::ops::Range<usize>) -> anyhow::Result<Experiment> {
         let socket = self.socket().map_err(|e| self.failed(e))?;
         let mut part = Experiment::default();
         for c in numbers.filter_map(|c| u8::try_from(c).ok()) {
@@ -111,12 +77,11 @@ impl ClassicSpec {
     }
 
     fn socket(&self) -> io::Result<UdpSocket> {
-        let any: SocketAddr = if self.server.is_ipv4() {
-            (Ipv4Addr::UNSPECIFIED, 0).into()
-        } else {
-            (Ipv6Addr::UNSPECIFIED, 0).into()
+        let any: IpAddr = match self.server {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let socket = UdpSocket::bind(any)?;
+        let socket = UdpSocket::bind((any, 0))?;
         socket.connect(self.server)?;
         Ok(socket)
     }
@@ -154,17 +119,27 @@ impl ClassicSpec {
                 }
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if is_timeout(&e) => return Ok(None),
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) =>
+                {
+                    return Ok(None);
+                }
                 Err(e) => return Err(e),
             }
         }
     }
 
-    fn failed(&self, reason: io::Error) -> ClassicError {
+    fn failed(&self, reason: io::Error) -> anyhow::Error {
         let server = self.server;
         match reason.kind() {
-            io::ErrorKind::ConnectionRefused => ClassicError::Refused { server },
-            _ => ClassicError::Socket { server, reason },
+            // ICMP port unreachable.
+            io::ErrorKind::ConnectionRefused => anyhow!(
+                "nothing listens at {server}; start the server or correct its address and port"
+            ),
+            _ => anyhow!("cannot ask {server}: {reason}"),
         }
     }
 }
@@ -189,13 +164,6 @@ fn has_aaaa(reply: &[u8]) -> bool {
             .any(|record| record.section == Section::Answer && record.rtype == Rtype::AAAA)
 }
 
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
-}
-
 /// Queries have no OPT record, so no reply is longer (RFC 1035 section 2.3.4).
 const REPLY_BYTES_MAX: usize = 512;
 
@@ -205,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_query_has_the_older_name_and_the_id_of_client_and_experiment() {
-        let spec = ClassicSpec {
+        let spec = Classic {
             server: "[::1]:53".parse().unwrap(),
             client: 1,
             threads: 4,

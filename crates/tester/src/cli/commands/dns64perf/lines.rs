@@ -48,7 +48,7 @@ impl Sums {
             let interval_ns = part.burst_interval_ns();
             let took_ns = last - first + interval_ns;
             let bursts = part.shard_queries().div_ceil(part.burst());
-            let percent = 100.0 * precise(took_ns.into()) / precise((bursts * interval_ns).into());
+            let percent = 100.0 * took_ns as f64 / (bursts * interval_ns) as f64;
             format!("Full timer execution took {took_ns} ns, {percent:.2}% of specified.")
         };
         (0..).zip(self.senders.iter().flatten()).map(line).collect()
@@ -56,25 +56,18 @@ impl Sums {
 
     /// The five lines.
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let Self {
-            sent,
-            received,
-            valid,
-            ..
-        } = *self;
-        let percent = |n: u64| 100.0 * precise(n.into()) / precise(sent.max(1).into());
+        let (sent, received, valid) = (self.sent, self.received, self.valid);
+        let percent = |n: u64| 100.0 * n as f64 / sent.max(1) as f64;
         let (average_ms, deviation_ms) = self.rtt_ms();
-        writeln!(out, "Sent queries: {sent}")?;
         writeln!(
             out,
-            "Received answers: {received} ({:.2}%)",
-            percent(received)
-        )?;
-        writeln!(out, "Valid answers: {valid} ({:.2}%)", percent(valid))?;
-        writeln!(out, "Average round-trip time: {average_ms:.2} ms")?;
-        writeln!(
-            out,
-            "Standard deviation of the round-trip time: {deviation_ms:.2} ms"
+            "Sent queries: {sent}\n\
+             Received answers: {received} ({:.2}%)\n\
+             Valid answers: {valid} ({:.2}%)\n\
+             Average round-trip time: {average_ms:.2} ms\n\
+             Standard deviation of the round-trip time: {deviation_ms:.2} ms",
+            percent(received),
+            percent(valid)
         )
     }
 
@@ -82,16 +75,11 @@ impl Sums {
     /// population; 0 without answers.
     fn rtt_ms(&self) -> (f64, f64) {
         let n = u128::from(self.received.max(1));
-        let average_ns = precise(self.rtt_ns) / precise(n);
+        let average_ns = self.rtt_ns as f64 / n as f64;
         // n^2 times the variance, exact: 2^32 squares of a minute are below 2^104.
         let spread = (n * self.rtt_squared).saturating_sub(self.rtt_ns * self.rtt_ns);
-        (average_ns / 1e6, precise(spread).sqrt() / precise(n) / 1e6)
+        (average_ns / 1e6, (spread as f64).sqrt() / n as f64 / 1e6)
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "two digits of it are shown")]
-fn precise(n: u128) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]
