@@ -145,3 +145,32 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
         exit::ENVIRONMENT
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_within_an_error_keeps_its_exit_code() {
+        let code = |error: RigError| Failure::from(error).code;
+        let unknown = || ProfileError::Unknown("nobody".into());
+        let requires = ProfileError::Requires {
+            name: "tayga".into(),
+            needs: "IPv6".into(),
+        };
+        let no_queries = TrialError::NoQueries {
+            rate_qps: 1,
+            duration_ms: 1,
+        };
+        assert_eq!(code(RigError::Interrupted), exit::INTERRUPTED);
+        assert_eq!(code(unknown().into()), exit::USAGE);
+        assert_eq!(code(ServerError::from(unknown()).into()), exit::USAGE);
+        assert_eq!(code(requires.into()), exit::ENVIRONMENT);
+        assert_eq!(code(no_queries.into()), exit::USAGE);
+        let dir = "results".into();
+        let exists = Failure::from(JournalError::Exists { dir });
+        assert_eq!(exists.code, exit::USAGE);
+        let full = Failure::from(std::io::Error::other("the disk is full"));
+        assert_eq!(full.code, exit::ENVIRONMENT);
+    }
+}
