@@ -12,11 +12,13 @@ use std::iter::successors;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use dns64_wire::name::{NAME_LEN_MAX, NameBuf, NameError};
+use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
 use ipnet::Ipv4Net;
 
-pub use pattern::{Pattern, PatternError};
-pub use share::{Share, ShareError};
+pub use pattern::Pattern;
+pub use share::Share;
+
+use crate::quantity::ValueError;
 
 /// Octets of the first label: four groups of three digits and three hyphens.
 pub const LABEL_BYTES: usize = 15;
@@ -27,32 +29,19 @@ pub const DEFAULT_SUFFIX: &str = "dns64perf.test.";
 /// Octets on the wire that a suffix can have, so that the first label and its length octet fit.
 pub const SUFFIX_LEN_MAX: usize = NAME_LEN_MAX - 1 - LABEL_BYTES;
 
-/// Why a text is no suffix of names.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SuffixError {
-    /// No domain name.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// No room for the first label.
-    #[error(
-        "suffix of {len} octets leaves no room for the first label of a name; its limit is \
-         {SUFFIX_LEN_MAX} octets, shorten it"
-    )]
-    TooLong {
-        /// Octets on the wire.
-        len: usize,
-    },
-}
-
 /// Reads what stands after the first label of a name.
 ///
 /// # Errors
 ///
 /// What is no domain name, or longer than [`SUFFIX_LEN_MAX`].
-pub fn parse_suffix(text: &str) -> Result<NameBuf, SuffixError> {
-    let suffix: NameBuf = text.parse()?;
+pub fn parse_suffix(text: &str) -> Result<NameBuf, ValueError> {
+    let suffix = text.parse::<NameBuf>();
+    let suffix = suffix.map_err(|error| ValueError(error.to_string()))?;
     match suffix.as_wire().len() {
-        len if len > SUFFIX_LEN_MAX => Err(SuffixError::TooLong { len }),
+        len if len > SUFFIX_LEN_MAX => Err(ValueError(format!(
+            "suffix of {len} octets leaves no room for the first label of a name; its limit is \
+             {SUFFIX_LEN_MAX} octets, shorten it"
+        ))),
         _ => Ok(suffix),
     }
 }
@@ -108,29 +97,22 @@ impl fmt::Display for Cidr {
 /// The names unless asked otherwise: those of paper 000, section 6.2.1.
 pub const DEFAULT_NAMESPACE: Cidr = Cidr(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8));
 
-/// Why a text is no range of IPv4 addresses.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CidrError {
-    /// Not of the form ADDRESS/LENGTH.
-    #[error(
-        "'{0}' is not an IPv4 range; write ADDRESS/LENGTH with a length of 0 to 32, as in 10.0.0.0/8"
-    )]
-    Form(String),
-    /// The address is not the first of its range.
-    #[error("{0} has bits set beyond its length; the range around it is {range}", range = .0.trunc())]
-    HostBits(Ipv4Net),
-}
-
 impl FromStr for Cidr {
-    type Err = CidrError;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, CidrError> {
-        let form = |_| CidrError::Form(text.to_owned());
-        let range: Ipv4Net = text.parse().map_err(form)?;
-        if range != range.trunc() {
-            return Err(CidrError::HostBits(range));
-        }
-        Ok(Self(range))
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let why = match text.parse::<Ipv4Net>() {
+            Ok(range) if range == range.trunc() => return Ok(Self(range)),
+            Ok(range) => format!(
+                "{range} has bits set beyond its length; the range around it is {}",
+                range.trunc()
+            ),
+            Err(_) => format!(
+                "'{text}' is not an IPv4 range; write ADDRESS/LENGTH with a length of 0 to 32, as \
+                 in 10.0.0.0/8"
+            ),
+        };
+        Err(ValueError(why))
     }
 }
 
@@ -280,11 +262,10 @@ mod tests {
         let longest = parse_suffix(&suffix(45)).unwrap();
         assert_eq!(longest.as_wire().len(), SUFFIX_LEN_MAX);
         let error = parse_suffix(&suffix(46)).unwrap_err();
-        assert_eq!(error, SuffixError::TooLong { len: 240 });
-        assert!(matches!(
-            parse_suffix("a..b"),
-            Err(SuffixError::Name(NameError::EmptyLabel))
-        ));
+        assert!(error.0.starts_with("suffix of 240 octets leaves no room"));
+        let error = parse_suffix("a..b").unwrap_err();
+        let expected = dns64_wire::name::NameError::EmptyLabel;
+        assert_eq!(error.0, expected.to_string());
     }
 
     #[test]

@@ -6,41 +6,17 @@ use std::fmt;
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-/// Why a text was refused. The messages complete "invalid value '...' for '--flag': ...".
+/// Why a value was refused, with the remedy. What is no value of its kind at all is told to complete
+/// "invalid value '...' for '--flag': ...".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ValueError {
-    /// Not a number, or an unknown unit.
-    #[error("{wanted} is expected, such as {example}")]
-    Unreadable {
-        /// What is taken.
-        wanted: &'static str,
-        /// How it looks.
-        example: &'static str,
-    },
-    /// A number that is too small.
-    #[error("{what} must be at least {least}")]
-    TooSmall {
-        /// What is set.
-        what: &'static str,
-        /// The bound, with its unit.
-        least: &'static str,
-    },
-    /// A number that is too large.
-    #[error("{what} must be at most {most}")]
-    TooLarge {
-        /// What is set.
-        what: &'static str,
-        /// The bound, with its unit.
-        most: &'static str,
-    },
-    /// More decimals than the unit can take.
-    #[error("{what} must be a whole number of {unit}")]
-    NotWhole {
-        /// What is set.
-        what: &'static str,
-        /// The smallest unit.
-        unit: &'static str,
-    },
+#[error("{0}")]
+pub struct ValueError(pub String);
+
+impl ValueError {
+    /// Something else is `wanted`; with an `example`.
+    pub fn unreadable(wanted: &str, example: &str) -> Self {
+        Self(format!("{wanted} is expected, such as {example}"))
+    }
 }
 
 /// What is read, and within which bounds.
@@ -73,32 +49,21 @@ impl Kind {
 
     fn unreadable(&self) -> ValueError {
         let [wanted, example] = self.wanted;
-        ValueError::Unreadable { wanted, example }
+        ValueError::unreadable(wanted, example)
     }
 
     /// A decimal number times `scale`, in the smallest unit.
     fn read(&self, number: &str, scale: u64) -> Result<u64, ValueError> {
-        let what = self.what;
         let number = Decimal::parse(number).ok_or_else(|| self.unreadable())?;
-        match number.times(scale) {
-            Scaled::Exact(value) if value > self.most.0 => Err(ValueError::TooLarge {
-                what,
-                most: self.most.1,
-            }),
-            Scaled::Above => Err(ValueError::TooLarge {
-                what,
-                most: self.most.1,
-            }),
-            Scaled::Exact(value) if value >= self.least.0 => Ok(value),
-            Scaled::Exact(_) | Scaled::Below => Err(ValueError::TooSmall {
-                what,
-                least: self.least.1,
-            }),
-            Scaled::Between => Err(ValueError::NotWhole {
-                what,
-                unit: self.unit,
-            }),
-        }
+        let (least, most) = (self.least, self.most);
+        let bound = match number.times(scale) {
+            Scaled::Exact(value) if (least.0..=most.0).contains(&value) => return Ok(value),
+            Scaled::Exact(value) if value < least.0 => format!("at least {}", least.1),
+            Scaled::Below => format!("at least {}", least.1),
+            Scaled::Exact(_) | Scaled::Above => format!("at most {}", most.1),
+            Scaled::Between => format!("a whole number of {}", self.unit),
+        };
+        Err(ValueError(format!("{} must be {bound}", self.what)))
     }
 
     /// A number with a unit of time, or in seconds.
@@ -378,8 +343,9 @@ mod tests {
         for text in [
             "", "k", ".", "NaN", "inf", "1e5", "20 k", "20m", "1..5", "+5", "1,000",
         ] {
+            let error = text_of(rate(text));
             assert!(
-                matches!(rate(text), Err(ValueError::Unreadable { .. })),
+                error.starts_with("a rate in queries per second is expected"),
                 "{text}"
             );
         }
@@ -423,8 +389,9 @@ mod tests {
         assert_eq!(text_of(timeout("61s")), "a timeout must be at most 60s");
         assert_eq!(text_of(timeout("0")), "a timeout must be at least 1us");
         for text in ["", "NaN", "five", "5 s", "5d", "ms"] {
+            let error = text_of(duration(text));
             assert!(
-                matches!(duration(text), Err(ValueError::Unreadable { .. })),
+                error.starts_with("a time is expected, such as 250ms"),
                 "{text}"
             );
         }

@@ -10,14 +10,13 @@ use super::plan::{Plan, Restart};
 use super::record::{CertificateConditions, Environment, VariantFacts};
 use super::run::{Assignment, Bench, BenchError};
 use super::tasks::Point;
-use crate::lab::LabKind;
 use crate::lab::process;
 use crate::lab::server::Server;
+use crate::lab::{Blame, LabError, LabKind};
 use crate::namespace::{Cidr, Zone};
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
 use crate::rig::certify::{COARSE, Loopback, Question};
-use crate::rig::conditions::Conditions;
 use crate::rig::equipment::Instruments;
 use crate::rig::spec::{Load, RigSpec};
 use crate::rig::{Rig, RigError};
@@ -175,12 +174,7 @@ impl Bench for RigBench<'_> {
 fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
     let described = open.rig.conditions(&[]);
     let tester = |(role, _): &(String, String)| role != "DUT";
-    let Point {
-        cell,
-        duration_ns,
-        timeout_ns,
-        ..
-    } = open.job.point;
+    let point = open.job.point;
     CertificateConditions {
         boot_id: environment.boot_id.clone(),
         kernel: environment.kernel.clone(),
@@ -199,42 +193,35 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
         sockets: described.sockets,
         cpus: described.cpus.into_iter().filter(tester).collect(),
         names: described.namespace,
-        cell: cell.to_string(),
-        duration_ns,
-        timeout_ns,
+        cell: point.cell.to_string(),
+        duration_ns: point.duration_ns,
+        timeout_ns: point.timeout_ns,
     }
 }
 
 /// What can be told of the servers that run.
 fn facts(open: &Open) -> VariantFacts {
     let described = open.rig.conditions(&[]);
-    let Conditions {
-        dut,
-        server,
-        pref64,
-        cpus,
-        not_a_measurement,
-        notes,
-        ..
-    } = described;
     let started = open.server();
     let files = started.and_then(|dut| dut.files().ok()).unwrap_or_default();
     let program = started.and_then(|dut| std::fs::read(dut.program()).ok());
     VariantFacts {
-        version: dut.or_else(|| started.and_then(|server| server.version().ok())),
+        version: described
+            .dut
+            .or_else(|| started.and_then(|server| server.version().ok())),
         server: match open.rig.self_test_server() {
             Some(server) if open.is_authority() => server.to_string(),
-            _ => server,
+            _ => described.server,
         },
-        pref64: pref64.unwrap_or_default(),
-        cpus,
+        pref64: described.pref64.unwrap_or_default(),
+        cpus: described.cpus,
         files_sha256: files
             .into_iter()
             .map(|(name, text)| (name, sha256_hex(text.as_bytes())))
             .collect(),
         program_sha256: program.map(|octets| sha256_hex(&octets)),
-        not_a_measurement,
-        notes,
+        not_a_measurement: described.not_a_measurement,
+        notes: described.notes,
     }
 }
 
@@ -244,7 +231,10 @@ impl From<RigError> for BenchError {
     fn from(error: RigError) -> Self {
         match error {
             RigError::Interrupted => Self::Interrupted,
-            RigError::Lab(_) | RigError::Host(_) => Self::Bench(error.to_string()),
+            RigError::Lab(LabError {
+                blame: Blame::Machine,
+                ..
+            }) => Self::Bench(error.to_string()),
             _ => Self::Variant(error.to_string()),
         }
     }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::plan::{Cell, Plan, Restart};
-use super::tasks::{Point, Task, asked_qps, points, search_spec, tasks};
+use super::tasks::{Point, Task, asked_qps, points, rates, search_spec, tasks};
 use crate::procedure::search::{HIGHEST_RATE_QPS, Resolution, Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
 use crate::rig::certify::{self, COARSE, LOWERINGS, SEARCH_TRIAL_NS};
@@ -253,13 +253,7 @@ impl<'p> Estimator<'p> {
                 let trials = self.search(&point, run);
                 return Cost::of(trials, likely_ns, whole_ns, u64::from(started));
             }
-            Task::Overload { .. } => {
-                plan.overload.as_ref().map_or(0, |o| o.factors_milli.len()) as u64
-            }
-            Task::Soak { .. } => {
-                let length_ns = plan.soak.map_or(0, |soak| soak.length_ns);
-                length_ns.div_ceil(point.duration_ns.max(1))
-            }
+            Task::Overload { .. } | Task::Soak { .. } => rates(plan, task, 0).len() as u64,
         };
         Cost::of([trials; 3], whole_ns, whole_ns, 1)
     }

@@ -21,7 +21,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::record::{FORMAT, Line, Record};
 use crate::lab::LabKind;
-pub use error::{JournalError, LineFault, Torn};
+pub use error::{JournalError, Torn};
 pub use lines::{Reading, sha256_hex};
 
 /// Name of the journal in the directory of a campaign.
@@ -75,7 +75,9 @@ impl Journal {
         if path.exists() {
             return Err(exists());
         }
-        keep_plan(dir, &beginning.plan)?;
+        keep_plan(dir, &beginning.plan, |path, _| JournalError::OtherPlan {
+            path,
+        })?;
         let draft = draft_of(&path);
         let file = OpenOptions::new()
             .append(true)
@@ -116,7 +118,7 @@ impl Journal {
         let line = linked?;
         journal.path = path;
         sync_directory(dir)?;
-        sync_directory(&parent_of(dir))?;
+        sync_directory(&dir.join(".."))?;
         journal.leave_pid(dir);
         Ok((journal, line))
     }
@@ -141,7 +143,16 @@ impl Journal {
             let format = reading.format;
             return Err(JournalError::EarlierFormat { path, format });
         }
-        check_plan(dir, &reading)?;
+        if let Some(Record::Campaign {
+            plan, plan_sha256, ..
+        }) = reading.lines.first().map(|line| &line.record)
+        {
+            keep_plan(dir, plan, |path, text| JournalError::PlanChanged {
+                path,
+                found: sha256_hex(text),
+                begun: plan_sha256.clone(),
+            })?;
+        }
         if torn_octets > 0 {
             file.set_len(reading.octets)
                 .and_then(|()| file.sync_data())
@@ -276,12 +287,17 @@ fn lock(file: &File, dir: &Path, path: &Path) -> Result<(), JournalError> {
     }
 }
 
-/// Writes the copy of the plan, unless it is there.
-fn keep_plan(dir: &Path, plan: &str) -> Result<(), JournalError> {
+/// Writes the copy of the plan, unless it is there. Of `another` text that is there this makes the
+/// error.
+fn keep_plan(
+    dir: &Path,
+    plan: &str,
+    another: impl FnOnce(PathBuf, &[u8]) -> JournalError,
+) -> Result<(), JournalError> {
     let path = dir.join(PLAN_FILE);
     match fs::read(&path) {
         Ok(text) if text == plan.as_bytes() => return Ok(()),
-        Ok(_) => return Err(JournalError::OtherPlan { path }),
+        Ok(text) => return Err(another(path, &text)),
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => {}
         Err(reason) => return Err(failed("read", &path)(reason)),
     }
@@ -295,40 +311,11 @@ fn keep_plan(dir: &Path, plan: &str) -> Result<(), JournalError> {
     write().map_err(failed("write", &path))
 }
 
-/// Refuses a copy of the plan that is not the journal's, and restores one that is gone.
-fn check_plan(dir: &Path, reading: &Reading) -> Result<(), JournalError> {
-    let Some(Record::Campaign {
-        plan, plan_sha256, ..
-    }) = reading.lines.first().map(|line| &line.record)
-    else {
-        return Ok(());
-    };
-    let path = dir.join(PLAN_FILE);
-    match fs::read(&path) {
-        Ok(text) if sha256_hex(&text) == *plan_sha256 => Ok(()),
-        Ok(text) => Err(JournalError::PlanChanged {
-            path,
-            found: sha256_hex(&text),
-            begun: plan_sha256.clone(),
-        }),
-        Err(reason) if reason.kind() == io::ErrorKind::NotFound => keep_plan(dir, plan),
-        Err(reason) => Err(failed("read", &path)(reason)),
-    }
-}
-
 /// A name beside `path` for a file that is not whole yet; no two processes have the same.
 fn draft_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     name.into()
-}
-
-fn parent_of(dir: &Path) -> PathBuf {
-    match dir.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
-        Some(parent) => parent.to_owned(),
-        None => dir.to_owned(),
-    }
 }
 
 /// A file is safe only once its name is.

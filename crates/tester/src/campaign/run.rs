@@ -14,7 +14,7 @@ use super::plan::Plan;
 use super::record::{CertificateConditions, Line, Record, SelfTest, TaskEnd, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
-use super::tasks::{Point, Task, asked_qps, point_name, points, search_spec, tasks};
+use super::tasks::{Point, Task, asked_qps, point_name, points, rates, search_spec, tasks};
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
 use crate::procedure::search::SearchEnd;
@@ -61,36 +61,18 @@ pub struct Assignment {
     pub names: Option<u64>,
 }
 
-/// Why a bench cannot go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a bench, or a whole campaign, cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BenchError {
     /// The user ended it.
+    #[error("interrupted")]
     Interrupted,
     /// This variant cannot be measured; others can.
+    #[error("{0}")]
     Variant(String),
     /// Nothing can be measured.
+    #[error("{0}")]
     Bench(String),
-}
-
-/// How a process ended its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Everything of the plan was done.
-    Complete,
-    /// The user ended it; it can be resumed.
-    Interrupted,
-}
-
-/// Why a process could not go on: what keeps every variant from being measured, or the journal from
-/// being written. The campaign can be resumed when the cause is gone.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct CampaignError(String);
-
-impl From<JournalError> for CampaignError {
-    fn from(error: JournalError) -> Self {
-        Self(error.to_string())
-    }
 }
 
 /// What cannot be written down must not be measured either.
@@ -171,32 +153,28 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     ///
     /// # Errors
     ///
-    /// What keeps every variant from being measured, or the journal from being written.
-    pub fn work(mut self) -> Result<Ended, CampaignError> {
+    /// The user ended it; or what keeps every variant from being measured, or the journal from being
+    /// written. The campaign can be resumed when the cause is gone.
+    pub fn work(mut self) -> Result<(), BenchError> {
         (self.watch)(&self.status);
         while let Some(task) = self.state.next_task(&self.tasks) {
             match self.task(task) {
-                Ok(()) => {}
                 Err(BenchError::Variant(reason)) => {
                     self.record(Record::Abandoned { task, reason })?;
                 }
-                Err(BenchError::Interrupted) => {
-                    let reason = "interrupted".to_owned();
-                    self.record(Record::Stopped { reason })?;
-                    return Ok(Ended::Interrupted);
+                Err(end) => {
+                    let reason = end.to_string();
+                    let stopped = self.record(Record::Stopped { reason });
+                    // Else a journal that cannot be written may be the reason already.
+                    if end == BenchError::Interrupted {
+                        stopped?;
+                    }
+                    return Err(end);
                 }
-                Err(BenchError::Bench(reason)) => {
-                    let stopped = Record::Stopped {
-                        reason: reason.clone(),
-                    };
-                    // A journal that cannot be written is the reason already.
-                    let _ = self.record(stopped);
-                    return Err(CampaignError(reason));
-                }
+                Ok(()) => {}
             }
         }
-        self.record(Record::Complete)?;
-        Ok(Ended::Complete)
+        Ok(self.record(Record::Complete)?)
     }
 
     fn task(&mut self, task: Task) -> Result<(), BenchError> {
@@ -276,7 +254,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let enough = |rate_qps| {
             self_tests >= SELF_TESTS_MAX
                 || max_qps.is_some_and(|max_qps| rate_qps >= max_qps)
-                || !self.was_limited_by(point, rate_qps)
+                // Whether a search of the point has ended at the limit of this certificate.
+                || !self.state.rates_qps(point).contains(&rate_qps)
         };
         if known.is_some_and(enough) {
             return Ok(known);
@@ -326,11 +305,6 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(Some(result.end))
     }
 
-    /// Whether a search of the point has ended at the limit of this certificate.
-    fn was_limited_by(&self, point: usize, certified_rate_qps: u64) -> bool {
-        self.state.rates_qps(point).contains(&certified_rate_qps)
-    }
-
     /// Starts the servers, and writes down what they are if that is not what it was.
     fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), BenchError> {
         let facts = self.bench.start(certified_rate_qps)?;
@@ -371,11 +345,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
 
     /// The trials of an overload curve or a soak: their rates do not depend on what is found.
     fn rates(&mut self, task: Task, base_rate_qps: u64) -> Result<(), BenchError> {
-        let rates = match task {
-            Task::Search { .. } => Vec::new(),
-            Task::Overload { .. } => overload_rates(self.plan, base_rate_qps),
-            Task::Soak { .. } => soak_rates(self.plan, base_rate_qps),
-        };
+        let rates = rates(self.plan, task, base_rate_qps);
         while let Some(under_way) = self.state.under_way.as_ref()
             && let Some(&rate_qps) = rates.get(under_way.steps)
         {
@@ -439,24 +409,6 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         self.status.observe(event, unix_ms(), length_ns);
         (self.watch)(&self.status);
     }
-}
-
-/// Rates of the overload curve.
-fn overload_rates(plan: &Plan, base_rate_qps: u64) -> Vec<u64> {
-    let factors = plan.overload.iter().flat_map(|o| &o.factors_milli);
-    factors
-        .map(|&milli| base_rate_qps.saturating_mul(u64::from(milli)) / 1000)
-        .collect()
-}
-
-/// Rates of the soak: one for each of its segments.
-fn soak_rates(plan: &Plan, base_rate_qps: u64) -> Vec<u64> {
-    let Some(soak) = &plan.soak else {
-        return Vec::new();
-    };
-    let segments = soak.length_ns.div_ceil(plan.load.duration_ns.max(1));
-    let rate_qps = soak.share.below(base_rate_qps);
-    (0..segments).map(|_| rate_qps).collect()
 }
 
 #[cfg(test)]

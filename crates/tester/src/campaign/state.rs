@@ -99,7 +99,6 @@ impl<R> History<R> {
 
     /// Their median, rounded down: what overload and soak are relative to.
     pub fn median_rate_qps(&self, point: usize) -> Option<u64> {
-        #[expect(clippy::cast_precision_loss, reason = "rates are far below 2^52")]
         let rates: Vec<f64> = self.rates_qps(point).iter().map(|&r| r as f64).collect();
         #[expect(
             clippy::cast_possible_truncation,

@@ -167,6 +167,24 @@ pub fn search_spec(
     }
 }
 
+/// Rates of the trials of an overload curve, or of a soak: one for each of its segments. Those of a
+/// search follow from its outcomes.
+pub fn rates(plan: &Plan, task: Task, base_rate_qps: u64) -> Vec<u64> {
+    match (task, &plan.overload, &plan.soak) {
+        (Task::Overload { .. }, Some(overload), _) => {
+            let factors = overload.factors_milli.iter();
+            let rate = |&milli: &u32| base_rate_qps.saturating_mul(u64::from(milli)) / 1000;
+            factors.map(rate).collect()
+        }
+        (Task::Soak { .. }, _, Some(soak)) => {
+            let segments = soak.length_ns.div_ceil(plan.load.duration_ns.max(1));
+            let rate_qps = soak.share.below(base_rate_qps);
+            (0..segments).map(|_| rate_qps).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// A point in words: its variant, and its cell with duration and timeout if they are not the
 /// plan's.
 pub fn point_name(plan: &Plan, point: &Point) -> (String, String) {

@@ -14,10 +14,10 @@ use crate::quantity::ValueError;
 pub fn setting(text: &str) -> Result<(String, String), ValueError> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(ValueError::Unreadable {
-            wanted: "a setting of the profile and its value",
-            example: "threads=2",
-        }),
+        _ => Err(ValueError::unreadable(
+            "a setting of the profile and its value",
+            "threads=2",
+        )),
     }
 }
 
@@ -29,10 +29,7 @@ pub fn setting(text: &str) -> Result<(String, String), ValueError> {
 pub fn pct(text: &str) -> Result<f64, ValueError> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
     let pct = number.ok().filter(|pct| (0.0..=100.0).contains(pct));
-    pct.ok_or(ValueError::Unreadable {
-        wanted: "a percentage from 0 to 100",
-        example: "5",
-    })
+    pct.ok_or_else(|| ValueError::unreadable("a percentage from 0 to 100", "5"))
 }
 
 /// Reads where a page is served: "8080" on the loopback interface, or an address with a port.
@@ -44,9 +41,11 @@ pub fn http_listen(text: &str) -> Result<SocketAddr, ValueError> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    text.parse().map_err(|_| ValueError::Unreadable {
-        wanted: "a port, or an address with a port",
-        example: "8080, 192.0.2.1:8080 or [::1]:8080",
+    text.parse().map_err(|_| {
+        ValueError::unreadable(
+            "a port, or an address with a port",
+            "8080, 192.0.2.1:8080 or [::1]:8080",
+        )
     })
 }
 

@@ -10,7 +10,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use super::host::{CpuSet, Host};
 use super::machine::{Machine, field};
 use super::owned::{self, OwnedDir};
-use super::process::{self, RunError};
+use super::{Blame, LabError, process};
 
 /// How a server is kept to its cores.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub enum Cores {
     /// By a cgroup.
     Cgroup(Cgroup),
     /// By affinity, because no cgroup can be made, for this reason.
-    Affinity(CgroupError),
+    Affinity(LabError),
 }
 
 impl Cores {
@@ -63,41 +63,6 @@ impl Cores {
 #[derive(Debug)]
 pub struct Cgroup(OwnedDir);
 
-/// Why there is no cgroup.
-#[derive(Debug, thiserror::Error)]
-pub enum CgroupError {
-    /// No hierarchy has it.
-    #[error("no cgroup above this process hands the cpuset controller down")]
-    NoController,
-    /// The kernel refused.
-    #[error("{path}: {reason}")]
-    Refused {
-        /// Directory or file.
-        path: String,
-        /// What it said.
-        reason: io::Error,
-    },
-    /// No process can be tried in it.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// A process cannot join it.
-    #[error("no process can join {path}: {said}")]
-    Join {
-        /// The cgroup.
-        path: String,
-        /// What the shell said.
-        said: String,
-    },
-    /// The kernel gives other cores than were asked for.
-    #[error("its processes would have the cores {given} instead of {wanted}")]
-    OtherCores {
-        /// What they have.
-        given: String,
-        /// What was asked for.
-        wanted: String,
-    },
-}
-
 /// The two kinds of cgroups (cgroups(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
@@ -113,15 +78,17 @@ const PREFIX: &str = "dns64bench.";
 const PROOF_LIMIT: Nanos = 5 * SECOND;
 
 impl Cgroup {
-    fn create(cpus: &CpuSet) -> Result<Self, CgroupError> {
-        let (parent, version) = own_parent().ok_or(CgroupError::NoController)?;
+    fn create(cpus: &CpuSet) -> Result<Self, LabError> {
+        let (parent, version) = own_parent().ok_or_else(|| {
+            Blame::Machine.error("no cgroup above this process hands the cpuset controller down")
+        })?;
         let cgroup = Self::below(&parent, version, cpus)?;
         cgroup.prove(cpus)?;
         Ok(cgroup)
     }
 
     /// Makes the cgroup and gives it its cores.
-    fn below(parent: &Path, version: Version, cpus: &CpuSet) -> Result<Self, CgroupError> {
+    fn below(parent: &Path, version: Version, cpus: &CpuSet) -> Result<Self, LabError> {
         let dir = OwnedDir::make(parent, PREFIX, "dns64bench").map_err(|e| refused(parent, e))?;
         let cgroup = Self(dir);
         if version == Version::One {
@@ -134,7 +101,7 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    fn set(&self, file: &str, value: &str) -> Result<(), CgroupError> {
+    fn set(&self, file: &str, value: &str) -> Result<(), LabError> {
         let path = self.0.path.join(file);
         std::fs::write(&path, value).map_err(|e| refused(&path, e))
     }
@@ -149,31 +116,25 @@ impl Cgroup {
     }
 
     /// Sends a process into it and looks where it may run: rights and cores are known only then.
-    fn prove(&self, cpus: &CpuSet) -> Result<(), CgroupError> {
+    fn prove(&self, cpus: &CpuSet) -> Result<(), LabError> {
         let mut proof = self.joined("exec cat /proc/self/status");
         let end = process::run(&mut proof, PROOF_LIMIT)?;
         if !end.status.success() {
-            return Err(CgroupError::Join {
-                path: self.0.path.display().to_string(),
-                said: end.stderr.trim().to_owned(),
-            });
+            let (path, said) = (self.0.path.display(), end.stderr.trim());
+            return Err(Blame::Machine.error(format!("no process can join {path}: {said}")));
         }
         let given = field(&end.stdout, "Cpus_allowed_list").unwrap_or_default();
         match given.parse::<CpuSet>() {
             Ok(set) if set == *cpus => Ok(()),
-            _ => Err(CgroupError::OtherCores {
-                given: given.to_owned(),
-                wanted: cpus.to_string(),
-            }),
+            _ => Err(Blame::Machine.error(format!(
+                "its processes would have the cores {given} instead of {cpus}"
+            ))),
         }
     }
 }
 
-fn refused(path: &Path, reason: io::Error) -> CgroupError {
-    CgroupError::Refused {
-        path: path.display().to_string(),
-        reason,
-    }
+fn refused(path: &Path, reason: io::Error) -> LabError {
+    Blame::Machine.error(format!("{}: {reason}", path.display()))
 }
 
 /// Removes what servers of crashed Testers have left, if there is such a place.

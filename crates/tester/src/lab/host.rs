@@ -10,6 +10,8 @@ use std::str::FromStr;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::process::find_program;
+use super::{Blame, LabError};
+use crate::quantity::ValueError;
 
 /// Where `ip netns` keeps its namespaces (ip-netns(8)).
 pub(crate) const NETNS_DIR: &str = "/run/netns";
@@ -57,22 +59,21 @@ impl Host {
     /// # Errors
     ///
     /// The namespace does not exist, or this process may not join it.
-    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, HostError> {
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         let Self::Netns(name) = self else {
             return Ok(work());
         };
         let path = Path::new(NETNS_DIR).join(name);
-        let namespace = File::open(&path).map_err(|source| HostError::Open {
-            name: name.clone(),
-            source,
-        })?;
+        let namespace = File::open(&path).map_err(Blame::Machine.because(format!(
+            "cannot open network namespace {name:?}; bring the lab up first"
+        )))?;
         std::thread::scope(|scope| {
             let joined = scope.spawn(|| {
                 move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-                    .map_err(|errno| HostError::Join {
-                        name: name.clone(),
-                        source: errno.into(),
-                    })?;
+                    .map_err(Blame::Machine.because(format!(
+                        "cannot join network namespace {name:?}; this needs root or a user \
+                         namespace"
+                    )))?;
                 Ok(work())
             });
             match joined.join() {
@@ -95,27 +96,6 @@ impl fmt::Display for Host {
             Self::Netns(name) => write!(f, "namespace {name}"),
         }
     }
-}
-
-/// Why a host cannot be entered.
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    /// No such namespace, or no permission to look.
-    #[error("cannot open network namespace {name:?}; bring the lab up first")]
-    Open {
-        /// Name of the namespace.
-        name: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// `setns` refused.
-    #[error("cannot join network namespace {name:?}; this needs root or a user namespace")]
-    Join {
-        /// Name of the namespace.
-        name: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
 }
 
 /// A set of CPUs as `taskset -c` writes it: "0", "0,2-3".
@@ -168,10 +148,14 @@ impl FromIterator<usize> for CpuSet {
 }
 
 impl FromStr for CpuSet {
-    type Err = CpuSetError;
+    type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let malformed = || CpuSetError::Malformed(text.to_owned());
+        let malformed = || {
+            ValueError(format!(
+                "{text:?} is not a set of CPUs; write \"0\" or \"0,2-3\""
+            ))
+        };
         let mut cpus = Vec::new();
         for part in text.split(',') {
             let (low, high) = part.split_once('-').unwrap_or((part, part));
@@ -181,7 +165,10 @@ impl FromStr for CpuSet {
                 return Err(malformed());
             }
             if high >= CPUS_MAX {
-                return Err(CpuSetError::TooLarge(high));
+                return Err(ValueError(format!(
+                    "CPU {high} is beyond {}, the most that Linux knows",
+                    CPUS_MAX - 1
+                )));
             }
             cpus.extend(low..=high);
         }
@@ -204,17 +191,6 @@ impl fmt::Display for CpuSet {
         }
         Ok(())
     }
-}
-
-/// Why a CPU set cannot be read.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CpuSetError {
-    /// Not a list of numbers and ranges.
-    #[error("{0:?} is not a set of CPUs; write \"0\" or \"0,2-3\"")]
-    Malformed(String),
-    /// Beyond what a kernel can have.
-    #[error("CPU {0} is beyond {max}, the most that Linux knows", max = CPUS_MAX - 1)]
-    TooLarge(usize),
 }
 
 /// Largest `CONFIG_NR_CPUS` of Linux on x86-64 (arch/x86/Kconfig, `MAXSMP`).
@@ -242,14 +218,14 @@ mod tests {
     #[test]
     fn bad_cpu_sets_are_refused() {
         for text in ["", ",", "a", "1-", "-1", "3-1", "0x2", "1,,2"] {
-            assert_eq!(
-                text.parse::<CpuSet>(),
-                Err(CpuSetError::Malformed(text.to_owned()))
-            );
+            let error = text.parse::<CpuSet>().unwrap_err().to_string();
+            let expected = format!("{text:?} is not a set of CPUs; ");
+            assert!(error.starts_with(&expected), "{error}");
         }
+        let error = "0-99999999999".parse::<CpuSet>().unwrap_err();
         assert_eq!(
-            "0-99999999999".parse::<CpuSet>(),
-            Err(CpuSetError::TooLarge(99_999_999_999))
+            error.to_string(),
+            "CPU 99999999999 is beyond 8191, the most that Linux knows"
         );
     }
 

@@ -7,7 +7,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 use super::process::{find_program, run};
-use super::userns::{self, UsernsError};
+use super::{LabError, userns};
 
 /// Where the roles run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -40,7 +40,7 @@ impl LabKind {
     /// # Errors
     ///
     /// A user namespace was asked for and is not allowed.
-    pub fn settle(self) -> Result<Self, UsernsError> {
+    pub fn settle(self) -> Result<Self, LabError> {
         match self {
             Self::Auto => return Ok(Self::best().0),
             Self::Userns if !userns::inside() => userns::check()?,

@@ -10,6 +10,7 @@
 //! and cgroups that it made.
 
 pub mod cgroup;
+mod error;
 pub mod host;
 pub mod interface;
 mod kind;
@@ -22,4 +23,5 @@ pub mod topology;
 pub mod userns;
 pub mod zone;
 
+pub use error::{Blame, LabError};
 pub use kind::LabKind;

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::machine::{Machine, number};
+use super::{Blame, LabError};
 use crate::quantity::Span;
 
 /// Pause between two looks at something that is awaited.
@@ -56,17 +57,14 @@ pub struct Finished {
 /// # Errors
 ///
 /// It cannot be started, or it did not end in time and was killed.
-pub fn run(command: &mut Command, limit: Nanos) -> Result<Finished, RunError> {
+pub fn run(command: &mut Command, limit: Nanos) -> Result<Finished, LabError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|source| RunError::Start {
-            program: program.clone(),
-            source,
-        })?;
+        .map_err(Blame::Machine.because(format!("cannot start {program:?}")))?;
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());
     match wait(&mut child, limit) {
@@ -77,10 +75,8 @@ pub fn run(command: &mut Command, limit: Nanos) -> Result<Finished, RunError> {
         }),
         None => {
             kill(&mut child);
-            Err(RunError::Timeout {
-                program,
-                limit: Span(limit),
-            })
+            let limit = Span(limit);
+            Err(Blame::Machine.error(format!("{program:?} did not end within {limit}")))
         }
     }
 }
@@ -99,27 +95,6 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<St
 
 /// Output of a program beyond this is cut off: no command that the lab runs says as much.
 const OUTPUT_MAX: u64 = 1 << 20;
-
-/// Why a program gave no result.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// Not found, not executable, out of processes.
-    #[error("cannot start {program:?}")]
-    Start {
-        /// Its name.
-        program: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// It was killed.
-    #[error("{program:?} did not end within {limit}")]
-    Timeout {
-        /// Its name.
-        program: String,
-        /// How long it was given.
-        limit: Span,
-    },
-}
 
 /// Waits until `child` ends, at most `limit`.
 pub fn wait(child: &mut Child, limit: Nanos) -> Option<ExitStatus> {

@@ -37,7 +37,6 @@
 //! own settings, which the user may give other values than their defaults. Braces around anything else
 //! than small letters, digits and underscores are left alone, so write `{ any; }` with spaces.
 
-mod error;
 mod template;
 
 use std::collections::BTreeMap;
@@ -52,7 +51,7 @@ use toml::Spanned;
 
 use super::host::CpuSet;
 use super::process::find_program;
-pub use error::ProfileError;
+use super::{Blame, LabError};
 use template::{is_plain, substitute, unknown};
 
 /// How one kind of server is run.
@@ -202,23 +201,15 @@ impl Profile {
     ///
     /// Not TOML, a missing or unknown key, an unknown placeholder, a file name that leads out of
     /// the working directory. All say the line and column.
-    pub fn parse(origin: &str, text: &str) -> Result<Self, ProfileError> {
-        let profile: Self = toml::from_str(text).map_err(|error| ProfileError::Toml {
-            origin: origin.to_owned(),
-            error: error.to_string().trim_end().to_owned(),
+    pub fn parse(origin: &str, text: &str) -> Result<Self, LabError> {
+        let refused = |why: String| Blame::Request.error(format!("profile {origin}{why}"));
+        let profile: Self = toml::from_str(text)
+            .map_err(|error| refused(format!(": {}", error.to_string().trim_end())))?;
+        profile.check(text).map_err(|(offset, message)| {
+            let (line, column) = position(text, offset);
+            refused(format!(", line {line}, column {column}: {message}"))
         })?;
-        profile
-            .check(text)
-            .map_err(|(offset, message)| {
-                let (line, column) = position(text, offset);
-                ProfileError::Content {
-                    origin: origin.to_owned(),
-                    line,
-                    column,
-                    message,
-                }
-            })
-            .map(|()| profile)
+        Ok(profile)
     }
 
     /// Checks what the types cannot; an error is a byte offset and a message.
@@ -268,11 +259,14 @@ impl Profile {
     /// # Errors
     ///
     /// There is none; the error lists those that there are.
-    pub fn built_in(name: &str) -> Result<Self, ProfileError> {
-        let (origin, text) = BUILT_IN
-            .iter()
-            .find(|(built_in, _)| *built_in == name)
-            .ok_or_else(|| ProfileError::Unknown(name.to_owned()))?;
+    pub fn built_in(name: &str) -> Result<Self, LabError> {
+        let mut all = BUILT_IN.iter();
+        let Some((origin, text)) = all.find(|(built_in, _)| *built_in == name) else {
+            let known = built_in_names().collect::<Vec<_>>().join(", ");
+            return Err(Blame::Request.error(format!(
+                "no profile {name:?}; there are {known}, or give the path of a .toml file"
+            )));
+        };
         Self::parse(origin, text)
     }
 
@@ -282,14 +276,12 @@ impl Profile {
     /// # Errors
     ///
     /// As [`Self::parse`] and [`Self::built_in`]; the file cannot be read.
-    pub fn load(name: &str) -> Result<Self, ProfileError> {
+    pub fn load(name: &str) -> Result<Self, LabError> {
         if !name.contains('/') && !name.ends_with(".toml") {
             return Self::built_in(name);
         }
-        let text = std::fs::read_to_string(name).map_err(|source| ProfileError::Read {
-            path: name.to_owned(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(name)
+            .map_err(Blame::Request.because(format!("cannot read profile {name:?}")))?;
         Self::parse(name, &text)
     }
 
@@ -304,24 +296,20 @@ impl Profile {
     /// # Errors
     ///
     /// One that it has not; the error lists those that it has.
-    pub fn check_settings(&self, chosen: &BTreeMap<String, String>) -> Result<(), ProfileError> {
-        match chosen
-            .keys()
-            .find(|name| !self.settings.contains_key(*name))
-        {
-            None => Ok(()),
-            Some(unknown) => Err(ProfileError::Setting {
-                name: self.name.clone(),
-                unknown: unknown.clone(),
-                known: match self.settings.is_empty() {
-                    true => "it has none".to_owned(),
-                    false => format!(
-                        "it has {}",
-                        self.settings.keys().cloned().collect::<Vec<_>>().join(", ")
-                    ),
-                },
-            }),
-        }
+    pub fn check_settings(&self, chosen: &BTreeMap<String, String>) -> Result<(), LabError> {
+        let mut names = chosen.keys();
+        let Some(unknown) = names.find(|name| !self.settings.contains_key(*name)) else {
+            return Ok(());
+        };
+        let known: Vec<&str> = self.settings().map(|(name, _)| name).collect();
+        let known = match known.is_empty() {
+            true => "none".to_owned(),
+            false => known.join(", "),
+        };
+        let name = &self.name;
+        Err(Blame::Request.error(format!(
+            "profile {name} has no setting {unknown:?}; it has {known}"
+        )))
     }
 
     /// Finds the server's program: `given` if any, otherwise the first of [`Self::programs`].
@@ -329,23 +317,20 @@ impl Profile {
     /// # Errors
     ///
     /// None of them is there; the error names the package that would bring it.
-    pub fn program(&self, given: Option<&Path>) -> Result<PathBuf, ProfileError> {
+    pub fn program(&self, given: Option<&Path>) -> Result<PathBuf, LabError> {
         if let Some(path) = given {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
             return find_program(&absolute.to_string_lossy()).ok_or_else(|| {
-                ProfileError::NotExecutable {
-                    path: path.to_path_buf(),
-                }
+                Blame::Server.error(format!(
+                    "{path:?} is not an executable file; give the path of the server's binary"
+                ))
             });
         }
-        self.programs
-            .iter()
-            .find_map(|name| find_program(name))
-            .ok_or_else(|| ProfileError::NoProgram {
-                name: self.name.clone(),
-                programs: self.programs.join(", "),
-                remedy: self.remedy(),
-            })
+        let found = self.programs.iter().find_map(|name| find_program(name));
+        found.ok_or_else(|| {
+            let (programs, remedy) = (self.programs.join(", "), self.remedy());
+            Blame::Server.error(format!("{}: found none of {programs}; {remedy}", self.name))
+        })
     }
 
     /// How to get the server's program.
@@ -378,7 +363,7 @@ impl Profile {
         settings: &Settings,
         program: &Path,
         workdir: &Path,
-    ) -> Result<Rendered, ProfileError> {
+    ) -> Result<Rendered, LabError> {
         self.check_requirements(settings)?;
         self.check_settings(&settings.chosen)?;
         let given = |name: &str| settings.value(name, program, workdir);
@@ -388,50 +373,30 @@ impl Profile {
             (None, None) => given(name),
         };
         let fill = |template: &Spanned<String>| substitute(template.get_ref(), value);
+        let fill_all = |templates: &BTreeMap<String, Spanned<String>>| {
+            let named = templates.iter();
+            named.map(|(name, it)| (name.clone(), fill(it))).collect()
+        };
         Ok(Rendered {
             command: self.command.iter().map(fill).collect(),
-            environment: self
-                .environment
-                .iter()
-                .map(|(key, template)| (key.clone(), fill(template)))
-                .collect(),
-            files: self
-                .files
-                .iter()
-                .map(|(name, template)| (name.clone(), fill(template)))
-                .collect(),
+            environment: fill_all(&self.environment),
+            files: fill_all(&self.files),
         })
     }
 
-    fn check_requirements(&self, settings: &Settings) -> Result<(), ProfileError> {
-        let upstream = settings.upstream;
-        let needs = match &self.requires {
-            Requires { root: true, .. } if !rustix::process::geteuid().is_root() => {
-                "root; run it as root or in a user namespace".to_owned()
-            }
-            Requires {
-                upstream_family: Some(family),
-                ..
-            } if *family != Family::of(upstream.ip()) => {
-                format!(
-                    "an authority over {}, not at {}",
-                    family.name(),
-                    upstream.ip()
-                )
-            }
-            Requires {
-                upstream_port: Some(port),
-                ..
-            } if *port != upstream.port() => format!(
-                "an authority at port {port}, not {}; use a lab of namespaces",
-                upstream.port()
-            ),
-            _ => return Ok(()),
+    fn check_requirements(&self, settings: &Settings) -> Result<(), LabError> {
+        let (address, at) = (settings.upstream.ip(), settings.upstream.port());
+        let family = self.requires.upstream_family;
+        let needs = if self.requires.root && !rustix::process::geteuid().is_root() {
+            "root; run it as root or in a user namespace".to_owned()
+        } else if let Some(family) = family.filter(|family| *family != Family::of(address)) {
+            format!("an authority over {}, not at {address}", family.name())
+        } else if let Some(port) = self.requires.upstream_port.filter(|port| *port != at) {
+            format!("an authority at port {port}, not {at}; use a lab of namespaces")
+        } else {
+            return Ok(());
         };
-        Err(ProfileError::Requires {
-            name: self.name.clone(),
-            needs,
-        })
+        Err(Blame::Server.error(format!("{} needs {needs}", self.name)))
     }
 
     /// The command that tells the version.

@@ -12,11 +12,12 @@ use dns64_transport::clock::{Nanos, SECOND};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::cgroup::{self, Cores};
-use super::host::{Host, HostError};
+use super::host::Host;
 use super::owned::{self, OwnedDir};
-use super::process::{self, Resources, RunError};
-use super::profile::{Profile, ProfileError, Settings, ZONE_FILE};
-use super::zone::{ZoneError, ZoneFile};
+use super::process::{self, Resources};
+use super::profile::{Profile, Settings, ZONE_FILE};
+use super::zone::ZoneFile;
+use super::{Blame, LabError};
 use crate::quantity::Span;
 
 /// What is to be started, and where.
@@ -73,7 +74,7 @@ impl Server {
     ///
     /// The program is missing, the address is taken, the server ended or stayed silent: the error
     /// has how it ended and the last lines of its log.
-    pub fn start(spec: ServerSpec, mut probe: impl FnMut() -> Probe) -> Result<Self, ServerError> {
+    pub fn start(spec: ServerSpec, mut probe: impl FnMut() -> Probe) -> Result<Self, LabError> {
         let program = spec.profile.program(spec.program.as_deref())?;
         check_address(&spec)?;
         let workdir = workdir(&spec.profile.name)?;
@@ -96,49 +97,48 @@ impl Server {
     /// # Errors
     ///
     /// As [`Self::start`]; the server is stopped then.
-    pub fn restart(&mut self, mut probe: impl FnMut() -> Probe) -> Result<(), ServerError> {
+    pub fn restart(&mut self, mut probe: impl FnMut() -> Probe) -> Result<(), LabError> {
         self.silent_starts = 0;
         self.relaunch()?;
         self.wait_ready(&mut probe)
     }
 
-    fn relaunch(&mut self) -> Result<(), ServerError> {
+    fn relaunch(&mut self) -> Result<(), LabError> {
         self.stop();
         empty(&self.workdir.path)?;
         self.child = launch(&self.spec, &self.program, &self.workdir.path, &self.cores)?;
         Ok(())
     }
 
-    fn wait_ready(&mut self, probe: &mut impl FnMut() -> Probe) -> Result<(), ServerError> {
+    fn wait_ready(&mut self, probe: &mut impl FnMut() -> Probe) -> Result<(), LabError> {
         loop {
             let mut last = Probe::Abandoned;
             process::wait_until(START_LIMIT, || {
                 last = probe();
-                !matches!(last, Probe::NotYet(_)) || !matches!(self.child.try_wait(), Ok(None))
+                !matches!(last, Probe::NotYet(_)) || self.exit_status().is_some()
             });
             // Somebody else may have answered in the server's place: it must run as well.
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(ServerError::Ended {
-                    name: self.spec.profile.name.clone(),
-                    status,
-                    log: self.log_tail(),
-                });
+            let ended = self.exit_status();
+            let (name, log) = (&self.spec.profile.name, self.log_tail());
+            if let Some(status) = ended {
+                return Err(Blame::Server.error(format!(
+                    "{name} ended before it answered ({status}); its last words:\n{log}"
+                )));
             }
             let last = match last {
                 Probe::Answered => return Ok(()),
                 Probe::NotYet(why) | Probe::FellSilent(why) => why,
                 Probe::Abandoned => {
-                    let name = self.spec.profile.name.clone();
-                    return Err(ServerError::Abandoned { name });
+                    return Err(Blame::Server.error(format!("{name} was not waited for")));
                 }
             };
             self.silent_starts += 1;
             if self.silent_starts == STARTS_MAX {
-                return Err(ServerError::Silent {
-                    name: self.spec.profile.name.clone(),
-                    last,
-                    log: self.log_tail(),
-                });
+                let limit = Span(START_LIMIT);
+                return Err(Blame::Server.error(format!(
+                    "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); \
+                     its last words:\n{log}"
+                )));
             }
             self.relaunch()?;
         }
@@ -146,7 +146,7 @@ impl Server {
 
     /// Whether the server's process still runs. It may be silent all the same.
     pub fn is_alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        self.exit_status().is_none()
     }
 
     /// How the server ended, if it has.
@@ -165,7 +165,7 @@ impl Server {
     /// # Errors
     ///
     /// Its version command failed, or said something else than the profile expects.
-    pub fn version(&self) -> Result<String, ServerError> {
+    pub fn version(&self) -> Result<String, LabError> {
         version(&self.spec.profile, &self.program)
     }
 
@@ -200,7 +200,7 @@ impl Server {
     /// # Errors
     ///
     /// None once the server has been started.
-    pub fn files(&self) -> Result<Vec<(String, String)>, ServerError> {
+    pub fn files(&self) -> Result<Vec<(String, String)>, LabError> {
         let Self { spec, program, .. } = self;
         let rendered = spec
             .profile
@@ -257,27 +257,28 @@ impl Drop for Server {
 /// # Errors
 ///
 /// As [`Server::version`].
-pub fn version(profile: &Profile, program: &Path) -> Result<String, ServerError> {
+pub fn version(profile: &Profile, program: &Path) -> Result<String, LabError> {
     let words = profile.version_command(program);
     let mut command = Command::new(&words[0]);
     let end = process::run(command.args(&words[1..]), VERSION_LIMIT)?;
     profile
         .version_in(&format!("{}\n{}", end.stdout, end.stderr))
-        .ok_or_else(|| ServerError::Version {
-            command: words.join(" "),
+        .ok_or_else(|| {
+            Blame::Server.error(format!(
+                "`{}` does not tell a version in the form that the profile expects",
+                words.join(" ")
+            ))
         })
 }
 
 /// A stranger at the server's address would answer the probe in its place.
-fn check_address(spec: &ServerSpec) -> Result<(), ServerError> {
+fn check_address(spec: &ServerSpec) -> Result<(), LabError> {
     let address = SocketAddr::from((spec.settings.listen, spec.settings.port));
-    let taken = |source| ServerError::Address {
-        address,
-        host: spec.host.to_string(),
-        source,
-    };
     let socket = spec.host.enter(|| UdpSocket::bind(address))?;
-    socket.map(drop).map_err(taken)
+    socket.map(drop).map_err(Blame::Server.because(format!(
+        "cannot listen on {address} on {}; end whoever does, or take another port",
+        spec.host
+    )))
 }
 
 fn launch(
@@ -285,7 +286,7 @@ fn launch(
     program: &Path,
     workdir: &Path,
     cores: &Cores,
-) -> Result<Child, ServerError> {
+) -> Result<Child, LabError> {
     let refused = |source| refused(workdir, source);
     let rendered = spec.profile.render(&spec.settings, program, workdir)?;
     for (name, contents) in &rendered.files {
@@ -312,10 +313,7 @@ fn launch(
         // The terminal's Ctrl-C is for the Tester, which stops its servers itself.
         .process_group(0)
         .spawn()
-        .map_err(|source| ServerError::Start {
-            name: spec.profile.name.clone(),
-            source,
-        })
+        .map_err(Blame::Server.because(format!("cannot start {}", spec.profile.name)))
 }
 
 fn log_tail(path: &Path) -> std::io::Result<String> {
@@ -330,7 +328,7 @@ fn log_tail(path: &Path) -> std::io::Result<String> {
 }
 
 /// A directory for one server's files.
-fn workdir(name: &str) -> Result<OwnedDir, ServerError> {
+fn workdir(name: &str) -> Result<OwnedDir, LabError> {
     let base = workdir_base();
     let mut private = DirBuilder::new();
     let private = private.mode(0o700).recursive(true).create(&base);
@@ -338,7 +336,7 @@ fn workdir(name: &str) -> Result<OwnedDir, ServerError> {
     dir.map_err(|e| refused(&base, e))
 }
 
-fn empty(workdir: &Path) -> Result<(), ServerError> {
+fn empty(workdir: &Path) -> Result<(), LabError> {
     let remove = |entry: std::io::Result<DirEntry>| {
         let path = entry?.path();
         match path.is_dir() {
@@ -352,11 +350,8 @@ fn empty(workdir: &Path) -> Result<(), ServerError> {
     removed.map_err(|e| refused(workdir, e))
 }
 
-fn refused(path: &Path, source: std::io::Error) -> ServerError {
-    ServerError::Workdir {
-        path: path.to_path_buf(),
-        source,
-    }
+fn refused(path: &Path, reason: std::io::Error) -> LabError {
+    Blame::Server.because(format!("cannot use {path:?} for a server's files"))(reason)
 }
 
 /// `/run/dns64bench` for root, otherwise a directory of the user's own among temporary files.
@@ -374,85 +369,6 @@ fn workdir_base() -> PathBuf {
 pub(super) fn sweep_abandoned() {
     cgroup::sweep_abandoned();
     owned::sweep(&workdir_base(), "");
-}
-
-/// Why a server does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    /// The profile does not fit.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// The host cannot be entered.
-    #[error(transparent)]
-    Host(#[from] HostError),
-    /// The zone file cannot be written.
-    #[error(transparent)]
-    Zone(#[from] ZoneError),
-    /// The server's address cannot be had.
-    #[error("cannot listen on {address} on {host}; end whoever does, or take another port")]
-    Address {
-        /// Address and port.
-        address: SocketAddr,
-        /// Where.
-        host: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// The server's files cannot be written.
-    #[error("cannot use {path:?} for a server's files")]
-    Workdir {
-        /// The directory.
-        path: PathBuf,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// The server cannot be executed.
-    #[error("cannot start {name}")]
-    Start {
-        /// Name of the profile.
-        name: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// The server ended before it answered.
-    #[error("{name} ended before it answered ({status}); its last words:\n{log}")]
-    Ended {
-        /// Name of the profile.
-        name: String,
-        /// How it ended.
-        status: ExitStatus,
-        /// Last lines of its log.
-        log: String,
-    },
-    /// The probe gave up.
-    #[error("{name} was not waited for")]
-    Abandoned {
-        /// Name of the profile.
-        name: String,
-    },
-    /// The server runs but does not answer.
-    #[error(
-        "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); \
-         its last words:\n{log}",
-        limit = Span(START_LIMIT)
-    )]
-    Silent {
-        /// Name of the profile.
-        name: String,
-        /// What the last probe found.
-        last: String,
-        /// Last lines of its log.
-        log: String,
-    },
-    /// The version command failed.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// The version command says something else.
-    #[error("`{command}` does not tell a version in the form that the profile expects")]
-    Version {
-        /// Program and arguments.
-        command: String,
-    },
 }
 
 /// Starts of a server that stays silent: mtd64-ng does in about half of its starts, so that four

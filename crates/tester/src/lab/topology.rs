@@ -27,8 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::host::{Host, NETNS_DIR};
 use super::machine::Machine;
-use super::process::{self, RunError};
-use super::server;
+use super::{Blame, LabError, process, server};
 
 /// How many hosts the lab has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -73,60 +72,50 @@ impl Setup {
         }
     }
 
-    /// The address and port at which the DUT serves the Measurer.
-    pub fn dut(self) -> (Ipv6Addr, u16) {
+    /// `on_link` with the port of the DNS, or `on_loopback` where there are no links.
+    fn pick<A>(self, on_link: A, on_loopback: (A, u16)) -> (A, u16) {
         match self {
-            Self::Loopback => (Ipv6Addr::LOCALHOST, LOOPBACK_DUT_PORT),
-            _ => (CLIENT_LINK_DUT, DNS_PORT),
+            Self::Loopback => on_loopback,
+            Self::TwoDevice | Self::ThreeDevice => (on_link, DNS_PORT),
         }
     }
 
-    /// The Measurer's own address on the link to the DUT.
-    pub fn measurer(self) -> Ipv6Addr {
-        match self {
-            Self::Loopback => Ipv6Addr::LOCALHOST,
-            _ => CLIENT_LINK_MEASURER,
-        }
+    /// The address and port at which the DUT serves the Measurer.
+    pub fn dut(self) -> (Ipv6Addr, u16) {
+        self.pick(CLIENT_LINK_DUT, (Ipv6Addr::LOCALHOST, LOOPBACK_DUT_PORT))
     }
 
     /// The IPv6 address and the port at which the DUT finds the authority.
     pub fn upstream_v6(self) -> (IpAddr, u16) {
-        match self {
-            Self::Loopback => (Ipv6Addr::LOCALHOST.into(), LOOPBACK_AUTHORITY_PORT),
-            _ => (UPSTREAM_LINK_AUTHORITY.into(), DNS_PORT),
-        }
+        let (address, port) = self.pick(UPSTREAM_LINK_AUTHORITY, LOOPBACK_AUTHORITY);
+        (address.into(), port)
     }
 
     /// The same over IPv4.
     pub fn upstream_v4(self) -> (IpAddr, u16) {
-        match self {
-            Self::Loopback => (Ipv4Addr::LOCALHOST.into(), LOOPBACK_AUTHORITY_PORT),
-            _ => (UPSTREAM_LINK_AUTHORITY_V4.into(), DNS_PORT),
-        }
+        let on_loopback = (Ipv4Addr::LOCALHOST, LOOPBACK_AUTHORITY.1);
+        let (address, port) = self.pick(UPSTREAM_LINK_AUTHORITY_V4, on_loopback);
+        (address.into(), port)
     }
 
     /// The address and port at which the Measurer finds the authority in a self-test (RFC 8219
     /// section 9.2.1): over a link of its own with three devices, over the Tester's loopback
     /// interface with two.
     pub fn self_test(self) -> (Ipv6Addr, u16) {
-        match self {
-            Self::Loopback => (Ipv6Addr::LOCALHOST, LOOPBACK_AUTHORITY_PORT),
-            Self::TwoDevice => (UPSTREAM_LINK_AUTHORITY, DNS_PORT),
-            Self::ThreeDevice => (SELF_TEST_LINK_AUTHORITY, DNS_PORT),
-        }
+        let on_link = match self {
+            Self::ThreeDevice => SELF_TEST_LINK_AUTHORITY,
+            _ => UPSTREAM_LINK_AUTHORITY,
+        };
+        self.pick(on_link, LOOPBACK_AUTHORITY)
     }
 
     /// The addresses and the port that the authority listens on: all of its host's, when the host
     /// is its own.
     pub fn authority_listen(self) -> (Ipv6Addr, Ipv4Addr, u16) {
-        match self {
-            Self::Loopback => (
-                Ipv6Addr::LOCALHOST,
-                Ipv4Addr::LOCALHOST,
-                LOOPBACK_AUTHORITY_PORT,
-            ),
-            _ => (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, DNS_PORT),
-        }
+        let all = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
+        let local = (Ipv6Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
+        let ((v6, v4), port) = self.pick(all, (local, LOOPBACK_AUTHORITY.1));
+        (v6, v4, port)
     }
 
     /// Writes the hosts and their addresses, one line each.
@@ -136,8 +125,9 @@ impl Setup {
     /// What the writer gives.
     pub fn describe(self, out: &mut impl Write) -> std::io::Result<()> {
         let (dut, v4, v6) = (self.dut(), self.upstream_v4(), self.upstream_v6());
+        let (measurer, _) = self.pick(CLIENT_LINK_MEASURER, LOOPBACK_AUTHORITY);
         for (role, host, at) in [
-            ("measurer", Role::Measurer, self.measurer().to_string()),
+            ("measurer", Role::Measurer, measurer.to_string()),
             ("dut", Role::Dut, format!("{} port {}", dut.0, dut.1)),
             (
                 "authority",
@@ -303,7 +293,9 @@ fn clean() -> Result<(), LabError> {
     }
     let left = pids(&names)?;
     if !left.is_empty() {
-        return Err(LabError::Unkillable(left));
+        return Err(Blame::Machine.error(format!(
+            "processes {left:?} in the lab's namespaces cannot be ended; look for them in state D"
+        )));
     }
     for name in names {
         ip(&format!("netns delete {name}"))?;
@@ -328,31 +320,31 @@ fn pids(names: &[String]) -> Result<Vec<u32>, LabError> {
 
 fn ip(arguments: &str) -> Result<String, LabError> {
     let mut command = Command::new("ip");
-    let end = process::run(command.args(arguments.split(' ')), IP_LIMIT)?;
+    let end = process::run(command.args(arguments.split(' ')), IP_LIMIT).map_err(
+        Blame::Machine.because("the lab needs the Debian packages iproute2 and util-linux"),
+    )?;
     if end.status.success() {
         return Ok(end.stdout);
     }
-    let reason = end.stderr.trim().to_owned();
-    Err(
-        if reason.contains("not permitted") || reason.contains("denied") {
-            LabError::Permission {
-                command: arguments.to_owned(),
-            }
-        } else {
-            LabError::Ip {
-                command: arguments.to_owned(),
-                reason,
-            }
-        },
-    )
+    let reason = end.stderr.trim();
+    let denied = reason.contains("not permitted") || reason.contains("denied");
+    Err(Blame::Machine.error(match denied {
+        true => {
+            format!("no permission for `ip {arguments}`; a lab needs root or a user namespace")
+        }
+        false => format!("`ip {arguments}` failed: {reason}"),
+    }))
 }
 
 /// Takes the lock file's lock or says who has it. The kernel gives the lock back when its holder
 /// ends, however it ends.
 fn lock(path: &Path) -> Result<File, LabError> {
-    let refused = |source| LabError::Lock {
-        path: path.display().to_string(),
-        source,
+    let refused = |reason: std::io::Error| {
+        let what = format!(
+            "cannot lock the lab at {}; a lab needs root or a user namespace",
+            path.display()
+        );
+        Blame::Machine.because(what)(reason)
     };
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory).map_err(refused)?;
@@ -367,54 +359,16 @@ fn lock(path: &Path) -> Result<File, LabError> {
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut holder = String::new();
         file.read_to_string(&mut holder).map_err(refused)?;
-        return Err(LabError::InUse {
-            holder: holder.trim().to_owned(),
-        });
+        let holder = holder.trim();
+        return Err(Blame::Machine.error(format!(
+            "the lab is in use by {holder}; wait for it or end it"
+        )));
     }
     let words: Vec<String> = std::env::args().collect();
     file.set_len(0).map_err(refused)?;
     file.rewind().map_err(refused)?;
     writeln!(file, "process {} ({})", std::process::id(), words.join(" ")).map_err(refused)?;
     Ok(file)
-}
-
-/// Why a lab cannot be brought up or taken down.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    /// Only one lab at a time.
-    #[error("the lab is in use by {holder}; wait for it or end it")]
-    InUse {
-        /// Who has it.
-        holder: String,
-    },
-    /// The lock file cannot be made.
-    #[error("cannot lock the lab at {path}; a lab needs root or a user namespace")]
-    Lock {
-        /// The lock file.
-        path: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// The kernel refused.
-    #[error("no permission for `ip {command}`; a lab needs root or a user namespace")]
-    Permission {
-        /// Arguments of `ip`.
-        command: String,
-    },
-    /// `ip` failed.
-    #[error("`ip {command}` failed: {reason}")]
-    Ip {
-        /// Arguments of `ip`.
-        command: String,
-        /// What it said.
-        reason: String,
-    },
-    /// `ip` or `unshare` cannot be run.
-    #[error("the lab needs the Debian packages iproute2 and util-linux")]
-    Run(#[from] RunError),
-    /// Processes that survived SIGKILL.
-    #[error("processes {0:?} in the lab's namespaces cannot be ended; look for them in state D")]
-    Unkillable(Vec<u32>),
 }
 
 const LOCK: &str = "/run/dns64bench/lab.lock";
@@ -430,7 +384,7 @@ const DNS_PORT: u16 = 53;
 /// On the shared loopback interface ports tell the servers apart. Not assigned by IANA and below
 /// the range that Linux takes source ports from (32768, ip(7)).
 const LOOPBACK_DUT_PORT: u16 = 10_053;
-const LOOPBACK_AUTHORITY_PORT: u16 = 10_054;
+const LOOPBACK_AUTHORITY: (Ipv6Addr, u16) = (Ipv6Addr::LOCALHOST, 10_054);
 
 // 2001:2::/48 (RFC 5180 section 8) and 198.18.0.0/15 (RFC 2544 appendix C.2.2), both reserved
 // for benchmarking.

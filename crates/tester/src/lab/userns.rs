@@ -12,6 +12,7 @@ use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use rustix::process::Signal;
 
 use super::process::{self, find_program};
+use super::{Blame, LabError};
 
 /// Set for the process inside.
 const MARKER: &str = "DNS64BENCH_IN_USER_NAMESPACE";
@@ -29,11 +30,12 @@ pub fn inside() -> bool {
 ///
 /// This process is inside already, or namespaces cannot be made. A kernel that forbids them makes
 /// `unshare` say so on standard error and fail; [`check`] asks beforehand.
-pub fn reexec(arguments: &[String], interrupted: &AtomicBool) -> Result<ExitStatus, UsernsError> {
+pub fn reexec(arguments: &[String], interrupted: &AtomicBool) -> Result<ExitStatus, LabError> {
     if inside() {
-        return Err(UsernsError::Nested);
+        return Err(Blame::Machine.error("this is a user namespace already"));
     }
-    let program = std::env::current_exe().map_err(UsernsError::Program)?;
+    let program = std::env::current_exe()
+        .map_err(Blame::Machine.because("cannot find out the path of this program"))?;
     let mut child = unshare()
         .arg(SCRIPT)
         .arg("sh")
@@ -41,9 +43,12 @@ pub fn reexec(arguments: &[String], interrupted: &AtomicBool) -> Result<ExitStat
         .args(arguments)
         .env(MARKER, "1")
         .spawn()
-        .map_err(UsernsError::Start)?;
+        .map_err(Blame::Machine.because(NO_UNSHARE))?;
     loop {
-        if let Some(status) = child.try_wait().map_err(UsernsError::Start)? {
+        if let Some(status) = child
+            .try_wait()
+            .map_err(Blame::Machine.because(NO_UNSHARE))?
+        {
             return Ok(status);
         }
         if interrupted.load(Ordering::Relaxed) {
@@ -55,7 +60,7 @@ pub fn reexec(arguments: &[String], interrupted: &AtomicBool) -> Result<ExitStat
 
 /// `unshare` is deaf to SIGTERM while it waits, and so is the shell, which has process ID 1
 /// inside: the signal is for their descendants.
-fn end(child: &mut Child) -> Result<ExitStatus, UsernsError> {
+fn end(child: &mut Child) -> Result<ExitStatus, LabError> {
     for pid in process::tree(child.id()).into_iter().skip(2).take(1) {
         process::signal(pid, Signal::TERM);
     }
@@ -65,7 +70,7 @@ fn end(child: &mut Child) -> Result<ExitStatus, UsernsError> {
     child
         .kill()
         .and_then(|()| child.wait())
-        .map_err(UsernsError::Start)
+        .map_err(Blame::Machine.because(NO_UNSHARE))
 }
 
 /// Asks whether this user may have namespaces here, by making some and leaving them at once.
@@ -73,14 +78,18 @@ fn end(child: &mut Child) -> Result<ExitStatus, UsernsError> {
 /// # Errors
 ///
 /// What `unshare` said.
-pub fn check() -> Result<(), UsernsError> {
+pub fn check() -> Result<(), LabError> {
     let mut command = unshare();
     command.arg(SCRIPT).arg("sh").arg("true");
-    match process::run(&mut command, CHECK_LIMIT) {
-        Ok(end) if end.status.success() => Ok(()),
-        Ok(end) => Err(UsernsError::Forbidden(end.stderr.trim().to_owned())),
-        Err(error) => Err(UsernsError::Forbidden(error.to_string())),
-    }
+    let reason = match process::run(&mut command, CHECK_LIMIT) {
+        Ok(end) if end.status.success() => return Ok(()),
+        Ok(end) => end.stderr.trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Blame::Machine.error(format!(
+        "user namespaces are not allowed here ({reason}); allow them with \
+         `sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000`, or be root"
+    )))
 }
 
 /// `unshare`, which is killed when the calling thread ends, and with it everything inside. Without
@@ -102,26 +111,7 @@ fn unshare() -> Command {
 /// orphans, and signals have their usual meaning for the program.
 const SCRIPT: &str = "mount -t tmpfs tmpfs /run && ip link set lo up && \"$@\"; exit $?";
 
-/// Why there is no user namespace.
-#[derive(Debug, thiserror::Error)]
-pub enum UsernsError {
-    /// Asked for inside of one.
-    #[error("this is a user namespace already")]
-    Nested,
-    /// The path of this program is unknown.
-    #[error("cannot find out the path of this program")]
-    Program(#[source] std::io::Error),
-    /// `unshare` cannot be run.
-    #[error("cannot run unshare; install the Debian package util-linux")]
-    Start(#[source] std::io::Error),
-    /// The kernel refused.
-    #[error(
-        "user namespaces are not allowed here ({0}); allow them with \
-         `sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000`, or be root"
-    )]
-    Forbidden(String),
-}
-
+const NO_UNSHARE: &str = "cannot run unshare; install the Debian package util-linux";
 const POLL_NS: Nanos = SECOND / 50;
 /// A Tester that is interrupted stops its servers and takes its lab down.
 const END_PATIENCE: Nanos = 10 * SECOND;

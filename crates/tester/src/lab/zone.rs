@@ -1,7 +1,8 @@
 //! The zone file of the measurement namespace, for authorities that need one.
 
-use std::io::Write;
+use std::io::{self, Write};
 
+use super::{Blame, LabError};
 use crate::authority::answer::ZoneConfig;
 use crate::namespace::{self, Cidr, own_aaaa};
 
@@ -21,11 +22,21 @@ impl ZoneFile {
     /// # Errors
     ///
     /// The range is too large; writing failed.
-    pub fn write(&self, to: &mut impl Write) -> Result<(), ZoneError> {
-        let (cidr, config) = (self.cidr, &self.config);
-        if cidr.names() > NAMES_MAX {
-            return Err(ZoneError::Size { cidr });
+    pub fn write(&self, to: &mut impl Write) -> Result<(), LabError> {
+        let (cidr, names) = (self.cidr, self.cidr.names());
+        if names > NAMES_MAX {
+            return Err(Blame::Server.error(format!(
+                "a zone file of the {names} names of {cidr} is too large; use a --namespace of \
+                 /12 or less, or the built-in authority, which needs no zone file"
+            )));
         }
+        let written = self.write_records(to);
+        written
+            .map_err(|reason| Blame::Server.error(format!("cannot write the zone file: {reason}")))
+    }
+
+    fn write_records(&self, to: &mut impl Write) -> io::Result<()> {
+        let (cidr, config) = (self.cidr, &self.config);
         let (ttl_s, negative_ttl_s) = (config.ttl_s, config.negative_ttl_s);
         writeln!(
             to,
@@ -50,24 +61,6 @@ impl ZoneFile {
 /// Most names that a zone file is written for. NSD 4.6 then takes 332 MiB, or 419 MiB when every
 /// name has an AAAA record as well, and 2.5 to 3.6 s to start.
 pub const NAMES_MAX: u64 = 1 << 20;
-
-/// Why a zone file cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub enum ZoneError {
-    /// More names than a zone file is good for.
-    #[error(
-        "a zone file of the {} names of {cidr} is too large; use a --namespace of /12 or less, or \
-         the built-in authority, which needs no zone file",
-        cidr.names()
-    )]
-    Size {
-        /// Range asked for.
-        cidr: Cidr,
-    },
-    /// No space, no permission.
-    #[error("cannot write the zone file: {0}")]
-    Write(#[from] std::io::Error),
-}
 
 #[cfg(test)]
 mod tests {

@@ -185,9 +185,8 @@ impl Generator {
     /// Not in the future while it waits to learn that its link has been emptied.
     pub fn idle_until(&self) -> Nanos {
         let due = self.next.map(|burst| self.start + burst.leaves_ns);
-        let pending = (self.decided < self.offered).then_some(self.decided);
-        let entry = pending.and_then(|i| Some((i, self.ledger.get(i)?)));
-        let lost = entry.map(|(i, entry)| self.deadline(i, entry) + 1);
+        let open = self.first_open();
+        let lost = open.map(|entry| self.deadline(self.decided, entry) + 1);
         let over = self.quiet_since.map(|since| since + LINGER_NS);
         let first = [due, lost, over].into_iter().flatten().min();
         first.unwrap_or(Nanos::MAX)
@@ -276,13 +275,21 @@ impl Generator {
         usize::try_from(local).ok()
     }
 
-    /// Moves past what is decided, and finds out whether the rest still can be.
+    /// Moves past what is decided: answered, never sent, or beyond its deadline with a link that has
+    /// been emptied since, because what the kernel still holds may have come in time.
     fn decide(&mut self, now: Nanos, sweeps: u64) -> ControlFlow<()> {
         if sweeps >= self.checkpoint.1 + SWEEPS {
             self.emptied_until = self.checkpoint.0;
             self.checkpoint = (now, sweeps);
         }
-        while self.decided < self.offered && self.is_decided(self.decided) {
+        while let Some(entry) = self.first_open() {
+            // Once the link has been emptied beyond the deadline, no answer can have come in time.
+            if entry.fate == Fate::Pending {
+                if self.deadline(self.decided, entry) >= self.emptied_until {
+                    break;
+                }
+                self.failed = true;
+            }
             self.decided += 1;
         }
         if self.failed && self.shard.stop_early {
@@ -300,18 +307,10 @@ impl Generator {
         }
     }
 
-    /// A query is decided when it is answered, was never sent, or is past its deadline and the
-    /// link has been emptied since: what the kernel still holds may have come in time.
-    fn is_decided(&mut self, i: usize) -> bool {
-        let Some(entry) = self.ledger.get(i) else {
-            return true;
-        };
-        if entry.fate != Fate::Pending {
-            return true;
-        }
-        let lost = self.deadline(i, entry) < self.emptied_until;
-        self.failed |= lost;
-        lost
+    /// The first query that is not known to be decided.
+    fn first_open(&self) -> Option<Entry> {
+        let open = (self.decided < self.offered).then_some(self.decided);
+        self.ledger.get(open?)
     }
 
     /// The last moment at which an answer to query `i` is in time.

@@ -184,13 +184,11 @@ impl Zipf {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "at most 2^32 names")]
 fn float(names: u64) -> f64 {
     names as f64
 }
 
 /// From 64 bits to a number from 0 to below 1, of 53 bits.
-#[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
 fn unit(random: u64) -> f64 {
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }

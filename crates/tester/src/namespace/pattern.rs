@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::Cidr;
-use crate::quantity::{Decimal, Scaled};
+use crate::quantity::{Decimal, Scaled, ValueError};
 
 /// Which names are asked again, where a share of the queries asks for names that were asked before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,17 +66,19 @@ impl Pattern {
     /// # Errors
     ///
     /// It takes more than a quarter of it.
-    pub fn fits(self, cidr: Cidr) -> Result<(), PatternError> {
+    pub fn fits(self, cidr: Cidr) -> Result<(), ValueError> {
         let (names, most) = (self.working_set(), cidr.names() / WORKING_SET_PART);
         if names <= most {
             return Ok(());
         }
-        Err(PatternError::TooManyNames {
-            names,
-            cidr,
-            most,
-            wider: cidr.widened_to(names.saturating_mul(WORKING_SET_PART)),
-        })
+        let remedy = match cidr.widened_to(names.saturating_mul(WORKING_SET_PART)) {
+            Some(wider) => format!("use --namespace {wider}, or fewer names"),
+            None => "use fewer names".into(),
+        };
+        Err(ValueError(format!(
+            "a pattern over {names} names takes more than a quarter of {cidr}, which is {most}; \
+             {remedy}"
+        )))
     }
 }
 
@@ -87,55 +89,24 @@ const WORKING_SET_PART: u64 = 4;
 /// queries are for the first name.
 const EXPONENT_MAX_MILLI: u32 = 5_000;
 
-/// Why a text is no pattern, or why a pattern does not fit.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PatternError {
-    /// None of the forms.
-    #[error(
-        "'{0}' is no pattern of repeated names; write one-name, stack:N, window:N or zipf:N,S with \
-         N a number of names, as in stack:1000 or zipf:10000,0.9"
-    )]
-    Form(String),
-    /// Nothing to repeat.
-    #[error("'{0}' repeats no name; the number of names is at least 1")]
-    NoNames(String),
-    /// Not from 0 to 5 in thousandths.
-    #[error("'{0}' is no exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals")]
-    Exponent(String),
-    /// The namespace has too few names.
-    #[error(
-        "a pattern over {names} names takes more than a quarter of {cidr}, which is {most}; {}",
-        remedy(.wider.as_ref())
-    )]
-    TooManyNames {
-        /// Names of the pattern.
-        names: u64,
-        /// The namespace.
-        cidr: Cidr,
-        /// Names that a pattern in it can have.
-        most: u64,
-        /// The range around it that would do, if there is one.
-        wider: Option<Cidr>,
-    },
-}
-
-fn remedy(wider: Option<&Cidr>) -> String {
-    match wider {
-        Some(wider) => format!("use --namespace {wider}, or fewer names"),
-        None => "use fewer names".into(),
-    }
-}
-
 impl FromStr for Pattern {
-    type Err = PatternError;
+    type Err = ValueError;
 
     /// Reads `one-name`, `stack:N`, `window:N` or `zipf:N,S`.
-    fn from_str(text: &str) -> Result<Self, PatternError> {
-        let form = || PatternError::Form(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let refused = |why: &str| ValueError(format!("'{text}' {why}"));
+        let form = || {
+            refused(
+                "is no pattern of repeated names; write one-name, stack:N, window:N or zipf:N,S \
+                 with N a number of names, as in stack:1000 or zipf:10000,0.9",
+            )
+        };
         let number = |digits: &str| {
             let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
             match digits.parse::<u64>() {
-                Ok(0) => Err(PatternError::NoNames(text.to_owned())),
+                Ok(0) => Err(refused(
+                    "repeats no name; the number of names is at least 1",
+                )),
                 Ok(names) if plain => Ok(names),
                 _ => Err(form()),
             }
@@ -161,14 +132,19 @@ impl FromStr for Pattern {
 }
 
 /// Reads a decimal number exactly, in thousandths.
-fn exponent_milli(text: &str) -> Result<u32, PatternError> {
+fn exponent_milli(text: &str) -> Result<u32, ValueError> {
     let milli = match Decimal::parse(text).map(|number| number.times(1000)) {
         Some(Scaled::Exact(milli)) => u32::try_from(milli).ok(),
         _ => None,
     };
     milli
         .filter(|&milli| milli <= EXPONENT_MAX_MILLI)
-        .ok_or_else(|| PatternError::Exponent(text.to_owned()))
+        .ok_or_else(|| {
+            let wanted = "write 0 to 5 with at most 3 decimals";
+            ValueError(format!(
+                "'{text}' is no exponent of a Zipf pattern; {wanted}"
+            ))
+        })
 }
 
 #[cfg(test)]
@@ -216,7 +192,8 @@ mod tests {
             "stack:99999999999999999999",
         ] {
             let error = text.parse::<Pattern>().unwrap_err();
-            assert_eq!(error, PatternError::Form(text.into()));
+            let expected = format!("'{text}' is no pattern of repeated names; ");
+            assert!(error.0.starts_with(&expected), "{error}");
         }
         for (text, expected) in [
             (

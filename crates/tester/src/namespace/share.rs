@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::quantity::{Decimal, Scaled};
+use crate::quantity::{Decimal, Scaled, ValueError};
 
 /// An exact share between 0 and 1, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,24 +59,14 @@ impl fmt::Display for Share {
     }
 }
 
-/// Why a text is no share.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShareError {
-    /// Not a number from 0 to 1.
-    #[error("'{0}' is not a share; write a number from 0 to 1 or a percentage, as in 0.2 or 20%")]
-    Form(String),
-    /// More decimals than a millionth has.
-    #[error(
-        "'{0}' is not a whole number of millionths; write at most 6 decimals, or 4 of a percentage"
-    )]
-    TooFine(String),
-}
-
 impl FromStr for Share {
-    type Err = ShareError;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, ShareError> {
-        let form = || ShareError::Form(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let form = || {
+            let wanted = "write a number from 0 to 1 or a percentage, as in 0.2 or 20%";
+            ValueError(format!("'{text}' is not a share; {wanted}"))
+        };
         let (number, scale) = match text.strip_suffix('%') {
             Some(number) => (number, u64::from(MILLION) / 100),
             None => (text, u64::from(MILLION)),
@@ -88,7 +78,10 @@ impl FromStr for Share {
                 .filter(|&millionths| millionths <= MILLION)
                 .map(Self)
                 .ok_or_else(form),
-            Scaled::Below | Scaled::Between => Err(ShareError::TooFine(text.to_owned())),
+            Scaled::Below | Scaled::Between => Err(ValueError(format!(
+                "'{text}' is not a whole number of millionths; write at most 6 decimals, or 4 of a \
+                 percentage"
+            ))),
             Scaled::Above => Err(form()),
         }
     }
@@ -142,11 +135,11 @@ mod tests {
             "99999999999999999999",
         ] {
             let error = bad.parse::<Share>().unwrap_err();
-            assert!(matches!(error, ShareError::Form(_)), "{bad}: {error}");
+            assert!(error.0.contains("is not a share"), "{bad}: {error}");
         }
         for fine in ["0.0000001", "0.00001%", "1.0000001"] {
             let error = fine.parse::<Share>().unwrap_err();
-            assert!(matches!(error, ShareError::TooFine(_)), "{fine}: {error}");
+            assert!(error.0.contains("millionths"), "{fine}: {error}");
         }
     }
 

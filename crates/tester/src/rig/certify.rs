@@ -164,7 +164,8 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
     type Error = RigError;
 
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
-        let queries = Schedule::new(rate_qps, self.load.duration_ns).queries();
+        let schedule = self.load.schedule(rate_qps);
+        let queries = schedule.queries();
         // An authority has no cache: names may come again.
         let names = match self.names.take(queries, None) {
             Ok(names) => names,
@@ -173,7 +174,7 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
                 self.names.take(queries, None)?
             }
         };
-        let spec = self.load.trial(self.server, rate_qps, names);
+        let spec = self.load.trial(self.server, rate_qps, schedule, names);
         let (authority, is_subject) = (&mut self.authority, self.is_subject);
         let result = self.client.trial(&spec, || Surroundings {
             resources: authority

@@ -3,14 +3,13 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use dns64_wire::pref64::Pref64;
 
 use super::probe::{ProbeError, Prober};
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::LabError;
 use crate::lab::process::Resources;
-use crate::lab::server::{Probe, Server, ServerError};
+use crate::lab::server::{Probe, Server};
 use crate::trial::result::TrialResult;
-use crate::trial::rows::Rows;
 use crate::trial::summary::Surroundings;
 use crate::trial::{Tester, TrialError, TrialSpec};
 
@@ -38,9 +37,6 @@ pub trait Client {
     /// Whether the server answers for a name, with or without an AAAA.
     fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError>;
 
-    /// The pref64 that explains the answers for two names.
-    fn learn_pref64(&self, names: [Ipv4Addr; 2], wait_ns: Nanos) -> Result<Pref64, ProbeError>;
-
     /// Now, on the monotonic clock.
     fn now(&self) -> Nanos;
 
@@ -65,7 +61,7 @@ pub trait Client {
 /// A server that was started: the DUT, or an authority beside the Tester.
 pub trait OwnServer {
     /// Stops it and starts it again with empty caches; returns once `ready` is answered.
-    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), ServerError>;
+    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError>;
 
     /// How it ended, if it has.
     fn ended(&mut self) -> Option<String>;
@@ -85,19 +81,8 @@ pub trait OwnServer {
 
 /// The real Tester, and single questions from beside it.
 pub struct Instruments {
-    tester: Tester,
-    prober: Prober,
-}
-
-impl Instruments {
-    pub(super) fn new(tester: Tester, prober: Prober) -> Self {
-        Self { tester, prober }
-    }
-
-    /// The queries of the last trial, one by one; none before the first.
-    pub(super) fn rows(&self) -> Option<Rows<'_>> {
-        self.tester.rows()
-    }
+    pub(super) tester: Tester,
+    pub(super) prober: Prober,
 }
 
 impl Client for Instruments {
@@ -106,7 +91,7 @@ impl Client for Instruments {
         spec: &TrialSpec,
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError> {
-        self.tester.trial_amid(spec, around)
+        self.tester.trial(spec, around)
     }
 
     fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
@@ -121,10 +106,6 @@ impl Client for Instruments {
         self.prober.answers(name, wait_ns)
     }
 
-    fn learn_pref64(&self, names: [Ipv4Addr; 2], wait_ns: Nanos) -> Result<Pref64, ProbeError> {
-        self.prober.learn_pref64(names, wait_ns)
-    }
-
     fn now(&self) -> Nanos {
         MonotonicClock.now()
     }
@@ -135,7 +116,7 @@ impl Client for Instruments {
 }
 
 impl OwnServer for Server {
-    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), ServerError> {
+    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError> {
         Self::restart(self, ready)
     }
 

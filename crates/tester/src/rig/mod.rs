@@ -22,19 +22,22 @@ mod warm_up;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_wire::pref64::Pref64;
 
-use crate::lab::host::{Host, HostError};
-use crate::lab::profile::{Family, Profile, ProfileError, ProfileRole, Settings};
-use crate::lab::server::{Probe, Server, ServerError, ServerSpec};
-use crate::lab::topology::{self, Lab, LabError, Role, Setup};
+use crate::lab::LabError;
+use crate::lab::host::Host;
+use crate::lab::profile::{Family, Profile, ProfileRole, Settings};
+use crate::lab::server::{Probe, Server, ServerSpec};
+use crate::lab::topology::{self, Lab, Role};
 use crate::lab::zone::ZoneFile;
 use crate::load::names::NamespaceTooSmall;
-use crate::namespace::{PatternError, Share};
+use crate::namespace::Share;
 use crate::procedure::Trials;
+use crate::quantity::ValueError;
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
 use crate::trial::{AuthDns, Measurer, Tester, TrialError};
@@ -48,12 +51,9 @@ use spec::{AuthorityChoice, LabSpec, RigSpec, Subject};
 /// Why a rig cannot be put together or cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RigError {
-    /// The lab.
+    /// The lab: a profile, a server, a host.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// A profile, its program or its settings.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
     /// A profile in the place of another kind.
     #[error("profile {name} is not a profile of {wanted}")]
     WrongRole {
@@ -62,12 +62,6 @@ pub enum RigError {
         /// What is needed there.
         wanted: &'static str,
     },
-    /// A server of the lab.
-    #[error(transparent)]
-    Server(#[from] ServerError),
-    /// A host.
-    #[error(transparent)]
-    Host(#[from] HostError),
     /// A probe.
     #[error(transparent)]
     Probe(#[from] ProbeError),
@@ -90,7 +84,7 @@ pub enum RigError {
     Names(#[from] NamespaceTooSmall),
     /// The pattern of repeated names.
     #[error(transparent)]
-    Pattern(#[from] PatternError),
+    Pattern(#[from] ValueError),
     /// The user ended it.
     #[error("interrupted")]
     Interrupted,
@@ -130,35 +124,40 @@ impl Profiles {
         let Some(lab) = subject.lab() else {
             return Ok(Self::default());
         };
-        let dut = match &lab.dut {
-            Some(choice) => {
-                let profile = load(&choice.profile, ProfileRole::Dut, "a DNS64 server")?;
-                profile.program(choice.program.as_deref())?;
-                profile.check_settings(&choice.settings)?;
-                Some(profile)
-            }
-            None => None,
-        };
+        let dut = lab.dut.as_ref().map(|choice| {
+            let program = choice.program.as_deref();
+            load(ProfileRole::Dut, &choice.profile, program, &choice.settings)
+        });
+        let dut = dut.transpose()?;
         let authority = match &lab.authority {
             AuthorityChoice::BuiltIn => None,
             AuthorityChoice::Profile { profile, settings } => {
-                let profile = load(profile, ProfileRole::Authority, "an authoritative server")?;
-                profile.program(None)?;
-                profile.check_settings(settings)?;
-                Some(profile)
+                Some(load(ProfileRole::Authority, profile, None, settings)?)
             }
         };
         Ok(Self { dut, authority })
     }
 }
 
-fn load(name: &str, role: ProfileRole, wanted: &'static str) -> Result<Profile, RigError> {
+fn load(
+    role: ProfileRole,
+    name: &str,
+    program: Option<&Path>,
+    settings: &BTreeMap<String, String>,
+) -> Result<Profile, RigError> {
     let profile = Profile::load(name)?;
-    if profile.role == role {
-        return Ok(profile);
+    if profile.role != role {
+        return Err(RigError::WrongRole {
+            name: profile.name,
+            wanted: match role {
+                ProfileRole::Dut => "a DNS64 server",
+                ProfileRole::Authority => "an authoritative server",
+            },
+        });
     }
-    let name = profile.name;
-    Err(RigError::WrongRole { name, wanted })
+    profile.program(program)?;
+    profile.check_settings(settings)?;
+    Ok(profile)
 }
 
 impl Rig {
@@ -238,7 +237,7 @@ impl Rig {
 
     /// The queries of the last trial, one by one; none before the first.
     pub fn rows(&self) -> Option<Rows<'_>> {
-        self.running.as_ref()?.asker.client.rows()
+        self.running.as_ref()?.asker.client.tester.rows()
     }
 
     fn begin(&self) -> Result<Running<Instruments, Server>, RigError> {
@@ -256,7 +255,8 @@ impl Rig {
     ) -> Result<Running<Instruments, Server>, RigError> {
         let load = &self.spec.load;
         let tester = Tester::open(self.measurer(Host::Here, local), None, &self.interrupted)?;
-        let client = Instruments::new(tester, self.prober(Host::Here, local, server));
+        let prober = self.prober(Host::Here, local, server);
+        let client = Instruments { tester, prober };
         let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         asker.pref64 = match load.pref64 {
             Some(pref64) => pref64,
@@ -276,7 +276,8 @@ impl Rig {
         });
         let (tester, authority) = self.start_authority(lab, upstream, false)?;
         let server = SocketAddr::from(setup.dut());
-        let client = Instruments::new(tester, self.client_of(setup, server));
+        let prober = self.prober(setup.host(Role::Measurer), None, server);
+        let client = Instruments { tester, prober };
         let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         let (lab_prefix, lab_len) = topology::PREF64;
         let chosen = Pref64::new(lab_prefix, lab_len).unwrap_or(Pref64::WELL_KNOWN);
@@ -385,31 +386,25 @@ impl Rig {
 
     /// The Tester and an authority in self-test mode; `None` where there is nobody to ask.
     pub fn looped_back(&self) -> Result<Option<Loopback<Instruments, Server>>, RigError> {
-        let (client, authority, server) = match &self.spec.subject {
-            Subject::Server {
-                self_test_server: None,
-                ..
-            } => return Ok(None),
-            Subject::Server {
-                self_test_server: Some(server),
-                local,
-                ..
-            } => {
-                let prober = self.prober(Host::Here, *local, *server);
+        let Some(server) = self.self_test_server() else {
+            return Ok(None);
+        };
+        let (tester, prober, authority) = match &self.spec.subject {
+            Subject::Server { local, .. } => {
+                let prober = self.prober(Host::Here, *local, server);
                 certify::refuse_without_own_aaaa(&prober, self.spec.load.cidr.first())?;
                 let measurer = self.measurer(Host::Here, *local);
                 let tester = Tester::open(measurer, None, &self.interrupted)?;
-                (Instruments::new(tester, prober), None, *server)
+                (tester, prober, None)
             }
             Subject::Lab(lab) => {
-                let server = SocketAddr::from(lab.setup.self_test());
                 let (tester, authority) = self.start_authority(lab, server, true)?;
-                let prober = self.client_of(lab.setup, server);
-                (Instruments::new(tester, prober), authority, server)
+                let prober = self.prober(lab.setup.host(Role::Measurer), None, server);
+                (tester, prober, authority)
             }
         };
         Ok(Some(Loopback::new(
-            client,
+            Instruments { tester, prober },
             authority,
             server,
             &self.spec.load,
@@ -424,11 +419,6 @@ impl Rig {
             threads: self.spec.load.threads,
             cores: self.placement.measurer.cpus().to_vec(),
         }
-    }
-
-    /// Asks a server of the lab from the Measurer's host.
-    fn client_of(&self, setup: Setup, server: SocketAddr) -> Prober {
-        self.prober(setup.host(Role::Measurer), None, server)
     }
 
     fn prober(&self, host: Host, local: Option<IpAddr>, server: SocketAddr) -> Prober {

@@ -7,9 +7,9 @@ use dns64_transport::socket::{OpenError, UdpLink};
 use dns64_transport::{Link, LinkError};
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
-use dns64_wire::pref64::Pref64;
 
-use crate::lab::host::{Host, HostError};
+use crate::lab::LabError;
+use crate::lab::host::Host;
 use crate::load::query::Template;
 use crate::namespace::Zone;
 
@@ -31,7 +31,7 @@ pub struct Prober {
 pub enum ProbeError {
     /// The Measurer's host cannot be entered.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(#[from] LabError),
     /// A socket cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -131,27 +131,6 @@ impl Prober {
             }
         }
         Ok(addresses)
-    }
-
-    /// Learns the pref64 from the answers to two names without an AAAA of their own, as RFC 7050
-    /// section 3 does: the one prefix that explains both.
-    pub fn learn_pref64(&self, names: [Ipv4Addr; 2], wait_ns: Nanos) -> Result<Pref64, ProbeError> {
-        let first = self.aaaa(names[0], wait_ns)?;
-        let second = self.aaaa(names[1], wait_ns)?;
-        let explains = |p: &Pref64| second.iter().any(|&a| a == p.embed(names[1]));
-        let candidates = first.iter().flat_map(|&a| Pref64::learn(a, names[0]));
-        let mut fitting = candidates.filter(explains);
-        fitting.next().ok_or_else(|| {
-            let all: Vec<String> = first
-                .iter()
-                .chain(&second)
-                .map(ToString::to_string)
-                .collect();
-            ProbeError::NoPref64 {
-                server: self.server,
-                addresses: all.join(", "),
-            }
-        })
     }
 
     fn garbage(&self, address: Ipv4Addr) -> ProbeError {

@@ -15,7 +15,6 @@ use super::spec::Load;
 use super::warm_up::answered;
 use crate::lab::server::Probe;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
-use crate::load::pace::Schedule;
 use crate::namespace::own_aaaa;
 use crate::trial::TrialSpec;
 use crate::trial::result::{Outcome, TrialResult};
@@ -72,10 +71,22 @@ impl<C: Client> Asker<C> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// The prefix that the server synthesises with.
+    /// Learns the pref64 from the answers to two names without an AAAA of their own, as RFC 7050
+    /// section 3 does: the one prefix that explains both.
     pub(super) fn learn_pref64(&mut self) -> Result<Pref64, ProbeError> {
-        let names = [self.names.probe(), self.names.probe()];
-        self.client.learn_pref64(names, PROBE_NS)
+        let (one, other) = (self.names.probe(), self.names.probe());
+        let first = self.client.aaaa(one, PROBE_NS)?;
+        let second = self.client.aaaa(other, PROBE_NS)?;
+        let explains = |p: &Pref64| second.contains(&p.embed(other));
+        let candidates = first.iter().flat_map(|&a| Pref64::learn(a, one));
+        let mut fitting = candidates.filter(explains);
+        fitting.next().ok_or_else(|| {
+            let all = first.iter().chain(&second).map(Ipv6Addr::to_string);
+            ProbeError::NoPref64 {
+                server: self.server,
+                addresses: all.collect::<Vec<_>>().join(", "),
+            }
+        })
     }
 
     /// One question, whose answer must be the right one.
@@ -170,12 +181,13 @@ impl<C: Client, S: OwnServer> Running<C, S> {
     }
 
     fn measured(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
-        let queries = Schedule::new(rate_qps, self.load.duration_ns).queries();
+        let schedule = self.load.schedule(rate_qps);
         let mut notes = Vec::new();
         self.ready(&mut notes)?;
-        let names = self.fresh_names(queries, &mut notes)?;
+        let names = self.fresh_names(schedule.queries(), &mut notes)?;
         self.warm_up(&names, rate_qps, &mut notes)?;
-        let spec = self.load.trial(self.asker.server, rate_qps, names.clone());
+        let server = self.asker.server;
+        let spec = self.load.trial(server, rate_qps, schedule, names.clone());
         let certified = self.certified_rate_qps.is_some_and(|to| rate_qps <= to);
         let kept_until_ns = self.kept_until_ns();
         let (dut, authority) = (&mut self.dut, &mut self.authority);

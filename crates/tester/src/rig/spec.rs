@@ -16,10 +16,10 @@ use crate::lab::LabKind;
 use crate::lab::host::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
-use crate::load::names::NameSource;
-use crate::load::names::Names;
-use crate::load::pace::Pacing;
-use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, PatternError, Share, Zone};
+use crate::load::names::{NameSource, Names};
+use crate::load::pace::{Pacing, Schedule};
+use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Share, Zone};
+use crate::quantity::ValueError;
 use crate::trial::TrialSpec;
 
 /// A measurement: of what, and by which trials.
@@ -210,7 +210,7 @@ impl Load {
     /// # Errors
     ///
     /// The pattern needs more names than there are.
-    pub fn names(&self) -> Result<NameSource, PatternError> {
+    pub fn names(&self) -> Result<NameSource, ValueError> {
         NameSource::new(
             self.cidr,
             self.zone.clone(),
@@ -219,13 +219,29 @@ impl Load {
         )
     }
 
-    /// One of the trials.
-    pub fn trial(&self, server: SocketAddr, rate_qps: u64, names: Names) -> TrialSpec {
+    /// When the queries of a trial are due. The self-correcting timer sends them one by one.
+    pub fn schedule(&self, rate_qps: u64) -> Schedule {
+        let schedule = Schedule::new(rate_qps, self.duration_ns);
+        match self.pacing {
+            Pacing::Absolute => schedule,
+            Pacing::SelfCorrecting => schedule.with_burst(1),
+        }
+    }
+
+    /// The trial at `rate_qps`, by its [`schedule`](Self::schedule).
+    pub fn trial(
+        &self,
+        server: SocketAddr,
+        rate_qps: u64,
+        schedule: Schedule,
+        names: Names,
+    ) -> TrialSpec {
         TrialSpec {
             server,
             rate_qps,
-            pacing: self.pacing,
             duration_ns: self.duration_ns,
+            schedule,
+            pacing: self.pacing,
             timeout_ns: self.timeout_ns,
             names,
             ports: self.ports,

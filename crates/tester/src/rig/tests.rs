@@ -16,8 +16,9 @@ use super::probe::ProbeError;
 use super::running::{Asker, Running};
 use super::spec::Load;
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::LabError;
 use crate::lab::process::Resources;
-use crate::lab::server::{Probe, ServerError};
+use crate::lab::server::Probe;
 use crate::procedure::Trials as _;
 use crate::procedure::simulated::{result, threshold};
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
@@ -87,7 +88,7 @@ impl Client for Fake {
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError> {
         let world = &self.0;
-        let queries = crate::load::pace::Schedule::new(spec.rate_qps, spec.duration_ns).queries();
+        let queries = spec.schedule.queries();
         let trial = (spec.rate_qps, queries, spec.names.first);
         world.trials.borrow_mut().push(trial);
         world.pass(spec.duration_ns + spec.timeout_ns);
@@ -140,10 +141,6 @@ impl Client for Fake {
         Ok(())
     }
 
-    fn learn_pref64(&self, _names: [Ipv4Addr; 2], _wait_ns: Nanos) -> Result<Pref64, ProbeError> {
-        Ok(Pref64::WELL_KNOWN)
-    }
-
     fn now(&self) -> Nanos {
         self.0.now_ns.get()
     }
@@ -160,7 +157,7 @@ struct Program {
 }
 
 impl OwnServer for Program {
-    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), ServerError> {
+    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError> {
         self.world.restarts.set(self.world.restarts.get() + 1);
         self.world.is_silent.set(false);
         *self.world.ended.borrow_mut() = None;

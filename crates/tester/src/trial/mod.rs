@@ -12,6 +12,7 @@ pub mod turns;
 mod worker;
 
 use std::io;
+use std::iter::repeat_with;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +24,8 @@ use dns64_transport::socket::OpenError;
 use crate::authority::answer::{Authority, ZoneConfig};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::tcp::TcpService;
-use crate::lab::host::{Host, HostError};
+use crate::lab::LabError;
+use crate::lab::host::Host;
 use crate::lab::machine::Machine;
 use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::{Entry, Ledger};
@@ -31,8 +33,8 @@ use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use backend::{Backend, BackendClock};
 use result::TrialResult;
-use rows::{Course, Rows, ShardEnd};
-use summary::{AuthorityReport, ShardReport, Surroundings};
+use rows::{Course, Rows};
+use summary::{AuthorityReport, Surroundings};
 use turns::{Sending, Serving};
 use worker::Worker;
 
@@ -41,12 +43,14 @@ use worker::Worker;
 pub struct TrialSpec {
     /// Who is asked.
     pub server: SocketAddr,
-    /// Queries per second; at least 1.
+    /// Queries per second, as the result says it.
     pub rate_qps: u64,
+    /// Length of the schedule, as the result says it (RFC 8219 section 9.2: at least 60 s).
+    pub duration_ns: Nanos,
+    /// When each query is due.
+    pub schedule: Schedule,
     /// Who decides when a query leaves.
     pub pacing: Pacing,
-    /// Length of the schedule (RFC 8219 section 9.2: at least 60 s).
-    pub duration_ns: Nanos,
     /// An answer counts until this long after its query was sent (at most 1 s there).
     pub timeout_ns: Nanos,
     /// Names and what must come back.
@@ -70,11 +74,13 @@ impl TrialSpec {
     ) -> Self {
         // Rounded up, so that the schedule has the last of them.
         let span_ns = (u128::from(queries) * u128::from(SECOND)).div_ceil(rate_qps.max(1).into());
+        let duration_ns = Nanos::try_from(span_ns).unwrap_or(Nanos::MAX);
         Self {
             server,
             rate_qps,
+            duration_ns,
+            schedule: Schedule::new(rate_qps, duration_ns),
             pacing: Pacing::Absolute,
-            duration_ns: Nanos::try_from(span_ns).unwrap_or(Nanos::MAX),
             timeout_ns,
             names,
             ports: None,
@@ -82,14 +88,46 @@ impl TrialSpec {
         }
     }
 
-    /// What shard number `shard` of `shards` has to do of a trial by `schedule`.
-    pub fn shard(&self, schedule: Schedule, shard: u64, shards: u64) -> Shard {
+    /// What shard number `shard` of `shards` has to do.
+    pub fn shard(&self, shard: u64, shards: u64) -> Shard {
         Shard {
-            schedule: schedule.shard(shard, shards),
+            schedule: self.schedule.shard(shard, shards),
             pacing: self.pacing,
             names: self.names.clone(),
             timeout_ns: self.timeout_ns,
             stop_early: self.stop_early,
+        }
+    }
+
+    /// Refuses a trial without a query, and one for which IDs or memory do not suffice.
+    /// [`Tester::trial`] asks before it sends anything, and whoever has to set servers up for a trial
+    /// may ask before that.
+    pub fn check(&self) -> Result<(), TrialError> {
+        let (rate_qps, queries) = (self.rate_qps, self.schedule.queries());
+        if queries == 0 {
+            let duration_ms = self.duration_ns / (SECOND / 1000);
+            return Err(TrialError::NoQueries {
+                rate_qps,
+                duration_ms,
+            });
+        }
+        let needed = Generator::ports_needed(rate_qps, self.timeout_ns);
+        if let Some(ports) = self.ports.filter(|&ports| (ports as u64) < needed) {
+            return Err(TrialError::Ports {
+                ports,
+                rate_qps,
+                needed,
+            });
+        }
+        let needed_mib = queries.saturating_mul(size_of::<Entry>() as u64) >> 20;
+        let free_bytes = Machine::here().memory_bytes("MemAvailable");
+        match free_bytes.map(|bytes| bytes >> 20) {
+            Some(free_mib) if needed_mib > free_mib => Err(TrialError::Memory {
+                queries,
+                needed_mib,
+                free_mib,
+            }),
+            _ => Ok(()),
         }
     }
 }
@@ -138,7 +176,7 @@ pub enum TrialError {
     Open(#[from] OpenError),
     /// The host of a role cannot be entered.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(#[from] LabError),
     /// The authority cannot listen for TCP.
     #[error("the authority cannot listen at {listen} (TCP): {reason}")]
     Tcp {
@@ -196,10 +234,8 @@ pub enum TrialError {
 pub struct Tester {
     measurer: Measurer,
     workers: Vec<Worker<Backend, BackendClock>>,
-    /// Ledgers of the last trial, whose memory the next one uses.
-    ledgers: Vec<Ledger>,
-    /// What the ledgers are about; nothing before the first trial.
-    course: Option<Course>,
+    /// The last trial; the next one uses the memory of its ledgers.
+    last: Option<Course>,
     tcp: Option<TcpService>,
     serves: bool,
 }
@@ -253,57 +289,31 @@ impl Tester {
         });
         let workers = workers.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            ledgers: (0..measurer.threads).map(|_| Ledger::default()).collect(),
             measurer,
             workers,
-            course: None,
+            last: None,
             tcp,
             serves: authority.is_some(),
         })
     }
 
-    /// Network and source address of the Measurer.
-    pub fn measurer(&self) -> &Measurer {
-        &self.measurer
-    }
-
     /// The queries of the last trial, one by one; none before the first.
     pub fn rows(&self) -> Option<Rows<'_>> {
-        let course = self.course.as_ref()?;
-        Some(Rows::new(course, &self.ledgers))
-    }
-
-    /// Runs one trial to its end, without a look at the servers.
-    pub fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TrialError> {
-        self.trial_amid(spec, Surroundings::default)
+        self.last.as_ref().map(Rows::new)
     }
 
     /// Runs one trial to its end; `around` then tells what happened to the servers meanwhile.
-    pub fn trial_amid(
+    pub fn trial(
         &mut self,
         spec: &TrialSpec,
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError> {
-        let schedule = check(spec.rate_qps, spec.duration_ns, spec.timeout_ns, spec.ports)?;
-        match spec.pacing {
-            Pacing::Absolute => self.trial_by(spec, schedule, around),
-            Pacing::SelfCorrecting => self.trial_by(spec, schedule.with_burst(1), around),
-        }
-    }
-
-    /// Runs one trial by a schedule of its own, which [`check_schedule`] allows. Rate and duration
-    /// of `spec` are then what the result says of it.
-    pub fn trial_by(
-        &mut self,
-        spec: &TrialSpec,
-        schedule: Schedule,
-        around: impl FnOnce() -> Surroundings,
-    ) -> Result<TrialResult, TrialError> {
-        self.course = None;
+        spec.check()?;
         let before = self.authority_report()?;
-        let sendings = self.shards(spec, schedule)?;
+        let sendings = self.shards(spec)?;
         let shards = sendings.len();
-        let start = BackendClock::default().now() + LEAD_NS;
+        let clock = BackendClock::default();
+        let start = clock.now() + LEAD_NS;
         let (report, reports) = channel();
         for (worker, mut sending) in self.workers.iter().zip(sendings) {
             sending.begin(start);
@@ -317,17 +327,13 @@ impl Tester {
         finished.sort_by_key(|shard| shard.finished.schedule.shard_index());
         let after = self.authority_report()?;
         let delta = self.serves.then(|| after.since(&before));
-        let result = summary::result(spec, schedule, &finished, delta.as_ref(), around());
-        self.course = Some(course(
-            spec,
-            schedule.shard(0, shards as u64),
-            start,
-            &finished,
-        ));
-        self.ledgers = finished
-            .into_iter()
-            .map(|shard| shard.finished.ledger)
-            .collect();
+        let result = summary::result(spec, &finished, delta.as_ref(), around());
+        let shards = finished.into_iter().map(|shard| shard.finished);
+        self.last = Some(Course {
+            spec: spec.clone(),
+            started_at_ns: start.saturating_add_signed(clock.realtime_offset()),
+            shards: shards.collect(),
+        });
         Ok(result)
     }
 
@@ -335,25 +341,20 @@ impl Tester {
     fn shards(
         &mut self,
         spec: &TrialSpec,
-        schedule: Schedule,
     ) -> Result<Vec<Sending<Backend, BackendClock>>, TrialError> {
-        let shards = self.ledgers.len() as u64;
+        let shards = self.measurer.threads;
+        let last = self.last.take().into_iter().flat_map(|last| last.shards);
+        let ledgers = last.map(|shard| shard.ledger);
+        let ledgers = ledgers.chain(repeat_with(Ledger::default));
         let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
         let enough = usize::try_from(needed).unwrap_or(usize::MAX);
         let ports = spec.ports.unwrap_or(enough.max(PORTS_DEFAULT));
-        let each = ports.div_ceil(self.ledgers.len());
-        let links = backend::clients(&self.measurer, spec.server, each)?;
-        let sendings = (0..).zip(self.ledgers.drain(..)).zip(links);
-        Ok(sendings
-            .map(|((k, ledger), link)| {
-                Sending::new(
-                    spec.shard(schedule, k, shards),
-                    ledger,
-                    link,
-                    BackendClock::default(),
-                )
-            })
-            .collect())
+        let links = backend::clients(&self.measurer, spec.server, ports.div_ceil(shards))?;
+        let sending = |((k, link), ledger)| {
+            let shard = spec.shard(k, shards as u64);
+            Sending::new(shard, ledger, link, BackendClock::default())
+        };
+        Ok((0..).zip(links).zip(ledgers).map(sending).collect())
     }
 
     /// What all authority workers together have done since they began.
@@ -367,71 +368,6 @@ impl Tester {
             total.counts.add(tcp.counts());
         }
         Ok(total)
-    }
-}
-
-/// The schedule of a trial, unless it cannot be run: [`Tester::trial`] asks before it sends
-/// anything, and whoever has to set servers up for a trial may ask before that.
-pub fn check(
-    rate_qps: u64,
-    duration_ns: Nanos,
-    timeout_ns: Nanos,
-    ports: Option<usize>,
-) -> Result<Schedule, TrialError> {
-    let schedule = Schedule::new(rate_qps.max(1), duration_ns);
-    let queries = schedule.queries();
-    if queries == 0 || rate_qps == 0 {
-        let duration_ms = duration_ns / (SECOND / 1000);
-        return Err(TrialError::NoQueries {
-            rate_qps,
-            duration_ms,
-        });
-    }
-    check_schedule(schedule, rate_qps, timeout_ns, ports)?;
-    Ok(schedule)
-}
-
-/// Whether IDs and memory suffice for a schedule of about `rate_qps`.
-pub fn check_schedule(
-    schedule: Schedule,
-    rate_qps: u64,
-    timeout_ns: Nanos,
-    ports: Option<usize>,
-) -> Result<(), TrialError> {
-    let queries = schedule.queries();
-    let needed = Generator::ports_needed(rate_qps, timeout_ns);
-    if let Some(ports) = ports.filter(|&ports| (ports as u64) < needed) {
-        return Err(TrialError::Ports {
-            ports,
-            rate_qps,
-            needed,
-        });
-    }
-    let needed_mib = queries.saturating_mul(size_of::<Entry>() as u64) >> 20;
-    let free_bytes = Machine::here().memory_bytes("MemAvailable");
-    match free_bytes.map(|bytes| bytes >> 20) {
-        Some(free_mib) if needed_mib > free_mib => Err(TrialError::Memory {
-            queries,
-            needed_mib,
-            free_mib,
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// What is to be remembered of a trial that began at `start` on the monotonic clock.
-fn course(spec: &TrialSpec, schedule: Schedule, start: Nanos, shards: &[ShardReport]) -> Course {
-    let end = |shard: &ShardReport| ShardEnd {
-        offered: shard.finished.offered,
-        emptied_until_ns: shard.finished.emptied_until_ns,
-    };
-    Course {
-        server: spec.server,
-        schedule,
-        names: spec.names.clone(),
-        timeout_ns: spec.timeout_ns,
-        started_at_ns: start.saturating_add_signed(BackendClock::default().realtime_offset()),
-        ends: shards.iter().map(end).collect(),
     }
 }
 

@@ -5,27 +5,20 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use dns64_transport::clock::Nanos;
 
-use crate::load::ledger::{Entry, Fate, Ledger};
+use super::TrialSpec;
+use crate::load::generator::Finished;
+use crate::load::ledger::Fate;
 use crate::load::names::Names;
 use crate::load::pace::Schedule;
 
-/// What a [`Tester`](super::Tester) remembers of its last trial beside the ledgers.
-#[derive(Clone, Debug)]
+/// What a [`Tester`](super::Tester) remembers of its last trial.
+#[derive(Debug)]
 pub(crate) struct Course {
-    pub(crate) server: SocketAddr,
-    pub(crate) schedule: Schedule,
-    pub(crate) names: Names,
-    pub(crate) timeout_ns: Nanos,
+    pub(crate) spec: TrialSpec,
     /// Real time at which the schedule began.
     pub(crate) started_at_ns: Nanos,
-    pub(crate) ends: Vec<ShardEnd>,
-}
-
-/// How far a shard came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ShardEnd {
-    pub(crate) offered: usize,
-    pub(crate) emptied_until_ns: Nanos,
+    /// What came of each shard.
+    pub(crate) shards: Vec<Finished>,
 }
 
 /// One query that left.
@@ -75,18 +68,17 @@ impl Row {
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {
     course: &'a Course,
-    ledgers: &'a [Ledger],
+    /// The schedule, as it is shared out.
+    schedule: Schedule,
     next: u64,
-    end: u64,
 }
 
 impl<'a> Rows<'a> {
-    pub(crate) fn new(course: &'a Course, ledgers: &'a [Ledger]) -> Self {
+    pub(crate) fn new(course: &'a Course) -> Self {
         Self {
             course,
-            ledgers,
+            schedule: course.spec.schedule.shard(0, course.shards.len() as u64),
             next: 0,
-            end: course.schedule.queries(),
         }
     }
 
@@ -97,29 +89,41 @@ impl<'a> Rows<'a> {
 
     /// Who was asked.
     pub fn server(&self) -> SocketAddr {
-        self.course.server
+        self.course.spec.server
     }
 
     /// The schedule of the whole trial.
     pub fn schedule(&self) -> Schedule {
-        self.course.schedule
+        self.schedule
     }
 
     /// The names.
     pub fn names(&self) -> &'a Names {
-        &self.course.names
+        &self.course.spec.names
     }
 
-    /// Entry and shard of query `index`, if it was handed to the link.
-    fn entry(&self, index: u64) -> Option<(usize, Entry)> {
-        let schedule = &self.course.schedule;
-        let (shard, local) = schedule.place(index);
+    /// Query `index`, if it left.
+    fn row(&self, index: u64) -> Option<Row> {
+        let (shard, local) = self.schedule.place(index);
         let shard = usize::try_from(shard).ok()?;
         let local = usize::try_from(local).ok()?;
-        if local >= self.course.ends.get(shard)?.offered {
+        let course = self.course;
+        let finished = course.shards.get(shard)?;
+        let entry = finished.ledger.entries()[..finished.offered].get(local)?;
+        if entry.fate == Fate::Unsent {
             return None;
         }
-        Some((shard, *self.ledgers.get(shard)?.entries().get(local)?))
+        let sent_ns = self.schedule.due_ns(index) + Nanos::from(entry.lateness_ns);
+        Some(Row {
+            index,
+            address: course.spec.names.asked(index),
+            shard,
+            sent_ns,
+            lateness_ns: entry.lateness_ns,
+            rtt_ns: entry.rtt_ns,
+            fate: entry.fate,
+            expired: sent_ns + course.spec.timeout_ns < finished.emptied_until_ns,
+        })
     }
 }
 
@@ -127,33 +131,18 @@ impl Iterator for Rows<'_> {
     type Item = Row;
 
     fn next(&mut self) -> Option<Row> {
-        while self.next < self.end {
-            let index = self.next;
+        while self.next < self.schedule.queries() {
+            let row = self.row(self.next);
             self.next += 1;
-            let Some((shard, entry)) = self.entry(index) else {
-                continue;
-            };
-            if entry.fate == Fate::Unsent {
-                continue;
+            if row.is_some() {
+                return row;
             }
-            let course = self.course;
-            let sent_ns = course.schedule.due_ns(index) + Nanos::from(entry.lateness_ns);
-            let emptied_until_ns = course.ends[shard].emptied_until_ns;
-            return Some(Row {
-                index,
-                address: course.names.asked(index),
-                shard,
-                sent_ns,
-                lateness_ns: entry.lateness_ns,
-                rtt_ns: entry.rtt_ns,
-                fate: entry.fate,
-                expired: sent_ns + course.timeout_ns < emptied_until_ns,
-            });
         }
         None
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, usize::try_from(self.end - self.next).ok())
+        let left = self.schedule.queries() - self.next;
+        (0, usize::try_from(left).ok())
     }
 }

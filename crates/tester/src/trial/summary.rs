@@ -103,19 +103,18 @@ pub struct Surroundings {
 /// Sums the shards up, pronounces the verdict, and finishes the result.
 pub fn result(
     spec: &TrialSpec,
-    schedule: Schedule,
     shards: &[ShardReport],
     authority: Option<&AuthorityReport>,
     around: Surroundings,
 ) -> TrialResult {
-    let mut sums = Sums::new(spec, schedule);
+    let mut sums = Sums::new(spec);
     for shard in shards {
         sums.add(shard);
     }
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
     sums.answers.duplicate = sum(|s| s.finished.tally.duplicate);
     sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
-    let timing = sums.timing(schedule);
+    let timing = sums.timing(spec.schedule);
     let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
     let ended_early = stopped || sums.undecided > 0;
     let shortfall = sums.sent - sums.answers.valid - sums.undecided;
@@ -136,7 +135,7 @@ pub fn result(
         rate_qps: spec.rate_qps,
         duration_ns: spec.duration_ns,
         timeout_ns: spec.timeout_ns,
-        queries_due: schedule.queries(),
+        queries_due: spec.schedule.queries(),
         queries_sent: sums.sent,
         undecided: sums.undecided,
         ended_early,
@@ -165,42 +164,28 @@ fn fault(
     timing: &Timing,
 ) -> Option<TesterFault> {
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
-    let mut errors = shards.iter().filter_map(|s| s.error.clone());
-    let authority_error = authority.and_then(|a| a.error.clone());
-    let step = shards
-        .iter()
-        .map(|s| s.clock_step_ns)
-        .max_by_key(|s| s.unsigned_abs())
-        .unwrap_or(0);
-    let counted = |n: u64, fault: fn(u64) -> TesterFault| (n > 0).then(|| fault(n));
-    errors
-        .next()
-        .or(authority_error)
-        .map(|error| TesterFault::Link { error })
-        .or_else(|| {
-            let step_ns = step;
-            (step.unsigned_abs() > CLOCK_STEP_MAX_NS).then_some(TesterFault::ClockStep { step_ns })
-        })
-        .or_else(|| {
-            counted(sum(|s| s.finished.tally.not_sent), |queries| {
-                TesterFault::NotSent { queries }
-            })
-        })
-        .or_else(|| {
-            let drops = sum(|s| s.counters.receive_drops);
-            counted(drops, |datagrams| TesterFault::ReceiveDrops { datagrams })
-        })
-        .or_else(|| {
-            let drops = authority.map_or(0, AuthorityReport::drops);
-            counted(drops, |datagrams| TesterFault::AuthorityDrops { datagrams })
-        })
-        .or_else(|| {
-            let (lateness_ns, limit_ns) = (timing.lateness_ns_max, STALL_MAX_NS);
-            (lateness_ns > limit_ns).then_some(TesterFault::LateSchedule {
-                lateness_ns,
-                limit_ns,
-            })
-        })
+    let error = shards.iter().find_map(|shard| shard.error.clone());
+    let error = error.or_else(|| authority?.error.clone());
+    let steps = shards.iter().map(|shard| shard.clock_step_ns);
+    let step_ns = steps.max_by_key(|step| step.unsigned_abs()).unwrap_or(0);
+    let queries = sum(|s| s.finished.tally.not_sent);
+    let lost = sum(|s| s.counters.receive_drops);
+    let datagrams = authority.map_or(0, AuthorityReport::drops);
+    let (lateness_ns, limit_ns) = (timing.lateness_ns_max, STALL_MAX_NS);
+    let late = TesterFault::LateSchedule {
+        lateness_ns,
+        limit_ns,
+    };
+    let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
+    let faults = [
+        error.map(|error| TesterFault::Link { error }),
+        stepped.then_some(TesterFault::ClockStep { step_ns }),
+        (queries > 0).then_some(TesterFault::NotSent { queries }),
+        (lost > 0).then_some(TesterFault::ReceiveDrops { datagrams: lost }),
+        (datagrams > 0).then_some(TesterFault::AuthorityDrops { datagrams }),
+        (lateness_ns > limit_ns).then_some(late),
+    ];
+    faults.into_iter().flatten().next()
 }
 
 /// Plain remarks for the reader.
@@ -246,10 +231,11 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(spec: &TrialSpec, schedule: Schedule) -> Self {
+    fn new(spec: &TrialSpec) -> Self {
         let histogram = || {
             Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("constants within its bounds")
         };
+        let schedule = spec.schedule;
         let last_due_ns = schedule.due_ns(schedule.queries().saturating_sub(1));
         Self {
             timeout_ns: spec.timeout_ns,
@@ -273,15 +259,15 @@ impl Sums {
         } = &shard.finished;
         for (local, entry) in ledger.entries()[..*offered].iter().enumerate() {
             let due_ns = schedule.due_ns(schedule.global(local as u64));
-            self.bins_10ms.due(due_ns);
-            self.bins_100ms.due(due_ns);
+            self.bins_10ms.at(due_ns).due += 1;
+            self.bins_100ms.at(due_ns).due += 1;
             if entry.fate == Fate::Unsent {
                 continue;
             }
             let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
             self.sent += 1;
-            self.bins_10ms.sent(sent_ns);
-            self.bins_100ms.sent(sent_ns);
+            self.bins_10ms.at(sent_ns).sent += 1;
+            self.bins_100ms.at(sent_ns).sent += 1;
             self.lateness
                 .saturating_record(u64::from(entry.lateness_ns));
             self.answer(entry, sent_ns + self.timeout_ns < *emptied_until_ns);
@@ -374,14 +360,6 @@ impl Bins {
         &mut self.counts[bin]
     }
 
-    fn due(&mut self, moment_ns: Nanos) {
-        self.at(moment_ns).due += 1;
-    }
-
-    fn sent(&mut self, moment_ns: Nanos) {
-        self.at(moment_ns).sent += 1;
-    }
-
     /// Largest deviation of a bin's count from what was due in it, in per cent of that.
     fn deviation_pct_max(&self) -> f64 {
         let deviation = |bin: &Bin| {
@@ -420,7 +398,7 @@ mod tests {
         let server = "[2001:2::53]:53".parse().unwrap();
         let spec = TrialSpec::preliminary(server, 1, 0, names, 1);
         let shards: [ShardReport; 0] = [];
-        result(&spec, Schedule::new(1, 0), &shards, None, around)
+        result(&spec, &shards, None, around)
     }
 
     #[test]
@@ -469,13 +447,10 @@ mod tests {
         let mut bins = Bins::new(BIN_10MS, 3 * BIN_10MS - 1);
         for i in 0..300 {
             let due = i * 100_000;
-            bins.due(due);
+            bins.at(due).due += 1;
             // The last 25 queries of the second bin leave in the third.
-            bins.sent(if (175..200).contains(&i) {
-                2 * BIN_10MS
-            } else {
-                due
-            });
+            let is_late = (175..200).contains(&i);
+            bins.at(if is_late { 2 * BIN_10MS } else { due }).sent += 1;
         }
         assert!((bins.deviation_pct_max() - 25.0).abs() < 1e-9);
     }
@@ -483,8 +458,8 @@ mod tests {
     #[test]
     fn what_leaves_after_the_last_due_time_counts_in_the_last_bin() {
         let mut bins = Bins::new(BIN_10MS, 0);
-        bins.due(0);
-        bins.sent(7 * BIN_10MS);
+        bins.at(0).due += 1;
+        bins.at(7 * BIN_10MS).sent += 1;
         assert!(bins.deviation_pct_max().abs() < f64::EPSILON);
     }
 }

@@ -32,7 +32,7 @@ const TURN: &str = "/run/dns64bench/test.lock";
 const LAB: &str = "/run/dns64bench/lab.lock";
 
 /// What a Tester says that has found the lab in use.
-const IN_USE: &str = "the lab is in use by";
+pub(crate) const IN_USE: &str = "the lab is in use by";
 
 /// Waits for this test's turn among those of all processes; it ends with the guard.
 pub(crate) fn turn() -> File {

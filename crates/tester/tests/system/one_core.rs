@@ -8,7 +8,7 @@ use dns64bench::trial::summary::{Surroundings, result};
 use dns64bench::trial::turns::Serving;
 
 use crate::rough::Rough;
-use crate::trial::{MILLISECOND, NONE, PLAIN, Shards, Trial, schedule, zone};
+use crate::trial::{MILLISECOND, NONE, PLAIN, Shards, Trial, zone};
 use crate::whole::{LOAD, SETUP, Setup, Whole};
 
 #[test]
@@ -99,7 +99,6 @@ impl SelfTest {
         let authority = serving.report();
         result(
             &spec,
-            schedule(&spec),
             &shards.reports,
             Some(&authority),
             Surroundings::default(),

@@ -20,6 +20,7 @@ fn paced(schedule: Schedule, pacing: Pacing) -> Finished {
         ..PLAIN
     };
     let spec = TrialSpec {
+        schedule,
         pacing,
         ..trial.spec()
     };
@@ -28,7 +29,7 @@ fn paced(schedule: Schedule, pacing: Pacing) -> Finished {
     let local = "2001:2::1".parse().unwrap();
     let link = network.client(local, 1, spec.server, Impairment::default());
     let links = vec![Rough::over(link, &clock)];
-    let mut shards = Shards::by(&spec, schedule, links, &clock, 0);
+    let mut shards = Shards::begin(&spec, links, &clock, 0);
     while let Some(idle_until) = shards.turn(None) {
         let idle_ns = idle_until.saturating_sub(clock.now());
         clock.advance(idle_ns.min(1_000_000) + EXCESS_NS);

@@ -9,7 +9,7 @@ use dns64bench::trial::result::{Answers, Outcome, TesterFault};
 use dns64bench::trial::summary::{AuthorityReport, ShardReport, Surroundings, result};
 
 use crate::dut::Conduct;
-use crate::trial::{MILLISECOND, NONE, PLAIN, Trial, schedule};
+use crate::trial::{MILLISECOND, NONE, PLAIN, Trial};
 
 #[test]
 fn a_good_dut_passes_and_the_schedule_is_kept() {
@@ -257,16 +257,7 @@ fn ids_come_round_at_high_rates_and_still_match() {
 #[test]
 fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
     let spec = PLAIN.spec();
-    let outcome = |shard| {
-        result(
-            &spec,
-            schedule(&spec),
-            &[shard],
-            None,
-            Surroundings::default(),
-        )
-        .outcome
-    };
+    let outcome = |shard| result(&spec, &[shard], None, Surroundings::default()).outcome;
 
     let mut shard = report(&spec);
     shard.counters.receive_drops = 3;
@@ -294,7 +285,6 @@ fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
     };
     let outcome = result(
         &spec,
-        schedule(&spec),
         &[report(&spec)],
         Some(&lost),
         Surroundings::default(),
@@ -307,7 +297,7 @@ fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
 /// A shard that sent nothing, for faults that outrank whatever it would have found.
 fn report(spec: &TrialSpec) -> ShardReport {
     ShardReport {
-        finished: Generator::new(spec.shard(schedule(spec), 0, 1), 1, Ledger::default()).finish(),
+        finished: Generator::new(spec.shard(0, 1), 1, Ledger::default()).finish(),
         counters: dns64_transport::Counters::default(),
         clock_step_ns: 0,
         backend: "memory",

@@ -91,21 +91,20 @@ pub(crate) fn names(zone: Zone, cached_share: &str, pattern: Pattern) -> NameSou
     NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share, pattern).unwrap()
 }
 
-pub(crate) fn schedule(spec: &TrialSpec) -> Schedule {
-    Schedule::new(spec.rate_qps, spec.duration_ns)
-}
-
 impl Trial {
     pub(crate) fn spec(&self) -> TrialSpec {
-        let queries = Schedule::new(self.rate_qps, self.duration_ns).queries();
+        let schedule = Schedule::new(self.rate_qps, self.duration_ns);
         let mut source = names(zone("0"), self.cached_share, self.pattern);
         TrialSpec {
             server: SERVER.parse().unwrap(),
             rate_qps: self.rate_qps,
-            pacing: Pacing::Absolute,
             duration_ns: self.duration_ns,
+            schedule,
+            pacing: Pacing::Absolute,
             timeout_ns: self.timeout_ns,
-            names: source.take(queries, Some(Pref64::WELL_KNOWN)).unwrap(),
+            names: source
+                .take(schedule.queries(), Some(Pref64::WELL_KNOWN))
+                .unwrap(),
             ports: Some(4),
             stop_early: self.stop_early,
         }
@@ -148,13 +147,7 @@ impl Trial {
                 befall(mishap, &clock, &shards.interrupted);
             }
         }
-        result(
-            &spec,
-            schedule(&spec),
-            &shards.reports,
-            None,
-            Surroundings::default(),
-        )
+        result(&spec, &shards.reports, None, Surroundings::default())
     }
 }
 
@@ -183,20 +176,9 @@ impl Shards {
         clock: &ManualClock,
         start: Nanos,
     ) -> Self {
-        Self::by(spec, schedule(spec), links, clock, start)
-    }
-
-    /// The same by another schedule.
-    pub(crate) fn by(
-        spec: &TrialSpec,
-        schedule: Schedule,
-        links: Vec<Rough>,
-        clock: &ManualClock,
-        start: Nanos,
-    ) -> Self {
         let shards = links.len() as u64;
         let sending = |(shard, link)| {
-            let shard = spec.shard(schedule, shard, shards);
+            let shard = spec.shard(shard, shards);
             let mut sending = Sending::new(shard, Ledger::default(), link, clock.clone());
             sending.begin(start);
             sending

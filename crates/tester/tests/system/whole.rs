@@ -23,7 +23,7 @@ use dns64d::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
 use dns64d::worker::{Stage, Worker, addresses};
 
 use crate::rough::Rough;
-use crate::trial::{MILLISECOND, SERVER, Shards, names, schedule, zone};
+use crate::trial::{MILLISECOND, SERVER, Shards, names, zone};
 
 /// Time passes in steps of this, so that jitter does not make a step for each datagram. Everything
 /// else happens at whole steps anyway.
@@ -225,7 +225,6 @@ impl Whole {
         let authority = self.serving.as_mut().map(Serving::report);
         result(
             &spec,
-            schedule(&spec),
             &shards.reports,
             authority.as_ref(),
             Surroundings::default(),
@@ -233,13 +232,16 @@ impl Whole {
     }
 
     fn spec(&mut self, load: Load) -> TrialSpec {
-        let queries = Schedule::new(load.rate_qps, load.duration_ns).queries();
-        let names = self.names.take(queries, Some(Pref64::WELL_KNOWN));
+        let schedule = Schedule::new(load.rate_qps, load.duration_ns);
+        let names = self
+            .names
+            .take(schedule.queries(), Some(Pref64::WELL_KNOWN));
         TrialSpec {
             server: SERVER.parse().unwrap(),
             rate_qps: load.rate_qps,
-            pacing: Pacing::Absolute,
             duration_ns: load.duration_ns,
+            schedule,
+            pacing: Pacing::Absolute,
             timeout_ns: load.timeout_ns,
             names: names.unwrap(),
             ports: Some(4),

@@ -127,7 +127,7 @@ pub enum JournalError {
         /// Octets before it.
         offset: u64,
         /// What is wrong.
-        fault: LineFault,
+        fault: String,
     },
     /// The last line is not whole, as a crash leaves it. The lines before it are good.
     #[error(transparent)]
@@ -152,40 +152,4 @@ pub struct Torn {
     pub octets: u64,
     /// What stands before it.
     pub reading: Reading,
-}
-
-/// What is wrong with a line.
-#[derive(Debug, thiserror::Error)]
-pub enum LineFault {
-    /// There is none.
-    #[error("is missing: the file holds no whole line")]
-    Missing,
-    /// It does not end with a seal.
-    #[error("does not end with a seal")]
-    NoSeal,
-    /// The seal is not that of these octets.
-    #[error("was changed: its octets do not fit its seal")]
-    Seal,
-    /// Sealed, but no record.
-    #[error("holds no record that this program knows: {0}")]
-    Record(serde_json::Error),
-    /// Lines are missing or out of order.
-    #[error("has number {found} where {expected} is due")]
-    Number {
-        /// The number that is due.
-        expected: u64,
-        /// The number that it has.
-        found: u64,
-    },
-    /// The first line has to be the record of the campaign, and no other may be.
-    #[error("is a record '{0}', which cannot stand there")]
-    Place(&'static str),
-    /// The text of the plan and its hash do not belong together.
-    #[error("has a plan whose SHA-256 is {found}, not the {stated} that it states")]
-    Plan {
-        /// The hash of the text.
-        found: String,
-        /// The hash beside it.
-        stated: String,
-    },
 }

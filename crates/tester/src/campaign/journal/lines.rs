@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::error::{JournalError, LineFault, Torn};
+use super::error::{JournalError, Torn};
 use super::format1;
 use crate::campaign::record::{FORMAT, Line, Record};
 
@@ -50,6 +50,7 @@ pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError>
         octets: 0,
         format: format_of(path, octets)?,
     };
+    let mut torn_octets = 0;
     let mut rest = octets;
     while !rest.is_empty() {
         let end = rest.iter().position(|&octet| octet == b'\n');
@@ -60,7 +61,8 @@ pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError>
             None => None,
         };
         let Some((line, seal)) = found else {
-            return Err(torn(path, reading, text));
+            torn_octets = text.len() as u64;
+            break;
         };
         reading.lines.push(line);
         reading.seal = seal;
@@ -68,9 +70,19 @@ pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError>
         rest = after;
     }
     if reading.lines.is_empty() {
-        return Err(bad(path, &reading, LineFault::Missing));
+        let missing = "is missing: the file holds no whole line";
+        return Err(bad(path, &reading, missing.to_owned()));
     }
-    Ok(reading)
+    match torn_octets {
+        0 => Ok(reading),
+        octets => Err(JournalError::Torn(Box::new(Torn {
+            path: path.to_owned(),
+            line: reading.lines.len() as u64 + 1,
+            offset: reading.octets,
+            octets,
+            reading,
+        }))),
+    }
 }
 
 /// One line that ends with a line feed; `None` if it is the last and not whole.
@@ -80,67 +92,63 @@ fn checked(
     text: &[u8],
     at_end: bool,
 ) -> Result<Option<(Line, String)>, JournalError> {
-    let fault = match unsealed(&before.seal, text) {
-        Ok(seal) => match record(before, text) {
-            Ok(line) => return Ok(Some((line, seal))),
-            Err(fault) => fault,
-        },
+    let found = match unsealed(&before.seal, text) {
+        Ok(seal) => record(before, text).map(|line| Some((line, seal))),
         // A crash of the machine can leave the end of a line on the disk without its middle, which
         // then reads as zeros. JSON has none: any other change was made by somebody or something
         // else, and to cut the line off would hide it.
-        Err(_) if at_end && text.contains(&0) => return Ok(None),
-        Err(fault) => fault,
+        Err(_) if at_end && text.contains(&0) => Ok(None),
+        Err(fault) => Err(fault.to_owned()),
     };
-    Err(bad(path, before, fault))
+    found.map_err(|fault| bad(path, before, fault))
 }
 
-/// The seal of a line, if it fits.
-fn unsealed(before: &str, text: &[u8]) -> Result<String, LineFault> {
+/// The seal of a line, if it fits; else what is wrong with it.
+fn unsealed(before: &str, text: &[u8]) -> Result<String, &'static str> {
     let split = || {
         let body_len = text.len().checked_sub(TAIL_LEN)?;
         let (body, tail) = text.split_at(body_len);
         let seal = tail.strip_prefix(SEAL_KEY)?.strip_suffix(LINE_END)?;
         Some((body, seal))
     };
-    let (body, found) = split().ok_or(LineFault::NoSeal)?;
+    let (body, found) = split().ok_or("does not end with a seal")?;
     let seal = seal_of(before, body);
     if seal.as_bytes() == found {
         Ok(seal)
     } else {
-        Err(LineFault::Seal)
+        Err("was changed: its octets do not fit its seal")
     }
 }
 
-/// The record of a line whose seal fits, if it can stand after `before`.
-fn record(before: &Reading, text: &[u8]) -> Result<Line, LineFault> {
+/// The record of a line whose seal fits, if it can stand after `before`; else what is wrong with it.
+fn record(before: &Reading, text: &[u8]) -> Result<Line, String> {
     let line: Line = match before.format {
         1 => serde_json::from_slice(text)
             .map(format1::upgraded)
             .and_then(serde_json::from_value),
         _ => serde_json::from_slice(text),
     }
-    .map_err(LineFault::Record)?;
-    let expected = before.lines.len() as u64;
-    if line.number != expected {
-        return Err(LineFault::Number {
-            expected,
-            found: line.number,
-        });
+    .map_err(|error| format!("holds no record that this program knows: {error}"))?;
+    let (due, number) = (before.lines.len() as u64, line.number);
+    if number != due {
+        return Err(format!("has number {number} where {due} is due"));
     }
     match &line.record {
         Record::Campaign {
             plan, plan_sha256, ..
-        } if expected == 0 => {
+        } if due == 0 => {
             let found = sha256_hex(plan.as_bytes());
             if found != *plan_sha256 {
-                return Err(LineFault::Plan {
-                    found,
-                    stated: plan_sha256.clone(),
-                });
+                return Err(format!(
+                    "has a plan whose SHA-256 is {found}, not the {plan_sha256} that it states"
+                ));
             }
         }
-        Record::Campaign { .. } => return Err(LineFault::Place(line.record.kind())),
-        _ if expected == 0 => return Err(LineFault::Place(line.record.kind())),
+        // The first line has to be the record of the campaign, and no other may be.
+        other if due == 0 || matches!(other, Record::Campaign { .. }) => {
+            let kind = other.kind();
+            return Err(format!("is a record '{kind}', which cannot stand there"));
+        }
         _ => {}
     }
     Ok(line)
@@ -149,32 +157,19 @@ fn record(before: &Reading, text: &[u8]) -> Result<Line, LineFault> {
 /// The version that the first line tells. A later one is refused before anything else is looked at: all
 /// the rest may be different in it.
 fn format_of(path: &Path, octets: &[u8]) -> Result<u32, JournalError> {
-    #[derive(Deserialize)]
-    struct First {
-        record: FirstRecord,
-    }
-    #[derive(Deserialize)]
-    struct FirstRecord {
-        campaign: Version,
-    }
-    #[derive(Deserialize)]
-    struct Version {
-        format: u64,
-        #[serde(default)]
-        tester: String,
-    }
     let text = octets.split(|&octet| octet == b'\n').next();
-    let Ok(first) = serde_json::from_slice::<First>(text.unwrap_or_default()) else {
+    let first: Value = serde_json::from_slice(text.unwrap_or_default()).unwrap_or_default();
+    let campaign = &first["record"]["campaign"];
+    let Some(format) = campaign["format"].as_u64() else {
         // No line of a journal, as its reader will say.
         return Ok(FORMAT);
     };
-    let Version { format, tester } = first.record.campaign;
     match u32::try_from(format) {
         Ok(format) if format <= FORMAT => Ok(format),
         _ => Err(JournalError::LaterFormat {
             path: path.to_owned(),
             format,
-            tester,
+            tester: campaign["tester"].as_str().unwrap_or_default().to_owned(),
         }),
     }
 }
@@ -194,26 +189,13 @@ fn hex(octets: &[u8]) -> String {
     })
 }
 
-fn bad(path: &Path, before: &Reading, fault: LineFault) -> JournalError {
+fn bad(path: &Path, before: &Reading, fault: String) -> JournalError {
     JournalError::BadLine {
         path: path.to_owned(),
         line: before.lines.len() as u64 + 1,
         offset: before.octets,
         fault,
     }
-}
-
-fn torn(path: &Path, reading: Reading, text: &[u8]) -> JournalError {
-    if reading.lines.is_empty() {
-        return bad(path, &reading, LineFault::Missing);
-    }
-    JournalError::Torn(Box::new(Torn {
-        path: path.to_owned(),
-        line: reading.lines.len() as u64 + 1,
-        offset: reading.octets,
-        octets: text.len() as u64,
-        reading,
-    }))
 }
 
 const SEAL_KEY: &[u8] = b",\"seal\":\"";

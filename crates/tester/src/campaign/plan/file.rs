@@ -1,11 +1,10 @@
 //! A plan as it is written: every key that there is, and where its value stands.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{self, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use toml::Spanned;
+use serde::Deserialize;
+use serde::de::Unexpected;
+use toml::{Spanned, Value};
 
 use super::{Order, PlanError, RawFormat, Restart};
 use crate::lab::LabKind;
@@ -154,81 +153,43 @@ pub(crate) struct Soak {
 
 /// A text or a number: `"10k"`, `10000`, `0.5`. A number is the text that it would be on the
 /// command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
 pub(crate) struct Word(pub String);
 
 /// One [`Word`], or a list of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
 pub(crate) struct Many(pub Vec<Word>);
 
-struct WordVisitor;
+fn word(value: Value, expected: &str) -> Result<Word, String> {
+    let found = match value {
+        Value::String(text) => return Ok(Word(text)),
+        Value::Integer(number) => return Ok(Word(number.to_string())),
+        Value::Float(number) => return Ok(Word(number.to_string())),
+        Value::Boolean(on) => Unexpected::Bool(on),
+        Value::Array(_) => Unexpected::Seq,
+        Value::Table(_) | Value::Datetime(_) => Unexpected::Map,
+    };
+    Err(format!("invalid type: {found}, expected {expected}"))
+}
 
-impl Visitor<'_> for WordVisitor {
-    type Value = Word;
+impl TryFrom<Value> for Word {
+    type Error = String;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text or a number")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Word, E> {
-        Ok(Word(text.to_owned()))
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Word, E> {
-        Ok(Word(number.to_string()))
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Word, E> {
-        Ok(Word(number.to_string()))
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Word, E> {
-        Ok(Word(number.to_string()))
+    fn try_from(value: Value) -> Result<Self, String> {
+        word(value, "a text or a number")
     }
 }
 
-impl<'de> Deserialize<'de> for Word {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(WordVisitor)
-    }
-}
+impl TryFrom<Value> for Many {
+    type Error = String;
 
-struct ManyVisitor;
-
-impl<'de> Visitor<'de> for ManyVisitor {
-    type Value = Many;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a number, or a list of them")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Many, E> {
-        WordVisitor.visit_str(text).map(|word| Many(vec![word]))
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Many, E> {
-        WordVisitor.visit_i64(number).map(|word| Many(vec![word]))
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Many, E> {
-        WordVisitor.visit_u64(number).map(|word| Many(vec![word]))
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Many, E> {
-        WordVisitor.visit_f64(number).map(|word| Many(vec![word]))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut words: A) -> Result<Many, A::Error> {
-        let mut all = Vec::new();
-        while let Some(word) = words.next_element()? {
-            all.push(word);
+    fn try_from(value: Value) -> Result<Self, String> {
+        match value {
+            Value::Array(words) => words.into_iter().map(Word::try_from).collect(),
+            one => word(one, "a text, a number, or a list of them").map(|word| vec![word]),
         }
-        Ok(Many(all))
-    }
-}
-
-impl<'de> Deserialize<'de> for Many {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ManyVisitor)
+        .map(Self)
     }
 }

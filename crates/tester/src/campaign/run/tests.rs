@@ -159,7 +159,7 @@ fn begin(directory: &Path) -> (Vec<Line>, Journal) {
     (vec![first], journal)
 }
 
-fn work(begun: (Vec<Line>, Journal), bench: Servers) -> Result<Ended, CampaignError> {
+fn work(begun: (Vec<Line>, Journal), bench: Servers) -> Result<(), BenchError> {
     watched(begun, bench, &mut |_| {})
 }
 
@@ -167,7 +167,7 @@ fn watched(
     (lines, journal): (Vec<Line>, Journal),
     bench: Servers,
     watch: &mut dyn FnMut(&Status),
-) -> Result<Ended, CampaignError> {
+) -> Result<(), BenchError> {
     let plan = plan();
     let parts = Parts {
         lines,
@@ -179,9 +179,9 @@ fn watched(
 }
 
 /// A campaign from its beginning to its end, and what it wrote down.
-fn whole(servers: Servers) -> (Ended, Vec<Line>) {
+fn whole(servers: Servers) -> (Result<(), BenchError>, Vec<Line>) {
     let directory = tempfile::tempdir().unwrap();
-    let ended = work(begin(directory.path()), servers).unwrap();
+    let ended = work(begin(directory.path()), servers);
     (ended, journal::read(directory.path()).unwrap().lines)
 }
 
@@ -221,7 +221,7 @@ fn abandoned(lines: &[Line]) -> Vec<(Task, String)> {
 #[test]
 fn every_run_of_every_point_finds_what_the_server_can_do() {
     let (ended, lines) = whole(Servers::steady());
-    assert_eq!(ended, Ended::Complete);
+    assert_eq!(ended, Ok(()));
     for (point, limit_qps) in [5_000, 10_000, 2_000, 4_000].into_iter().enumerate() {
         let found = rates(&lines, point);
         assert_eq!(found.len(), 4);
@@ -276,8 +276,8 @@ fn wherever_it_is_killed_it_goes_on_as_if_nothing_had_been() {
             .unwrap();
         drop(journal);
         let (journal, before, _) = Journal::resume(directory.path()).unwrap();
-        let ended = work((before, journal), Servers::steady()).unwrap();
-        assert_eq!(ended, Ended::Complete);
+        let ended = work((before, journal), Servers::steady());
+        assert_eq!(ended, Ok(()));
         let after = journal::read(directory.path()).unwrap().lines;
         assert_eq!(trials(&after), expected, "killed after {kept} lines");
     }
@@ -293,7 +293,7 @@ fn a_dut_that_dies_in_run_3_has_no_number_for_it() {
             Fate::AsItIs
         }
     }));
-    assert_eq!(ended, Ended::Complete);
+    assert_eq!(ended, Ok(()));
     assert_eq!(rates(&lines, 2).len(), 3);
     assert_eq!(rates(&lines, 0).len(), 4);
     let abandoned = abandoned(&lines);
@@ -312,7 +312,7 @@ fn a_dut_that_does_not_start_is_given_up_and_the_others_are_measured() {
             _ => Fate::AsItIs,
         }
     }));
-    assert_eq!(ended, Ended::Complete);
+    assert_eq!(ended, Ok(()));
     assert_eq!(rates(&lines, 0).len(), 4);
     assert!(rates(&lines, 2).is_empty());
     let reasons: Vec<_> = abandoned(&lines).into_iter().map(|(_, r)| r).collect();
@@ -359,7 +359,7 @@ fn an_interrupt_leaves_a_campaign_that_can_be_resumed() {
             Fate::AsItIs
         }
     }));
-    assert_eq!(ended, Ended::Interrupted);
+    assert_eq!(ended, Err(BenchError::Interrupted));
     let last = &lines.last().unwrap().record;
     assert!(matches!(last, Record::Stopped { reason } if reason == "interrupted"));
 }
@@ -414,7 +414,7 @@ fn a_run_that_was_disturbed_again_and_again_is_done_anew_at_the_end() {
             Fate::AsItIs
         }
     }));
-    assert_eq!(ended, Ended::Complete);
+    assert_eq!(ended, Ok(()));
     let found = rates(&lines, 0);
     assert_eq!(found.len(), 5);
     assert_eq!(found.iter().filter(|rate| rate.is_none()).count(), 1);
@@ -428,10 +428,7 @@ fn a_run_that_was_disturbed_again_and_again_is_done_anew_at_the_end() {
             Fate::AsItIs
         }
     });
-    assert_eq!(
-        work(begin(directory.path()), always).unwrap(),
-        Ended::Complete
-    );
+    assert_eq!(work(begin(directory.path()), always), Ok(()));
     let lines = journal::read(directory.path()).unwrap().lines;
     assert_eq!(
         rates(&lines, 0)

@@ -13,7 +13,7 @@ use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
 use crate::campaign::plan::{Plan, RawFormat};
 use crate::campaign::record::{Environment, Line, Record};
-use crate::campaign::run::{Assignment, Campaign, CampaignError, Ended, Parts};
+use crate::campaign::run::{Assignment, BenchError, Campaign, Parts};
 use crate::campaign::status::Status;
 use crate::campaign::tasks::Task;
 use crate::cli::args::{ReportArgs, ResumeArgs, RunArgs, WatchArgs};
@@ -168,13 +168,14 @@ impl Opened<'_> {
             Campaign::new(self.plan, parts, directory, &mut show).work()
         };
         progress.clear();
-        match ended? {
-            Ended::Complete => report_of(self.directory),
-            Ended::Interrupted => {
+        match ended {
+            Ok(()) => report_of(self.directory),
+            Err(BenchError::Interrupted) => {
                 let directory = self.directory.display();
                 let resume = format!("interrupted; go on with: dns64bench resume {directory}");
                 Err(Failure::new(exit::INTERRUPTED, anyhow::anyhow!(resume)))
             }
+            Err(error) => Err(Failure::new(exit::ENVIRONMENT, error)),
         }
     }
 }
@@ -211,12 +212,6 @@ fn report_of(directory: &Path) -> Result<u8, Failure> {
         directory: directory.to_owned(),
         template: None,
     })
-}
-
-impl From<CampaignError> for Failure {
-    fn from(error: CampaignError) -> Self {
-        Self::new(exit::ENVIRONMENT, error)
-    }
 }
 
 impl From<LiveError> for Failure {

@@ -28,7 +28,7 @@ use crate::rig::probe::Prober;
 use crate::trial::result::Outcome;
 use crate::trial::rows::Row;
 use crate::trial::summary::Surroundings;
-use crate::trial::{Measurer, Tester, TrialSpec, check_schedule};
+use crate::trial::{Measurer, Tester, TrialSpec};
 use arguments::{ArgumentError, Test};
 use lines::Sums;
 
@@ -46,23 +46,19 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
     let spec = TrialSpec {
         server: test.server,
         rate_qps: test.rate_qps(),
-        pacing,
         duration_ns: schedule.duration_ns(),
+        schedule,
+        pacing,
         timeout_ns: test.timeout_ns,
         names: test.names(zone()?, None),
         ports: Some(test.ports_enough()),
         stop_early: false,
     };
-    check_schedule(schedule, spec.rate_qps, spec.timeout_ns, spec.ports)?;
-    measure(&test, schedule, spec, args.pref64)
+    spec.check()?;
+    measure(&test, spec, args.pref64)
 }
 
-fn measure(
-    test: &Test,
-    schedule: Schedule,
-    mut spec: TrialSpec,
-    accepted: AcceptedArg,
-) -> Result<u8, Failure> {
+fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
     let path = Path::new(FILE);
     let file = File::create(path).map_err(|reason| RawError::Create {
@@ -78,7 +74,7 @@ fn measure(
         cores: Vec::new(),
     };
     let mut tester = Tester::open(measurer, None, &interrupted)?;
-    let result = tester.trial_by(&spec, schedule, Surroundings::default)?;
+    let result = tester.trial(&spec, Surroundings::default)?;
     if interrupted.load(Ordering::Relaxed) {
         let error = anyhow::anyhow!("interrupted");
         return Err(Failure::new(exit::INTERRUPTED, error));
@@ -88,7 +84,7 @@ fn measure(
     };
     let valid = |row: &Row| judge.valid(row, spec.timeout_ns);
     let sums = Sums::of(rows.clone(), valid);
-    let mut remarks = sums.timers(schedule);
+    let mut remarks = sums.timers(spec.schedule);
     remarks.extend(judge.remark.clone());
     if let Outcome::Invalid(fault) = &result.outcome {
         remarks.push(format!(

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +23,6 @@ use crate::report::raw::{Header, RawFile};
 use crate::report::{Conditions, Thousands, json, text};
 use crate::rig::certify::{self, Question};
 use crate::rig::{Rig, RigError};
-use crate::trial::check;
 use crate::trial::result::{Outcome, TrialResult};
 
 /// `dns64bench trial`
@@ -171,10 +171,10 @@ impl Session {
     /// set up.
     fn refuse_impossible(&self, rate_qps: u64) -> Result<(), Failure> {
         let load = &self.measurement.spec.load;
-        let queries = Schedule::new(rate_qps, load.duration_ns).queries();
-        load.names()?.take(queries, None)?;
-        check(rate_qps, load.duration_ns, load.timeout_ns, load.ports)?;
-        Ok(())
+        let schedule = load.schedule(rate_qps);
+        let names = load.names()?.take(schedule.queries(), None)?;
+        let anybody = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        Ok(load.trial(anybody, rate_qps, schedule, names).check()?)
     }
 
     /// How long the trials take, and how long the last answer is waited for.

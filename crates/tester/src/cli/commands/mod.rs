@@ -22,12 +22,9 @@ use super::resolve::UsageError;
 use super::{Command, exit, generate};
 use crate::campaign::journal::JournalError;
 use crate::campaign::plan::PlanError;
-use crate::lab::profile::ProfileError;
-use crate::lab::server::ServerError;
-use crate::lab::topology::LabError;
-use crate::lab::userns::UsernsError;
+use crate::lab::{Blame, LabError};
 use crate::load::names::NamespaceTooSmall;
-use crate::namespace::PatternError;
+use crate::quantity::ValueError;
 use crate::report::raw::RawError;
 use crate::rig::RigError;
 use crate::trial::TrialError;
@@ -134,21 +131,9 @@ impl From<NamespaceTooSmall> for Failure {
     }
 }
 
-impl From<PatternError> for Failure {
-    fn from(error: PatternError) -> Self {
+impl From<ValueError> for Failure {
+    fn from(error: ValueError) -> Self {
         Self::new(exit::USAGE, error)
-    }
-}
-
-impl From<ProfileError> for Failure {
-    fn from(error: ProfileError) -> Self {
-        let code = match error {
-            ProfileError::NoProgram { .. }
-            | ProfileError::NotExecutable { .. }
-            | ProfileError::Requires { .. } => exit::ENVIRONMENT,
-            _ => exit::USAGE,
-        };
-        Self::new(code, error)
     }
 }
 
@@ -165,13 +150,11 @@ impl From<RawError> for Failure {
 
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
-        Self::new(exit::ENVIRONMENT, error)
-    }
-}
-
-impl From<UsernsError> for Failure {
-    fn from(error: UsernsError) -> Self {
-        Self::new(exit::ENVIRONMENT, error)
+        let code = match error.blame {
+            Blame::Request => exit::USAGE,
+            Blame::Server | Blame::Machine => exit::ENVIRONMENT,
+        };
+        Self::new(code, error)
     }
 }
 
@@ -191,9 +174,7 @@ impl From<RigError> for Failure {
             RigError::Trial(error) => error.into(),
             RigError::Names(error) => error.into(),
             RigError::Pattern(error) => error.into(),
-            RigError::Server(ServerError::Profile(error)) | RigError::Profile(error) => {
-                error.into()
-            }
+            RigError::Lab(error) => error.into(),
             RigError::WrongRole { .. } => Self::new(exit::USAGE, error),
             RigError::Interrupted => Self::new(exit::INTERRUPTED, error),
             other => Self::new(exit::ENVIRONMENT, other),

@@ -1,21 +1,23 @@
 //! The rows of a trial of two shards, as they come out of its ledgers and into files.
 
 use super::*;
+use crate::load::generator::{Finished, Tally};
 use crate::load::ledger::{Fate, Ledger};
 use crate::load::names::Names;
 use crate::load::pace::Schedule;
 use crate::load::repeat::Repeats;
 use crate::namespace::{Share, Zone};
-use crate::trial::rows::{Course, ShardEnd};
+use crate::trial::TrialSpec;
+use crate::trial::rows::Course;
 
 /// Six queries of two shards, of which the last was not sent and the one before is undecided.
-fn trial() -> (Course, [Ledger; 2]) {
+fn trial() -> Course {
     let zone = Zone {
         suffix: "dns64perf.test.".parse().unwrap(),
         aaaa_share: Share::NONE,
     };
     let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
-    let schedule = Schedule::new(1000, 6_000_000).shard(0, 2);
+    let schedule = Schedule::new(1000, 6_000_000);
     let mut ledgers = [Ledger::default(), Ledger::default()];
     for ledger in &mut ledgers {
         ledger.reset(3);
@@ -24,32 +26,38 @@ fn trial() -> (Course, [Ledger; 2]) {
     ledgers[0].answered(0, 1000, Fate::Valid);
     ledgers[1].answered(0, 2000, Fate::Late);
     ledgers[0].answered(1, 3000, Fate::Wrong);
-    let end = |offered| ShardEnd {
+    let names = Names {
+        cidr,
+        first: 7,
+        cached: cidr.first(),
+        repeats: Repeats::none(),
+        zone,
+        pref64: None,
+    };
+    let server = "[2001:db8::53]:53".parse().unwrap();
+    let spec = TrialSpec {
+        schedule,
+        ..TrialSpec::preliminary(server, 1000, 6, names, 100_000)
+    };
+    let finished = |(ledger, (shard, offered))| Finished {
+        schedule: schedule.shard(shard, 2),
+        ledger,
         offered,
         emptied_until_ns: 3_500_000,
+        tally: Tally::default(),
     };
-    let course = Course {
-        server: "[2001:db8::53]:53".parse().unwrap(),
-        schedule,
-        names: Names {
-            cidr,
-            first: 7,
-            cached: cidr.first(),
-            repeats: Repeats::none(),
-            zone,
-            pref64: None,
-        },
-        timeout_ns: 100_000,
+    let shards = ledgers.into_iter().zip([(0, 3), (1, 2)]).map(finished);
+    Course {
+        spec,
         started_at_ns: 1_000_000_000_000,
-        ends: vec![end(3), end(2)],
-    };
-    (course, ledgers)
+        shards: shards.collect(),
+    }
 }
 
 #[test]
 fn rows_come_in_the_order_of_the_schedule() {
-    let (course, ledgers) = trial();
-    let rows = Rows::new(&course, &ledgers);
+    let course = trial();
+    let rows = Rows::new(&course);
     let seen: Vec<_> = rows
         .map(|row| (row.index, row.shard, row.sent_ns, row.class()))
         .collect();
@@ -65,10 +73,10 @@ fn rows_come_in_the_order_of_the_schedule() {
 
 #[test]
 fn the_csv_of_a_trial_is_this() {
-    let (course, ledgers) = trial();
+    let course = trial();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raw.csv");
-    let rows = Rows::new(&course, &ledgers);
+    let rows = Rows::new(&course);
     let header = Header::of(&rows);
     assert_eq!(write(&path, rows, &header).unwrap(), 5);
     let expected = "\
@@ -106,10 +114,10 @@ fn without_its_feature_parquet_is_refused_by_name() {
 fn parquet_has_the_same_columns_and_two_more() {
     use ::parquet::file::reader::{FileReader as _, SerializedFileReader};
 
-    let (course, ledgers) = trial();
+    let course = trial();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raw.parquet");
-    let rows = Rows::new(&course, &ledgers);
+    let rows = Rows::new(&course);
     let header = Header::of(&rows);
     assert_eq!(write(&path, rows, &header).unwrap(), 5);
     let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
