@@ -31,12 +31,11 @@ const FLOW: [&str; 15] = [
 ];
 
 /// Circles of modules that are known: `crate, parent: modules`. Empty in a clean house.
-const CIRCLES: [&str; 7] = [
+const CIRCLES: [&str; 6] = [
     "tester, authority: answer, fast, zone",
     "tester, campaign::journal: error, lines",
     "tester, campaign::plan: cells, duts, read",
     "tester, lab: host, machine, process",
-    "tester, report::campaign: analysis, words",
     "tester, rig: running, warm_up",
     "tester, statistics: bootstrap, summary, trend",
 ];

@@ -7,6 +7,7 @@ use super::analyse::analyse;
 use super::analysis::Met;
 use super::files::{SCHEMA, files};
 use crate::campaign::record::{Line, Record};
+use crate::lab::LabKind;
 use crate::warning::Severity;
 
 pub(crate) mod sample;
@@ -237,6 +238,24 @@ fn any_beginning_of_a_journal_makes_a_report() {
         );
         files(&analysis, &plan, &lines[..end], None).unwrap();
     }
+}
+
+#[test]
+fn the_lab_is_the_one_that_the_first_line_names() {
+    let (plan, mut lines) = small();
+    let shared = "all roles share the loopback interface";
+    let mut judged = |of: Option<LabKind>| {
+        if let Record::Campaign { lab, .. } = &mut lines[0].record {
+            *lab = of;
+        }
+        let analysis = analyse(&plan, &lines, SEAL);
+        let met = |id| analysis.statement.iter().find(|c| c.id == id).unwrap().met;
+        let doubted = analysis.not_a_measurement.iter().any(|text| text == shared);
+        (doubted, ["B-2", "B-19", "B-22", "B-28"].map(met))
+    };
+    assert_eq!(judged(None), (false, [Met::Met; 4]), "the plan has netns");
+    assert_eq!(judged(Some(LabKind::Userns)), (false, [Met::Met; 4]));
+    assert_eq!(judged(Some(LabKind::Loopback)), (true, [Met::NotMet; 4]));
 }
 
 #[test]

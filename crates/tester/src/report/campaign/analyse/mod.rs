@@ -14,7 +14,7 @@ mod warnings;
 
 use told::Told;
 
-use super::analysis::{Analysis, FORMAT, PointResult};
+use super::analysis::{Analysis, FORMAT, PointResult, VariantInfo};
 use super::{numbers, words};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::Line;
@@ -86,7 +86,7 @@ fn is_of_the_papers(plan: &Plan, planned: &[Point], result: &PointResult) -> boo
 
 /// A sentence for each variant.
 fn verdict(analysis: &Analysis) -> Vec<String> {
-    let sentence = |(variant, info): (usize, &super::analysis::VariantInfo)| {
+    let sentence = |(variant, info): (usize, &VariantInfo)| {
         let name = &info.name;
         let Some(point) = headline(analysis, variant) else {
             return format!("{name}: nothing was planned");
