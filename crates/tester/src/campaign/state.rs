@@ -10,30 +10,6 @@ use crate::statistics::summary::median;
 /// The history of a campaign for its driver, which needs no results of earlier trials.
 pub type State = History<Forgotten>;
 
-/// How a task ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// With this rate, if it was looked for and found.
-    Finished {
-        /// The fastest that passed.
-        rate_qps: Option<u64>,
-    },
-    /// The Tester was disturbed until the search gave up, so many times in all.
-    Disturbed {
-        /// Searches of this task that ended so.
-        times: u32,
-    },
-    /// It was given up.
-    Abandoned,
-}
-
-impl Over {
-    /// Whether the task may be done again.
-    fn may_be_repeated(self) -> bool {
-        matches!(self, Self::Disturbed { times } if times < ATTEMPTS_MAX)
-    }
-}
-
 /// A run in which the Tester was disturbed is done again when everything else is done, until there
 /// were this many attempts: what disturbs a machine passes, and a run that is missing shows in every
 /// figure of its point.
@@ -46,31 +22,23 @@ impl<R> History<R> {
         if let Some(under_way) = &self.under_way {
             return Some(under_way.task);
         }
-        let open = |task: &&Task| self.over(**task).is_none();
-        let first = tasks.iter().find(open);
-        first
-            .or_else(|| tasks.iter().find(|task| self.is_left(**task)))
-            .copied()
-    }
-
-    /// How a task ended; `None` while it is not over.
-    pub fn over(&self, task: Task) -> Option<Over> {
-        let history = self.tasks.get(&task)?;
-        match &history.finished {
-            _ if history.abandoned.is_some() => Some(Over::Abandoned),
-            Some(finished) if !finished.is_disturbed() => Some(Over::Finished {
-                rate_qps: finished.rate_qps,
-            }),
-            _ if history.disturbed > 0 => Some(Over::Disturbed {
-                times: history.disturbed,
-            }),
-            _ => None,
-        }
+        let first = |attempts| tasks.iter().find(|task| self.is_open(**task, attempts));
+        [1, ATTEMPTS_MAX].into_iter().find_map(first).copied()
     }
 
     /// Whether a task has yet to be done, for the first time or again.
     pub fn is_left(&self, task: Task) -> bool {
-        self.over(task).is_none_or(Over::may_be_repeated)
+        self.is_open(task, ATTEMPTS_MAX)
+    }
+
+    /// Whether a task has neither a result nor been given up, and was disturbed in less than so many
+    /// attempts.
+    fn is_open(&self, task: Task, attempts: u32) -> bool {
+        self.tasks.get(&task).is_none_or(|history| {
+            let finished = history.finished.as_ref();
+            let is_valid = finished.is_some_and(|finished| !finished.is_disturbed());
+            history.abandoned.is_none() && !is_valid && history.disturbed < attempts
+        })
     }
 
     /// How many tasks are over and will not be done again.

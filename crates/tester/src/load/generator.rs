@@ -251,9 +251,13 @@ impl Generator {
         let address = self.shard.names.asked(global);
         let mut question = [0; QUESTION_BYTES];
         let len = self.template.question(address, &mut question);
-        let content = judge(reply, &question[..len], self.shard.names.expected(address));
         let rtt = datagram.at.saturating_sub(self.sent_at(global, entry));
-        match (entry.fate, content.fate(rtt <= self.shard.timeout_ns)) {
+        let in_time = rtt <= self.shard.timeout_ns;
+        let expected = self.shard.names.expected(address);
+        match (
+            entry.fate,
+            judge(reply, &question[..len], expected, in_time),
+        ) {
             (Fate::Unsent, _) | (_, None) => self.tally.stray += 1,
             (Fate::Pending, Some(fate)) => {
                 self.ledger.answered(i, rtt, fate);

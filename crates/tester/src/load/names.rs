@@ -233,7 +233,7 @@ impl NameSource {
     pub fn cached(&self) -> Ipv4Addr {
         self.reserved()
             .find(|&a| !self.zone.has_aaaa(a))
-            .unwrap_or_else(|| self.last())
+            .unwrap_or_else(|| self.cidr.address(self.cidr.names() - 1))
     }
 
     /// A name to probe with: without an AAAA of its own, if the range has one, and another one
@@ -274,10 +274,6 @@ impl NameSource {
     /// The zone of the names.
     pub fn zone(&self) -> &Zone {
         &self.zone
-    }
-
-    fn last(&self) -> Ipv4Addr {
-        self.cidr.address(self.cidr.names() - 1)
     }
 
     fn reserved(&self) -> impl Iterator<Item = Ipv4Addr> {

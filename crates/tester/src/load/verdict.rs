@@ -7,73 +7,39 @@ use dns64_wire::message::{HEADER_LEN, Header, Message, Section};
 
 use super::ledger::Fate;
 
-/// What a reply says, whenever it came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// It answers another question, or none.
-    Stray,
-    /// TC is set: the answer is elsewhere.
-    Truncated,
-    /// RCODE other than 0, or it does not parse.
-    Error,
-    /// RCODE 0 without an AAAA.
-    Empty,
-    /// It has an AAAA that is not the expected one.
-    Wrong,
-    /// Every AAAA in the answer is the expected one.
-    Valid,
-}
-
-impl Content {
-    /// What becomes of a query with this as its first answer; `None` for what answers no query.
-    pub fn fate(self, in_time: bool) -> Option<Fate> {
-        match self {
-            Self::Stray => None,
-            Self::Truncated => Some(Fate::Truncated),
-            Self::Error => Some(Fate::Error),
-            Self::Empty => Some(Fate::Empty),
-            Self::Wrong => Some(Fate::Wrong),
-            Self::Valid if in_time => Some(Fate::Valid),
-            Self::Valid => Some(Fate::Late),
-        }
-    }
-}
-
-/// Judges `reply` to the question section `question`, whose answer must be `aaaa`.
+/// What becomes of a query with the question section `question`, whose answer must be `aaaa`, when
+/// `reply` is its first answer; `None` if that answers another question, or none.
 ///
 /// Stricter than RFC 8219 section 9.2, which asks for "a AAAA record": the address must be the
 /// very one that the name implies, and no other may stand beside it.
-pub fn judge(reply: &[u8], question: &[u8], aaaa: Ipv6Addr) -> Content {
-    let Ok(header) = Header::parse(reply) else {
-        return Content::Stray;
-    };
-    if !header.qr() {
-        return Content::Stray;
-    }
+pub fn judge(reply: &[u8], question: &[u8], aaaa: Ipv6Addr, in_time: bool) -> Option<Fate> {
+    let header = Header::parse(reply).ok().filter(Header::qr)?;
     let answers_at = HEADER_LEN + question.len();
     match reply.get(HEADER_LEN..answers_at) {
         Some(echoed) if header.qdcount() == 1 && echoed.eq_ignore_ascii_case(question) => {}
         // FORMERR may come without the question (RFC 1035 4.1.1 leaves it open); the ID and the
         // port say whose it is.
-        None if header.qdcount() == 0 && header.rcode() != Rcode::NOERROR => return Content::Error,
-        _ => return Content::Stray,
+        None if header.qdcount() == 0 && header.rcode() != Rcode::NOERROR => {
+            return Some(Fate::Error);
+        }
+        _ => return None,
     }
     if header.tc() {
-        return Content::Truncated;
+        return Some(Fate::Truncated);
     }
     if header.rcode() != Rcode::NOERROR {
-        return Content::Error;
+        return Some(Fate::Error);
     }
-    if header.ancount() == 1
-        && let Some(found) = sole_aaaa(&reply[answers_at..])
-    {
-        return if found == aaaa.octets() {
-            Content::Valid
-        } else {
-            Content::Wrong
-        };
-    }
-    judge_records(reply, aaaa)
+    let sole = (header.ancount() == 1).then(|| sole_aaaa(&reply[answers_at..]));
+    let fate = match sole.flatten() {
+        Some(found) if found == aaaa.octets() => Fate::Valid,
+        Some(_) => Fate::Wrong,
+        None => judge_records(reply, aaaa),
+    };
+    Some(match fate {
+        Fate::Valid if !in_time => Fate::Late,
+        fate => fate,
+    })
 }
 
 /// The address of a first record that is an AAAA at the question's name: the common answer, read
@@ -86,14 +52,14 @@ fn sole_aaaa(record: &[u8]) -> Option<[u8; 16]> {
     rdata.first_chunk().copied()
 }
 
-fn judge_records(reply: &[u8], aaaa: Ipv6Addr) -> Content {
+fn judge_records(reply: &[u8], aaaa: Ipv6Addr) -> Fate {
     let Ok(message) = Message::parse(reply) else {
-        return Content::Error;
+        return Fate::Error;
     };
-    let mut content = Content::Empty;
+    let mut fate = Fate::Empty;
     for record in message.records() {
         let Ok(record) = record else {
-            return Content::Error;
+            return Fate::Error;
         };
         if record.section != Section::Answer {
             break;
@@ -102,12 +68,12 @@ fn judge_records(reply: &[u8], aaaa: Ipv6Addr) -> Content {
             continue;
         }
         match record.aaaa() {
-            Some(found) if found == aaaa && content == Content::Empty => content = Content::Valid,
+            Some(found) if found == aaaa && fate == Fate::Empty => fate = Fate::Valid,
             Some(found) if found == aaaa => {}
-            _ => content = Content::Wrong,
+            _ => fate = Fate::Wrong,
         }
     }
-    content
+    fate
 }
 
 #[cfg(test)]
@@ -126,23 +92,32 @@ mod tests {
         bytes
     }
 
-    fn judged(bytes: &[u8]) -> Content {
-        judge(bytes, QUESTION, "64:ff9b::a00:7ff".parse().unwrap())
+    fn judged_as(bytes: &[u8], in_time: bool) -> Option<Fate> {
+        judge(
+            bytes,
+            QUESTION,
+            "64:ff9b::a00:7ff".parse().unwrap(),
+            in_time,
+        )
+    }
+
+    fn judged(bytes: &[u8]) -> Option<Fate> {
+        judged_as(bytes, true)
     }
 
     #[test]
     fn the_expected_address_is_valid_with_pointer_or_full_owner() {
         assert_eq!(
             judged(&reply([0x81, 0x80], [1, 1], &[QUESTION, RECORD])),
-            Content::Valid
+            Some(Fate::Valid)
         );
         let full = [&QUESTION[..QUESTION.len() - 4], &RECORD[2..]].concat();
         assert_eq!(
             judged(&reply([0x81, 0x80], [1, 1], &[QUESTION, &full])),
-            Content::Valid
+            Some(Fate::Valid)
         );
         let twice = reply([0x81, 0x80], [1, 2], &[QUESTION, RECORD, RECORD]);
-        assert_eq!(judged(&twice), Content::Valid);
+        assert_eq!(judged(&twice), Some(Fate::Valid));
     }
 
     #[test]
@@ -150,7 +125,7 @@ mod tests {
         let upper = QUESTION.to_ascii_uppercase();
         assert_eq!(
             judged(&reply([0x81, 0x80], [1, 1], &[&upper, RECORD])),
-            Content::Valid
+            Some(Fate::Valid)
         );
     }
 
@@ -160,24 +135,24 @@ mod tests {
         other[27] ^= 1;
         assert_eq!(
             judged(&reply([0x81, 0x80], [1, 1], &[QUESTION, &other])),
-            Content::Wrong
+            Some(Fate::Wrong)
         );
         let both = reply([0x81, 0x80], [1, 2], &[QUESTION, RECORD, &other]);
-        assert_eq!(judged(&both), Content::Wrong);
+        assert_eq!(judged(&both), Some(Fate::Wrong));
         let both = reply([0x81, 0x80], [1, 2], &[QUESTION, &other, RECORD]);
-        assert_eq!(judged(&both), Content::Wrong);
+        assert_eq!(judged(&both), Some(Fate::Wrong));
     }
 
     #[test]
     fn no_record_or_only_an_a_is_empty() {
         assert_eq!(
             judged(&reply([0x81, 0x80], [1, 0], &[QUESTION])),
-            Content::Empty
+            Some(Fate::Empty)
         );
         let a = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x0e\x10\x00\x04\x0a\x00\x07\xff";
         assert_eq!(
             judged(&reply([0x81, 0x80], [1, 1], &[QUESTION, a])),
-            Content::Empty
+            Some(Fate::Empty)
         );
     }
 
@@ -185,38 +160,37 @@ mod tests {
     fn rcodes_and_garbage_are_errors_and_tc_is_truncated() {
         assert_eq!(
             judged(&reply([0x81, 0x82], [1, 0], &[QUESTION])),
-            Content::Error
+            Some(Fate::Error)
         );
-        assert_eq!(judged(&reply([0x81, 0x81], [0, 0], &[])), Content::Error);
+        assert_eq!(judged(&reply([0x81, 0x81], [0, 0], &[])), Some(Fate::Error));
         assert_eq!(
             judged(&reply([0x83, 0x80], [1, 0], &[QUESTION])),
-            Content::Truncated
+            Some(Fate::Truncated)
         );
         let cut = reply([0x81, 0x80], [1, 1], &[QUESTION, &RECORD[..20]]);
-        assert_eq!(judged(&cut), Content::Error);
+        assert_eq!(judged(&cut), Some(Fate::Error));
     }
 
     #[test]
     fn what_answers_something_else_is_stray() {
-        assert_eq!(judged(b"garbage"), Content::Stray);
-        assert_eq!(
-            judged(&reply([0x01, 0x00], [1, 0], &[QUESTION])),
-            Content::Stray
-        );
+        assert_eq!(judged(b"garbage"), None);
+        assert_eq!(judged(&reply([0x01, 0x00], [1, 0], &[QUESTION])), None);
         let mut other = QUESTION.to_vec();
         other[1] = b'9';
         assert_eq!(
             judged(&reply([0x81, 0x80], [1, 1], &[&other, RECORD])),
-            Content::Stray
+            None
         );
-        assert_eq!(judged(&reply([0x81, 0x80], [0, 0], &[])), Content::Stray);
+        assert_eq!(judged(&reply([0x81, 0x80], [0, 0], &[])), None);
     }
 
     #[test]
     fn only_valid_answers_can_be_late() {
-        assert_eq!(Content::Valid.fate(true), Some(Fate::Valid));
-        assert_eq!(Content::Valid.fate(false), Some(Fate::Late));
-        assert_eq!(Content::Error.fate(false), Some(Fate::Error));
-        assert_eq!(Content::Stray.fate(true), None);
+        let valid = reply([0x81, 0x80], [1, 1], &[QUESTION, RECORD]);
+        assert_eq!(judged_as(&valid, true), Some(Fate::Valid));
+        assert_eq!(judged_as(&valid, false), Some(Fate::Late));
+        let error = reply([0x81, 0x82], [1, 0], &[QUESTION]);
+        assert_eq!(judged_as(&error, false), Some(Fate::Error));
+        assert_eq!(judged_as(b"garbage", false), None);
     }
 }

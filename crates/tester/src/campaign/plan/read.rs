@@ -303,7 +303,8 @@ fn check_size(plan: &Plan, file: &File) -> Result<(), Fault> {
             plan.variants.len(),
             plan.cells.len()
         );
-        return Err(Fault::new(first_dut(file), message));
+        let first_dut = file.dut.first().map_or(0, |dut| dut.span().start);
+        return Err(Fault::new(first_dut, message));
     }
     Ok(())
 }
@@ -334,13 +335,10 @@ fn check_names(plan: &Plan, file: &File) -> Result<(), Fault> {
         Method::FixedRange { max_qps } => ((max_qps / 2).max(1), &file.search.max_rate),
     };
     let rate_at = rate_at.as_ref().map(|at| at.span().start);
-    let more = plan
-        .queue_check
-        .iter()
-        .flat_map(|check| &check.durations_ns);
-    let durations: Vec<Nanos> = more.copied().chain([plan.load.duration_ns]).collect();
-    let shortest = durations.iter().min().copied().unwrap_or_default();
-    let longest = durations.iter().max().copied().unwrap_or_default();
+    let checks = plan.queue_check.iter();
+    let more = checks.flat_map(|check| check.durations_ns.iter().copied());
+    let shortest = more.clone().fold(plan.load.duration_ns, Nanos::min);
+    let longest = more.fold(plan.load.duration_ns, Nanos::max);
     let duration_at = file.trial.duration.as_ref().map(|at| at.span().start);
     if Schedule::new(first_qps, shortest).queries() == 0 {
         let message = format!(
@@ -355,12 +353,9 @@ fn check_names(plan: &Plan, file: &File) -> Result<(), Fault> {
     let at = file.tester.namespace.as_ref().map(|at| at.span().start);
     let pattern_at = file.cells.pattern.as_ref().map(|at| at.span().start);
     for cell in &plan.cells {
-        if let Err(error) = cell.pattern.fits(namespace) {
-            return Err(Fault::new(
-                pattern_at.or(at).unwrap_or(0),
-                error.to_string(),
-            ));
-        }
+        let offset = pattern_at.or(at).unwrap_or(0);
+        let fits = cell.pattern.fits(namespace);
+        fits.map_err(|error| Fault::new(offset, error.to_string()))?;
     }
     let needed = Schedule::new(first_qps, longest)
         .queries()
@@ -382,34 +377,21 @@ fn check_names(plan: &Plan, file: &File) -> Result<(), Fault> {
 }
 
 fn check_soak(plan: &Plan, file: &File) -> Result<(), Fault> {
-    match (&plan.soak, &file.soak) {
-        (Some(soak), Some(at)) if soak.length_ns < plan.load.duration_ns => Err(Fault::new(
-            at.span().start,
-            format!(
-                "a soak of {} is shorter than one trial of {}, which is its segment; lengthen it",
-                Span(soak.length_ns),
-                Span(plan.load.duration_ns)
-            ),
-        )),
-        (Some(_), Some(at)) => {
-            let only_authorities = plan
-                .variants
-                .iter()
-                .all(|variant| variant.subject.is_authority());
-            if only_authorities {
-                return Err(Fault::new(
-                    at.span().start,
-                    "[soak] needs a DNS64 server; authorities by themselves are searched only",
-                ));
-            }
-            Ok(())
-        }
-        _ => Ok(()),
-    }
-}
-
-fn first_dut(file: &File) -> usize {
-    file.dut.first().map_or(0, |dut| dut.span().start)
+    let (Some(soak), Some(at)) = (&plan.soak, &file.soak) else {
+        return Ok(());
+    };
+    let message = if soak.length_ns < plan.load.duration_ns {
+        format!(
+            "a soak of {} is shorter than one trial of {}, which is its segment; lengthen it",
+            Span(soak.length_ns),
+            Span(plan.load.duration_ns)
+        )
+    } else if plan.variants.iter().all(|v| v.subject.is_authority()) {
+        "[soak] needs a DNS64 server; authorities by themselves are searched only".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Fault::new(at.span().start, message))
 }
 
 /// That of the command line.

@@ -213,11 +213,8 @@ fn tasks_are_done_in_order_and_the_one_under_way_first() {
     state.apply(&line(finished(search(0, 2), Some(50))));
     state.apply(&line(abandoned(search(0, 1))));
     assert_eq!(state.next_task(&tasks), Some(search(1, 1)));
-    assert_eq!(state.over(search(0, 1)), Some(Over::Abandoned));
-    assert_eq!(
-        state.over(search(0, 2)),
-        Some(Over::Finished { rate_qps: Some(50) })
-    );
+    assert!(state.tasks[&search(0, 1)].abandoned.is_some() && !state.is_left(search(0, 1)));
+    assert!(state.rates_qps(0) == [50] && !state.is_left(search(0, 2)));
     for task in tasks.clone() {
         state.apply(&line(finished(task, None)));
     }
