@@ -5,7 +5,7 @@
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::cpu;
 
-use crate::lab::host::CpuSet;
+use crate::lab::cpuset::CpuSet;
 use crate::lab::machine::{self, Machine};
 use crate::lab::process::find_program;
 use crate::lab::profile::{Profile, ProfileRole, built_in_names};

@@ -5,25 +5,10 @@ use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{BADVERS, Class, Opcode, Rcode, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN, Header, Message, Opt, Question, Section};
 
-use super::counts::AuthorityCounts;
+use super::UDP_SIZE;
+use super::counts::{AuthorityCounts, Kind};
 use super::fast::Fast;
-use super::zone::{Found, Place, ns_rdata, soa_rdata};
-use crate::namespace::Zone;
-
-/// What an authority serves.
-#[derive(Clone, Debug)]
-pub struct ZoneConfig {
-    /// The names, and which of them have an AAAA of their own.
-    pub zone: Zone,
-    /// All names have an AAAA of their own, for the self-test of the Tester (RFC 8219 section
-    /// 9.2.1).
-    pub self_test: bool,
-    /// TTL of A, AAAA and NS records.
-    pub ttl_s: u32,
-    /// TTL and MINIMUM of the SOA record: how long a negative answer may be kept (RFC 2308
-    /// section 5).
-    pub negative_ttl_s: u32,
-}
+use super::zone::{Found, Place, ZoneConfig, ns_rdata, soa_rdata};
 
 /// How a query came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +18,6 @@ pub enum Transport {
     /// Over a connection.
     Tcp,
 }
-
-/// Largest UDP payload that is announced (DNS flag day 2020; fits any IPv6 path unfragmented).
-pub const UDP_SIZE: u16 = 1232;
-
-/// Octets that the longest reply takes: header, question of the longest name, SOA record, OPT.
-/// It is below the 512 that every client can take (RFC 1035 section 2.3.4), so no reply is ever
-/// truncated for the client's sake.
-pub const REPLY_LEN_MAX: usize = 12 + 259 + 50 + 11;
 
 /// TTL of records unless asked otherwise: longer than any trial, so that the cached name of a
 /// trial stays cached.
@@ -75,7 +52,7 @@ impl Authority {
 
     /// Writes the reply to `query` into `out` and returns its length; 0 means no reply.
     ///
-    /// `out` should hold [`REPLY_LEN_MAX`] octets. In a shorter one a reply that does not fit
+    /// `out` should hold [`REPLY_LEN_MAX`](super::REPLY_LEN_MAX) octets. In a shorter one a reply that does not fit
     /// becomes one with TC set.
     pub fn answer(&mut self, query: &[u8], out: &mut [u8], transport: Transport) -> usize {
         let fast = self.fast.answer(&self.config, query, out);
@@ -278,15 +255,6 @@ impl Verdict {
             Self::Found(_) => Kind::Answered,
         }
     }
-}
-
-/// Under what a reply is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Answered,
-    NoData,
-    NxDomain,
-    Refused,
 }
 
 #[cfg(test)]

@@ -54,3 +54,12 @@ impl AuthorityCounts {
         }
     }
 }
+
+/// Under what a reply is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Answered,
+    NoData,
+    NxDomain,
+    Refused,
+}

@@ -9,8 +9,9 @@ use std::net::Ipv4Addr;
 use dns64_wire::codes::Rtype;
 use dns64_wire::name::NAME_LEN_MAX;
 
-use super::answer::{Kind, UDP_SIZE, ZoneConfig};
-use super::zone::{SOA_RDATA_LEN, soa_rdata};
+use super::UDP_SIZE;
+use super::counts::Kind;
+use super::zone::{SOA_RDATA_LEN, ZoneConfig, soa_rdata};
 use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label};
 
 /// Octets of all replies that do not depend on the query.
@@ -173,8 +174,8 @@ const SOA_LEN: usize = RECORD_LEN + SOA_RDATA_LEN;
 const SUFFIX_AT: usize = 12 + 1 + LABEL_BYTES;
 const SUFFIX_AT_U16: u16 = 28;
 
-/// Room for any reply of this path, see [`super::answer::REPLY_LEN_MAX`].
-const ROOM: usize = super::answer::REPLY_LEN_MAX;
+/// Room for any reply of this path, see [`super::REPLY_LEN_MAX`].
+const ROOM: usize = super::REPLY_LEN_MAX;
 
 /// ANCOUNT, NSCOUNT and ARCOUNT.
 const ANSWER_COUNTS: [u8; 6] = [0, 1, 0, 0, 0, 0];

@@ -13,4 +13,12 @@ pub mod counts;
 mod fast;
 pub mod serve;
 pub mod tcp;
-mod zone;
+pub mod zone;
+
+/// Largest UDP payload that is announced (DNS flag day 2020; fits any IPv6 path unfragmented).
+pub const UDP_SIZE: u16 = 1232;
+
+/// Octets that the longest reply takes: header, question of the longest name, SOA record, OPT.
+/// It is below the 512 that every client can take (RFC 1035 section 2.3.4), so no reply is ever
+/// truncated for the client's sake.
+pub const REPLY_LEN_MAX: usize = 12 + 259 + 50 + 11;

@@ -22,7 +22,7 @@ mod tests {
     use dns64_transport::memory::{Impairment, Network};
 
     use super::*;
-    use crate::authority::answer::ZoneConfig;
+    use crate::authority::zone::ZoneConfig;
     use crate::namespace::{Share, Zone};
 
     #[test]

@@ -5,8 +5,10 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::answer::{Authority, REPLY_LEN_MAX, Transport, ZoneConfig};
+use super::REPLY_LEN_MAX;
+use super::answer::{Authority, Transport};
 use super::counts::AuthorityCounts;
+use super::zone::ZoneConfig;
 use crate::connections::{Next, Service};
 
 /// Connections that are served at the same time.

@@ -5,8 +5,22 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use dns64_wire::codes::Rtype;
 use dns64_wire::name::Name;
 
-use super::answer::ZoneConfig;
-use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label, parse_short_label};
+use crate::namespace::{LABEL_BYTES, Zone, own_aaaa, parse_label, parse_short_label};
+
+/// What an authority serves.
+#[derive(Clone, Debug)]
+pub struct ZoneConfig {
+    /// The names, and which of them have an AAAA of their own.
+    pub zone: Zone,
+    /// All names have an AAAA of their own, for the self-test of the Tester (RFC 8219 section
+    /// 9.2.1).
+    pub self_test: bool,
+    /// TTL of A, AAAA and NS records.
+    pub ttl_s: u32,
+    /// TTL and MINIMUM of the SOA record: how long a negative answer may be kept (RFC 2308
+    /// section 5).
+    pub negative_ttl_s: u32,
+}
 
 /// Where a name of the zone stands. There is nothing between these, so a name without a place has
 /// nothing below it either (RFC 8020 section 2) and none is an empty non-terminal (RFC 4592

@@ -8,7 +8,8 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::cpu;
 
 use super::record::Environment;
-use crate::lab::host::{CpuSet, Host};
+use crate::lab::cpuset::CpuSet;
+use crate::lab::host::Host;
 use crate::lab::interface;
 use crate::lab::machine::{
     CLOCK_REMEDY, FAST_CLOCK_SOURCES, FrequencyPolicy, GOVERNOR_REMEDY, Machine, SMT_REMEDY,

@@ -11,6 +11,7 @@
 mod error;
 mod format1;
 mod lines;
+mod reading;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -21,8 +22,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::record::{FORMAT, Line, Record};
 use crate::lab::LabKind;
-pub use error::{JournalError, Torn};
-pub use lines::{Reading, sha256_hex};
+pub use error::JournalError;
+pub use lines::sha256_hex;
+pub use reading::{Reading, Torn};
 
 /// Name of the journal in the directory of a campaign.
 pub const JOURNAL_FILE: &str = "journal.jsonl";

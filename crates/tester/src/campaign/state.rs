@@ -5,7 +5,7 @@ use dns64_transport::clock::Nanos;
 use super::history::{Forgotten, History};
 use super::record::CertificateConditions;
 use super::tasks::Task;
-use crate::statistics::summary::median;
+use crate::statistics::quantile::median;
 
 /// The history of a campaign for its driver, which needs no results of earlier trials.
 pub type State = History<Forgotten>;

@@ -15,7 +15,7 @@ use super::tasks::Task;
 use crate::procedure::Event;
 use crate::procedure::search::SearchEnd;
 use crate::quantity::Thousands;
-use crate::statistics::summary::median;
+use crate::statistics::quantile::median;
 use crate::trial::result::{Outcome, TrialResult};
 
 /// A picture of the campaign between two records. All moments are by the real-time clock.

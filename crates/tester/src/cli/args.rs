@@ -11,7 +11,7 @@ use dns64_wire::pref64::Pref64;
 use super::values;
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::lab::LabKind;
-use crate::lab::host::CpuSet;
+use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::{Role, Setup};
 use crate::load::pace::Pacing;

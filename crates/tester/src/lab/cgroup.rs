@@ -7,7 +7,8 @@ use std::process::Command;
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use super::host::{CpuSet, Host};
+use super::cpuset::CpuSet;
+use super::host::Host;
 use super::machine::{Machine, field};
 use super::owned::{self, OwnedDir};
 use super::{Blame, LabError, process};

@@ -9,7 +9,8 @@ use std::path::Path;
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::Deserialize;
 
-use super::host::{CpuSet, Host};
+use super::cpuset::CpuSet;
+use super::host::Host;
 use super::machine::{Machine, field};
 use super::process::{find_program, run};
 

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::host::CpuSet;
+use super::cpuset::CpuSet;
 
 /// Clock sources that are read without a system call (vdso(7)).
 pub const FAST_CLOCK_SOURCES: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];

@@ -10,6 +10,7 @@
 //! and cgroups that it made.
 
 pub mod cgroup;
+pub mod cpuset;
 mod error;
 pub mod host;
 pub mod interface;

@@ -49,7 +49,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::host::CpuSet;
+use super::cpuset::CpuSet;
 use super::process::find_program;
 use super::{Blame, LabError};
 use template::{is_plain, substitute, unknown};

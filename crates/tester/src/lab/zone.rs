@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Blame, LabError};
-use crate::authority::answer::ZoneConfig;
+use crate::authority::zone::ZoneConfig;
 use crate::namespace::{self, Cidr, own_aaaa};
 
 /// What a zone file holds: each name of a range with its A record, and with an AAAA of its own

@@ -3,7 +3,7 @@
 use dns64_transport::cpu;
 
 use super::spec::{RigSpec, Subject};
-use crate::lab::host::CpuSet;
+use crate::lab::cpuset::CpuSet;
 
 /// Cores of the roles; unrestricted where the scheduler decides or, before [`place`], where they
 /// are left to be chosen.

@@ -12,7 +12,6 @@ use super::RigError;
 use super::equipment::{Client, OwnServer, PROBE_NS};
 use super::probe::ProbeError;
 use super::spec::Load;
-use super::warm_up::answered;
 use crate::lab::server::Probe;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
 use crate::namespace::own_aaaa;
@@ -313,4 +312,9 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         });
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
+}
+
+/// Queries whose answers the server now has, whenever they came and however late the queries left.
+pub(super) fn answered(result: &TrialResult) -> u64 {
+    result.answers.valid + result.answers.late
 }

@@ -11,9 +11,10 @@ use std::str::FromStr;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 
-use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S, ZoneConfig};
+use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
+use crate::authority::zone::ZoneConfig;
 use crate::lab::LabKind;
-use crate::lab::host::CpuSet;
+use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::load::names::{NameSource, Names};

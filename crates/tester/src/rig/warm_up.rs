@@ -4,9 +4,8 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::RigError;
 use super::equipment::{Client, OwnServer, PROBE_NS};
-use super::running::{Asker, BURST_QPS, Running};
+use super::running::{Asker, BURST_QPS, Running, answered};
 use crate::load::names::Names;
-use crate::trial::result::TrialResult;
 
 /// A working set is asked within about this time, if the rate of the trial allows.
 const WARM_UP_S: u64 = 5;
@@ -19,11 +18,6 @@ const ROUNDS: u32 = 2;
 /// keep that one must not be overrun before the trial has begun.
 fn warm_up_rate_qps(names: u64, trial_rate_qps: u64) -> u64 {
     BURST_QPS.max(names / WARM_UP_S).min(trial_rate_qps)
-}
-
-/// Queries whose answers the server now has, whenever they came and however late the queries left.
-pub(super) fn answered(result: &TrialResult) -> u64 {
-    result.answers.valid + result.answers.late
 }
 
 impl<C: Client, S: OwnServer> Running<C, S> {

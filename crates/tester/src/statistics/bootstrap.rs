@@ -5,8 +5,8 @@
 
 use dns64_transport::random::{SplitMix64, below};
 
-use super::sorted;
-use super::summary::percentile_of_sorted;
+use super::quantile::percentile_of_sorted;
+use super::quantile::sorted;
 
 /// Samples that an interval is made from. 1000 to 2000 are the usual least for percentiles (Efron and
 /// Tibshirani, "An introduction to the bootstrap", section 13.3); with ten times as many the ends
@@ -88,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::statistics::summary::median;
+    use crate::statistics::quantile::median;
 
     #[test]
     fn ends_are_where_the_exact_bootstrap_has_them() {

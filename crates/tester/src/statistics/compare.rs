@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use super::bootstrap::{self, VALUES_MIN};
 use super::normal::two_sided_p;
-use super::summary::{degradation_pct, median_of_sorted};
-use super::{sorted, ties};
+use super::quantile::median_of_sorted;
+use super::quantile::{sorted, ties};
+use super::summary::degradation_pct;
 
 /// Up to so many values on each side, and without ties, the probability is counted out; beyond it the
 /// normal approximation is near enough (the limit of R's `wilcox.test`).

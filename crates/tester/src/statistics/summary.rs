@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{bootstrap, sorted, trend};
+use super::quantile::{median, median_of_sorted, percentile_of_sorted, sorted};
+use super::{bootstrap, trend};
 
 /// 99.9 % of a normal distribution lie within so many standard deviations of its mean. The margins
 /// of tables 1 to 5 of paper 000 follow from it, and not from Student's t.
@@ -149,44 +150,6 @@ fn flags(rates: &[f64], average: f64, median: f64, standard_deviation: f64) -> V
     flags
 }
 
-/// The `percent`-th percentile: the smallest of `values` for which at least `percent` per cent of
-/// them are not larger (RFC 2330 section 11.3). With fewer than 100 values the 1st is their
-/// minimum and the 99th their maximum.
-///
-/// `None` if there are no values, one is not finite, or `percent` is not in 0..=100.
-pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
-    percentile_of_sorted(&sorted(values)?, percent)
-}
-
-/// The median: the middle value, or the mean of the two middle ones, which is where it differs from
-/// the 50th percentile (RFC 2330 section 11.3).
-///
-/// `None` if there are no values or one is not finite.
-pub fn median(values: &[f64]) -> Option<f64> {
-    median_of_sorted(&sorted(values)?)
-}
-
-/// The same of values in rising order.
-pub(super) fn percentile_of_sorted(sorted: &[f64], percent: f64) -> Option<f64> {
-    if !(0.0..=100.0).contains(&percent) {
-        return None;
-    }
-    // Products instead of quotients, and a little less: 7 % of 100 values are 7 of them.
-    let enough = percent * sorted.len() as f64 * (1.0 - 1e-12);
-    let below = |rank: usize| (rank as f64) * 100.0 < enough;
-    let mut ranks = 1..=sorted.len();
-    ranks
-        .find(|&rank| !below(rank))
-        .map(|rank| sorted[rank - 1])
-}
-
-/// The same of values in rising order.
-pub(super) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = sorted[(sorted.len() - 1) / 2];
-    Some(f64::midpoint(lower, upper))
-}
-
 /// median / (1 + timeout / duration), in the unit of `median`: the rate that a DUT can sustain which
 /// stores requests and answers them when their timeout is nearly over (paper 000, equation 1).
 /// `duration_s` is above 0.
@@ -232,23 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn percentiles_are_those_of_the_empirical_distribution() {
-        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
-        for percent in 1..=100 {
-            assert_eq!(percentile(&hundred, percent.into()), Some(percent.into()));
-        }
-        assert_eq!(percentile(&hundred, 0.0), Some(1.0));
-        assert_eq!(percentile(&hundred, 50.1), Some(51.0));
-        // Where percentile and median differ.
-        assert_eq!(percentile(&[4.0, 1.0, 3.0, 2.0], 50.0), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(percentile(&[1.0], 100.1), None);
-        assert_eq!(percentile(&[], 50.0), None);
-        assert_eq!(median(&[1.0, f64::NAN]), None);
-    }
+    use crate::statistics::quantile::percentile;
 
     #[test]
     fn degradation_is_positive_where_the_rate_is_lower() {

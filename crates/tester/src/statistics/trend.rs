@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::normal::two_sided_p;
-use super::summary::median;
-use super::{sorted, ties};
+use super::quantile::median;
+use super::quantile::{sorted, ties};
 
 /// Fewer points can never show a trend: even four in order have a probability of 8 %.
 const POINTS_MIN: usize = 4;

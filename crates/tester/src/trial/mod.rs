@@ -21,9 +21,10 @@ use std::sync::mpsc::channel;
 use dns64_transport::clock::{Clock, Nanos, SECOND};
 use dns64_transport::socket::OpenError;
 
-use crate::authority::answer::{Authority, ZoneConfig};
+use crate::authority::answer::Authority;
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::tcp::TcpService;
+use crate::authority::zone::ZoneConfig;
 use crate::lab::LabError;
 use crate::lab::host::Host;
 use crate::lab::machine::Machine;

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use dns64bench::authority::answer::ZoneConfig;
+use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::lab::LabError;
-use dns64bench::lab::host::{CpuSet, Host};
+use dns64bench::lab::cpuset::CpuSet;
+use dns64bench::lab::host::Host;
 use dns64bench::lab::process;
 use dns64bench::lab::profile::{Profile, ProfileRole, Settings, built_in_names};
 use dns64bench::lab::server::{Probe, Server, ServerSpec};

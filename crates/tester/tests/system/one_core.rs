@@ -2,7 +2,8 @@
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
 use dns64_transport::memory::{Impairment, Network};
-use dns64bench::authority::answer::{Authority, ZoneConfig};
+use dns64bench::authority::answer::Authority;
+use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::trial::result::{Answers, Outcome, TesterFault, TrialResult};
 use dns64bench::trial::summary::{Surroundings, result};
 use dns64bench::trial::turns::Serving;

@@ -30,16 +30,6 @@ const FLOW: [&str; 15] = [
     "cli",
 ];
 
-/// Circles of modules that are known: `crate, parent: modules`. Empty in a clean house.
-const CIRCLES: [&str; 6] = [
-    "tester, authority: answer, fast, zone",
-    "tester, campaign::journal: error, lines",
-    "tester, campaign::plan: cells, duts, read",
-    "tester, lab: host, machine, process",
-    "tester, rig: running, warm_up",
-    "tester, statistics: bootstrap, summary, trend",
-];
-
 /// A file that is longer asks for a better cut.
 const LINES_MAX: usize = 600;
 
@@ -104,10 +94,10 @@ fn modules_side_by_side_do_not_use_each_other_in_circles() {
         let circles = Sources::read(name).circles();
         circles.into_iter().map(move |c| format!("{name}, {c}"))
     });
-    assert_eq!(
-        found.collect::<Vec<_>>(),
-        CIRCLES,
-        "move what both use to a module before both, or strike a circle that is gone from the list"
+    let found: Vec<_> = found.collect();
+    assert!(
+        found.is_empty(),
+        "move what both use to a module before both: {found:#?}"
     );
 }
 

@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::*;
+use crate::authority::REPLY_LEN_MAX;
+use crate::namespace::Zone;
 
 fn config(share: &str, self_test: bool) -> ZoneConfig {
     ZoneConfig {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::lines::Reading;
+use super::reading::Torn;
 use crate::campaign::record::FORMAT;
 
 /// Why a journal cannot be written or read.
@@ -132,24 +132,4 @@ pub enum JournalError {
     /// The last line is not whole, as a crash leaves it. The lines before it are good.
     #[error(transparent)]
     Torn(Box<Torn>),
-}
-
-/// A journal whose last line is not whole.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "line {line} of {}, at octet {offset}, is not whole: its {octets} octets are what a crash has left; \
-     `dns64bench resume` cuts them off",
-    .path.display()
-)]
-pub struct Torn {
-    /// The journal.
-    pub path: PathBuf,
-    /// Number of the line, from 1.
-    pub line: u64,
-    /// Octets before it.
-    pub offset: u64,
-    /// Octets of it.
-    pub octets: u64,
-    /// What stands before it.
-    pub reading: Reading,
 }

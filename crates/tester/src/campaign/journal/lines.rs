@@ -6,22 +6,10 @@ use std::path::Path;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::error::{JournalError, Torn};
+use super::error::JournalError;
 use super::format1;
+use super::reading::{Reading, Torn};
 use crate::campaign::record::{FORMAT, Line, Record};
-
-/// What a journal holds.
-#[derive(Clone, Debug)]
-pub struct Reading {
-    /// All whole lines; the first is that of the campaign.
-    pub lines: Vec<Line>,
-    /// Seal of the last of them, which depends on every octet before it.
-    pub seal: String,
-    /// Octets of them.
-    pub octets: u64,
-    /// Version of the format that they were written in; they are read as lines of today.
-    pub format: u32,
-}
 
 /// SHA-256 in lower-case hexadecimal (FIPS 180-4).
 pub fn sha256_hex(octets: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! Combinations of shares.
 
 use super::file::{Cells, Grid};
-use super::read::list_or;
+use super::values::list_or;
 use super::{Cell, Fault};
 use crate::namespace::{Pattern, Share};
 

@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use super::file::{At, Dut, Word};
-use super::read::{label, list_or, text};
+use super::values::{label, list_or, text};
 use super::{Fault, Restart, Variant};
-use crate::lab::host::CpuSet;
+use crate::lab::cpuset::CpuSet;
 use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Subject};
 
 /// All variants of all DUTs, in the order of the plan.

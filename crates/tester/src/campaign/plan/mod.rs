@@ -12,6 +12,7 @@ mod duts;
 mod file;
 mod lookup;
 mod read;
+mod values;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +22,7 @@ use dns64_transport::clock::Nanos;
 use serde::Deserialize;
 
 use crate::lab::LabKind;
-use crate::lab::host::CpuSet;
+use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::position;
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::Resolution;

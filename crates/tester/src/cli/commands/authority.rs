@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 
 use super::{Failure, exit, interrupt, print};
-use crate::authority::answer::ZoneConfig;
+use crate::authority::zone::ZoneConfig;
 use crate::cli::args::AuthorityArgs;
 use crate::lab::host::Host;
 use crate::namespace::Zone;

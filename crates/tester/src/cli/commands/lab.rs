@@ -8,7 +8,8 @@ use anyhow::Context as _;
 
 use super::{Failure, exit, print};
 use crate::cli::args::LabCommand;
-use crate::lab::host::{CpuSet, Host};
+use crate::lab::cpuset::CpuSet;
+use crate::lab::host::Host;
 use crate::lab::topology::{self, Lab, Role, Setup};
 use crate::lab::{LabKind, userns};
 

@@ -153,18 +153,15 @@ mod tests {
     #[test]
     fn an_error_within_an_error_keeps_its_exit_code() {
         let code = |error: RigError| Failure::from(error).code;
-        let unknown = || ProfileError::Unknown("nobody".into());
-        let requires = ProfileError::Requires {
-            name: "tayga".into(),
-            needs: "IPv6".into(),
-        };
+        let unknown = || Blame::Request.error("there is no such profile");
+        let requires = Blame::Machine.error("it needs IPv6");
         let no_queries = TrialError::NoQueries {
             rate_qps: 1,
             duration_ms: 1,
         };
         assert_eq!(code(RigError::Interrupted), exit::INTERRUPTED);
         assert_eq!(code(unknown().into()), exit::USAGE);
-        assert_eq!(code(ServerError::from(unknown()).into()), exit::USAGE);
+        assert_eq!(Failure::from(unknown()).code, exit::USAGE);
         assert_eq!(code(requires.into()), exit::ENVIRONMENT);
         assert_eq!(code(no_queries.into()), exit::USAGE);
         let dir = "results".into();

@@ -19,7 +19,7 @@ fn spec(script: &str, port: u16) -> ServerSpec {
             upstream: "127.0.0.1:9".parse().unwrap(),
             pref64: super::super::topology::PREF64,
             suffix: "dns64perf.test".into(),
-            cpus: super::super::host::CpuSet::unrestricted(),
+            cpus: super::super::cpuset::CpuSet::unrestricted(),
             chosen: std::collections::BTreeMap::new(),
         },
         zone: None,

@@ -7,7 +7,6 @@ use std::str::FromStr;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::name::NameBuf;
 
-use super::experiment::EXPERIMENTS;
 use crate::cli::resolve::UsageError;
 use crate::load::pace::BURST_MAX;
 use crate::namespace::{Cidr, Zone};
@@ -82,6 +81,9 @@ impl Test {
         u64::try_from(per_delay.div_ceil(u128::from(self.delay_ns))).unwrap_or(u64::MAX)
     }
 }
+
+/// Experiments of a run, and queries of an experiment (paper 003, section II).
+pub(super) const EXPERIMENTS: usize = 256;
 
 /// A run of dns64perf.
 #[derive(Clone, Debug, PartialEq, Eq)]

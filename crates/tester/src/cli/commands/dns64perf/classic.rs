@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use super::super::{Failure, exit, interrupt, print};
 use super::arguments::Classic;
-use super::experiment::{EXPERIMENTS, Experiment};
+use super::arguments::EXPERIMENTS;
+use super::experiment::Experiment;
 use super::remark;
 use crate::rig::RigError;
 

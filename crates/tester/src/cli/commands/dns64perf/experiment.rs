@@ -14,10 +14,7 @@ use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{HEADER_LEN, Message, Section};
 
-use super::arguments::Classic;
-
-/// Experiments of a run, and queries of an experiment (paper 003, section II).
-pub(super) const EXPERIMENTS: usize = 256;
+use super::arguments::{Classic, EXPERIMENTS};
 
 /// What came of one experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

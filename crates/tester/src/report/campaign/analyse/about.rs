@@ -7,7 +7,7 @@ use crate::campaign::plan::{Method, Order, Plan, Restart, Variant};
 use crate::campaign::record::{SelfTest, VariantFacts};
 use crate::campaign::tasks::Task;
 use crate::lab::LabKind;
-use crate::lab::host::CpuSet;
+use crate::lab::cpuset::CpuSet;
 use crate::lab::topology::Setup;
 use crate::procedure::search::Resolution;
 use crate::report::campaign::analysis::{
