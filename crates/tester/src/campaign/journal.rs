@@ -17,11 +17,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use dns64_transport::clock::{Clock, MonotonicClock};
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use rustix::fs::{FlockOperation, flock};
 
 use super::record::{FORMAT, Line, Record};
-use crate::lab::LabKind;
+use crate::lab::{LabKind, process};
 pub use error::JournalError;
 pub use lines::sha256_hex;
 pub use reading::{Reading, Torn};
@@ -277,7 +277,12 @@ fn parse_file(file: &mut File, path: &Path) -> Result<Reading, JournalError> {
 }
 
 fn lock(file: &File, dir: &Path, path: &Path) -> Result<(), JournalError> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+    let mut locked = Ok(());
+    process::wait_until(LOCK_PATIENCE, || {
+        locked = flock(file, FlockOperation::NonBlockingLockExclusive);
+        locked != Err(rustix::io::Errno::WOULDBLOCK)
+    });
+    match locked {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Locked {
             path: path.to_owned(),
@@ -288,6 +293,10 @@ fn lock(file: &File, dir: &Path, path: &Path) -> Result<(), JournalError> {
         Err(reason) => Err(failed("lock", path)(reason.into())),
     }
 }
+
+/// A lock that its process has given up lives on in the programs that it is just starting, from
+/// fork to exec.
+const LOCK_PATIENCE: Nanos = SECOND;
 
 /// Writes the copy of the plan, unless it is there. Of `another` text that is there this makes the
 /// error.

@@ -7,7 +7,7 @@
 //!
 //! A [`Rig`] is either a lab that it brings up, with a DUT and an authority started from
 //! profiles, or a server that runs already. It is what the procedures get as
-//! [`Trials`]. What [`Running`] and [`Loopback`] decide is generic over what they act on
+//! [`Trials`]. What `Running` and [`Loopback`] decide is generic over what they act on
 //! ([`equipment`]), and so is tested without sockets.
 
 pub mod certify;

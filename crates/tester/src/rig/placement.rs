@@ -5,7 +5,7 @@ use dns64_transport::cpu;
 use super::spec::{RigSpec, Subject};
 use crate::lab::cpuset::CpuSet;
 
-/// Cores of the roles; unrestricted where the scheduler decides or, before [`place`], where they
+/// Cores of the roles; unrestricted where the scheduler decides or, before they are placed, where they
 /// are left to be chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
