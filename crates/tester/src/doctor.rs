@@ -21,14 +21,14 @@ pub struct Finding {
     /// What was found.
     pub value: String,
     /// What that means.
-    pub verdict: Verdict,
+    pub grade: Grade,
     /// What would make it better, where something would.
     pub remedy: Option<String>,
 }
 
 /// What a finding means for a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Grade {
     /// Nothing to do.
     Good,
     /// It works, but figures suffer or something is left out.
@@ -62,9 +62,9 @@ fn finding(what: &str, value: impl ToString, remedy: Option<String>) -> Finding 
     Finding {
         what: what.to_owned(),
         value: value.to_string(),
-        verdict: match remedy {
-            None => Verdict::Good,
-            Some(_) => Verdict::Poor,
+        grade: match remedy {
+            None => Grade::Good,
+            Some(_) => Grade::Poor,
         },
         remedy,
     }
@@ -73,7 +73,7 @@ fn finding(what: &str, value: impl ToString, remedy: Option<String>) -> Finding 
 /// What is not there, and what would bring it.
 fn missing(what: &str, remedy: String) -> Finding {
     Finding {
-        verdict: Verdict::Missing,
+        grade: Grade::Missing,
         ..finding(what, "not found", Some(remedy))
     }
 }
@@ -85,12 +85,12 @@ fn unless(well: bool, remedy: impl Into<String>) -> Option<String> {
 
 fn best_tier() -> Finding {
     let (kind, remedy) = LabKind::best();
-    let verdict = match kind {
-        LabKind::Loopback => Verdict::Poor,
-        _ => Verdict::Good,
+    let grade = match kind {
+        LabKind::Loopback => Grade::Poor,
+        _ => Grade::Good,
     };
     Finding {
-        verdict,
+        grade,
         ..finding("best tier", kind.name(), remedy)
     }
 }
@@ -329,7 +329,7 @@ mod tests {
     fn every_shortcoming_has_a_remedy() {
         let findings = examine();
         for finding in &findings {
-            let wanting = finding.verdict != Verdict::Good;
+            let wanting = finding.grade != Grade::Good;
             assert!(!wanting || finding.remedy.is_some(), "{finding:?}");
         }
         for what in [
@@ -351,7 +351,7 @@ mod tests {
         let mut profile = Profile::built_in("unbound").unwrap();
         profile.programs = vec!["no-such-server".into()];
         let finding = server(&profile);
-        assert_eq!(finding.verdict, Verdict::Missing);
+        assert_eq!(finding.grade, Grade::Missing);
         assert_eq!(
             finding.remedy.as_deref(),
             Some("install the Debian package unbound")

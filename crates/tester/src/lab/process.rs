@@ -43,7 +43,7 @@ fn is_executable(path: &Path) -> bool {
 
 /// What a program that has ended left.
 #[derive(Debug)]
-pub struct Finished {
+pub struct Ended {
     /// How it ended.
     pub status: ExitStatus,
     /// Standard output.
@@ -57,7 +57,7 @@ pub struct Finished {
 /// # Errors
 ///
 /// It cannot be started, or it did not end in time and was killed.
-pub fn run(command: &mut Command, limit: Nanos) -> Result<Finished, LabError> {
+pub fn run(command: &mut Command, limit: Nanos) -> Result<Ended, LabError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = command
         .stdin(Stdio::null())
@@ -68,7 +68,7 @@ pub fn run(command: &mut Command, limit: Nanos) -> Result<Finished, LabError> {
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());
     match wait(&mut child, limit) {
-        Some(status) => Ok(Finished {
+        Some(status) => Ok(Ended {
             status,
             stdout: stdout.join().unwrap_or_default(),
             stderr: stderr.join().unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::{Failure, exit, print};
-use crate::doctor::{self, Verdict};
+use crate::doctor::{self, Grade};
 
 /// Prints what this machine can do, worst findings included, and always succeeds: it is advice.
 pub(super) fn run() -> Result<u8, Failure> {
@@ -15,10 +15,10 @@ pub(super) fn run() -> Result<u8, Failure> {
         .unwrap_or(0);
     print(|out| {
         for finding in &findings {
-            let mark = match finding.verdict {
-                Verdict::Good => "ok  ",
-                Verdict::Poor => "poor",
-                Verdict::Missing => "MISS",
+            let mark = match finding.grade {
+                Grade::Good => "ok  ",
+                Grade::Poor => "poor",
+                Grade::Missing => "MISS",
             };
             writeln!(out, "{mark}  {:width$}  {}", finding.what, finding.value)?;
             if let Some(remedy) = &finding.remedy {

@@ -4,11 +4,11 @@ use anyhow::Context as _;
 
 use super::{Failure, exit, print};
 use crate::cli::args::TimingArgs;
-use crate::report::timing::{Timing, figure, write_text};
+use crate::report::timing::{Evenness, figure, write_text};
 
 /// Draws the figures of a trial and prints their table.
 pub(super) fn run(args: &TimingArgs) -> Result<u8, Failure> {
-    let timing = Timing::read(&args.raw)?;
+    let timing = Evenness::read(&args.raw)?;
     let title = args.raw.display().to_string();
     let svg = figure::svg(&timing, &title);
     let path = match &args.output {

@@ -7,6 +7,7 @@ use super::html::{self, ReportError};
 use super::latex::Latex;
 use super::table::Exporter;
 use super::{markdown, metrics, tables};
+use crate::PROGRAM;
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
@@ -19,9 +20,6 @@ pub const SUMS: &str = "SHA256SUMS";
 
 /// The template of the page, kept beside it if it is not the built-in one.
 pub const TEMPLATE: &str = "template.html";
-
-/// This program, as it signs its reports.
-pub const MAKER: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));
 
 /// Why there are no files.
 #[derive(Debug, thiserror::Error)]
@@ -100,5 +98,5 @@ fn sums(texts: &[(&str, String)], seal: &str) -> String {
 
 /// The first line of [`SUMS`], without its end.
 pub fn maker_line() -> String {
-    format!("# made by {MAKER}")
+    format!("# made by {PROGRAM}")
 }

@@ -108,7 +108,7 @@ fn answer(
         "/" => Answer::page("text/html; charset=utf-8", PAGE.to_owned()),
         "/status.json" => {
             let picture = Picture {
-                tester: TESTER,
+                tester: crate::PROGRAM,
                 now_unix_ms: now_unix_ms(),
                 status: &copy(),
             };
@@ -141,8 +141,6 @@ const IN_USE: &str =
 
 /// Connections at once.
 const VISITORS_MAX: usize = 16;
-
-const TESTER: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 

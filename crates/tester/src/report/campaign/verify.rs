@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::files::{MAKER, SUMS, maker_line};
+use super::files::{SUMS, maker_line};
+use crate::PROGRAM;
 
 /// What is wrong with a report on the disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +15,9 @@ pub enum Difference {
         path: String,
     },
     /// Another program made the report: its words may be others.
-    #[error("the report was {made}, and this is {MAKER}; make it anew, or verify it with that one")]
+    #[error(
+        "the report was {made}, and this is {PROGRAM}; make it anew, or verify it with that one"
+    )]
     OtherMaker {
         /// What the report says of it.
         made: String,

@@ -1,7 +1,7 @@
 //! The figures of paper 001 from the bins of a trial: one above the other, for 100 ms (figures 2 and
 //! 4) and for 10 ms (figure 5), what was sent as a curve and what was due as a line.
 
-use super::{Bins, Timing};
+use super::{Bins, Evenness};
 use crate::report::chart::{Axis, Chart, Role, Size, Stroke, escaped};
 
 /// Size of one of the two, in half pixels.
@@ -31,7 +31,7 @@ const LEGEND: &str = "\
 <path class=\"line s2\" style=\"stroke-width:4\" d=\"M1690 66h44\"/><text x=\"1746\" y=\"74\">due</text>";
 
 /// The picture as SVG, under `title`.
-pub fn svg(timing: &Timing, title: &str) -> String {
+pub fn svg(timing: &Evenness, title: &str) -> String {
     let [above, below] = timing.bins.each_ref().map(|bins| panel(timing, bins));
     let title = escaped(title);
     format!(
@@ -43,7 +43,7 @@ pub fn svg(timing: &Timing, title: &str) -> String {
 }
 
 /// One of the two figures.
-fn panel(timing: &Timing, bins: &Bins) -> String {
+fn panel(timing: &Evenness, bins: &Bins) -> String {
     let sent = timing.whole(bins);
     let points = points(sent, seconds(bins.width_ns));
     let due = timing.due_in(bins.width_ns);

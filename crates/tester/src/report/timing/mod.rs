@@ -18,7 +18,7 @@ const WIDTHS_NS: [Nanos; 2] = [100_000_000, 10_000_000];
 
 /// When the queries of a trial left.
 #[derive(Clone, Debug)]
-pub struct Timing {
+pub struct Evenness {
     /// What was to be done.
     pub header: Header,
     /// Queries that were sent.
@@ -51,7 +51,7 @@ pub struct Spread {
     pub deviation_pct_max: f64,
 }
 
-impl Timing {
+impl Evenness {
     /// Reads the raw data twice: for the first query, and for all others after it.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Bins {
 /// # Errors
 ///
 /// What the writer gives.
-pub fn write_text(out: &mut impl Write, timing: &Timing) -> io::Result<()> {
+pub fn write_text(out: &mut impl Write, timing: &Evenness) -> io::Result<()> {
     let header = &timing.header;
     writeln!(
         out,

@@ -39,8 +39,8 @@ fn written(text: &[u8]) -> Written {
     }
 }
 
-fn read(text: &[u8]) -> Result<Timing, ReadError> {
-    Timing::read(&written(text).path)
+fn read(text: &[u8]) -> Result<Evenness, ReadError> {
+    Evenness::read(&written(text).path)
 }
 
 #[test]

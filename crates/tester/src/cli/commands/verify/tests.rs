@@ -94,7 +94,7 @@ fn what_is_not_there_is_told_apart_from_what_is_wrong() {
     assert_eq!(failure(&dir), (exit::ENVIRONMENT, missing.to_owned()));
 
     let sums = fs::read_to_string(folder.join(files::SUMS)).unwrap();
-    let older = sums.replacen(files::MAKER, "dns64bench 0.0.1", 1);
+    let older = sums.replacen(crate::PROGRAM, "dns64bench 0.0.1", 1);
     fs::write(folder.join(files::SUMS), older).unwrap();
     let (code, text) = failure(&dir);
     assert_eq!(code, exit::ENVIRONMENT);

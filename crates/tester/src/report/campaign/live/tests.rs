@@ -76,7 +76,7 @@ fn the_status_is_served_as_json_and_follows_the_campaign() {
         "{head}"
     );
     let json: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(json["tester"], TESTER);
+    assert_eq!(json["tester"], crate::PROGRAM);
     assert_eq!(json["now_unix_ms"], NOW_UNIX_MS);
     assert_eq!(json["campaign"], "quick \"one\"");
     assert_eq!(json["phase"], "search");
