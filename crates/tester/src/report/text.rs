@@ -10,7 +10,7 @@ use crate::procedure::selftest::{
     SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
 use crate::trial::achieved::Achieved;
-use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
+use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
 
 /// The table of one trial.
 pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
@@ -274,7 +274,7 @@ impl Page {
             let (shortfall, why) = match &trial.outcome {
                 Outcome::Passed => (shortfall, String::new()),
                 Outcome::Failed { .. } => (shortfall, first_classes(trial)),
-                Outcome::Invalid(fault) => ("-".to_owned(), without_remedy(fault)),
+                Outcome::Invalid(fault) => ("-".to_owned(), fault.what()),
             };
             self.line(&format!(
                 "  {number:>3}  {rate:>15}  {outcome:<7}  {shortfall:>13}  {why}"
@@ -375,12 +375,6 @@ fn authority(counts: &AuthorityCounts) -> [(&'static str, u64, &'static str); 9]
         ("ignored", counts.ignored, "not even a query"),
         ("over TCP", counts.tcp, "counted above as well"),
     ]
-}
-
-/// What went wrong, for a line of a table: the remedy stands behind a semicolon.
-fn without_remedy(fault: &TesterFault) -> String {
-    let text = fault.to_string();
-    text.split("; ").next().unwrap_or_default().to_owned()
 }
 
 /// The two largest classes other than valid, and whether the trial was cut short.

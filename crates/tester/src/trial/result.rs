@@ -132,42 +132,55 @@ pub enum TesterFault {
     },
 }
 
-impl fmt::Display for TesterFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl TesterFault {
+    /// What went wrong, with its figures.
+    pub fn what(&self) -> String {
         match self {
-            Self::NotSent { queries } => {
-                write!(
-                    f,
-                    "the kernel did not take {queries} queries; lower the rate or raise the socket buffers"
-                )
-            }
+            Self::NotSent { queries } => format!("the kernel did not take {queries} queries"),
             Self::LateSchedule {
                 lateness_ns,
                 limit_ns,
-            } => write!(
-                f,
-                "the sender was held up for {:.1} ms and the limit is {:.1} ms; give the Tester a core \
-                 of its own (--cpus) or lower the rate",
+            } => format!(
+                "the sender was held up for {:.1} ms and the limit is {:.1} ms",
                 milliseconds(*lateness_ns),
                 milliseconds(*limit_ns)
             ),
-            Self::ReceiveDrops { datagrams } => write!(
-                f,
-                "the Measurer's sockets lost {datagrams} replies; raise net.core.rmem_max or use more --threads"
-            ),
-            Self::AuthorityDrops { datagrams } => write!(
-                f,
-                "the authority lost {datagrams} queries or replies; give it more --workers or a core of its own"
-            ),
-            Self::AuthorityDied { status } => {
-                write!(f, "the authority stopped during the trial ({status})")
+            Self::ReceiveDrops { datagrams } => {
+                format!("the Measurer's sockets lost {datagrams} replies")
             }
-            Self::ClockStep { step_ns } => write!(
-                f,
-                "the real-time clock was stepped by {step_ns} ns during the trial; stop whoever sets it"
-            ),
-            Self::Link { error } => write!(f, "{error}"),
+            Self::AuthorityDrops { datagrams } => {
+                format!("the authority lost {datagrams} queries or replies")
+            }
+            Self::AuthorityDied { status } => {
+                format!("the authority stopped during the trial ({status})")
+            }
+            Self::ClockStep { step_ns } => {
+                format!("the real-time clock was stepped by {step_ns} ns during the trial")
+            }
+            Self::Link { error } => error.clone(),
         }
+    }
+
+    /// What to do about it, if that can be told.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::NotSent { .. } => Some("lower the rate or raise the socket buffers"),
+            Self::LateSchedule { .. } => {
+                Some("give the Tester a core of its own (--cpus) or lower the rate")
+            }
+            Self::ReceiveDrops { .. } => Some("raise net.core.rmem_max or use more --threads"),
+            Self::AuthorityDrops { .. } => Some("give it more --workers or a core of its own"),
+            Self::ClockStep { .. } => Some("stop whoever sets it"),
+            Self::AuthorityDied { .. } | Self::Link { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for TesterFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what())?;
+        self.remedy()
+            .map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
 }
 
