@@ -10,13 +10,10 @@ use dns64_wire::codes::Rtype;
 use dns64_wire::message::{HEADER_LEN, Message, Record, Section};
 use dns64_wire::name::{NAME_LEN_MAX, Name};
 
-use super::stored::Aged;
+use super::stored::{Aged, FIXED_LEN};
 
 /// Offsets that a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
 const POINTER_MAX: usize = 0x3fff;
-
-/// Octets of a record between its owner and its data (RFC 1035 section 4.1.3).
-pub const FIXED_LEN: usize = 10;
 
 /// Where the name of the question stands in an answer to the same question: right after the
 /// header (RFC 1035 section 4.1).

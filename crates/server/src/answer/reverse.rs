@@ -9,9 +9,9 @@ use dns64_wire::message::{Record, Section};
 use dns64_wire::name::NameBuf;
 
 use super::asker::Asker;
-use super::copy::{self, FIXED_LEN};
+use super::copy;
 use super::reply::{self, Head};
-use super::stored::{Aged, Kind};
+use super::stored::{Aged, FIXED_LEN, Kind};
 use crate::settings::dns64::{Dns64, Ptr};
 
 /// TTL in seconds of a local name, which no zone gives one: the limit that RFC 6147 section 5.1.7

@@ -26,6 +26,13 @@ const MESSAGE_LEN_MAX: usize = 65_535;
 /// Octets of an SOA record behind its two names (RFC 1035 section 3.3.13).
 const SOA_NUMBERS_LEN: usize = 20;
 
+/// The two high bits of a compression pointer, and the rest of it (RFC 1035 section 4.1.4).
+const POINTER: u8 = 0xc0;
+const POINTER_MAX: u16 = 0x3fff;
+
+/// An octet that begins neither a label nor a pointer (RFC 1035 section 4.1.4).
+const NO_LABEL: u8 = 0x80;
+
 /// Walks over the answer section to follow its aliases. One is enough where they stand in the
 /// order that they are followed in (RFC 1034 section 4.3.2 builds them so). In any other order
 /// this follows at least 11 and sees what they lead to; after 11, BIND 9 gives up
@@ -135,7 +142,8 @@ impl Stored {
     /// only the OPT record has, counts as SERVFAIL.
     ///
     /// An error if any record, or a name in the data of a type of RFC 1035, SRV or DNAME, is not
-    /// sound; if an address has the wrong length; or if a class is not that of the question.
+    /// sound or leads through a TTL; if an address has the wrong length; or if a class is not that
+    /// of the question.
     pub fn accept(reply: &Message<'_>, bounds: &TtlBounds) -> Result<Self, Malformed> {
         if reply.bytes().len() > MESSAGE_LEN_MAX {
             return Err(Malformed::TooLong);
@@ -156,11 +164,15 @@ impl Stored {
         let mut message: Box<[u8]> = reply.bytes()[..seen.end].into();
         message[..2].fill(0);
         message[10..HEADER_LEN].copy_from_slice(&seen.additionals.to_be_bytes());
-        let ttls = bound_ttls(reply, seen.end, kind, bounds, &mut message);
-        if ttls.changed {
-            // A name whose pointer leads into a TTL is another name now, or none.
+        if seen.leaves_question {
+            // A name that leads through a TTL would become another name as the TTL runs down, or
+            // none. With octets there that begin no label, it is none already.
+            for (_, ttl_at) in records_before(reply, seen.end) {
+                message[ttl_at..ttl_at + 4].fill(NO_LABEL);
+            }
             Survey::of(&Message::parse(&message)?, &question)?;
         }
+        let ttls = bound_ttls(reply, seen.end, kind, bounds, &mut message);
         let soa_ttl_s = ttls.soa_s.zip(seen.soa_minimum_s).map(|(a, b)| a.min(b));
         Ok(Self {
             message,
@@ -327,6 +339,8 @@ struct Survey {
     extended_error: Option<u16>,
     soa_minimum_s: Option<u32>,
     signed: bool,
+    /// Whether a name is compressed against anything but a name of the question.
+    leaves_question: bool,
 }
 
 impl Survey {
@@ -338,6 +352,7 @@ impl Survey {
             extended_error: None,
             soa_minimum_s: None,
             signed: false,
+            leaves_question: false,
         };
         let mut opt_seen = false;
         for record in reply.records() {
@@ -350,7 +365,8 @@ impl Survey {
                 seen.opt(&record)?;
                 continue;
             }
-            check(reply, &record, question.class)?;
+            let ends = check(reply, &record, question.class)?;
+            seen.leaves_question |= ends.into_iter().any(|end| leaves(reply, question, end));
             if !opt_seen {
                 seen.record(&record);
             }
@@ -391,8 +407,8 @@ impl Survey {
     }
 }
 
-/// Checks what of a record its walk does not.
-fn check(reply: &Message<'_>, record: &Record<'_>, class: Class) -> Result<(), Malformed> {
+/// Checks what of a record its walk does not; returns where its names end, some more than once.
+fn check(reply: &Message<'_>, record: &Record<'_>, class: Class) -> Result<[usize; 3], Malformed> {
     let (rtype, len) = (record.rtype, record.rdata.len());
     if record.class != class {
         return Err(Malformed::Class {
@@ -400,29 +416,39 @@ fn check(reply: &Message<'_>, record: &Record<'_>, class: Class) -> Result<(), M
         });
     }
     let (start, end) = (record.rdata_offset, record.rdata_offset + len);
-    let names_end = match rtype {
+    let owner_end = start - FIXED_LEN;
+    let name_end = |at| Name::parse(reply.bytes(), at).map(|(_, end)| end);
+    let (first_end, last_end, behind) = match rtype {
         Rtype::A if class == Class::IN && len != 4 => {
             return Err(Malformed::Address { rtype, len });
         }
         Rtype::AAAA if class == Class::IN && len != 16 => {
             return Err(Malformed::Address { rtype, len });
         }
-        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME => {
-            Name::parse(reply.bytes(), start)?.1
-        }
-        Rtype::MX => Name::parse(reply.bytes(), start + 2)?.1,
-        Rtype::SRV => Name::parse(reply.bytes(), start + 6)?.1,
+        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME => (owner_end, name_end(start)?, 0),
+        Rtype::MX => (owner_end, name_end(start + 2)?, 0),
+        Rtype::SRV => (owner_end, name_end(start + 6)?, 0),
         Rtype::SOA => {
-            let (_, rname) = Name::parse(reply.bytes(), start)?;
-            Name::parse(reply.bytes(), rname)?.1 + SOA_NUMBERS_LEN
+            let first_end = name_end(start)?;
+            (first_end, name_end(first_end)?, SOA_NUMBERS_LEN)
         }
-        _ => end,
+        _ => return Ok([owner_end; 3]),
     };
-    match names_end.cmp(&end) {
-        std::cmp::Ordering::Equal => Ok(()),
+    match (last_end + behind).cmp(&end) {
+        std::cmp::Ordering::Equal => Ok([owner_end, first_end, last_end]),
         std::cmp::Ordering::Less => Err(ParseError::NameTooShort.into()),
         std::cmp::Ordering::Greater => Err(ParseError::ShortMessage.into()),
     }
+}
+
+/// Whether the name that ends before `end` goes on by a pointer to anything but a label of the
+/// question. A label whose end looks like a pointer is taken for one, which costs one more survey.
+fn leaves(reply: &Message<'_>, question: &Question<'_>, end: usize) -> bool {
+    let Some(&[high, low]) = reply.bytes()[..end].last_chunk() else {
+        return false;
+    };
+    let target = usize::from(u16::from_be_bytes([high, low]) & POINTER_MAX);
+    high >= POINTER && !question.name.labels_at().any(|(at, _)| at == target)
 }
 
 /// The aliases from the name of a question on.
@@ -491,8 +517,17 @@ struct Ttls {
     answer_s: Option<u32>,
     /// Of the first SOA record of the authority section.
     soa_s: Option<u32>,
-    /// Whether any was out of bounds.
-    changed: bool,
+}
+
+/// The records before `end`, each with the offset of its TTL.
+fn records_before<'a>(
+    reply: &Message<'a>,
+    end: usize,
+) -> impl Iterator<Item = (Record<'a>, usize)> + use<'a> {
+    let records = reply.records().map_while(Result::ok);
+    records
+        .take_while(move |record| record.rdata_offset + record.rdata.len() <= end)
+        .map(|record| (record, record.rdata_offset - TTL_BEFORE_DATA))
 }
 
 /// Brings the TTLs of the records before `end` within bounds, in a copy of the message that they
@@ -507,13 +542,9 @@ fn bound_ttls(
     let mut ttls = Ttls {
         answer_s: None,
         soa_s: None,
-        changed: false,
     };
     let negative = matches!(kind, Kind::NoData | Kind::NxDomain);
-    for record in reply.records().map_while(Result::ok) {
-        if record.rdata_offset + record.rdata.len() > end {
-            break;
-        }
+    for (record, ttl_at) in records_before(reply, end) {
         let sent_s = if record.ttl >> 31 == 1 { 0 } else { record.ttl };
         let ttl_s = if negative && record.section == Section::Authority {
             // Counted down from here, so that nobody behind this server keeps it for longer
@@ -523,7 +554,6 @@ fn bound_ttls(
         } else {
             sent_s.max(bounds.min_s).min(bounds.max_s)
         };
-        ttls.changed |= ttl_s != record.ttl;
         match record.section {
             Section::Answer => ttls.answer_s = Some(ttls.answer_s.map_or(ttl_s, |s| s.min(ttl_s))),
             Section::Authority if record.rtype == Rtype::SOA => {
@@ -531,7 +561,6 @@ fn bound_ttls(
             }
             Section::Authority | Section::Additional => {}
         }
-        let ttl_at = record.rdata_offset - TTL_BEFORE_DATA;
         copy[ttl_at..ttl_at + 4].copy_from_slice(&ttl_s.to_be_bytes());
     }
     ttls
@@ -542,6 +571,9 @@ fn soa_minimum_s(record: &Record<'_>) -> Option<u32> {
     let minimum = record.rdata.last_chunk()?;
     (record.rtype == Rtype::SOA).then(|| u32::from_be_bytes(*minimum))
 }
+
+/// Octets of a record between its owner and its data (RFC 1035 section 4.1.3).
+pub(super) const FIXED_LEN: usize = 10;
 
 /// Octets from the TTL of a record to its data: the TTL itself and the length of the data
 /// (RFC 1035 section 4.1.3).

@@ -318,12 +318,29 @@ fn ttls_run_down_and_stale_ones_stand() {
 }
 
 #[test]
-fn a_name_that_leads_through_a_ttl_is_still_one_when_it_is_kept() {
-    // The TTL stands at 30 and the target of the alias at 32, in it.
+fn no_name_may_lead_through_a_ttl() {
+    // The TTL stands at 30 and the target of the alias at 32, in it: the root today, and a label of
+    // a type that there is not once the TTL has run down.
     let alias = |ttl: &[u8; 4]| [b"\xc0\x0c\0\x05\0\x01", &ttl[..], b"\0\x02\xc0\x20"].concat();
-    let kept = accept(&response(0x8180, [1, 0, 0], &[&alias(b"\0\0\0\x80")])).unwrap();
-    assert!(kept.chain_end().is_root());
-    // Cut to a day, 0x00015180, it would leave a label of a type that there is not.
-    let cut = accept(&response(0x8180, [1, 0, 0], &[&alias(b"\x05\0\0\x80")]));
-    assert!(matches!(cut, Err(Malformed::Parse { .. })), "{cut:?}");
+    for ttl in [b"\0\0\0\x80", b"\x05\0\0\x80"] {
+        let through = accept(&response(0x8180, [1, 0, 0], &[&alias(ttl)]));
+        assert!(matches!(through, Err(Malformed::Parse { .. })));
+    }
+}
+
+#[test]
+fn names_may_lead_to_earlier_names_outside_the_question() {
+    // An alias below the name asked for, then an address of the name in its data.
+    let question_end = response(0x8180, [0, 0, 0], &[]).len();
+    let data_at = u8::try_from(question_end + 12).unwrap();
+    let alias = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01b\xc0\x0c";
+    let address = [
+        &[0xc0, data_at][..],
+        b"\0\x1c\0\x01\0\0\0\x3c\0\x10",
+        &[1; 16],
+    ]
+    .concat();
+    let stored = accept(&response(0x8180, [2, 0, 0], &[alias, &address])).unwrap();
+    assert_eq!(stored.kind(), Kind::Positive);
+    assert_eq!(stored.ttl_s(), 60);
 }
