@@ -3,11 +3,13 @@
 //! - `queries`: what clients send in datagrams; `streams`: over connections;
 //! - `replies`: what upstreams, or others in their name, say;
 //! - `pressure`: more than there is room for, and upstreams that say nothing;
+//! - `flood`: what costs the most, from a stranger;
 //! - `soak`: all of it for as long as is wanted;
 //! - `packets`, `upstream`, `victim`: what the attacks are made of.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod flood;
 mod packets;
 mod pressure;
 mod queries;
