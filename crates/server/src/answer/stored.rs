@@ -3,7 +3,7 @@
 use dns64_wire::ParseError;
 use dns64_wire::build::Builder;
 use dns64_wire::codes::{Class, Rcode, Rtype};
-use dns64_wire::message::{Flags, HEADER_LEN, Message, Opt, Question, Record, Section};
+use dns64_wire::message::{Flags, HEADER_LEN, Message, Opt, Question, Record, Records, Section};
 use dns64_wire::name::{NAME_LEN_MAX, Name, NameBuf};
 
 /// How long a failure is remembered, in seconds. RFC 9520 section 3.2 asks for at least 1 s and
@@ -355,7 +355,8 @@ impl Survey {
             leaves_question: false,
         };
         let mut opt_seen = false;
-        for record in reply.records() {
+        let mut records = reply.records();
+        while let Some(record) = records.next() {
             let record = record?;
             if record.rtype == Rtype::OPT {
                 if opt_seen {
@@ -365,7 +366,7 @@ impl Survey {
                 seen.opt(&record)?;
                 continue;
             }
-            let ends = check(reply, &record, question.class)?;
+            let ends = check(&mut records, &record, question.class)?;
             seen.leaves_question |= ends.into_iter().any(|end| leaves(reply, question, end));
             if !opt_seen {
                 seen.record(&record);
@@ -408,7 +409,11 @@ impl Survey {
 }
 
 /// Checks what of a record its walk does not; returns where its names end, some more than once.
-fn check(reply: &Message<'_>, record: &Record<'_>, class: Class) -> Result<[usize; 3], Malformed> {
+fn check(
+    records: &mut Records<'_>,
+    record: &Record<'_>,
+    class: Class,
+) -> Result<[usize; 3], Malformed> {
     let (rtype, len) = (record.rtype, record.rdata.len());
     if record.class != class {
         return Err(Malformed::Class {
@@ -417,7 +422,7 @@ fn check(reply: &Message<'_>, record: &Record<'_>, class: Class) -> Result<[usiz
     }
     let (start, end) = (record.rdata_offset, record.rdata_offset + len);
     let owner_end = start - FIXED_LEN;
-    let name_end = |at| Name::parse(reply.bytes(), at).map(|(_, end)| end);
+    let mut name_end = |at| records.name(at).map(|(_, end)| end);
     let (first_end, last_end, behind) = match rtype {
         Rtype::A if class == Class::IN && len != 4 => {
             return Err(Malformed::Address { rtype, len });

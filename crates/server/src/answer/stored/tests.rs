@@ -88,6 +88,37 @@ fn aliases_are_followed_in_any_order_and_case() {
 }
 
 #[test]
+fn chains_that_cost_too_much_are_malformed() {
+    let mut chain = b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\0\xfc".to_vec();
+    let mut target = [0xc0, 12];
+    for _ in 0..126 {
+        let at = response(NOERROR, [0; 3], &[&chain]).len();
+        let [high, low] = u16::try_from(at).unwrap().to_be_bytes();
+        chain.extend_from_slice(&target);
+        target = [0xc0 | high, low];
+    }
+    let ns = |owner: [u8; 2], data: [u8; 2]| {
+        [&owner, &b"\0\x02\0\x01\0\0\0\x3c\0\x02"[..], &data].concat()
+    };
+    let question = [0xc0, 12];
+    for record in [ns(target, question), ns(question, target)] {
+        let few = accept(&response(
+            NOERROR,
+            [11, 0, 0],
+            &[&chain, &record.repeat(10)],
+        ));
+        assert!(few.is_ok());
+        let many = accept(&response(
+            NOERROR,
+            [61, 0, 0],
+            &[&chain, &record.repeat(60)],
+        ));
+        let reason = ParseError::NameSteps;
+        assert_eq!(many.unwrap_err(), Malformed::Parse { reason });
+    }
+}
+
+#[test]
 fn aliases_that_go_round_end() {
     let stored = accept(&response(
         NOERROR,
