@@ -8,18 +8,30 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetSet {
     nets: Vec<IpNet>,
+    ipv4: Ranges<u32>,
+    ipv6: Ranges<u128>,
 }
+
+/// First and last addresses of ranges, in their order, without overlaps.
+type Ranges<T> = Vec<(T, T)>;
 
 impl NetSet {
     /// The addresses of all these networks.
     pub fn new(nets: Vec<IpNet>) -> Self {
-        Self { nets }
+        let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
+        for net in &nets {
+            match net {
+                IpNet::V4(net) => ipv4.push((net.network().to_bits(), net.broadcast().to_bits())),
+                IpNet::V6(net) => ipv6.push((net.network().to_bits(), net.broadcast().to_bits())),
+            }
+        }
+        let (ipv4, ipv6) = (merged(ipv4), merged(ipv6));
+        Self { nets, ipv4, ipv6 }
     }
 
     /// All addresses.
     pub fn all() -> Self {
-        let nets = vec![Ipv6Net::default().into(), Ipv4Net::default().into()];
-        Self { nets }
+        Self::new(vec![Ipv6Net::default().into(), Ipv4Net::default().into()])
     }
 
     /// The networks that make up the set.
@@ -27,18 +39,31 @@ impl NetSet {
         &self.nets
     }
 
-    /// Whether the address is in the set.
+    /// Whether the address is in the set. The time grows with the logarithm of the networks.
     pub fn contains(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        self.nets.iter().any(|net| net.contains(&address))
+        match address.to_canonical() {
+            IpAddr::V4(address) => holds(&self.ipv4, address.to_bits()),
+            IpAddr::V6(address) => holds(&self.ipv6, address.to_bits()),
+        }
     }
 
     /// As [`NetSet::contains`], without the rule for IPv4-mapped addresses: what is excluded from
     /// answers is told apart by its bits.
     pub fn contains_bits(&self, address: Ipv6Addr) -> bool {
-        let address = IpAddr::V6(address);
-        self.nets.iter().any(|net| net.contains(&address))
+        holds(&self.ipv6, address.to_bits())
     }
+}
+
+/// Sorts ranges and joins those that overlap: networks are disjoint or one within the other.
+fn merged<T: Copy + Ord>(mut ranges: Ranges<T>) -> Ranges<T> {
+    ranges.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+    ranges.dedup_by(|next, before| next.1 <= before.1);
+    ranges
+}
+
+fn holds<T: Copy + Ord>(ranges: &Ranges<T>, address: T) -> bool {
+    let after = ranges.partition_point(|(first, _)| *first <= address);
+    after > 0 && address <= ranges[after - 1].1
 }
 
 #[cfg(test)]
@@ -63,6 +88,29 @@ mod tests {
             assert!(!clients.contains(ip(outside)), "{outside}");
         }
         assert!(!NetSet::default().contains(ip("::1")));
+    }
+
+    #[test]
+    fn nested_and_equal_networks_count_once() {
+        let nested = set(&[
+            "10.1.0.0/16",
+            "10.0.0.0/8",
+            "10.0.0.0/8",
+            "10.255.0.0/16",
+            "12.0.0.0/8",
+        ]);
+        for inside in [
+            "10.0.0.0",
+            "10.1.255.255",
+            "10.2.0.0",
+            "10.255.255.255",
+            "12.0.0.1",
+        ] {
+            assert!(nested.contains(ip(inside)), "{inside}");
+        }
+        for outside in ["9.255.255.255", "11.0.0.0", "13.0.0.0"] {
+            assert!(!nested.contains(ip(outside)), "{outside}");
+        }
     }
 
     #[test]
