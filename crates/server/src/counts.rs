@@ -102,6 +102,7 @@ counts! {
     Counter "dropped" "Messages that got no answer, by reason" {
         dropped_short = "reason": "short",
         dropped_response = "reason": "response",
+        dropped_access = "reason": "access",
         dropped_rate_limit = "reason": "rate-limit",
         dropped_late = "reason": "late",
         dropped_unread = "reason": "unread",

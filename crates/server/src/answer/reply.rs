@@ -3,7 +3,7 @@
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{Opcode, Rcode, Rtype};
-use dns64_wire::message::{Flags, HEADER_LEN, Header, Opt, Section};
+use dns64_wire::message::{Flags, Header, Opt, Section};
 
 use super::asker::{Asker, AskerEdns};
 use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, TTL_BEFORE_DATA};
@@ -115,10 +115,13 @@ pub fn bad_version(asker: &Asker, frame: &mut [u8]) -> usize {
     write_extended(asker, &Head::default(), 1, frame, |_| Ok(()))
 }
 
-/// Writes an answer without a question, for what cannot be read so far; its opcode is that of the
-/// query. Its length in octets, 0 if `frame` is shorter than a header.
-pub fn bare(query: &Header, rcode: Rcode, frame: &mut [u8]) -> usize {
-    let Ok(mut reply) = Builder::new(frame, HEADER_LEN) else {
+/// Writes an answer without a question, to a query that has none or that cannot be read so far;
+/// its opcode is that of the query. With an OPT record if `edns` is given. Its length in octets, 0
+/// if `frame` is too short.
+pub fn bare(query: &Header, rcode: Rcode, edns: Option<&AskerEdns>, frame: &mut [u8]) -> usize {
+    let mut options = [0; OPTIONS_LEN_MAX];
+    let room = frame.len();
+    let Ok(mut reply) = Builder::new(frame, room) else {
         return 0;
     };
     let flags = Flags::default()
@@ -129,6 +132,12 @@ pub fn bare(query: &Header, rcode: Rcode, frame: &mut [u8]) -> usize {
         .with_cd(query.cd())
         .with_rcode(rcode);
     reply.header(query.id(), flags);
+    if let Some(edns) = edns {
+        let options_len = write_options(edns, None, &mut options);
+        if reply.opt(opt(edns, 0, &options[..options_len])).is_err() {
+            return 0;
+        }
+    }
     reply.finish()
 }
 
@@ -171,13 +180,7 @@ fn write_extended(
     let mut begun = reply.question(&asker.name, asker.rtype, asker.class);
     if let Some(edns) = asker.edns {
         let options_len = write_options(&edns, head.extended_error, &mut options);
-        let opt = Opt {
-            udp_size: edns.udp_size,
-            ext_rcode,
-            version: 0,
-            do_bit: edns.do_bit,
-            options: &options[..options_len],
-        };
+        let opt = opt(&edns, ext_rcode, &options[..options_len]);
         begun = begun.and_then(|()| reply.opt(opt));
     }
     if begun.is_err() {
@@ -187,6 +190,17 @@ fn write_extended(
         reply.truncate();
     }
     reply.finish()
+}
+
+/// The OPT record of an answer.
+fn opt<'o>(edns: &AskerEdns, ext_rcode: u8, options: &'o [u8]) -> Opt<'o> {
+    Opt {
+        udp_size: edns.udp_size,
+        ext_rcode,
+        version: 0,
+        do_bit: edns.do_bit,
+        options,
+    }
 }
 
 /// Writes the options of an answer and returns their length in octets.

@@ -11,7 +11,8 @@ use super::values::{DNS_PORT, GIB, MIB, MILLISECOND, MINUTE};
 use crate::settings::dns64::{Dns64, DomainRules, Ptr};
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, Selection, TcpSettings,
+    AnyPolicy, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget, LookupOrder, Selection,
+    TcpSettings,
 };
 use dns64_wire::pref64::Pref64;
 
@@ -56,6 +57,9 @@ pub(super) fn allow() -> NetSet {
         .map(|&(octets, len)| Ipv4Net::new_assert(octets.into(), len).into());
     NetSet::new([loopback].into_iter().chain(ipv6).chain(ipv4).collect())
 }
+
+/// Clients that are not allowed learn it at once, as from Unbound, instead of waiting.
+pub(super) const DENY: DenyAction = DenyAction::Refuse;
 
 /// RFC 8482: nobody needs all records, and attackers like them.
 pub(super) const ANY: AnyPolicy = AnyPolicy::Minimal;

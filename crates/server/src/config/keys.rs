@@ -16,6 +16,7 @@ pub(super) const TOP: Keys = Keys {
         "workers",
         "user",
         "allow",
+        "deny-action",
         "any",
         "udp-size",
         "queries-max",

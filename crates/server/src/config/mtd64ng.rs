@@ -241,6 +241,7 @@ impl Given {
             user: None,
             allow: NetSet::all(),
             upstreams,
+            deny: defaults::DENY,
             selection: self.selection.unwrap_or(defaults::SELECTION),
             order: defaults::ORDER,
             randomise_case: false,

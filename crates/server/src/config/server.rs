@@ -13,8 +13,8 @@ use super::section::{Section, Value};
 use super::{check, dns64, keys, values};
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, RateLimit, Selection,
-    Settings, TcpSettings, Upstream,
+    AnyPolicy, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget, LookupOrder, RateLimit,
+    Selection, Settings, TcpSettings, Upstream,
 };
 
 /// Reads a whole document. What is wrong is added to the faults and replaced by the default.
@@ -50,6 +50,11 @@ pub(super) fn read(
             }),
         upstreams: upstream
             .servers
+        deny: top
+            .read("deny-action", faults, |v| {
+                v.text("\"refuse\"", |t| values::choice(t, &DENY))
+            })
+            .unwrap_or(defaults::DENY),
             .into_iter()
             .map(Spanned::into_inner)
             .collect(),
@@ -80,6 +85,8 @@ pub(super) fn read(
 const ANY: [(&str, AnyPolicy); 3] = [
     ("minimal", AnyPolicy::Minimal),
     ("forward", AnyPolicy::Forward),
+const DENY: [(&str, DenyAction); 2] = [("refuse", DenyAction::Refuse), ("drop", DenyAction::Drop)];
+
     ("refuse", AnyPolicy::Refuse),
 ];
 

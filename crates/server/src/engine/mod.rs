@@ -137,6 +137,7 @@ impl Engine {
         let address = client.address().ip();
         let context = Context {
             allow: &self.maker.settings.allow,
+            deny: self.maker.settings.deny,
             udp_size: self.maker.settings.udp_size,
             any: self.maker.settings.any,
             cookies: &self.cookies,
@@ -149,8 +150,10 @@ impl Engine {
                 self.count_dropped(reason);
                 stay_silent(client, actions);
             }
-            Admission::Answer { len, reason } => {
-                self.count_refused(reason);
+            Admission::Answer { len, refused } => {
+                if let Some(reason) = refused {
+                    self.count_refused(reason);
+                }
                 match self.limit(transport, address, false, now) {
                     RateVerdict::Send => self.send(client, len, actions),
                     RateVerdict::Truncate | RateVerdict::Drop => {
@@ -381,6 +384,7 @@ impl Engine {
         match reason {
             Silence::Short => self.counts.dropped_short.tick(),
             Silence::Response => self.counts.dropped_response.tick(),
+            Silence::Access => self.counts.dropped_access.tick(),
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Settings {
     /// Who may ask. Others get REFUSED.
     pub allow: NetSet,
     /// Resolvers that are asked; 1 to [`UPSTREAMS_MAX`].
+    /// What others get.
+    pub deny: DenyAction,
     pub upstreams: Vec<Upstream>,
     /// Which of them is asked first.
     pub selection: Selection,
@@ -137,6 +139,15 @@ pub struct CacheSettings {
 /// How questions for ANY are answered (RFC 8482).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyPolicy {
+/// What clients get that may not ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DenyAction {
+    /// REFUSED.
+    Refuse,
+    /// No answer.
+    Drop,
+}
+
     /// With a HINFO record of this server's own (RFC 8482 section 4.2).
     Minimal,
     /// With what the upstream says, nothing synthesised.

@@ -66,9 +66,9 @@ fn an_error_is_header_and_question_and_opt_if_there_was_one() {
 fn an_answer_without_a_question_is_a_header() {
     let header = Header::parse(b"\xab\xcd\x29\x30\0\x02\0\0\0\0\0\0").unwrap();
     let mut frame = [0xff; 512];
-    let len = bare(&header, Rcode::NOTIMP, &mut frame);
+    let len = bare(&header, Rcode::NOTIMP, None, &mut frame);
     assert_eq!(&frame[..len], b"\xab\xcd\xa9\x94\0\0\0\0\0\0\0\0");
-    assert_eq!(bare(&header, Rcode::NOTIMP, &mut frame[..11]), 0);
+    assert_eq!(bare(&header, Rcode::NOTIMP, None, &mut frame[..11]), 0);
 }
 
 #[test]
