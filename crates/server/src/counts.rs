@@ -137,6 +137,7 @@ counts! {
         synthesised_svcb = "kind": "svcb",
     }
     Counter "ipv4only" "Questions for ipv4only.arpa and names of its addresses, answered here" { ipv4only, }
+    Counter "local_zones" "Questions for names in special-use zones, answered here" { local_zones, }
     Counter "not_synthesised" "AAAA queries without a native answer that got no synthesised one, by reason" {
         not_synthesised_dnssec = "reason": "dnssec",
         not_synthesised_domain = "reason": "domain",

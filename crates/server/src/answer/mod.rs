@@ -9,12 +9,14 @@
 //! - [`synthesis`]: AAAA records from A records (RFC 6147 section 5.1);
 //! - [`reverse`]: names of synthesised addresses (RFC 6147 section 5.3.1);
 //! - [`special`]: `ipv4only.arpa` (RFC 8880);
+//! - [`local_zones`]: special-use zones, which are answered here (RFC 6303, RFC 6761);
 //! - [`service`]: SVCB and HTTPS (RFC 9460 section 4.2.1).
 
 pub mod asker;
 pub mod cookie;
 pub mod copy;
 pub mod guard;
+pub mod local_zones;
 pub mod reply;
 pub mod reverse;
 pub mod service;

@@ -20,6 +20,7 @@ pub(super) const TOP: Keys = Keys {
         "any",
         "udp-size",
         "queries-max",
+        "forward-special",
         "upstream",
         "dns64",
         "view",

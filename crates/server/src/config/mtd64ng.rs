@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 use toml::Spanned;
 
@@ -240,8 +241,8 @@ impl Given {
             workers: self.workers(),
             user: None,
             allow: NetSet::all(),
-            upstreams,
             deny: defaults::DENY,
+            upstreams,
             selection: self.selection.unwrap_or(defaults::SELECTION),
             order: defaults::ORDER,
             randomise_case: false,
@@ -249,6 +250,7 @@ impl Given {
                 clients: NetSet::all(),
                 dns64: Some(dns64),
             }],
+            forward_special: vec![NameBuf::root()],
             cache: defaults::CACHE,
             udp_size: self.udp_size(),
             any: defaults::ANY,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use dns64_transport::clock::Nanos;
+use dns64_wire::name::NameBuf;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -11,6 +12,7 @@ use super::defaults;
 use super::error::{Fault, Faults};
 use super::section::{Section, Value};
 use super::{check, dns64, keys, values};
+use crate::answer::local_zones;
 use crate::settings::nets::NetSet;
 use crate::settings::{
     AnyPolicy, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget, LookupOrder, RateLimit,
@@ -48,13 +50,13 @@ pub(super) fn read(
             .map_or_else(defaults::allow, |nets| {
                 NetSet::new(nets.into_iter().map(Spanned::into_inner).collect())
             }),
-        upstreams: upstream
-            .servers
         deny: top
             .read("deny-action", faults, |v| {
                 v.text("\"refuse\"", |t| values::choice(t, &DENY))
             })
             .unwrap_or(defaults::DENY),
+        upstreams: upstream
+            .servers
             .into_iter()
             .map(Spanned::into_inner)
             .collect(),
@@ -62,6 +64,7 @@ pub(super) fn read(
         order: upstream.order,
         randomise_case: upstream.randomise_case,
         views: dns64::views(&top, faults),
+        forward_special: forward_special(&top, faults),
         cache: cache(&top, faults),
         udp_size: top
             .read("udp-size", faults, |v| v.number(defaults::UDP_SIZES))
@@ -82,11 +85,11 @@ pub(super) fn read(
     }
 }
 
+const DENY: [(&str, DenyAction); 2] = [("refuse", DenyAction::Refuse), ("drop", DenyAction::Drop)];
+
 const ANY: [(&str, AnyPolicy); 3] = [
     ("minimal", AnyPolicy::Minimal),
     ("forward", AnyPolicy::Forward),
-const DENY: [(&str, DenyAction); 2] = [("refuse", DenyAction::Refuse), ("drop", DenyAction::Drop)];
-
     ("refuse", AnyPolicy::Refuse),
 ];
 
@@ -134,6 +137,28 @@ fn user(name: &str) -> Result<String, String> {
         ));
     }
     Ok(name.to_owned())
+}
+
+/// Domains of special-use zones that are forwarded.
+fn forward_special(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<NameBuf> {
+    let example = "\"10.in-addr.arpa\"";
+    let domains = top.list("forward-special", "[\"10.in-addr.arpa\"]", faults, |v, faults| {
+        let domain = faults.keep(v.text(example, values::domain))?;
+        if !local_zones::concerns(&domain) {
+            let text = format!(
+                "{domain} is in no special-use zone; name one, like {example}, or \".\" for all \
+                 of them"
+            );
+            let fault = v.fault(text);
+            faults.add(fault.span, fault.text);
+        }
+        Some(domain)
+    });
+    domains
+        .unwrap_or_default()
+        .into_iter()
+        .map(Spanned::into_inner)
+        .collect()
 }
 
 /// What `[upstream]` says.

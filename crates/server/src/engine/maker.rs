@@ -11,7 +11,7 @@ use super::queries::{Learnt, Query};
 use super::resolve::{Part, Plan, Step};
 use crate::answer::asker::Asker;
 use crate::answer::stored::Age;
-use crate::answer::{reply, special};
+use crate::answer::{local_zones, reply, special};
 use crate::cache::{Cache, Found};
 use crate::counts::Counts;
 use crate::settings::dns64::{Dns64, DomainAction};
@@ -67,6 +67,11 @@ impl Maker {
         }
         if let Some(len) = special::answer(&asker, dns64, &mut self.frame) {
             self.counts.ipv4only.tick();
+            return Ok(len);
+        }
+        let forwarded = &self.settings.forward_special;
+        if let Some(len) = local_zones::answer(&asker, dns64, forwarded, &mut self.frame) {
+            self.counts.local_zones.tick();
             return Ok(len);
         }
         match Plan::new(&asker, dns64, &mut self.frame) {

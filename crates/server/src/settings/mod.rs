@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use dns64_transport::clock::Nanos;
+use dns64_wire::name::NameBuf;
 
 use dns64::Dns64;
 use nets::NetSet;
@@ -25,11 +26,11 @@ pub struct Settings {
     pub workers: usize,
     /// User to become after the sockets are bound, when started as root.
     pub user: Option<String>,
-    /// Who may ask. Others get REFUSED.
+    /// Who may ask.
     pub allow: NetSet,
-    /// Resolvers that are asked; 1 to [`UPSTREAMS_MAX`].
     /// What others get.
     pub deny: DenyAction,
+    /// Resolvers that are asked; 1 to [`UPSTREAMS_MAX`].
     pub upstreams: Vec<Upstream>,
     /// Which of them is asked first.
     pub selection: Selection,
@@ -40,6 +41,8 @@ pub struct Settings {
     /// Groups of clients; the first that holds a client's address is taken. The last holds all;
     /// before it there are at most [`VIEWS_MAX`].
     pub views: Vec<View>,
+    /// Domains of special-use zones that are forwarded all the same, and not answered here.
+    pub forward_special: Vec<NameBuf>,
     /// What is remembered.
     pub cache: CacheSettings,
     /// Largest UDP payload that clients are told and sent, in octets; 512 to 4096.
@@ -136,9 +139,6 @@ pub struct CacheSettings {
     pub prefetch: bool,
 }
 
-/// How questions for ANY are answered (RFC 8482).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnyPolicy {
 /// What clients get that may not ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenyAction {
@@ -148,6 +148,9 @@ pub enum DenyAction {
     Drop,
 }
 
+/// How questions for ANY are answered (RFC 8482).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnyPolicy {
     /// With a HINFO record of this server's own (RFC 8482 section 4.2).
     Minimal,
     /// With what the upstream says, nothing synthesised.
