@@ -83,9 +83,9 @@ pub(super) const SELECTION: Selection = Selection::Fastest;
 /// As BIND waits before it asks again (`resolver-retry-interval`).
 pub(super) const TIMEOUT_NS: Nanos = 800 * MILLISECOND;
 
-/// From the round trip of one country to the longest that a stub resolver can be set to wait
-/// (resolv.conf(5)).
-pub(super) const TIMEOUTS_NS: RangeInclusive<Nanos> = 10 * MILLISECOND..=30 * SECOND;
+/// From the round trip of one country to the time after which a query is answered SERVFAIL
+/// (`engine::DEADLINE_NS`): no client gets what comes later.
+pub(super) const TIMEOUTS_NS: RangeInclusive<Nanos> = 10 * MILLISECOND..=4_500 * MILLISECOND;
 
 /// AAAA and then A of a single upstream take 4.8 s with it: about as long as a stub resolver waits
 /// (resolv.conf(5)), which is all the time that there is.

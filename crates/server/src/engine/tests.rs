@@ -82,3 +82,14 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
     assert!(turns > 50, "{turns}");
     assert_eq!(engine.next_deadline(), None);
 }
+
+#[test]
+fn no_timeout_is_longer_than_a_query_waits() {
+    let accepts = |timeout_ns: Nanos| {
+        let timeout_ms = timeout_ns / (SECOND / 1000);
+        let text =
+            format!("[upstream]\nservers = [\"192.0.2.53\"]\ntimeout = \"{timeout_ms}ms\"\n");
+        crate::config::parse(&text, "test").is_ok()
+    };
+    assert!(accepts(DEADLINE_NS) && !accepts(DEADLINE_NS + SECOND / 1000));
+}

@@ -157,7 +157,7 @@ fn equal_questions_are_asked_once() {
         },
         honest,
     );
-    let server = start(&upstream, "", "timeout = \"30s\"");
+    let server = start(&upstream, "", "timeout = \"4500ms\"");
     let clients: Vec<_> = (0..30).map(|_| socket(PATIENCE)).collect();
     for (id, client) in (0..).zip(&clients) {
         let question = query(id, &name(5), Rtype::AAAA);

@@ -144,7 +144,7 @@ fn no_lie_stands_before_the_truth() {
         },
         honest,
     );
-    let server = start(&upstream, "", "timeout = \"30s\"");
+    let server = start(&upstream, "", "timeout = \"4500ms\"");
     for number in 0..40 {
         assert_resolves(server.dns, number);
     }
@@ -208,7 +208,7 @@ fn records_of_other_names_answer_no_later_question() {
         },
         honest,
     );
-    let server = start(&upstream, "", "timeout = \"30s\"");
+    let server = start(&upstream, "", "timeout = \"4500ms\"");
     for number in [10, 11, 12, 13] {
         for rtype in [Rtype::A, Rtype::AAAA, Rtype::NS] {
             ask_name(server.dns, &name(number), rtype);
