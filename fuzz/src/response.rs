@@ -6,6 +6,7 @@
 
 use std::sync::OnceLock;
 
+use dns64_wire::ParseError;
 use dns64_wire::build::Builder;
 use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN, Message};
@@ -13,7 +14,7 @@ use dns64d::answer::asker::{Asker, AskerEdns};
 use dns64d::answer::reverse::{self, Reverse};
 use dns64d::answer::stored::{Age, Aged, STALE_TTL_S, Stored, TtlBounds};
 use dns64d::answer::synthesis::{self, Verdict};
-use dns64d::answer::{reply, service, special};
+use dns64d::answer::{local_zones, reply, service, special};
 use dns64d::settings::dns64::Dns64;
 
 /// Octets before the first response.
@@ -212,6 +213,7 @@ impl Ways<'_> {
             None => {}
         }
         let _own = special::answer(asker, Some(dns64), &mut [0; MESSAGE_MAX]);
+        let _own = local_zones::answer(asker, Some(dns64), &[], &mut [0; MESSAGE_MAX]);
     }
 
     /// Has an answer written and checks it; `ad` is what AD has to be, if that is known.
@@ -232,6 +234,10 @@ impl Ways<'_> {
         let ttl_max = parts.iter().flatten().map(|aged| ttl_max(*aged)).max();
         let mut records = 0;
         for record in message.records() {
+            // Names can be compressed further than they came.
+            if matches!(record, Err(ParseError::NameSteps)) {
+                return;
+            }
             let Ok(record) = record else {
                 let leans = |aged: &Aged<'_>| leans_on_ttls(&aged.stored.message());
                 assert!(

@@ -6,7 +6,7 @@
 //! 1. Messages that get no answer at all: those too short to have an ID, and responses, since an
 //!    answer to an answer may go round for ever.
 //! 2. Clients outside the access list. All that they cost is the header and the list, and where
-//!    they get REFUSED, the first [`STRANGER_LEN`] octets.
+//!    they get REFUSED, the first 512 octets.
 //! 3. Opcodes other than QUERY.
 //! 4. Sections that no query has, by the counts of the header alone.
 //! 5. The question, then OPT: format, EDNS version, cookie.
@@ -161,7 +161,7 @@ fn refuse(len: usize, reason: Refusal) -> Admission {
 }
 
 /// What a client outside the access list gets: nothing, or REFUSED with the question and the
-/// reason as far as [`STRANGER_LEN`] octets tell them.
+/// reason as far as `STRANGER_LEN` octets tell them.
 fn deny(message: &[u8], header: &Header, context: &Context<'_>, frame: &mut [u8]) -> Admission {
     if context.deny == DenyAction::Drop {
         return Admission::Drop(Silence::Access);

@@ -400,9 +400,6 @@ servers = ["192.0.2.1:5353"]"#,
             r#"listen = ["127.0.0.1"]
 [upstream]
 servers = ["[::ffff:127.0.0.1]:53"]"#,
-            r#"listen = ["127.0.0.1:0"]
-[upstream]
-servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]"#,
         ],
         expect![[r#"
             dns64d.toml:2:12: servers "192.0.2.1:0" has port 0, at which nobody can be asked; leave the port out for 53
@@ -439,7 +436,17 @@ servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]"#,
               |
             3 | servers = ["[::ffff:127.0.0.1]:53"]
               |            ^^^^^^^^^^^^^^^^^^^^^^^
-            ---
+        "#]],
+    );
+}
+
+#[test]
+fn an_address_has_a_port_and_a_link_local_one_a_zone() {
+    refused(
+        &[r#"listen = ["127.0.0.1:0"]
+[upstream]
+servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]"#],
+        expect![[r#"
             dns64d.toml:1:11: listen "127.0.0.1:0" has port 0, at which nobody can be asked; leave the port out for 53
               |
             1 | listen = ["127.0.0.1:0"]
