@@ -151,6 +151,7 @@ impl<'a> Name<'a> {
     }
 
     /// Copies the name out of its message, in the case that it has there.
+    #[inline]
     pub fn to_buf(&self) -> NameBuf {
         let mut buf = NameBuf::root();
         buf.len = self.wire_len;
@@ -220,6 +221,7 @@ pub struct NameBuf {
 
 impl NameBuf {
     /// The root.
+    #[inline]
     pub fn root() -> Self {
         Self {
             octets: [0; NAME_LEN_MAX],
