@@ -53,11 +53,17 @@ impl<'a> Message<'a> {
 
     /// Walks the records of all three sections. Ends after the first error.
     pub fn records(&self) -> Records<'a> {
+        let counts = [self.ancount(), self.nscount(), self.arcount()];
+        self.records_from(self.records_at, counts)
+    }
+
+    /// Walks so many records of each section from octet `at` on, where the first of them stands.
+    pub fn records_from(&self, at: usize, counts: [u16; 3]) -> Records<'a> {
         Records {
             message: self.bytes,
-            position: self.records_at,
+            position: at,
             section: Section::Answer,
-            left: [self.ancount(), self.nscount(), self.arcount()],
+            left: counts,
         }
     }
 

@@ -5,6 +5,7 @@
 //! - [`stored`]: a response in the form that it is kept in and answered from;
 //! - [`reply`]: answers as they came, errors, EDNS and truncation;
 //! - [`cookie`]: DNS cookies;
+//! - `rdata`: the data of records by type;
 //! - [`copy`]: records from one message to another, their names compressed anew;
 //! - [`synthesis`]: AAAA records from A records (RFC 6147 section 5.1);
 //! - [`reverse`]: names of synthesised addresses (RFC 6147 section 5.3.1);
@@ -15,6 +16,7 @@ pub mod asker;
 pub mod cookie;
 pub mod copy;
 pub mod guard;
+mod rdata;
 pub mod reply;
 pub mod reverse;
 pub mod service;

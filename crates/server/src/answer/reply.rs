@@ -3,10 +3,10 @@
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{Opcode, Rcode, Rtype};
-use dns64_wire::message::{Flags, HEADER_LEN, Header, Opt, Section};
+use dns64_wire::message::{Flags, HEADER_LEN, Header, Opt, Record, Records, Section};
 
 use super::asker::{Asker, AskerEdns};
-use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, TTL_BEFORE_DATA};
+use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR};
 
 /// Code of the EDNS option with a cookie (RFC 7873 section 4).
 pub(super) const OPTION_COOKIE: u16 = 10;
@@ -63,33 +63,54 @@ pub fn write(
 }
 
 /// Writes a stored response as the answer to the same question, its TTLs aged and all else as it
-/// came (RFC 6147 section 5.3.3). AD goes only to who understands it (RFC 6840 section 5.8).
+/// is kept (RFC 6147 section 5.3.3). AD goes only to who understands it (RFC 6840 section 5.8).
+/// An additional section that does not fit is left out as a whole (RFC 2181 section 9): in a part
+/// of it, names without addresses would look as if they had none.
 ///
 /// # Panics
 ///
 /// If the stored response is to a question of another length.
 pub fn forward(asker: &Asker, aged: Aged<'_>, frame: &mut [u8]) -> usize {
-    let message = aged.stored.message();
+    let stored = aged.stored;
     let head = Head {
-        rcode: aged.stored.rcode(),
+        rcode: stored.rcode(),
         aa: false,
-        ad: message.ad() && (asker.flags.ad() || asker.do_bit()),
+        ad: stored.ad() && (asker.flags.ad() || asker.do_bit()),
         extended_error: aged.extended_error(),
     };
-    let mut whole = false;
+    let mut end = 0;
     let len = write(asker, &head, frame, |reply| {
-        reply.records_raw(&message)?;
-        whole = true;
+        end = stored.write_records(reply)?;
         Ok(())
     });
-    if whole && aged.age != Age::Seconds(0) {
+    if aged.age != Age::Seconds(0) {
         // The records stand where they stand in the stored message.
-        for record in message.records().map_while(Result::ok) {
-            let at = record.rdata_offset - TTL_BEFORE_DATA;
-            frame[at..at + 4].copy_from_slice(&aged.ttl(record.ttl).to_be_bytes());
+        for at in stored.ttl_offsets().take_while(|at| *at < end) {
+            if let Some(ttl) = frame[at..].first_chunk_mut() {
+                *ttl = aged.ttl(u32::from_be_bytes(*ttl)).to_be_bytes();
+            }
         }
     }
     len
+}
+
+/// Hands records of a response to `write`. Where an additional record has no room, the additional
+/// section is left out and the message is complete without it (RFC 2181 section 9).
+pub(super) fn each<'a>(
+    to: &mut Builder<'_>,
+    records: Records<'a>,
+    mut write: impl FnMut(&mut Builder<'_>, &Record<'a>) -> Result<(), Truncated>,
+) -> Result<(), Truncated> {
+    for record in records.map_while(Result::ok) {
+        match write(to, &record) {
+            Err(Truncated) if record.section == Section::Additional => {
+                to.drop_additional();
+                return Ok(());
+            }
+            written => written?,
+        }
+    }
+    Ok(())
 }
 
 /// Writes an answer without records.

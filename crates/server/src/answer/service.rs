@@ -7,7 +7,8 @@ use dns64_wire::message::{Message, Record, Section};
 use dns64_wire::name::Name;
 
 use super::asker::Asker;
-use super::copy::{self, Copier, QUESTION_AT};
+use super::copy::{Copier, QUESTION_AT};
+use super::rdata;
 use super::reply::{self, Head};
 use super::stored::{Aged, Kind};
 use super::synthesis::TTL_WITHOUT_SOA;
@@ -17,9 +18,6 @@ use crate::settings::dns64::{Dns64, DomainAction, DomainRule};
 /// 8 alias records (RFC 9460 section 4.1 leaves the limit open); the rest is not looked at, which
 /// keeps a hostile answer from costing the square of its length.
 const NAMES: usize = 16;
-
-/// Octets of SvcPriority (RFC 9460 section 2.2).
-const PRIORITY_LEN: usize = 2;
 
 /// The answer to a question for SVCB or HTTPS with AAAA records for the A records of its targets
 /// in the additional section; `None` if there are none to add. Returns the octets written.
@@ -59,7 +57,7 @@ pub fn with_addresses(
     };
     Some(reply::write(asker, &head, frame, |builder| {
         let mut copier = Copier::new(&message, QUESTION_AT);
-        copy::each(builder, answer, QUESTION_AT, |builder, copier, record| {
+        reply::each(builder, message.records(), |builder, record| {
             copier.record(builder, record, answer.ttl(record.ttl))
         })?;
         for record in message.records().map_while(Result::ok) {
@@ -101,7 +99,7 @@ impl<'a> Targets<'a> {
             let is_answer = record.section == Section::Answer;
             match record.rtype {
                 Rtype::SVCB | Rtype::HTTPS if is_answer || targets.find(&record.name).is_some() => {
-                    let name = target_name(message, &record);
+                    let name = rdata::service_target(message.bytes(), &record);
                     if let Some(name) = name {
                         targets.add(name, dns64.domains.rule(&name));
                     }
@@ -158,22 +156,6 @@ impl<'a> Targets<'a> {
             DomainAction::Exclude => None,
             DomainAction::Include | DomainAction::Force => dns64.embed(ipv4, target.rule),
         }
-    }
-}
-
-/// TargetName of a record; its owner if that is "." in ServiceMode (RFC 9460 section 2.5.2). In
-/// AliasMode "." means that there is no service (section 2.5.1).
-fn target_name<'a>(message: &Message<'a>, record: &Record<'a>) -> Option<Name<'a>> {
-    let priority = record.rdata.first_chunk::<PRIORITY_LEN>()?;
-    let at = record.rdata_offset + PRIORITY_LEN;
-    let (name, end) = Name::parse(message.bytes(), at).ok()?;
-    if end > record.rdata_offset + record.rdata.len() {
-        return None;
-    }
-    match (name.is_root(), priority) {
-        (false, _) => Some(name),
-        (true, [0, 0]) => None,
-        (true, _) => Some(record.name),
     }
 }
 

@@ -131,16 +131,6 @@ fn dname_and_srv_are_sent_plain_however_they_came() {
 }
 
 #[test]
-fn data_without_the_names_that_it_should_have_is_left_out() {
-    let mut source = head(3, 0, 0);
-    push(&mut source, b"\xc0\x0c", 5, b"\x05a");
-    push(&mut source, b"\xc0\x0c", 35, b"\0\0\0\0\xff");
-    push(&mut source, b"\xc0\x0c", 16, b"\x01a");
-    let copy = copied(&source, &name("www.example"), 512);
-    assert_eq!(meaning(&copy), ["answer www.example. 60 txt [01, 61]"]);
-}
-
-#[test]
 fn a_name_beyond_the_reach_of_pointers_is_written_out_again() {
     let mut source = vec![0; 65_535];
     let mut builder = Builder::new(&mut source, 65_535).expect("room");

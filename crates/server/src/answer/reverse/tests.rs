@@ -122,12 +122,15 @@ fn d15_no_cname_leads_nowhere() {
     let soa = "ns 192.in-addr.arpa 60 SOA 60";
     let none = stored(IPV4, Rtype::PTR, Rcode::NXDOMAIN, &[soa]);
     assert_eq!(
-        aliased(Aged::fresh(&none, 0)),
-        [format!("NXDOMAIN; {MADE}. PTR")]
+        aliased(Aged::fresh(&none, 20)),
+        [
+            format!("NXDOMAIN; {MADE}. PTR"),
+            "ns 192.in-addr.arpa 40 SOA 60".to_owned(),
+        ]
     );
     assert_eq!(
         aliased(Aged::fresh(&ptr(&[soa]), 0)),
-        [format!("NOERROR; {MADE}. PTR")]
+        [format!("NOERROR; {MADE}. PTR"), soa.to_owned()]
     );
     let dangling = ptr(&["an 33.2.0.192.in-addr.arpa 300 CNAME nowhere.example"]);
     assert_eq!(

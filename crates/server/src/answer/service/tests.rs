@@ -38,7 +38,6 @@ fn addresses_of_the_targets_get_aaaa_records_beside_them() {
             "ar www.example 900 A 192.0.2.1",
             "ar pool.example 900 CNAME pool.example.net",
             "ar pool.example.net 100 A 192.0.2.2",
-            "ar other.example 900 A 192.0.2.3",
             "ar www.example 600 AAAA 64:ff9b::c000:201",
             "ar pool.example.net 100 AAAA 64:ff9b::c000:202",
         ]
