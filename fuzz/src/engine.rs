@@ -33,7 +33,7 @@ const SETTINGS: [&str; 6] = [
      exclude-domains = [\"exclude.example\"]\nmark-synthesised = true\n\
      [cache]\nsize = \"1MiB\"\nserve-stale = \"1d\"\nprefetch = true\n",
     "any = \"refuse\"\n[upstream]\nservers = [\"192.0.2.53\"]\norder = \"both\"\nattempts = 1\n\
-     [dns64]\nptr = \"local\"\nptr-name = \"nat64.example\"\nbreak-dnssec = true\nprefix = \"2001:db8::/32\"\n\
+     [dns64]\nptr = \"local\"\nptr-name = \"nat64.example\"\nsynthesise-signed = \"always\"\nprefix = \"2001:db8::/32\"\n\
      [cache]\nsize = \"1MiB\"\nserve-stale = \"1h\"\nmin-ttl = \"60s\"\nmax-ttl = \"600s\"\n",
     "allow = [\"127.0.0.0/8\", \"10.0.0.0/9\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n\
      [cache]\nsize = \"1MiB\"\nprefetch = true\n[rate-limit]\nresponses-per-second = 1\nburst = 4\n",

@@ -62,7 +62,7 @@ impl Model {
         self.queries_max = self.queries_max.max(settings.queries_max);
         self.cache_bytes = self.cache_bytes.max(settings.cache.bytes);
         for dns64 in settings.views.iter().filter_map(|view| view.dns64.as_ref()) {
-            self.prefixes.extend(dns64.prefixes());
+            self.prefixes.extend(dns64.prefixes_in_use());
         }
     }
 

@@ -133,7 +133,7 @@ fn dns64(choices: u8) -> &'static Dns64 {
         [
             "",
             "exclude-aaaa = [\"2000::/4\"]\nforce-domains = [\"example\"]\nmark-synthesised = true",
-            "prefix = \"2001:db8::/32\"\nexclude-aaaa = [\"::/0\"]\nbreak-dnssec = true",
+            "prefix = \"2001:db8::/32\"\nexclude-aaaa = [\"::/0\"]\nsynthesise-signed = \"always\"",
             "exclude-domains = [\"example\"]\nptr = \"local\"\nptr-name = \"nat64.example\"",
         ]
         .map(|more| {
@@ -183,12 +183,12 @@ impl Ways<'_> {
         } = self;
         let (asker, first) = (asker, *first);
         self.answer(None, |frame| reply::forward(asker, first, frame));
-        self.answer(Some(false), |frame| {
+        self.answer(None, |frame| {
             service::with_addresses(asker, dns64, first, frame).unwrap_or(0)
         });
         let verdict = synthesis::judge(asker, dns64, first.stored);
         if verdict != Verdict::Native {
-            assert!(asker.rtype == Rtype::AAAA && asker.class == Class::IN && !asker.cd());
+            assert!(asker.rtype == Rtype::AAAA && asker.class == Class::IN && !asker.validates());
             self.answer(Some(false), |frame| {
                 synthesis::filtered(asker, dns64, first, frame)
             });

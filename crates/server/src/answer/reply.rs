@@ -6,7 +6,7 @@ use dns64_wire::codes::{Opcode, Rcode, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN, Header, Opt, Record, Records, Section};
 
 use super::asker::{Asker, AskerEdns};
-use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR};
+use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, Stored};
 
 /// Code of the EDNS option with a cookie (RFC 7873 section 4).
 pub(super) const OPTION_COOKIE: u16 = 10;
@@ -75,7 +75,7 @@ pub fn forward(asker: &Asker, aged: Aged<'_>, frame: &mut [u8]) -> usize {
     let head = Head {
         rcode: stored.rcode(),
         aa: false,
-        ad: stored.ad() && (asker.flags.ad() || asker.do_bit()),
+        ad: ad(asker, stored),
         extended_error: aged.extended_error(),
     };
     let mut end = 0;
@@ -92,6 +92,12 @@ pub fn forward(asker: &Asker, aged: Aged<'_>, frame: &mut [u8]) -> usize {
         }
     }
     len
+}
+
+/// AD of an answer whose answer and authority section are those of a response (RFC 4035 section
+/// 3.2.3): to whoever understands it.
+pub(super) fn ad(asker: &Asker, response: &Stored) -> bool {
+    response.ad() && (asker.flags.ad() || asker.do_bit())
 }
 
 /// Hands records of a response to `write`. Where an additional record has no room, the additional

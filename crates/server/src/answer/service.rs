@@ -11,7 +11,7 @@ use super::copy::{Copier, QUESTION_AT};
 use super::rdata;
 use super::reply::{self, Head};
 use super::stored::{Aged, Kind};
-use super::synthesis::TTL_WITHOUT_SOA;
+use super::synthesis::{self, TTL_WITHOUT_SOA};
 use crate::settings::dns64::{Dns64, DomainAction, DomainRule};
 
 /// Names that are followed from one answer: targets and their aliases. Resolvers follow at most
@@ -32,13 +32,12 @@ pub fn with_addresses(
 ) -> Option<usize> {
     let stored = answer.stored;
     let is_service = matches!(asker.rtype, Rtype::SVCB | Rtype::HTTPS);
-    let is_dnssec = asker.do_bit() && stored.is_signed() && !dns64.break_dnssec;
     let rule = dns64.domains.rule(&asker.name.as_name());
     if !dns64.svcb
         || !is_service
         || asker.class != Class::IN
-        || asker.cd()
-        || is_dnssec
+        || asker.validates()
+        || synthesis::is_protected(asker, dns64, stored)
         || stored.kind() != Kind::Positive
         || rule.action == DomainAction::Exclude
     {
@@ -47,11 +46,12 @@ pub fn with_addresses(
     let message = stored.message();
     let targets = Targets::of(&message, dns64);
     let mut records = message.records().map_while(Result::ok);
-    if !records.any(|record| targets.made_from(dns64, &record).is_some()) {
+    if !records.any(|record| targets.made_from(dns64, &record).next().is_some()) {
         return None;
     }
     let head = Head {
         rcode: stored.rcode(),
+        ad: reply::ad(asker, stored),
         extended_error: answer.extended_error(),
         ..Head::default()
     };
@@ -61,15 +61,13 @@ pub fn with_addresses(
             copier.record(builder, record, answer.ttl(record.ttl))
         })?;
         for record in message.records().map_while(Result::ok) {
-            let Some(ipv6) = targets.made_from(dns64, &record) else {
-                continue;
-            };
             let ttl = answer.ttl(record.ttl).min(TTL_WITHOUT_SOA);
-            let section = Section::Additional;
-            let data = ipv6.octets();
-            let added = copier.with_data(builder, &record, section, Rtype::AAAA, ttl, &data);
-            if added.is_err() {
-                break;
+            for ipv6 in targets.made_from(dns64, &record) {
+                let (section, data) = (Section::Additional, ipv6.octets());
+                let added = copier.with_data(builder, &record, section, Rtype::AAAA, ttl, &data);
+                if added.is_err() {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -146,16 +144,16 @@ impl<'a> Targets<'a> {
         known.find(|target| target.name.eq_ignore_case(name))
     }
 
-    /// The address to be added for a record, if it is an A record to add one for.
-    fn made_from(&self, dns64: &Dns64, record: &Record<'_>) -> Option<Ipv6Addr> {
-        let ipv4 = record
-            .a()
-            .filter(|_| record.section == Section::Additional)?;
-        let target = self.find(&record.name).filter(|target| !target.has_aaaa)?;
-        match target.rule.action {
-            DomainAction::Exclude => None,
-            DomainAction::Include | DomainAction::Force => dns64.embed(ipv4, target.rule),
-        }
+    /// The addresses to be added for a record, if it is an A record to add some for.
+    fn made_from(&self, dns64: &Dns64, record: &Record<'_>) -> impl Iterator<Item = Ipv6Addr> {
+        let is_additional = record.section == Section::Additional;
+        let ipv4 = record.a().filter(|_| is_additional);
+        let target = ipv4.and_then(|ipv4| Some((ipv4, self.find(&record.name)?)));
+        let target = target
+            .filter(|(_, target)| !target.has_aaaa && target.rule.action != DomainAction::Exclude);
+        target
+            .into_iter()
+            .flat_map(|(ipv4, target)| dns64.embed(ipv4, target.rule))
     }
 }
 

@@ -101,7 +101,7 @@ fn addresses(asker: &Asker, frame: &mut [u8]) -> usize {
 fn synthesised(asker: &Asker, dns64: &Dns64, frame: &mut [u8]) -> usize {
     let mut prefixes = [Pref64::WELL_KNOWN; PREFIXES];
     let mut count = 0;
-    for prefix in dns64.prefixes() {
+    for prefix in dns64.prefixes_in_use() {
         if count < PREFIXES && !prefixes[..count].contains(&prefix) {
             prefixes[count] = prefix;
             count += 1;

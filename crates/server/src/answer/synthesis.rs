@@ -12,13 +12,22 @@ use super::asker::Asker;
 use super::copy::{self, Copier, QUESTION_AT};
 use super::reply::{self, Head};
 use super::stored::{Age, Aged, Kind, Stored};
-use crate::settings::dns64::{Dns64, DomainAction};
+use crate::settings::dns64::{Dns64, DomainAction, SignedPolicy};
 
 /// TTL in seconds of what is made without an SOA to limit it (RFC 6147 section 5.1.7).
 pub const TTL_WITHOUT_SOA: u32 = 600;
 
+/// Longest TTL in seconds of what is made because the AAAA question failed. A name that has AAAA
+/// records of its own may have lost one question, and should not be reached over the translator
+/// for long; a name whose servers never answer it should not wait for their timeout at each use. RFC
+/// 8767 section 4 takes 30 s for answers that are as much a makeshift.
+pub const TTL_AFTER_FAILURE: u32 = 30;
+
 /// Extended error "Forged Answer" (RFC 8914 section 4.5).
 const FORGED_ANSWER: u16 = 4;
+
+/// Octets of the shortest AAAA record: of the root (RFC 1035 section 4.1.3).
+const AAAA_LEN_MIN: usize = 1 + 10 + 16;
 
 /// Addresses of one answer among which duplicates are found. Resolvers send none; this only keeps
 /// a hostile answer from costing the square of its length.
@@ -40,8 +49,8 @@ pub enum Verdict {
 /// Why no AAAA records are made where there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The client wants DNSSEC records and the response has them, so that it would find what was
-    /// made to be bogus (RFC 6147 section 5.5).
+    /// The client wants DNSSEC records and the response has them, but not what the policy asks for
+    /// (RFC 6147 section 5.5).
     Dnssec,
     /// The domain is excluded.
     Domain,
@@ -49,25 +58,24 @@ pub enum Reason {
 
 /// What is to be done with the response to an AAAA question (RFC 6147 sections 5.1.1 to 5.1.6).
 ///
-/// Policy where the RFC leaves it open: CD=1 is never synthesised for, whatever DO is. An
-/// excluded domain is answered as if there were no DNS64. A forced domain is synthesised for
+/// Nothing is made for who validates. Policy where the RFC leaves it open: an excluded domain is answered as if there were no DNS64. A forced domain is synthesised for
 /// whatever DNSSEC records there are, unless the name does not exist. Where all AAAA records are
 /// excluded and DNSSEC forbids synthesis, they are left out all the same.
 pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
-    if asker.rtype != Rtype::AAAA || asker.class != Class::IN || asker.cd() {
+    if asker.rtype != Rtype::AAAA || asker.class != Class::IN || asker.validates() {
         return Verdict::Native;
     }
     if aaaa.kind() == Kind::NxDomain {
         return Verdict::Native;
     }
-    let found = Found::of(dns64, aaaa);
+    let found = Found::of(asker, dns64, aaaa);
     match dns64.domains.rule(&asker.name.as_name()).action {
         DomainAction::Exclude if found.any() => return Verdict::Native,
         DomainAction::Exclude => return Verdict::No(Reason::Domain),
         DomainAction::Force => return Verdict::NeedsA,
         DomainAction::Include => {}
     }
-    let dnssec = asker.do_bit() && aaaa.is_signed() && !dns64.break_dnssec;
+    let dnssec = is_protected(asker, dns64, aaaa);
     match found {
         Found {
             usable: true,
@@ -83,6 +91,17 @@ pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
     }
 }
 
+/// Whether DNSSEC records keep an answer from being made in place of a response.
+pub(super) fn is_protected(asker: &Asker, dns64: &Dns64, response: &Stored) -> bool {
+    asker.do_bit()
+        && response.is_signed()
+        && match dns64.signed {
+            SignedPolicy::Validated => !response.ad(),
+            SignedPolicy::Always => false,
+            SignedPolicy::Never => true,
+        }
+}
+
 /// The AAAA records that a response has for its question.
 #[derive(Clone, Copy)]
 struct Found {
@@ -91,7 +110,9 @@ struct Found {
 }
 
 impl Found {
-    fn of(dns64: &Dns64, aaaa: &Stored) -> Self {
+    /// Looks at no more usable records than fit into an answer: with one more it is truncated,
+    /// whatever is left out of it.
+    fn of(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Self {
         let mut found = Self {
             usable: false,
             excluded: false,
@@ -99,12 +120,15 @@ impl Found {
         if aaaa.kind() != Kind::Positive {
             return found;
         }
+        let mut room = asker.limit / AAAA_LEN_MIN;
         for (_, address) in aaaa.aaaa() {
-            match dns64.excludes(address) {
-                true => found.excluded = true,
-                false => found.usable = true,
+            if dns64.excludes(address) {
+                found.excluded = true;
+            } else {
+                found.usable = true;
+                room = room.saturating_sub(1);
             }
-            if found.usable && found.excluded {
+            if found.usable && (found.excluded || room == 0) {
                 break;
             }
         }
@@ -215,8 +239,15 @@ pub fn synthesise(
 ) -> Synthesised {
     let rule = dns64.domains.rule(&asker.name.as_name());
     let makes = |ipv4| dns64.embed(ipv4, rule);
-    let makes_any =
-        a.stored.kind() == Kind::Positive && a.stored.a().any(|(_, ipv4)| makes(ipv4).is_some());
+    // RFC 6147 section 5.5 (2): whoever validates does so for both responses.
+    let is_unproven = dns64.signed == SignedPolicy::Validated
+        && rule.action != DomainAction::Force
+        && asker.do_bit()
+        && aaaa.stored.is_signed()
+        && !a.stored.ad();
+    let makes_any = a.stored.kind() == Kind::Positive
+        && !is_unproven
+        && a.stored.a().any(|(_, ipv4)| makes(ipv4).next().is_some());
     if !makes_any {
         let len = nothing_made(asker, aaaa, a, frame);
         return Synthesised { len, made: 0 };
@@ -229,7 +260,7 @@ pub fn synthesise(
     let (len, whole) = with_addresses(asker, a, extended_error, frame, |addresses| {
         let mut distinct = Distinct::default();
         for (ttl, ipv4) in a.stored.a().filter(|(_, ipv4)| distinct.is_new(*ipv4)) {
-            if let Some(ipv6) = makes(ipv4) {
+            for ipv6 in makes(ipv4) {
                 addresses.add(a.ttl(ttl).min(ttl_max), ipv6)?;
                 made += 1;
             }
@@ -244,8 +275,11 @@ pub fn synthesise(
 
 /// Longest TTL of what is made: what is left of the negative TTL of the AAAA response.
 fn ttl_max(aaaa: Aged<'_>) -> u32 {
-    let negative = aaaa.stored.soa_ttl_s();
-    negative.map_or(TTL_WITHOUT_SOA, |ttl| aaaa.ttl(ttl))
+    match (aaaa.stored.kind(), aaaa.stored.soa_ttl_s()) {
+        (Kind::Failure(_), _) => TTL_AFTER_FAILURE,
+        (_, Some(negative)) => aaaa.ttl(negative),
+        (_, None) => TTL_WITHOUT_SOA,
+    }
 }
 
 /// Addresses of which each is made once.

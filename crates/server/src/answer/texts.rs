@@ -9,7 +9,7 @@ use dns64_wire::name::{Name, NameBuf};
 
 use super::asker::{Asker, AskerEdns};
 use super::stored::{Asked, Stored, TtlBounds};
-use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr};
+use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr, SignedPolicy};
 use crate::settings::nets::NetSet;
 
 pub(crate) fn name(text: &str) -> NameBuf {
@@ -46,12 +46,12 @@ pub(crate) fn with_do(asker: Asker) -> Asker {
 /// The Well-Known Prefix, for all addresses, and the exclusion of IPv4-mapped ones.
 pub(crate) fn dns64() -> Dns64 {
     Dns64 {
-        prefix: Some("64:ff9b::/96".parse().expect("a prefix")),
+        prefixes: vec!["64:ff9b::/96".parse().expect("a prefix")],
         ranges: Vec::new(),
         exclude_aaaa: NetSet::new(vec!["::ffff:0:0/96".parse().expect("a network")]),
         well_known_private: true,
         domains: DomainRules::default(),
-        break_dnssec: false,
+        signed: SignedPolicy::Validated,
         ptr: Ptr::Cname,
         ipv4only: true,
         svcb: true,

@@ -8,7 +8,7 @@ use dns64_transport::cpu;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::values::{DNS_PORT, GIB, MIB, MILLISECOND, MINUTE};
-use crate::settings::dns64::{Dns64, DomainRules, Ptr};
+use crate::settings::dns64::{Dns64, DomainRules, Ptr, SignedPolicy};
 use crate::settings::nets::NetSet;
 use crate::settings::{
     AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, Selection, TcpSettings,
@@ -102,14 +102,14 @@ pub(super) const DELAYS_NS: RangeInclusive<Nanos> = MILLISECOND..=SECOND;
 /// The DNS64 function with the Well-Known Prefix (RFC 6147 section 5.2).
 pub(super) fn dns64() -> Dns64 {
     Dns64 {
-        prefix: Some(Pref64::WELL_KNOWN),
+        prefixes: vec![Pref64::WELL_KNOWN],
         ranges: Vec::new(),
         exclude_aaaa: NetSet::new(vec![ipv4_mapped().into()]),
         // RFC 6052 section 3.1: MUST NOT.
         well_known_private: false,
         domains: DomainRules::default(),
-        // RFC 6147 section 5.5 and BIND's `break-dnssec no`.
-        break_dnssec: false,
+        // RFC 6147 section 5.5 (2): after validation, which the upstreams do.
+        signed: SignedPolicy::Validated,
         // RFC 6147 section 5.3.1, second way; what BIND does.
         ptr: Ptr::Cname,
         // RFC 8880 section 7.1: MUST.

@@ -61,7 +61,7 @@ pub(super) const DNS64: Keys = Keys {
         "exclude-domains",
         "force-domains",
         "domain-prefixes",
-        "break-dnssec",
+        "synthesise-signed",
         "ptr",
         "ptr-name",
         "ipv4only",

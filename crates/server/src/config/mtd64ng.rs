@@ -229,7 +229,9 @@ impl Given {
 
     fn settings(&self, listen: Vec<SocketAddr>, upstreams: Vec<Upstream>) -> Settings {
         let mut dns64 = defaults::dns64();
-        dns64.prefix = self.prefix.or(dns64.prefix);
+        if let Some(prefix) = self.prefix {
+            dns64.prefixes = vec![prefix];
+        }
         let level = if self.debugging {
             LogLevel::Debug
         } else {

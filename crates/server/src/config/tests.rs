@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::values::{MIB, MILLISECOND};
 use super::*;
-use crate::settings::dns64::{Dns64, DomainAction, Ptr};
+use crate::settings::dns64::{Dns64, DomainAction, Ptr, SignedPolicy};
 use crate::settings::{
     AnyPolicy, LogLevel, LogTarget, LookupOrder, RateLimit, Selection, UPSTREAMS_MAX,
 };
@@ -64,7 +64,7 @@ fn two_lines_are_enough_and_the_rest_are_the_documented_defaults() {
     assert_eq!(settings.metrics, None);
     assert_eq!(settings.views.len(), 1);
     let made = function(&settings, 0);
-    assert_eq!(made.prefix.unwrap().to_string(), "64:ff9b::/96");
+    assert_eq!(made.prefixes[0].to_string(), "64:ff9b::/96");
     assert!(made.excludes("::ffff:192.0.2.1".parse().unwrap()));
     assert!(!made.excludes("::192.0.2.1".parse().unwrap()));
     for inside in [
@@ -299,7 +299,7 @@ fn a_view_changes_what_it_names_and_keeps_the_rest() {
     assert_eq!(view("198.51.100.1"), 2);
     assert_eq!(view("2001:db8::1"), 3);
     let (own, rest) = (function(&settings, 0), function(&settings, 3));
-    assert_eq!(own.prefix.unwrap().to_string(), "2001:db8:2::/48");
+    assert_eq!(own.prefixes[0].to_string(), "2001:db8:2::/48");
     assert_eq!(own.ranges, rest.ranges);
     assert_eq!(rule(own, "a.test").0, DomainAction::Include);
     assert_eq!((&own.ptr, own.svcb), (&Ptr::Cname, false));
@@ -310,13 +310,26 @@ fn a_view_changes_what_it_names_and_keeps_the_rest() {
 }
 
 #[test]
+fn several_prefixes_keep_their_order() {
+    let settings = read(
+        "[dns64]\nprefix = [\"2001:db8:2::/96\", \"64:ff9b::/96\"]\n[[view]]\n\
+         clients = [\"2001:db8::/32\"]\ndns64.synthesise-signed = \"never\"",
+    );
+    let own = function(&settings, 0);
+    let prefixes: Vec<_> = own.prefixes.iter().map(ToString::to_string).collect();
+    assert_eq!(prefixes, ["2001:db8:2::/96", "64:ff9b::/96"]);
+    assert_eq!(own.signed, SignedPolicy::Never);
+    assert_eq!(function(&settings, 1).signed, SignedPolicy::Validated);
+}
+
+#[test]
 fn forwarding_alone_can_be_the_rule_and_dns64_the_exception() {
     let settings = read(
         "[dns64]\nenabled = false\n[[view]]\nclients = [\"2001:db8::/32\"]\n\
          dns64 = { enabled = true, prefix = \"none\" }",
     );
     assert_eq!(settings.views[1].dns64, None);
-    assert_eq!(function(&settings, 0).prefix, None);
+    assert_eq!(function(&settings, 0).prefixes, []);
 }
 
 #[test]

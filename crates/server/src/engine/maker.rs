@@ -148,7 +148,7 @@ impl Maker {
             rule.action == DomainAction::Exclude
         };
         matches!(query.plan, Plan::Aaaa)
-            && !query.asker.cd()
+            && !query.asker.validates()
             && dns64.is_some_and(|dns64| !excluded(dns64))
     }
 }

@@ -68,7 +68,7 @@ fn rfc_6147_section_7_1_h2_gets_the_address_of_the_example() {
 #[test]
 fn rfc_6147_section_7_3_a_site_prefix_represents_private_addresses() {
     let site = Dns64 {
-        prefix: Some("2001:db8::/96".parse().expect("a prefix")),
+        prefixes: vec!["2001:db8::/96".parse().expect("a prefix")],
         well_known_private: false,
         ..dns64()
     };
@@ -141,7 +141,8 @@ fn d3_d4_other_errors_and_timeouts_are_no_reason_to_give_up() {
         answer,
         [
             "NOERROR; h2.example.com. AAAA",
-            "an h2.example.com 600 AAAA 64:ff9b::c000:201",
+            // Not the 600 s of an answer without SOA: the name may have AAAA records.
+            "an h2.example.com 30 AAAA 64:ff9b::c000:201",
         ]
     );
 }
@@ -226,7 +227,12 @@ fn d7_excluded_records_are_not_returned_even_if_nothing_is_made() {
         "an h2.example.com 300 RRSIG AAAA",
     ]);
     let asker = with_do(asker(H2, Rtype::AAAA));
-    assert_eq!(judge(&asker, &dns64(), &signed), Verdict::Filtered);
+    assert_eq!(judge(&asker, &dns64(), &signed), Verdict::NeedsA);
+    let never = Dns64 {
+        signed: SignedPolicy::Never,
+        ..dns64()
+    };
+    assert_eq!(judge(&asker, &never, &signed), Verdict::Filtered);
 }
 
 #[test]
@@ -313,7 +319,7 @@ fn d9_an_empty_a_answer_is_the_basis_where_aaaa_failed() {
         ["NOERROR; h2.example.com. AAAA", "ns example.com 40 SOA 40"]
     );
     let none = Dns64 {
-        prefix: None,
+        prefixes: Vec::new(),
         ..dns64()
     };
     let unusable = a(&[
@@ -406,8 +412,11 @@ fn d14_all_six_lengths_of_rfc_6052_section_2_4() {
         ("2001:db8:122:344::/96", "2001:db8:122:344::c000:221"),
     ];
     for (prefix, expected) in vectors {
-        let prefix = Some(prefix.parse().expect("a prefix"));
-        let dns64 = Dns64 { prefix, ..dns64() };
+        let prefixes = vec![prefix.parse().expect("a prefix")];
+        let dns64 = Dns64 {
+            prefixes,
+            ..dns64()
+        };
         let answer = made(
             &dns64,
             &aaaa(&[]),
@@ -507,31 +516,87 @@ fn d19_the_question_is_copied_in_its_case_and_truncation_applies() {
     assert_eq!(records(&bytes).len(), 16);
 }
 
+/// A response that was not validated.
+fn without_ad(rtype: Rtype, lines: &[&str]) -> Stored {
+    let mut bytes = response(H2, rtype, Rcode::NOERROR, lines);
+    bytes[3] &= !0x20;
+    Stored::accept(&Message::parse(&bytes).expect("sound"), &BOUNDS).expect("acceptable")
+}
+
 #[test]
 fn d21_d22_d23_dnssec_by_policy() {
-    let signed = aaaa(&[soa!(60, 60), "ns example.com 60 RRSIG SOA"]);
+    let lines = [soa!(60, 60), "ns example.com 60 RRSIG SOA"];
+    let (validated, unproven) = (aaaa(&lines), without_ad(Rtype::AAAA, &lines));
     let plain = asker(H2, Rtype::AAAA);
     let dnssec = with_do(plain.clone());
-    assert_eq!(judge(&plain, &dns64(), &signed), Verdict::NeedsA);
-    assert_eq!(
-        judge(&dnssec, &dns64(), &signed),
-        Verdict::No(Reason::Dnssec)
-    );
-    assert_eq!(judge(&dnssec, &dns64(), &aaaa(&[])), Verdict::NeedsA);
-    let breaking = Dns64 {
-        break_dnssec: true,
+    let with = |signed| Dns64 { signed, ..dns64() };
+    let no = Verdict::No(Reason::Dnssec);
+    for (policy, with_ad, without) in [
+        (SignedPolicy::Validated, Verdict::NeedsA, no),
+        (SignedPolicy::Always, Verdict::NeedsA, Verdict::NeedsA),
+        (SignedPolicy::Never, no, no),
+    ] {
+        let dns64 = with(policy);
+        assert_eq!(judge(&dnssec, &dns64, &validated), with_ad, "{policy:?}");
+        assert_eq!(judge(&dnssec, &dns64, &unproven), without, "{policy:?}");
+        assert_eq!(judge(&plain, &dns64, &unproven), Verdict::NeedsA);
+        assert_eq!(judge(&dnssec, &dns64, &aaaa(&[])), Verdict::NeedsA);
+    }
+    // RFC 6147 section 3 (1): DO=0 is no concern of DNSSEC, whatever CD is. Section 5.5 (3): CD=1
+    // with DO=1 is left to the client, forced domains too.
+    let disabled = |asker: &Asker| Asker {
+        flags: asker.flags.with_cd(true),
+        ..asker.clone()
+    };
+    let forced = with_rule(".", DomainAction::Force, None);
+    for dns64 in [with(SignedPolicy::Always), forced] {
+        assert_eq!(
+            judge(&disabled(&plain), &dns64, &validated),
+            Verdict::NeedsA
+        );
+        assert_eq!(
+            judge(&disabled(&dnssec), &dns64, &validated),
+            Verdict::Native
+        );
+    }
+}
+
+#[test]
+fn d21_both_responses_are_validated_or_nothing_is_made() {
+    let negative = aaaa(&[soa!(60, 60), "ns example.com 60 RRSIG SOA"]);
+    let address = ["an h2.example.com 300 A 192.0.2.1"];
+    let dnssec = with_do(asker(H2, Rtype::AAAA));
+    let count = |a: &Stored, asker: &Asker| {
+        let (aaaa, a) = (Aged::fresh(&negative, 0), Aged::fresh(a, 0));
+        answer_to(asker, &dns64(), aaaa, a).1
+    };
+    assert_eq!(count(&a(&address), &dnssec), 1);
+    let unproven = without_ad(Rtype::A, &address);
+    assert_eq!(count(&unproven, &dnssec), 0);
+    assert_eq!(count(&unproven, &asker(H2, Rtype::AAAA)), 1);
+}
+
+#[test]
+fn each_address_is_made_under_each_prefix_in_order() {
+    let dns64 = Dns64 {
+        prefixes: ["2001:db8:2::/96", "2001:db8:1::/96"]
+            .map(|text| text.parse().expect("a prefix"))
+            .to_vec(),
         ..dns64()
     };
-    assert_eq!(judge(&dnssec, &breaking, &signed), Verdict::NeedsA);
-    for asker in [plain, dnssec] {
-        let disabled = Asker {
-            flags: asker.flags.with_cd(true),
-            ..asker
-        };
-        assert_eq!(judge(&disabled, &breaking, &signed), Verdict::Native);
-        let forced = with_rule(".", DomainAction::Force, None);
-        assert_eq!(judge(&disabled, &forced, &signed), Verdict::Native);
-    }
+    let two = a(&[
+        "an h2.example.com 9 A 192.0.2.1",
+        "an h2.example.com 9 A 192.0.2.2",
+    ]);
+    assert_eq!(
+        made(&dns64, &aaaa(&[]), &two)[1..],
+        [
+            "an h2.example.com 9 AAAA 2001:db8:2::c000:201",
+            "an h2.example.com 9 AAAA 2001:db8:1::c000:201",
+            "an h2.example.com 9 AAAA 2001:db8:2::c000:202",
+            "an h2.example.com 9 AAAA 2001:db8:1::c000:202",
+        ]
+    );
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn all_nine_keys_mean_what_they_meant() {
         [upstream("192.0.2.53:53"), upstream("[2001:db8::53]:53")]
     );
     assert_eq!(settings.selection, Selection::RoundRobin);
-    let prefix = function(&settings).prefix.unwrap();
+    let prefix = function(&settings).prefixes[0];
     assert_eq!(prefix.to_string(), "2001:db8:63a9:1::/96");
     assert_eq!(settings.log.level, LogLevel::Debug);
     assert_eq!(settings.udp_size, 512);
@@ -62,7 +62,7 @@ fn all_nine_keys_mean_what_they_meant() {
 #[test]
 fn one_line_is_enough() {
     let settings = loaded("nameserver 192.0.2.53").settings;
-    assert_eq!(function(&settings).prefix, Some(Pref64::WELL_KNOWN));
+    assert_eq!(function(&settings).prefixes, [Pref64::WELL_KNOWN]);
     assert_eq!(settings.udp_size, 1_232);
     assert_eq!(settings.log.level, LogLevel::Info);
     assert_eq!(settings.upstreams[0].attempts, defaults::ATTEMPTS);

@@ -49,6 +49,44 @@ prefix = 96"#,
 }
 
 #[test]
+fn a_list_of_prefixes_has_each_once_and_at_most_8() {
+    let nine: Vec<_> = (1..=9).map(|i| format!("\"2001:db8:{i}::/96\"")).collect();
+    let nine = format!("[dns64]\nprefix = [{}]", nine.join(", "));
+    refused_beside_upstream(
+        &[
+            r#"[dns64]
+prefix = []"#,
+            r#"[dns64]
+prefix = ["2001:db8:1::/96", "64:ff9b::/96", "2001:db8:1::/96"]"#,
+            r#"[dns64]
+prefix = ["2001:db8:1::/96", "none"]"#,
+            &nine,
+        ],
+        expect![[r#"
+            dns64d.toml:3:10: prefix is empty; write at least one, like ["64:ff9b::/96", "2001:db8:64::/96"]
+              |
+            3 | prefix = []
+              |          ^^
+            ---
+            dns64d.toml:3:46: prefix has 2001:db8:1::/96 twice; leave one out
+              |
+            3 | prefix = ["2001:db8:1::/96", "64:ff9b::/96", "2001:db8:1::/96"]
+              |                                              ^^^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:30: prefix "none" is not an IPv6 prefix; write it like 64:ff9b::/96
+              |
+            3 | prefix = ["2001:db8:1::/96", "none"]
+              |                              ^^^^^^
+            ---
+            dns64d.toml:3:163: prefix has more than 8 entries; leave some out
+              |
+            3 | prefix = ["2001:db8:1::/96", "2001:db8:2::/96", "2001:db8:3::/96", "2001:db8:4::/96", "2001:db8:5::/96", "2001:db8:6::/96", "2001:db8:7::/96", "2001:db8:8::/96", "2001:db8:9::/96"]
+              |                                                                                                                                                                   ^^^^^^^^^^^^^^^^^
+        "#]],
+    );
+}
+
+#[test]
 fn networks_have_no_host_bits_and_the_right_family() {
     refused_beside_upstream(
         &[
