@@ -105,7 +105,17 @@ impl<'a> Name<'a> {
 
     /// Whether both are the same name, without regard to ASCII case (RFC 4343).
     pub fn eq_ignore_case(&self, other: &Name<'_>) -> bool {
-        self.wire_len == other.wire_len && eq_labels(self.labels(), other.labels())
+        self.wire_len == other.wire_len
+            && (self.is_at_same_place(other) || eq_labels(self.labels(), other.labels()))
+    }
+
+    /// Whether both go on at the same octet: most names of a message are pointers to one.
+    fn is_at_same_place(&self, other: &Name<'_>) -> bool {
+        let place = |name: &Name<'_>| match step(name.message, name.start) {
+            Ok(Step::Pointer(target)) => target,
+            _ => name.start,
+        };
+        std::ptr::eq(self.message, other.message) && place(self) == place(other)
     }
 
     /// Whether this name is `ancestor` or below it, without regard to ASCII case.

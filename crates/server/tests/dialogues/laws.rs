@@ -173,7 +173,7 @@ fn check(lines: &[String]) -> Result<(), TestCaseError> {
             "AD on what was made: {head} {line}"
         );
         prop_assert!(
-            !is_made || !(head.contains(" cd") && head.contains(" do")),
+            !(is_made && head.contains(" cd") && head.contains(" do")),
             "made for who validates: {head} {line}"
         );
     }

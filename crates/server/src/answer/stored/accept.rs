@@ -7,7 +7,7 @@ use dns64_wire::name::NAME_LEN_MAX;
 use dns64_wire::{ParseError, Truncated};
 
 use super::chain::{Chain, answers, is_wanted};
-use super::scrub::{Additional, Authority};
+use super::scrub::{self, Additional, Authority};
 use super::{
     FAILURE_TTL_S, Kind, Malformed, OPTION_EXTENDED_ERROR, QUESTION_AT, Run, Stored, TtlBounds,
 };
@@ -53,7 +53,7 @@ impl Stored {
             question,
             kind: kind(reply, &seen, &chain, soa.is_some()),
             seen,
-            chain,
+            chain: &chain,
             soa,
             bounds,
         };
@@ -83,6 +83,10 @@ struct Survey<'a> {
     soa: Option<Record<'a>>,
     /// Whether there are signatures in the answer section.
     signatures: bool,
+    /// Whether there are proofs in the authority section.
+    proofs: bool,
+    /// Whether there are additional records besides OPT.
+    additionals: bool,
 }
 
 impl<'a> Survey<'a> {
@@ -92,6 +96,8 @@ impl<'a> Survey<'a> {
             extended_error: None,
             soa: None,
             signatures: false,
+            proofs: false,
+            additionals: false,
         };
         let mut opt_seen = false;
         for record in reply.records() {
@@ -112,12 +118,13 @@ impl<'a> Survey<'a> {
             if !rdata::is_sound(reply.bytes(), &record) {
                 return Err(Malformed::Data { rtype });
             }
-            match record.section {
-                Section::Answer => seen.signatures |= rtype == Rtype::RRSIG,
-                Section::Authority if rtype == Rtype::SOA => {
+            match (record.section, rtype) {
+                (Section::Answer, _) => seen.signatures |= rtype == Rtype::RRSIG,
+                (Section::Authority, Rtype::SOA) => {
                     seen.soa.get_or_insert(record);
                 }
-                Section::Authority | Section::Additional => {}
+                (Section::Authority, _) => seen.proofs |= scrub::is_proof(rtype),
+                (Section::Additional, _) => seen.additionals = true,
             }
         }
         Ok(seen)
@@ -148,7 +155,7 @@ struct Accepted<'r, 'a> {
     reply: &'r Message<'a>,
     question: Question<'a>,
     seen: Survey<'a>,
-    chain: Chain<'a>,
+    chain: &'r Chain<'a>,
     kind: Kind,
     /// The SOA record that counts.
     soa: Option<Record<'a>>,
@@ -168,7 +175,7 @@ impl<'a> Accepted<'_, 'a> {
             accepted: self,
             written: 0,
             answer_ttl_s: None,
-            additional: Additional::NONE,
+            additional: self.seen.additionals.then_some(Additional::NONE),
             signed: false,
         };
         let chain_end = writer.aliases()?;
@@ -236,7 +243,8 @@ struct Writer<'w, 'r, 'a> {
     written: usize,
     /// Shortest TTL of the answer section, in seconds.
     answer_ttl_s: Option<u32>,
-    additional: Additional<'a>,
+    /// What is kept of the additional section, if there is one.
+    additional: Option<Additional<'a>>,
     signed: bool,
 }
 
@@ -293,7 +301,7 @@ impl<'a> Writer<'_, '_, 'a> {
             if is_wanted(question, &record) && record.name.eq_ignore_case(&end) {
                 let ttl_s = self.answer_ttl_s(&record);
                 self.copier.under(&mut self.to, owner, &record, ttl_s)?;
-                self.additional.follow(reply, &record);
+                self.follow(&record);
                 self.written += 1;
                 run.count += 1;
             }
@@ -328,17 +336,24 @@ impl<'a> Writer<'_, '_, 'a> {
 
     fn authority(&mut self) -> Result<(), Truncated> {
         let Accepted {
-            chain, reply, soa, ..
+            chain,
+            reply,
+            soa,
+            seen,
+            ..
         } = self.accepted;
         if reply.nscount() == 0 {
             return Ok(());
         }
-        let authority = Authority::of(reply, chain, soa.map(|soa| soa.rdata_offset));
+        let mut authority = Authority::of(chain, soa.map(|soa| soa.rdata_offset));
+        if seen.proofs {
+            authority.take_zones(reply);
+        }
         for record in self.section(Section::Authority) {
             if authority.keeps(&record) {
                 let is_proof = matches!(record.rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3);
                 self.signed |= is_proof;
-                self.additional.follow(reply, &record);
+                self.follow(&record);
                 self.record(&record)?;
             }
         }
@@ -346,16 +361,22 @@ impl<'a> Writer<'_, '_, 'a> {
     }
 
     fn additional(&mut self) -> Result<(), Truncated> {
-        let reply = self.accepted.reply;
-        if self.additional.is_empty() {
+        let Some(mut additional) = self.additional.take() else {
             return Ok(());
-        }
+        };
         for record in self.section(Section::Additional) {
-            if self.additional.keeps(reply, &record) {
+            if additional.keeps(self.accepted.reply, &record) {
                 self.record(&record)?;
             }
         }
         Ok(())
+    }
+
+    /// Keeps the addresses of the host that a record names.
+    fn follow(&mut self, record: &Record<'a>) {
+        if let Some(additional) = &mut self.additional {
+            additional.follow(self.accepted.reply, record);
+        }
     }
 
     /// The records of one section.

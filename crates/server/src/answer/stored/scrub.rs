@@ -57,22 +57,25 @@ pub(super) struct Authority<'c, 'a> {
 
 impl<'c, 'a> Authority<'c, 'a> {
     /// `soa_at`: where the data of the SOA record stands that counts.
-    pub(super) fn of(reply: &Message<'a>, chain: &'c Chain<'a>, soa_at: Option<usize>) -> Self {
-        let mut zones = Names::NONE;
+    pub(super) fn of(chain: &'c Chain<'a>, soa_at: Option<usize>) -> Self {
+        Self {
+            chain,
+            soa_at,
+            zones: Names::NONE,
+        }
+    }
+
+    /// Finds the zones whose proofs are kept. Without, none are.
+    pub(super) fn take_zones(&mut self, reply: &Message<'a>) {
         for record in reply.records().map_while(Result::ok) {
             let zone = match (record.section, record.rtype) {
                 (Section::Additional, _) => break,
                 (Section::Authority, Rtype::SOA | Rtype::NS) => Some(record.name),
                 _ => rdata::signer(&record),
             };
-            if let Some(zone) = zone.filter(|zone| chain.is_below(zone)) {
-                zones.add(zone);
+            if let Some(zone) = zone.filter(|zone| self.chain.is_below(zone)) {
+                self.zones.add(zone);
             }
-        }
-        Self {
-            chain,
-            soa_at,
-            zones,
         }
     }
 
@@ -90,12 +93,14 @@ impl<'c, 'a> Authority<'c, 'a> {
         match rtype {
             Rtype::SOA => self.chain.end().is_within(owner),
             Rtype::NS => self.chain.is_below(owner),
-            Rtype::DS | Rtype::NSEC | Rtype::NSEC3 => {
-                self.zones.iter().any(|zone| owner.is_within(zone))
-            }
-            _ => false,
+            _ => is_proof(rtype) && self.zones.iter().any(|zone| owner.is_within(zone)),
         }
     }
+}
+
+/// Whether records of this type prove something of their zone (RFC 4034, RFC 5155).
+pub(super) fn is_proof(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::DS | Rtype::NSEC | Rtype::NSEC3)
 }
 
 /// Which records of the additional section are kept: addresses of hosts and services that kept
@@ -108,11 +113,6 @@ impl<'a> Additional<'a> {
     pub(super) const NONE: Self = Self {
         targets: Names::NONE,
     };
-
-    /// Whether nothing additional is kept.
-    pub(super) fn is_empty(&self) -> bool {
-        self.targets.iter().next().is_none()
-    }
 
     /// A record of another section is kept.
     pub(super) fn follow(&mut self, message: &Message<'a>, record: &Record<'a>) {
