@@ -86,11 +86,11 @@ fn tellable_lies(question: &[u8]) -> Vec<Vec<u8>> {
             lie.truncate(end);
             lie.extend([0xff, 0xff, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0]);
         }),
-        // An alias whose target is in its TTL, which is beyond a day and will be cut.
+        // An alias whose target is in its TTL, where a label of a reserved type stands.
         changed(&|lie| {
             lie.truncate(end);
             lie[6..12].copy_from_slice(&[0, 1, 0, 0, 0, 0]);
-            let target = u8::try_from(end + 8).unwrap();
+            let target = u8::try_from(end + 9).unwrap();
             lie.extend([0xc0, 12, 0, 5, 0, 1, 5, 0, 0, 0x80, 0, 2, 0xc0, target]);
         }),
         // A length of data that lies, upward and downward; more records than there are.
