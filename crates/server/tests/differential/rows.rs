@@ -138,32 +138,32 @@ pub(crate) const ROWS: &[Row] = &[
     script(
         "D-3: any other response code is as an empty answer (5.1.2)",
         "servfail.script.example AAAA",
-        &["servfail.script.example. 600 IN AAAA 64:ff9b::1409:1"],
+        &["servfail.script.example. 30 IN AAAA 64:ff9b::1409:1"],
     ),
     script(
         "D-3: REFUSED too",
         "refused.script.example AAAA",
-        &["refused.script.example. 600 IN AAAA 64:ff9b::1409:1"],
+        &["refused.script.example. 30 IN AAAA 64:ff9b::1409:1"],
     ),
     script(
         "D-3: NOTIMP too",
         "notimp.script.example AAAA",
-        &["notimp.script.example. 600 IN AAAA 64:ff9b::1409:1"],
+        &["notimp.script.example. 30 IN AAAA 64:ff9b::1409:1"],
     ),
     script(
         "D-3: FORMERR too",
         "formerr.script.example AAAA",
-        &["formerr.script.example. 600 IN AAAA 64:ff9b::1409:1"],
+        &["formerr.script.example. 30 IN AAAA 64:ff9b::1409:1"],
     ),
     script(
         "D-3: YXDOMAIN too",
         "yxdomain.script.example AAAA",
-        &["yxdomain.script.example. 600 IN AAAA 64:ff9b::1409:1"],
+        &["yxdomain.script.example. 30 IN AAAA 64:ff9b::1409:1"],
     ),
     script(
         "D-4: no answer for AAAA is as SERVFAIL (5.1.3)",
         "no-reply.script.example AAAA",
-        &["no-reply.script.example. 600 IN AAAA 64:ff9b::1409:1"],
+        &["no-reply.script.example. 30 IN AAAA 64:ff9b::1409:1"],
     ),
     script("D-4: no answer at all", "silent.script.example AAAA", &[]).status("SERVFAIL"),
     special(

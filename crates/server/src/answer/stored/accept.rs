@@ -253,7 +253,7 @@ impl<'a> Writer<'_, '_, 'a> {
     fn aliases(&mut self) -> Result<Option<usize>, Truncated> {
         let Accepted { chain, reply, .. } = self.accepted;
         let mut chain_end = None;
-        if chain.names().len() == 1 {
+        if !chain.has_links() {
             return Ok(None);
         }
         for record in answers(reply) {

@@ -1,6 +1,6 @@
 //! The aliases from the name of a question on.
 
-use dns64_wire::codes::Rtype;
+use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Question, Record};
 use dns64_wire::name::Name;
 
@@ -21,6 +21,8 @@ pub(super) struct Chain<'a> {
     len: usize,
     /// Whether a record of the type that was asked for stands at its end.
     pub(super) found: bool,
+    /// Whether it ends at a DNAME record that leads to a name that is too long.
+    too_long: bool,
 }
 
 impl<'a> Chain<'a> {
@@ -32,6 +34,7 @@ impl<'a> Chain<'a> {
             names: [question.name; NAMES_MAX],
             len: 1,
             found: false,
+            too_long: reply.rcode() == Rcode::YXDOMAIN,
         };
         for _ in 0..WALKS_MAX {
             let len_before = chain.len;
@@ -83,6 +86,16 @@ impl<'a> Chain<'a> {
         self.names().iter().any(|name| name.is_within(zone))
     }
 
+    /// Whether anything leads on from the name of the question.
+    pub(super) fn has_links(&self) -> bool {
+        self.len > 1 || self.too_long
+    }
+
+    /// Whether a DNAME record with this owner leads on from its end, to a name that is too long.
+    fn ends_below(&self, owner: &Name<'_>) -> bool {
+        self.too_long && is_below(&self.end(), owner)
+    }
+
     /// Each alias with its target.
     fn links(&self) -> impl Iterator<Item = (&Name<'a>, &Name<'a>)> {
         let names = self.names();
@@ -96,19 +109,21 @@ impl<'a> Chain<'a> {
             return false;
         };
         let owner = &record.name;
-        self.links().any(|(from, target)| match record.rtype {
+        let makes_link = self.links().any(|(from, target)| match record.rtype {
             Rtype::CNAME => owner.eq_ignore_case(from) && to.eq_ignore_case(target),
             _ => is_redirected(from, target, owner, &to),
-        })
+        });
+        makes_link || record.rtype == Rtype::DNAME && self.ends_below(owner)
     }
 
     /// Whether it has an alias with this owner, or for DNAME one below it.
     pub(super) fn has_link_of(&self, rtype: Rtype, owner: &Name<'_>) -> bool {
-        self.links().any(|(from, _)| match rtype {
+        let has_link = self.links().any(|(from, _)| match rtype {
             Rtype::CNAME => owner.eq_ignore_case(from),
             Rtype::DNAME => is_below(from, owner),
             _ => false,
-        })
+        });
+        has_link || rtype == Rtype::DNAME && self.ends_below(owner)
     }
 }
 

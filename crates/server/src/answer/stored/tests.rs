@@ -457,6 +457,17 @@ fn records_off_the_chain_are_left_out_of_the_answer() {
 }
 
 #[test]
+fn a_redirection_to_a_name_that_is_too_long_is_kept() {
+    // RFC 6672 section 2.2.
+    let lines = [
+        "an example.com 9 DNAME example.net",
+        "an example.com 9 RRSIG DNAME",
+    ];
+    let kept = |rcode| scrubbed("a.example.com", Rtype::A, rcode, &lines).len();
+    assert_eq!((kept(Rcode::YXDOMAIN), kept(Rcode::NOERROR)), (2, 0));
+}
+
+#[test]
 fn authority_is_of_zones_of_the_chain() {
     let lines = [
         "an www.example.com 9 CNAME a.test",
