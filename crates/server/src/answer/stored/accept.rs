@@ -213,6 +213,7 @@ impl<'a> Accepted<'_, 'a> {
             soa_ttl_s,
             extended_error: self.seen.extended_error,
             signed,
+            ad: reply.ad(),
         })
     }
 

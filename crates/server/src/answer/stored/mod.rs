@@ -116,6 +116,8 @@ pub struct Stored {
     extended_error: Option<u16>,
     /// Whether there are DNSSEC records for what stands at the end of the chain.
     signed: bool,
+    /// Whether the upstream called it authentic.
+    ad: bool,
 }
 
 /// The records of the type asked for at the end of the chain: they stand side by side, and their
@@ -180,6 +182,7 @@ impl Stored {
             soa_ttl_s: None,
             extended_error,
             signed: false,
+            ad: false,
         }
     }
 
@@ -299,7 +302,7 @@ impl Stored {
 
     /// Whether the upstream called it authentic.
     pub fn ad(&self) -> bool {
-        self.message().ad()
+        self.ad
     }
 
     /// Memory that it takes, in octets, without what the allocator adds.
