@@ -15,6 +15,7 @@ pub(super) const TOP: Keys = Keys {
         "listen",
         "workers",
         "user",
+        "sandbox",
         "allow",
         "any",
         "udp-size",

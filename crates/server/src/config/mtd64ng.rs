@@ -15,7 +15,7 @@ use crate::settings::nets::NetSet;
 use crate::settings::{LogLevel, LogSettings, Selection, Settings, Upstream, View};
 
 /// Where the system's own resolvers are named (resolv.conf(5)).
-const RESOLV_CONF: &str = "/etc/resolv.conf";
+pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Reads an mtd64-ng.conf; `nameserver defaults` reads /etc/resolv.conf.
 ///
@@ -239,6 +239,7 @@ impl Given {
             listen,
             workers: self.workers(),
             user: None,
+            sandbox: defaults::SANDBOX,
             allow: NetSet::all(),
             upstreams,
             selection: self.selection.unwrap_or(defaults::SELECTION),

@@ -43,6 +43,11 @@ pub(super) fn read(
         listen: plain(listen),
         workers: workers(&top, faults),
         user: top.read("user", faults, |v| v.text("\"dns64d\"", user)),
+        sandbox: top
+            .read("sandbox", faults, |v| {
+                v.text("\"auto\"", |t| values::choice(t, &SANDBOX))
+            })
+            .unwrap_or(defaults::SANDBOX),
         allow: top
             .networks("allow", faults)
             .map_or_else(defaults::allow, |nets| {
@@ -82,6 +87,8 @@ const ANY: [(&str, AnyPolicy); 3] = [
     ("forward", AnyPolicy::Forward),
     ("refuse", AnyPolicy::Refuse),
 ];
+
+const SANDBOX: [(&str, bool); 2] = [("auto", true), ("off", false)];
 
 const SELECTION: [(&str, Selection); 4] = [
     ("fastest", Selection::Fastest),

@@ -366,10 +366,12 @@ fn a_change_of_what_is_made_at_the_start_is_named() {
     );
     assert!(diff_needing_restart(&old, &kept).is_empty());
     let changed = read(
-        "listen = [\"[::1]:53\"]\nworkers = 1000\nuser = \"x\"\ncontrol.socket = \"off\"\n\
-         metrics.listen = \"127.0.0.1\"\nlog.queries = true",
+        "listen = [\"[::1]:53\"]\nworkers = 1000\nuser = \"x\"\nsandbox = \"off\"\n\
+         control.socket = \"off\"\nmetrics.listen = \"127.0.0.1\"\nlog.queries = true",
     );
-    let names = ["listen", "workers", "user", "control", "metrics", "log"];
+    let names = [
+        "listen", "workers", "user", "sandbox", "control", "metrics", "log",
+    ];
     assert_eq!(diff_needing_restart(&old, &changed), names);
 }
 

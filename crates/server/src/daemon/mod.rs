@@ -1,11 +1,14 @@
 //! The running server: starts everything, then waits for signals, requests and the end.
 //!
 //! - [`run`]: from the configuration to the end of the process;
-//! - `start`: sockets, privileges and threads, in this order;
-//! - [`privileges`]: from root to a user;
+//! - `start`: sockets, privileges, the sandbox and threads, in this order;
+//! - [`privileges`]: from root to a user; `directory`: what root makes for that user before;
+//! - `sandbox`: which files and system calls are left to it;
 //! - `server`: what the main thread does meanwhile: reload, flush, stop.
 
+mod directory;
 pub mod privileges;
+mod sandbox;
 mod server;
 mod start;
 
@@ -15,6 +18,7 @@ use std::{fmt, io};
 
 use dns64_transport::clock::{Clock, MonotonicClock};
 use dns64_transport::socket::OpenError;
+use rustix::fs::Mode;
 use sd_notify::NotifyState;
 
 use crate::config::{self, ConfigError, Loaded};
@@ -131,13 +135,18 @@ impl fmt::Display for Thread {
 pub fn run(source: Source) -> Result<(), DaemonError> {
     let started = MonotonicClock.now();
     let Loaded { settings, notes } = source.load()?;
-    let _log = log::start(&settings.log)?;
+    let mut log = log::start(&settings.log)?;
     for note in &notes {
         tracing::info!("{}: {note}", source.path().display());
     }
     let to_stderr = settings.log.target == LogTarget::Stderr;
-    let ended = Opened::open(&settings)
-        .and_then(|opened| opened.start(source, settings, started))
+    // Whatever it makes is for its owner and group.
+    rustix::process::umask(Mode::from_raw_mode(0o007));
+    let ended = Opened::open(&source, &settings)
+        .and_then(|opened| {
+            log.begin()?;
+            opened.start(source, settings, started)
+        })
         .and_then(server::Server::supervise);
     if let Err(error) = &ended
         && !to_stderr

@@ -9,6 +9,7 @@ use dns64_wire::name::NameBuf;
 use sd_notify::NotifyState;
 use tokio::sync::{oneshot, watch};
 
+use super::sandbox::Sandbox;
 use super::{DaemonError, Source, Thread, notify};
 use crate::config::{self, Loaded};
 use crate::control::{Answer, Request, SocketFile, Status, refused};
@@ -51,6 +52,7 @@ pub(super) struct Server {
     pub events: Receiver<Event>,
     pub stats: Stats,
     pub begun: Nanos,
+    pub sandbox: Sandbox,
     /// Removed with the server.
     pub _control_file: Option<SocketFile>,
 }
@@ -113,6 +115,7 @@ impl Server {
             cache_entries: sum(|counts| &counts.cache_entries),
             cache_bytes: sum(|counts| &counts.cache_bytes),
             cache_bytes_max: self.settings.cache.bytes,
+            sandbox: self.sandbox.to_string(),
         }
     }
 
@@ -278,6 +281,7 @@ mod tests {
                 gateway: Arc::default(),
             },
             begun: MonotonicClock.now(),
+            sandbox: Sandbox::OFF,
             _control_file: None,
         };
         (server, sender, mailbox)

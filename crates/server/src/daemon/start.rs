@@ -1,4 +1,4 @@
-//! Sockets, privileges and threads, in this order.
+//! Sockets, privileges, the sandbox and threads, in this order.
 
 use std::io;
 use std::net::TcpListener;
@@ -18,8 +18,9 @@ use tokio::runtime;
 use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 
+use super::sandbox::{self, Sandbox};
 use super::server::{Event, Server};
-use super::{DaemonError, Source, Thread, notify, privileges};
+use super::{DaemonError, Source, Thread, directory, notify, privileges};
 use crate::control::{self, Socket, SocketFile};
 use crate::engine::Seeds;
 use crate::gateway::counts::GatewayCounts;
@@ -36,30 +37,29 @@ pub(super) struct Opened {
     tcp: Bound,
     control: Option<Socket>,
     metrics: Option<TcpListener>,
+    sandbox: Sandbox,
 }
 
 impl Opened {
-    /// Opens them, and then gives up the privileges that it took.
+    /// Opens them, and gives up the privileges that it took. The control socket, which takes none, is
+    /// opened by whoever the process is then, and cannot harm what is not theirs. Threads keep what the
+    /// thread that starts them had, so there must be no other yet.
     ///
     /// # Errors
     ///
     /// The first socket that cannot be had, or the user.
-    pub(super) fn open(settings: &Settings) -> Result<Self, DaemonError> {
+    pub(super) fn open(source: &Source, settings: &Settings) -> Result<Self, DaemonError> {
         let user = settings.user.as_deref().map(privileges::find).transpose()?;
         // TCP first: unlike UDP it tells when another server has the address.
         let tcp = Bound::open(settings)?;
         let relays = (0..settings.workers).map(|_| UdpRelay::open(&settings.listen, &[]));
-        let opened = Self {
-            relays: relays.collect::<Result<_, _>>()?,
-            tcp,
-            control: settings.control.as_deref().map(Socket::open).transpose()?,
-            metrics: settings.metrics.map(open_metrics).transpose()?,
-        };
+        let relays = relays.collect::<Result<_, _>>()?;
+        let metrics = settings.metrics.map(open_metrics).transpose()?;
         match (&user, privileges::is_root()) {
             (Some(user), true) => {
-                if let Some(control) = &opened.control {
-                    let given = control.give_to(user.uid.as_raw(), user.gid.as_raw());
-                    given.map_err(started("the control socket"))?;
+                if let Some(path) = &settings.control {
+                    // If it is missing still, whoever opens the socket says so.
+                    let _ = directory::make_for(user, path);
                 }
                 privileges::become_user(user)?;
             }
@@ -74,7 +74,19 @@ impl Opened {
             }
             (None, false) => {}
         }
-        Ok(opened)
+        privileges::drop_capabilities()?;
+        let control = settings.control.as_deref().map(Socket::open).transpose()?;
+        let sandbox = match settings.sandbox {
+            true => sandbox::enter(source, settings),
+            false => Sandbox::OFF,
+        };
+        Ok(Self {
+            relays,
+            tcp,
+            control,
+            metrics,
+            sandbox,
+        })
     }
 
     /// Starts all threads.
@@ -142,6 +154,7 @@ impl Opened {
             events,
             stats,
             begun,
+            sandbox: self.sandbox,
             _control_file: control_file,
         })
     }

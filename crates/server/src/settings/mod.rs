@@ -25,6 +25,9 @@ pub struct Settings {
     pub workers: usize,
     /// User to become after the sockets are bound, when started as root.
     pub user: Option<String>,
+    /// Whether files and system calls that a running server does not need are denied to it, as far as
+    /// the kernel can.
+    pub sandbox: bool,
     /// Who may ask. Others get REFUSED.
     pub allow: NetSet,
     /// Resolvers that are asked; 1 to [`UPSTREAMS_MAX`].

@@ -97,8 +97,8 @@ impl Server {
         Some(server)
     }
 
-    fn socket(&self) -> PathBuf {
-        self.dir.path().join("control.sock")
+    pub(crate) fn socket(&self) -> PathBuf {
+        socket(&self.dir)
     }
 
     /// What it tells its service manager next.
@@ -128,10 +128,15 @@ impl Server {
     }
 }
 
+/// Its control socket, in a directory that it has to make.
+fn socket(dir: &TempDir) -> PathBuf {
+    dir.path().join("run/control.sock")
+}
+
 /// Writes a configuration for a server at this address.
 pub(crate) fn config(dir: &TempDir, dns: SocketAddr, settings: &str) -> PathBuf {
     let path = dir.path().join("dns64d.toml");
-    let socket = dir.path().join("control.sock");
+    let socket = socket(dir);
     let text = format!("listen = [\"{dns}\"]\n{settings}\n[control]\nsocket = {socket:?}\n");
     fs::write(&path, text).unwrap();
     path
