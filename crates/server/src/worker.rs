@@ -1,5 +1,10 @@
 //! One thread that turns one engine over its sockets. It never waits for an answer, only for
 //! something to do.
+//!
+//! - [`spawn`], [`Worker`]: the thread, and what it turns;
+//! - [`supervise`]: what follows a panic.
+
+pub mod supervise;
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,6 +22,7 @@ use crate::engine::actions::{Action, Actions, Client};
 use crate::engine::{DEADLINE_NS, Engine, Seeds};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker};
 use crate::settings::Settings;
+use supervise::WorkerError;
 
 /// An engine, its sockets, and its ways to the rest of the server.
 pub struct Worker<R> {
@@ -58,8 +64,11 @@ pub enum Stage {
     Draining(Nanos),
 }
 
+/// What the names of the threads begin with.
+pub const THREAD: &str = "worker-";
+
 /// Starts the thread of a worker over sockets that are open already. Its mailbox, and the waker of
-/// `relay`, are how others reach it.
+/// `relay`, are how others reach it. `cookies` is the secret of [`Seeds`].
 ///
 /// # Errors
 ///
@@ -71,15 +80,22 @@ pub fn spawn(
     mailbox: Receiver<ToWorker>,
     gateway: GatewayHandle,
     counts: Arc<Counts>,
-    seeds: Seeds,
-) -> io::Result<JoinHandle<Result<(), LinkError>>> {
+    cookies: [u8; 16],
+) -> io::Result<JoinHandle<Result<(), WorkerError>>> {
     let run = move || {
         relay.set_servers(&addresses(&settings))?;
         let clock = MonotonicClock;
-        let engine = Engine::new(&settings, counts, &seeds, clock.now());
-        Worker::new(index, engine, relay, mailbox, gateway).run(&clock)
+        // Numbers that were drawn before a panic are not drawn again.
+        let renew = |settings: &Settings, now| {
+            let random = rand::random();
+            let seeds = Seeds { random, cookies };
+            Engine::new(settings, Arc::clone(&counts), &seeds, now)
+        };
+        let engine = renew(&settings, clock.now());
+        let mut worker = Worker::new(index, engine, relay, mailbox, gateway);
+        supervise::run(&mut worker, &clock, renew)
     };
-    Builder::new().name(format!("worker-{index}")).spawn(run)
+    Builder::new().name(format!("{THREAD}{index}")).spawn(run)
 }
 
 impl<R: Relay> Worker<R> {
@@ -107,13 +123,13 @@ impl<R: Relay> Worker<R> {
     /// # Errors
     ///
     /// What the relay says.
-    pub fn run(mut self, clock: &impl Clock) -> Result<(), LinkError> {
-        let mut stage = Stage::Serving;
+    pub fn run(&mut self, stage: &mut Stage, clock: &impl Clock) -> Result<(), LinkError> {
         let mut actions = Actions::default();
         loop {
             let now = clock.now();
-            let busy = self.turn(now, &mut stage, &mut actions)?;
-            if let Stage::Draining(until) = stage
+            let busy = self.turn(now, stage, &mut actions)?;
+            self.engine.counts().worker_turns.tick();
+            if let Stage::Draining(until) = *stage
                 && (self.engine.is_idle() || now >= until)
             {
                 return Ok(());

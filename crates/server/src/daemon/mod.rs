@@ -13,6 +13,7 @@ mod server;
 mod start;
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::{fmt, io};
 
@@ -110,12 +111,14 @@ pub enum DaemonError {
 }
 
 /// A thread of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thread {
     /// A worker, by its number.
     Worker(usize),
     /// The one with the connections.
     Gateway,
+    /// Another one.
+    Named(String),
 }
 
 impl fmt::Display for Thread {
@@ -123,6 +126,7 @@ impl fmt::Display for Thread {
         match self {
             Self::Worker(number) => write!(f, "worker {number}"),
             Self::Gateway => f.write_str("the gateway"),
+            Self::Named(name) => write!(f, "thread {name}"),
         }
     }
 }
@@ -142,12 +146,18 @@ pub fn run(source: Source) -> Result<(), DaemonError> {
     let to_stderr = settings.log.target == LogTarget::Stderr;
     // Whatever it makes is for its owner and group.
     rustix::process::umask(Mode::from_raw_mode(0o007));
-    let ended = Opened::open(&source, &settings)
-        .and_then(|opened| {
-            log.begin()?;
-            opened.start(source, settings, started)
+    let life = || {
+        let opened = Opened::open(&source, &settings)?;
+        log.begin()?;
+        opened.start(source, settings, started)?.supervise()
+    };
+    // Nothing of what it had is used after a panic.
+    let ended = catch_unwind(AssertUnwindSafe(life)).unwrap_or_else(|_| {
+        Err(DaemonError::Ended {
+            thread: Thread::Named("main".to_owned()),
+            reason: "it panicked".to_owned(),
         })
-        .and_then(server::Server::supervise);
+    });
     if let Err(error) = &ended
         && !to_stderr
     {

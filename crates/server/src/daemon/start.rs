@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-use dns64_transport::LinkError;
 use dns64_transport::clock::Nanos;
 use dns64_transport::relay::udp::UdpRelay;
 use sd_notify::NotifyState;
@@ -22,14 +21,14 @@ use super::sandbox::{self, Sandbox};
 use super::server::{Event, Server};
 use super::{DaemonError, Source, Thread, directory, notify, privileges};
 use crate::control::{self, Socket, SocketFile};
-use crate::engine::Seeds;
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
 use crate::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
 use crate::metrics::{self, Page};
 use crate::settings::Settings;
 use crate::stats::Stats;
-use crate::worker;
+use crate::worker::supervise::WorkerError;
+use crate::worker::{self, THREAD};
 
 /// All the sockets of the server.
 pub(super) struct Opened {
@@ -102,6 +101,7 @@ impl Opened {
     ) -> Result<Server, DaemonError> {
         let settings = Arc::new(settings);
         let (sender, events) = channel();
+        watch_panics(sender.clone());
         spawn_signals(sender.clone())?;
         let (gateway, mailbox) = GatewayHandle::new();
         // A client's cookie is good at every worker.
@@ -117,12 +117,8 @@ impl Opened {
             let counts = Arc::default();
             stats.workers.push(Arc::clone(&counts));
             let settings = Arc::clone(&settings);
-            let seeds = Seeds {
-                random: rand::random(),
-                cookies,
-            };
             let gateway = gateway.clone();
-            let thread = worker::spawn(index, settings, relay, receiver, gateway, counts, seeds);
+            let thread = worker::spawn(index, settings, relay, receiver, gateway, counts, cookies);
             let thread = thread.map_err(started("a worker"))?;
             watch_worker(index, thread, sender.clone())?;
             workers.push(handle);
@@ -205,16 +201,39 @@ fn spawn_signals(events: Sender<Event>) -> Result<(), DaemonError> {
     spawn("signals", turn)
 }
 
+/// Has panics logged. One on another thread than a worker's ends the server: nothing takes over what that
+/// thread did, and tokio lets a task that panicked end without a word.
+fn watch_panics(events: Sender<Event>) {
+    std::panic::set_hook(Box::new(move |panic| {
+        let payload = panic.payload();
+        let message = payload.downcast_ref::<&str>().copied();
+        let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let place = panic.location().map(ToString::to_string);
+        let (message, place) = (message.unwrap_or_default(), place.unwrap_or_default());
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or_default();
+        tracing::error!("thread {name} panicked at {place}: {message}");
+        if !name.starts_with(THREAD) {
+            let ended = Event::Ended(
+                Thread::Named(name.to_owned()),
+                Err("it panicked".to_owned()),
+            );
+            // Without a receiver the process ends anyway.
+            let _ = events.send(ended);
+        }
+    }));
+}
+
 /// Tells when a worker has ended.
 fn watch_worker(
     index: usize,
-    thread: JoinHandle<Result<(), LinkError>>,
+    thread: JoinHandle<Result<(), WorkerError>>,
     events: Sender<Event>,
 ) -> Result<(), DaemonError> {
     spawn("watch", move || {
         let result = match thread.join() {
             Ok(result) => result.map_err(|error| error.to_string()),
-            Err(_) => Err("it panicked".to_owned()),
+            Err(_) => Err("it panicked while a panic was handled".to_owned()),
         };
         // Without a receiver the process ends anyway.
         let _ = events.send(Event::Ended(Thread::Worker(index), result));
