@@ -88,7 +88,7 @@ fn it_serves_says_how_it_is_and_ends() {
         let text = format!("{}[metrics]\nlisten = \"{metrics}\"\n", settings(""));
         (text, metrics)
     };
-    let (server, metrics) = Server::start_with(with_metrics, Stdio::inherit);
+    let (server, metrics) = Server::start_with(with_metrics, &[], Stdio::inherit);
     assert!(answers(server.dns));
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     udp.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -163,6 +163,17 @@ fn a_bad_configuration_leaves_the_old_one_in_force() {
     assert!(answers(server.dns));
     assert_eq!(value(&stdout(&server.ctl(&["status"])), "workers"), "2");
     server.ends();
+}
+
+#[test]
+fn a_service_manager_that_wants_to_know_is_told_that_the_workers_turn() {
+    // It looks three times in 3 s, and workers turn once a second.
+    let limit = [("WATCHDOG_USEC", "3000000")];
+    let (server, ()) = Server::start_with(|| (settings(""), ()), &limit, Stdio::null);
+    for _ in 0..3 {
+        assert_eq!(server.notice(), "WATCHDOG=1\n");
+    }
+    assert!(answers(server.dns));
 }
 
 #[test]

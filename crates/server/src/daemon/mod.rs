@@ -4,13 +4,15 @@
 //! - `start`: sockets, privileges, the sandbox and threads, in this order;
 //! - [`privileges`]: from root to a user; `directory`: what root makes for that user before;
 //! - `sandbox`: which files and system calls are left to it;
-//! - `server`: what the main thread does meanwhile: reload, flush, stop.
+//! - `server`: what the main thread does meanwhile: reload, flush, stop;
+//! - `watchdog`: whether all workers turn, for the service manager.
 
 mod directory;
 pub mod privileges;
 mod sandbox;
 mod server;
 mod start;
+mod watchdog;
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};

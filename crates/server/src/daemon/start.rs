@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-use dns64_transport::clock::Nanos;
+use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos};
 use dns64_transport::relay::udp::UdpRelay;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -19,6 +19,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::sandbox::{self, Sandbox};
 use super::server::{Event, Server};
+use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, directory, notify, privileges};
 use crate::control::{self, Socket, SocketFile};
 use crate::gateway::counts::GatewayCounts;
@@ -73,7 +74,10 @@ impl Opened {
             }
             (None, false) => {}
         }
-        privileges::drop_capabilities()?;
+        if let Err(error) = privileges::drop_capabilities() {
+            // A service manager may forbid even this.
+            tracing::warn!("{error}");
+        }
         let control = settings.control.as_deref().map(Socket::open).transpose()?;
         let sandbox = match settings.sandbox {
             true => sandbox::enter(source, settings),
@@ -151,6 +155,7 @@ impl Opened {
             stats,
             begun,
             sandbox: self.sandbox,
+            watchdog: watchdog(),
             _control_file: control_file,
         })
     }
@@ -174,6 +179,14 @@ fn ready(settings: &Settings) {
     );
     tracing::info!("dns64d {} is {status}", env!("CARGO_PKG_VERSION"));
     notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+}
+
+/// If the service manager wants to be told that all is well.
+fn watchdog() -> Option<Watchdog> {
+    let limit = sd_notify::watchdog_enabled()?;
+    // A limit beyond 584 years is as good as that.
+    let limit_ns = Nanos::try_from(limit.as_nanos()).unwrap_or(Nanos::MAX);
+    Some(Watchdog::new(limit_ns, MonotonicClock.now()))
 }
 
 /// Turns signals into events. The second one to end ends the process at once.

@@ -185,9 +185,8 @@ pub(super) fn conditions() -> Result<Vec<(libc::c_long, Vec<SeccompRule>)>, Back
         ),
         // The names of threads.
         (libc::SYS_prctl, any_of(0, &[PR_SET_NAME])?),
-        // Its own limits and cores.
+        // Its own limits.
         (libc::SYS_prlimit64, any_of(0, &[0, own_pid])?),
-        (libc::SYS_sched_setaffinity, any_of(0, &[0])?),
         // abort(3), and the end by a second SIGTERM.
         (libc::SYS_tgkill, any_of(0, &[own_pid])?),
     ])
