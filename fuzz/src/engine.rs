@@ -208,6 +208,8 @@ impl Run {
                     self.model.sent_connection(*server, *exchange, message);
                 }
                 Action::Renew { server, port } => self.model.renewed(*server, *port),
+                // It only repeats an answer.
+                Action::Servfail { .. } => {}
             }
         }
         self.model.check_bounds(&self.counts);

@@ -1,5 +1,6 @@
 //! What a thread counts: plain counters that only it writes and others may read at any time.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter with one writer.
@@ -129,6 +130,12 @@ counts! {
         responses_refused = "rcode": "REFUSED",
         responses_other = "rcode": "other",
     }
+    Counter "servfail" "Responses with SERVFAIL, by reason" {
+        servfail_full = "reason": "full",
+        servfail_deadline = "reason": "deadline",
+        servfail_no_answer = "reason": "no-answer",
+        servfail_rcode = "reason": "rcode",
+    }
     Counter "responses_truncated" "Responses sent with TC set" { responses_truncated, }
     Counter "synthesised" "Answers with synthesised records, by kind" {
         synthesised_aaaa = "kind": "aaaa",
@@ -172,4 +179,41 @@ counts! {
     Gauge "lookups_in_flight" "Questions in flight to upstreams" { lookups_in_flight, }
     Gauge "cache_entries" "Answers in the cache" { cache_entries, }
     Gauge "cache_bytes" "Memory of the answers in the cache, in octets" { cache_bytes, }
+}
+
+/// Why a query was answered SERVFAIL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Servfail {
+    /// There was no room for the query or its question.
+    Full,
+    /// The upstreams had not answered when its time was over.
+    Deadline,
+    /// No upstream answered the question, now or within the 5 s for which that is kept.
+    NoAnswer,
+    /// All upstreams answered with an error, now or within the 5 s for which that is kept.
+    Rcode,
+}
+
+impl fmt::Display for Servfail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "too many queries",
+            Self::Deadline => "time limit exceeded",
+            Self::NoAnswer => "no response from any upstream",
+            Self::Rcode => "error response from upstream",
+        })
+    }
+}
+
+impl Counts {
+    /// Counts a response with SERVFAIL by its reason.
+    pub fn count_servfail(&self, why: Servfail) {
+        let counter = match why {
+            Servfail::Full => &self.servfail_full,
+            Servfail::Deadline => &self.servfail_deadline,
+            Servfail::NoAnswer => &self.servfail_no_answer,
+            Servfail::Rcode => &self.servfail_rcode,
+        };
+        counter.tick();
+    }
 }

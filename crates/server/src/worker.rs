@@ -2,8 +2,10 @@
 //! something to do.
 //!
 //! - [`spawn`], [`Worker`]: the thread, and what it turns;
-//! - [`supervise`]: what follows a panic.
+//! - [`supervise`]: what follows a panic;
+//! - `notes`: what is logged about responses with SERVFAIL.
 
+mod notes;
 pub mod supervise;
 
 use std::io;
@@ -22,6 +24,7 @@ use crate::engine::actions::{Action, Actions, Client};
 use crate::engine::{DEADLINE_NS, Engine, Seeds};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker};
 use crate::settings::Settings;
+use notes::Notes;
 use supervise::WorkerError;
 
 /// An engine, its sockets, and its ways to the rest of the server.
@@ -38,6 +41,8 @@ pub struct Worker<R> {
     gateway: GatewayHandle,
     /// Questions for connections that the gateway had no room for.
     unsent: Vec<u64>,
+    /// What it writes into the log about single queries.
+    notes: Notes,
     /// When the sockets are asked next what they have lost.
     look_at: Nanos,
 }
@@ -114,6 +119,7 @@ impl<R: Relay> Worker<R> {
             mailbox,
             gateway,
             unsent: Vec::new(),
+            notes: Notes::default(),
             look_at: 0,
         }
     }
@@ -158,6 +164,7 @@ impl<R: Relay> Worker<R> {
         if now >= self.look_at {
             self.look_at = now + SLEEP_NS;
             self.count_lost()?;
+            self.notes.next_second();
         }
         self.engine.on_timer(now, actions);
         for exchange in self.unsent.drain(..) {
@@ -289,6 +296,11 @@ impl<R: Relay> Worker<R> {
                     }
                 }
                 Action::Renew { server, port } => self.relay.renew(*server, *port)?,
+                Action::Servfail {
+                    client,
+                    why,
+                    message,
+                } => self.notes.servfail(*client, *why, actions.message(message)),
             }
         }
         Ok(())

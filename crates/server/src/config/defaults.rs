@@ -191,6 +191,7 @@ pub(super) const LOG: LogSettings = LogSettings {
     target: LogTarget::Stderr,
     level: LogLevel::Info,
     queries: false,
+    servfail: false,
 };
 
 /// A port of the range that Prometheus exporters use, not taken by another name server.

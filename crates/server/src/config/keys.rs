@@ -115,7 +115,7 @@ pub(super) const RATE_LIMIT: Keys = Keys {
 
 pub(super) const LOG: Keys = Keys {
     table: "[log]",
-    keys: &["target", "level", "queries"],
+    keys: &["target", "level", "queries", "servfail"],
 };
 
 pub(super) const METRICS: Keys = Keys {

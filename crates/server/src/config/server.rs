@@ -342,10 +342,12 @@ fn log(top: &Section<'_, '_>, faults: &mut Faults) -> LogSettings {
         v.text("\"info\"", |t| values::choice(t, &LEVELS))
     });
     let queries = section.read("queries", faults, |v| v.boolean());
+    let servfail = section.read("servfail", faults, |v| v.boolean());
     LogSettings {
         target: target.unwrap_or(log.target),
         level: level.unwrap_or(log.level),
         queries: queries.unwrap_or(log.queries),
+        servfail: servfail.unwrap_or(log.servfail),
     }
 }
 

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use dns64_transport::Origin;
 
+use crate::counts::Servfail;
+
 /// Where an answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
@@ -64,6 +66,15 @@ pub enum Action {
         /// Number of the port.
         port: usize,
     },
+    /// Tell the operator, who wants to know, that a client gets SERVFAIL.
+    Servfail {
+        /// The client.
+        client: SocketAddr,
+        /// Why.
+        why: Servfail,
+        /// The answer.
+        message: Range<usize>,
+    },
 }
 
 /// A list of actions and the messages that they speak of; reused, so that nothing is allocated
@@ -121,6 +132,15 @@ impl Actions {
 
     pub(super) fn renew(&mut self, server: usize, port: usize) {
         self.list.push(Action::Renew { server, port });
+    }
+
+    pub(super) fn servfail(&mut self, client: SocketAddr, why: Servfail, message: &[u8]) {
+        let message = self.keep(message);
+        self.list.push(Action::Servfail {
+            client,
+            why,
+            message,
+        });
     }
 
     fn keep(&mut self, message: &[u8]) -> Range<usize> {

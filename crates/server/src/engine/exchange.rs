@@ -16,6 +16,7 @@ use super::{Engine, UPSTREAMS_MAX};
 use crate::answer::reply;
 use crate::answer::stored::{Age, Asked, Kind, Malformed, Stored, TtlBounds};
 use crate::cache::Found;
+use crate::counts::Servfail;
 use crate::mailbox::ConnectionFailed;
 
 /// List number of `lookup_timers` for questions over connections.
@@ -68,7 +69,7 @@ impl Engine {
         }
         self.counts.refused_full.tick();
         let len = reply::error(&held.asker, Rcode::SERVFAIL, None, &mut self.maker.frame);
-        self.answer(query, len, now, actions);
+        self.answer(query, Servfail::Full, len, now, actions);
     }
 
     /// Asks anew for answers that end soon; nobody waits for them.

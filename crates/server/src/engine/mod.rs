@@ -6,6 +6,7 @@
 //! - `queries`: client queries that wait; `lookups`: questions in flight, each asked once;
 //! - `exchange`: asks upstreams and takes their answers; `upstreams`: whom to ask, from which port;
 //!   `ask`: questions and whether replies fit;
+//! - `servfail`: why clients get SERVFAIL;
 //! - `timers`: deadlines; [`rate_limit`]: responses to one network.
 //!
 //! What happens when a table is full: a query for which there is no room among those that wait, or
@@ -20,6 +21,7 @@ mod maker;
 mod queries;
 pub mod rate_limit;
 mod resolve;
+mod servfail;
 mod timers;
 mod upstreams;
 
@@ -48,7 +50,7 @@ use crate::answer::guard::{self, Admission, Context, Refusal, Silence};
 use crate::answer::reply;
 use crate::answer::synthesis::Reason;
 use crate::cache::seconds;
-use crate::counts::Counts;
+use crate::counts::{Counts, Servfail};
 use crate::settings::{LookupOrder, Settings, UPSTREAMS_MAX};
 
 /// A DNS64 server for one thread.
@@ -194,6 +196,9 @@ impl Engine {
             Err(mut query) => match self.maker.advance(&mut query, now, false) {
                 Step::Answer(len, made) => {
                     self.count_made(made);
+                    if self.failed(len) {
+                        self.explain(client, Servfail::of(&query), len, actions);
+                    }
                     self.send(client, len, actions);
                     self.prefetch(now, actions);
                 }
@@ -207,6 +212,7 @@ impl Engine {
         if self.queries.len() >= self.maker.settings.queries_max {
             self.counts.refused_full.tick();
             let len = reply::error(&query.asker, Rcode::SERVFAIL, None, &mut self.maker.frame);
+            self.explain(query.client, Servfail::Full, len, actions);
             return self.send(query.client, len, actions);
         }
         let may_synthesise = part == Part::First && self.maker.may_synthesise(&query);
@@ -256,8 +262,9 @@ impl Engine {
         }
         match self.maker.advance(query, now, accept_stale) {
             Step::Answer(len, made) => {
+                let why = Servfail::of(query);
                 self.count_made(made);
-                self.answer(slot, len, now, actions);
+                self.answer(slot, why, len, now, actions);
             }
             Step::Need(part) => self.want(slot, part, now, actions),
         }
@@ -269,11 +276,11 @@ impl Engine {
         let asker = &self.queries[slot as usize].asker;
         let why = Some(exchange::NO_REACHABLE_AUTHORITY);
         let len = reply::error(asker, Rcode::SERVFAIL, why, &mut self.maker.frame);
-        self.answer(slot, len, now, actions);
+        self.answer(slot, Servfail::Deadline, len, now, actions);
     }
 
-    /// Sends the answer of a query that was held, unless it comes too late.
-    fn answer(&mut self, slot: u32, len: usize, now: Nanos, actions: &mut Actions) {
+    /// Sends the answer of a query that was held, unless it comes too late; `why` it failed, if it did.
+    fn answer(&mut self, slot: u32, why: Servfail, len: usize, now: Nanos, actions: &mut Actions) {
         let query = &mut self.queries[slot as usize];
         query.answered = true;
         let (client, arrived) = (query.client, query.arrived);
@@ -283,6 +290,7 @@ impl Engine {
             self.counts.dropped_late.tick();
             stay_silent(client, actions);
         } else {
+            self.explain(client, why, len, actions);
             self.send(client, len, actions);
         }
         self.forget(slot);

@@ -181,6 +181,8 @@ pub struct LogSettings {
     pub level: LogLevel,
     /// Whether each query is written too.
     pub queries: bool,
+    /// Whether queries that are answered SERVFAIL are written, with the reason.
+    pub servfail: bool,
 }
 
 /// Where the log goes.

@@ -319,6 +319,10 @@ impl Stage {
                     let way = Way::Connection(*exchange);
                     self.see_question(*server, way, actions.message(message));
                 }
+                Action::Servfail { client, why, .. } => {
+                    let label = u32::from(client.port()) - 10_000;
+                    self.lines.push(format!("note {label}: {why}"));
+                }
                 // Which port leaves when is a matter of chance.
                 Action::Renew { .. } | Action::Reply { .. } => {}
             }
