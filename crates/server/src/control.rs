@@ -25,9 +25,9 @@ use tokio::sync::{Semaphore, oneshot};
 /// Where the socket is unless another path is given (FHS 3.0 section 3.15).
 pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";
 
-/// Octets of a request: a name of 255 octets, each of which may be written `\DDD` with the
+/// Octets of a request that are read: a name of 255 octets, each of which may be written `\DDD` with the
 /// backslash escaped in JSON, and the words around it.
-const REQUEST_LEN_MAX: u64 = 2048;
+pub const REQUEST_LEN_MAX: u64 = 2048;
 
 /// Octets of an answer: all figures and all notes on a configuration.
 const ANSWER_LEN_MAX: u64 = 1 << 20;
@@ -63,6 +63,17 @@ pub enum Request {
     },
     /// Read the configuration again.
     Reload,
+}
+
+impl Request {
+    /// Reads a line.
+    ///
+    /// # Errors
+    ///
+    /// Why a line is no request.
+    pub fn parse(line: &str) -> Result<Self, String> {
+        serde_json::from_str(line).map_err(|error| format!("no such request: {error}"))
+    }
 }
 
 /// What the server says.
@@ -315,7 +326,7 @@ async fn converse(
     let mut line = String::new();
     let mut reader = tokio::io::BufReader::new(reader.take(REQUEST_LEN_MAX));
     tokio::time::timeout(REQUEST_TIME, reader.read_line(&mut line)).await??;
-    let answer = match serde_json::from_str(&line) {
+    let answer = match Request::parse(&line) {
         Ok(request) => {
             let (sender, receiver) = oneshot::channel();
             sink(request, sender);
@@ -324,7 +335,7 @@ async fn converse(
                 _ => refused("the server is ending or has no time"),
             }
         }
-        Err(error) => refused(format!("no such request: {error}")),
+        Err(message) => refused(message),
     };
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');

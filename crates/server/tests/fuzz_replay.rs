@@ -3,6 +3,8 @@
 
 #[path = "../../../fuzz/src/config.rs"]
 mod config;
+#[path = "../../../fuzz/src/control.rs"]
+mod control;
 #[path = "../../../fuzz/src/engine.rs"]
 mod engine;
 #[path = "../../../fuzz/src/response.rs"]
@@ -43,4 +45,9 @@ fn the_corpus_of_the_response_target_holds() {
 #[test]
 fn the_corpus_of_the_config_target_holds() {
     replay("config", config::check);
+}
+
+#[test]
+fn the_corpus_of_the_control_target_holds() {
+    replay("control", control::check);
 }
