@@ -159,11 +159,18 @@ pub(super) const STALE_S: RangeInclusive<u32> = 1..=7 * 86_400;
 pub(super) const TCP: TcpSettings = TcpSettings {
     // Fits the 1,024 descriptors that a process has by default, beside the sockets for upstreams.
     connections_max: 256,
+    per_client_max: per_client_max(256),
     // RFC 7766 section 6.2.3: of the order of a few seconds.
     idle_ns: 10 * SECOND,
     // As Knot Resolver's `tcp-pipeline`.
     pipeline_max: 100,
 };
+
+/// A quarter of all connections: a few greedy networks leave room for others, and a network of
+/// many clients still has dozens.
+pub(super) const fn per_client_max(connections_max: usize) -> usize {
+    connections_max.div_ceil(4)
+}
 
 /// All the ports of one client; 0: no TCP.
 pub(super) const CONNECTIONS: RangeInclusive<usize> = 0..=65_536;

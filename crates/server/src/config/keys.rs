@@ -104,7 +104,7 @@ pub(super) const CACHE: Keys = Keys {
 
 pub(super) const TCP: Keys = Keys {
     table: "[tcp]",
-    keys: &["connections", "idle", "pipeline"],
+    keys: &["connections", "connections-per-client", "idle", "pipeline"],
 };
 
 pub(super) const RATE_LIMIT: Keys = Keys {

@@ -314,10 +314,15 @@ fn tcp(top: &Section<'_, '_>, faults: &mut Faults) -> TcpSettings {
         return tcp;
     };
     let connections = section.read("connections", faults, |v| v.count(defaults::CONNECTIONS));
+    let connections_max = connections.unwrap_or(tcp.connections_max);
+    let per_client = section.read("connections-per-client", faults, |v| {
+        v.count(1..=connections_max.max(1))
+    });
     let idle = section.read("idle", faults, |v| v.time(defaults::IDLE_NS));
     let pipeline = section.read("pipeline", faults, |v| v.count(defaults::PIPELINE));
     TcpSettings {
-        connections_max: connections.unwrap_or(tcp.connections_max),
+        connections_max,
+        per_client_max: per_client.unwrap_or(defaults::per_client_max(connections_max)),
         idle_ns: idle.unwrap_or(tcp.idle_ns),
         pipeline_max: pipeline.unwrap_or(tcp.pipeline_max),
     }

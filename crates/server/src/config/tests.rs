@@ -199,6 +199,9 @@ fn bounds_of_cache_tcp_and_rates_arrive() {
         (tcp.connections_max, tcp.idle_ns, tcp.pipeline_max),
         (0, 3 * SECOND / 2, 1)
     );
+    let per_client = |text: &str| read(&format!("[tcp]\n{text}")).tcp.per_client_max;
+    assert_eq!(per_client("connections = 41"), 11);
+    assert_eq!(per_client("connections-per-client = 256"), 256);
     let limit = RateLimit {
         responses_per_second: 20,
         burst: 20,

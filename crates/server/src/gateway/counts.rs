@@ -6,6 +6,8 @@ crate::counts::counts! {
     Gauge "tcp_open" "Connections of clients that are open" { open, }
     Counter "tcp_accepted" "Connections of clients that were accepted" { accepted, }
     Counter "tcp_refused" "Connections of clients that came to nothing, by reason" {
+        refused_access = "reason": "access",
+        refused_client = "reason": "client",
         refused_full = "reason": "full",
         refused_system = "reason": "system",
     }

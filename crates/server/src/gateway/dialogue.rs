@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::LENGTH_LEN;
+use super::places::Standing;
 use crate::framed::Framed;
 use crate::settings::TcpSettings;
 
@@ -37,7 +38,7 @@ pub(super) enum Closed {
     Unanswered,
     /// What came is no DNS.
     Format,
-    /// It was the one idle longest when there was no room for another.
+    /// It made room for another.
     Full,
     /// The server ends.
     Drain,
@@ -57,6 +58,8 @@ pub(super) struct Dialogue {
     under_way: usize,
     /// When the last whole query came or the last whole answer left.
     last: Nanos,
+    /// When the last whole answer left, or the first query after all answers came.
+    progress: Nanos,
     /// When the first answer of the outbox became the first.
     first_since: Nanos,
     /// The client sends no more.
@@ -75,6 +78,7 @@ impl Dialogue {
             unsent: 0,
             under_way: 0,
             last: now,
+            progress: now,
             first_since: now,
             ended: false,
             draining: false,
@@ -115,6 +119,9 @@ impl Dialogue {
             // What a large query needed is not kept for the small ones that follow.
             self.inbox = Vec::new();
         }
+        if self.is_quiet() {
+            self.progress = now;
+        }
         self.under_way += 1;
         self.last = now;
     }
@@ -149,6 +156,7 @@ impl Dialogue {
             self.outbox.pop_front();
             self.written = 0;
             self.last = now;
+            self.progress = now;
             self.first_since = now;
         }
     }
@@ -168,9 +176,12 @@ impl Dialogue {
         self.under_way == 0 && self.outbox.is_empty()
     }
 
-    /// Since when it has been idle; `None`: there are answers to come.
-    pub(super) fn idle_since(&self) -> Option<Nanos> {
-        self.is_quiet().then_some(self.last)
+    /// Whether answers are to come, and since when there has been no progress.
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            busy: !self.is_quiet(),
+            since: self.progress,
+        }
     }
 
     /// When it has lasted too long, and why.
@@ -210,6 +221,7 @@ mod tests {
 
     const LIMITS: TcpSettings = TcpSettings {
         connections_max: 1,
+        per_client_max: 1,
         idle_ns: SECOND,
         pipeline_max: 2,
     };
@@ -271,13 +283,23 @@ mod tests {
         let mut dialogue = Dialogue::new(LIMITS, 0);
         dialogue.inbox().extend_from_slice(&framed(12));
         dialogue.taken(12, 0);
-        assert_eq!(dialogue.idle_since(), None);
+        dialogue.inbox().extend_from_slice(&framed(12));
+        dialogue.taken(12, SECOND);
+        let busy = |since| Standing { busy: true, since };
+        // A further query is no progress.
+        assert_eq!(dialogue.standing(), busy(0));
         assert_eq!(dialogue.over(2 * SECOND), None);
-        assert_eq!(dialogue.over(ANSWER_NS), Some(Closed::Unanswered));
+        assert_eq!(dialogue.over(SECOND + ANSWER_NS), Some(Closed::Unanswered));
         dialogue.answered(framed(12), 2 * SECOND);
         assert_eq!(dialogue.over(3 * SECOND), Some(Closed::Unread));
         dialogue.sent(14, 3 * SECOND);
-        assert_eq!(dialogue.idle_since(), Some(3 * SECOND));
+        assert_eq!(dialogue.standing(), busy(3 * SECOND));
+        dialogue.answered(Held::default().frame(&[]).unwrap(), 4 * SECOND);
+        let idle = Standing {
+            busy: false,
+            since: 3 * SECOND,
+        };
+        assert_eq!(dialogue.standing(), idle);
         assert_eq!(dialogue.over(3 * SECOND), None);
     }
 

@@ -163,6 +163,9 @@ pub struct RateLimit {
 pub struct TcpSettings {
     /// Connections at once; 0: no TCP.
     pub connections_max: usize,
+    /// Connections of one client network ([`nets::ClientNetwork`]) at once; at most
+    /// `connections_max`.
+    pub per_client_max: usize,
     /// A connection without a whole query for this long is closed (RFC 7766 section 6.2.3).
     pub idle_ns: Nanos,
     /// Queries of one connection that are worked on at once.

@@ -32,7 +32,7 @@ udp-size = 512"#,
             3 | exclude_aaaa = []
               | ^^^^^^^^^^^^
             ---
-            dns64d.toml:3:1: unknown key "frobnicate" in [tcp]; its keys are connections, idle and pipeline
+            dns64d.toml:3:1: unknown key "frobnicate" in [tcp]; its keys are connections, connections-per-client, idle and pipeline
               |
             3 | frobnicate = 1
               | ^^^^^^^^^^
@@ -528,6 +528,19 @@ workers = 2"#,
               |
             1 | a = "�"
               |      ^
+        "#]],
+    );
+}
+
+#[test]
+fn connections_of_one_client_exceed_all_connections() {
+    refused_beside_upstream(
+        &["[tcp]\nconnections = 8\nconnections-per-client = 9"],
+        expect![[r#"
+            dns64d.toml:4:26: connections-per-client 9 is above 8; take something from 1 to 8
+              |
+            4 | connections-per-client = 9
+              |                          ^
         "#]],
     );
 }
