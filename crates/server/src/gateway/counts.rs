@@ -22,15 +22,16 @@ crate::counts::counts! {
     }
     Counter "tcp_held" "Times that a query waited for room in the mailbox of a worker" { held, }
     Counter "tcp_answers_unsent" "Answers whose connection was gone" { answers_unsent, }
-    Counter "upstream_connections" "Connections to upstreams, by kind" {
-        upstream_opened = "kind": "opened",
-        upstream_reused = "kind": "reused",
+    Counter "upstream_connections" "Connections to upstreams, by event" {
+        upstream_opened = "event": "opened",
+        upstream_wrong_id = "event": "wrong-id",
     }
     Counter "upstream_exchanges" "Questions asked over connections, by outcome" {
         upstream_answered = "outcome": "answered",
         upstream_failed = "outcome": "failed",
-        upstream_wrong_id = "outcome": "wrong-id",
         upstream_full = "outcome": "full",
     }
+    Counter "upstream_reused" "Questions that found a connection open" { upstream_reused, }
+    Counter "upstream_retried" "Questions asked again because their connection was closed" { upstream_retried, }
     Counter "upstream_undelivered" "Answers that no worker had room for" { upstream_undelivered, }
 }

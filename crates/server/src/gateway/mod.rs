@@ -34,7 +34,7 @@ use client::Client;
 use counts::GatewayCounts;
 use dialogue::Closed;
 use places::{Limits, Places, Refused};
-use upstream::{Ask, Upstreams};
+use upstream::{Upstreams, Wanted};
 
 /// Octets of the length before each message (RFC 1035 section 4.2.2).
 const LENGTH_LEN: usize = 2;
@@ -218,7 +218,7 @@ impl Shared {
                 message,
             } => upstream::ask(
                 self,
-                Ask {
+                Wanted {
                     worker,
                     exchange,
                     server,

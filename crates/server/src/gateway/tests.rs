@@ -7,7 +7,6 @@ use std::thread::{self, JoinHandle};
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use super::upstream::ASKS_MAX;
 use super::*;
 use crate::config;
 use crate::framed::framed;
@@ -467,81 +466,4 @@ fn a_port_in_use_is_named_with_a_remedy() {
     assert!(error.ends_with("choose another address"), "{error}");
 }
 
-/// An upstream that lets `serve` have each of its connections.
-fn upstream(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            serve(stream.unwrap());
-        }
-    });
-    address
-}
-
-#[test]
-fn upstreams_are_asked_over_connections_that_are_kept() {
-    let rig = Rig::new(TCP);
-    let server = upstream(|mut stream| {
-        for len in [12, 65_535] {
-            assert_eq!(read(&mut stream), message(7, 30));
-            write(&mut stream, &message(7, len));
-        }
-        // Then it closes, which the next question has to find out.
-    });
-    for (exchange, len) in [(1, 12), (2, 65_535), (3, 12)] {
-        rig.ask(exchange, server, 15 * SECOND);
-        assert_eq!(rig.answer(), (exchange, Ok(message(7, len))));
-    }
-    assert_eq!(rig.counts.upstream_opened.get(), 2);
-    assert_eq!(rig.counts.upstream_answered.get(), 3);
-}
-
-#[test]
-fn answers_that_are_none_fail() {
-    let rig = Rig::new(TCP);
-    let wrong_id = upstream(|mut stream| {
-        read(&mut stream);
-        write(&mut stream, &message(8, 30));
-    });
-    let short = upstream(|mut stream| {
-        read(&mut stream);
-        write(&mut stream, &message(7, 11));
-    });
-    let cut = upstream(|mut stream| {
-        read(&mut stream);
-        stream.write_all(&[0, 30, 0, 7, 1]).unwrap();
-    });
-    for (exchange, server) in [(1, wrong_id), (2, short), (3, cut)] {
-        rig.ask(exchange, server, 15 * SECOND);
-        assert_eq!(rig.answer(), (exchange, Err(ConnectionFailed)));
-    }
-    assert_eq!(rig.counts.upstream_wrong_id.get(), 1);
-    assert_eq!(rig.counts.upstream_failed.get(), 2);
-}
-
-#[test]
-fn upstreams_that_refuse_or_hang_fail_in_time() {
-    let rig = Rig::new(TCP);
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
-    let refuses = gone.local_addr().unwrap();
-    drop(gone);
-    rig.ask(1, refuses, 15 * SECOND);
-    assert_eq!(rig.answer(), (1, Err(ConnectionFailed)));
-    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
-    rig.ask(2, hangs.local_addr().unwrap(), SECOND / 10);
-    assert_eq!(rig.answer(), (2, Err(ConnectionFailed)));
-}
-
-#[test]
-fn questions_beyond_the_bound_fail_at_once() {
-    let rig = Rig::new(TCP);
-    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = hangs.local_addr().unwrap();
-    let bound = ASKS_MAX as u64;
-    for exchange in 0..=bound {
-        rig.ask(exchange, server, 20 * SECOND);
-    }
-    assert_eq!(rig.answer(), (bound, Err(ConnectionFailed)));
-    assert_eq!(rig.counts.upstream_full.get(), 1);
-}
+mod upstreams;
