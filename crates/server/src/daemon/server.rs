@@ -90,7 +90,7 @@ impl Server {
         match request {
             Request::Status => Answer::Status(self.status()),
             Request::Stats => Answer::Stats {
-                figures: self.stats.by_name(),
+                figures: self.stats.by_name(&self.settings.upstreams),
             },
             Request::Flush { name } => self.flush(name.as_deref()),
             Request::Reload => self.reload(),

@@ -124,12 +124,12 @@ impl Opened {
             tcp: self.tcp,
             workers: workers.clone(),
             mailbox,
-            mode: seen,
             counts: Arc::clone(&stats.gateway),
             control,
             metrics: self
                 .metrics
-                .map(|socket| (socket, Page::new(stats.clone(), begun))),
+                .map(|socket| (socket, Page::new(stats.clone(), seen.clone(), begun))),
+            mode: seen,
         };
         spawn_network(network, sender)?;
         ready(&settings);

@@ -190,9 +190,13 @@ impl Engine {
     fn resolve(&mut self, client: Client, asker: Asker, now: Nanos, actions: &mut Actions) {
         let view = self.maker.settings.view_of(client.address().ip());
         match self.maker.begin(client, asker, view, now) {
-            Ok(len) => self.send(client, len, actions),
+            Ok(len) => {
+                self.counts.at_once.tick();
+                self.send(client, len, actions);
+            }
             Err(mut query) => match self.maker.advance(&mut query, now, false) {
                 Step::Answer(len, made) => {
+                    self.counts.at_once.tick();
                     self.count_made(made);
                     self.send(client, len, actions);
                     self.prefetch(now, actions);
@@ -279,6 +283,7 @@ impl Engine {
         let (client, arrived) = (query.client, query.arrived);
         self.query_timers.clear(slot);
         self.query_deadlines.clear(slot);
+        self.counts.waited.observe(now - arrived);
         if now - arrived > LATE_NS {
             self.counts.dropped_late.tick();
             stay_silent(client, actions);

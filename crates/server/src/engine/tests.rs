@@ -81,4 +81,14 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
     assert_eq!(answered, 1000);
     assert!(turns > 50, "{turns}");
     assert_eq!(engine.next_deadline(), None);
+    let waited = engine.counts().waited.snapshot();
+    assert_eq!((waited.count(), waited.sum_ns), (1000, 1000));
+    assert_eq!(engine.counts().at_once.get(), 0);
+    let again = Client::Tcp {
+        connection: 0,
+        address: ([192, 0, 2, 1], 1024).into(),
+    };
+    engine.on_query(again, &query, 2, &mut actions);
+    assert_eq!(engine.counts().waited.snapshot(), waited);
+    assert_eq!(engine.counts().at_once.get(), 1);
 }

@@ -6,19 +6,24 @@
 mod http;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::counts::{Figure, Shape};
-use crate::stats::Stats;
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
-#[doc(inline)]
-pub use http::{response, serve};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::sync::watch;
+
+use crate::counts::{BOUNDS_NS, Figure, Shape};
+use crate::gateway::Mode;
+use crate::stats::{Distribution, Stats};
+
+#[doc(inline)]
+pub use http::{response, serve};
 
 /// What stands before all names.
 const PREFIX: &str = "dns64d_";
@@ -27,15 +32,18 @@ const PREFIX: &str = "dns64d_";
 #[derive(Clone, Debug)]
 pub struct Page {
     stats: Stats,
+    /// The settings name the upstreams.
+    mode: watch::Receiver<Mode>,
     started_s: f64,
 }
 
 impl Page {
     /// A page of these figures, for a process that started at `started` on the monotonic clock.
-    pub fn new(stats: Stats, started: Nanos) -> Self {
+    pub fn new(stats: Stats, mode: watch::Receiver<Mode>, started: Nanos) -> Self {
         let started_ns = started.cast_signed() + MonotonicClock.realtime_offset();
         Self {
             stats,
+            mode,
             started_s: Duration::from_nanos(started_ns.cast_unsigned()).as_secs_f64(),
         }
     }
@@ -65,6 +73,11 @@ impl Collector for Page {
         for family in figures.chunk_by(|a, b| a.name == b.name) {
             encode_family(&mut encoder, family)?;
         }
+        let settings = Arc::clone(&self.mode.borrow().settings);
+        let distributions = self.stats.distributions(&settings.upstreams);
+        for family in distributions.chunk_by(|a, b| a.name == b.name) {
+            encode_distributions(&mut encoder, family)?;
+        }
         Ok(())
     }
 }
@@ -91,6 +104,33 @@ fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &[Figure]) -> fmt:
     Ok(())
 }
 
+/// Distributions of one name, at least one.
+fn encode_distributions(
+    encoder: &mut DescriptorEncoder<'_>,
+    family: &[Distribution],
+) -> fmt::Result {
+    let Some(first) = family.first() else {
+        return Ok(());
+    };
+    let name = format!("{PREFIX}{}", first.name);
+    let (unit, shape) = (Some(&Unit::Seconds), MetricType::Histogram);
+    let mut metric = encoder.encode_descriptor(&name, first.help, unit, shape)?;
+    for distribution in family {
+        let times = &distribution.times;
+        let bounds = BOUNDS_NS.map(seconds).into_iter().chain([f64::INFINITY]);
+        let buckets: Vec<_> = bounds.zip(times.buckets).collect();
+        let labels = [(distribution.label.0, distribution.label.1.as_str())];
+        metric
+            .encode_family(&labels)?
+            .encode_histogram::<NoLabelSet>(seconds(times.sum_ns), times.count(), &buckets, None)?;
+    }
+    Ok(())
+}
+
+fn seconds(time_ns: Nanos) -> f64 {
+    Duration::from_nanos(time_ns).as_secs_f64()
+}
+
 fn encode_value(metric: &mut MetricEncoder<'_>, figure: &Figure) -> fmt::Result {
     match figure.shape {
         Shape::Counter => metric.encode_counter::<NoLabelSet, _, u64>(&figure.value, None),
@@ -104,6 +144,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::config;
     use expect_test::expect;
 
     pub(super) fn page() -> Page {
@@ -115,8 +156,16 @@ mod tests {
         stats.workers[1].queries_udp.add(3);
         stats.workers[1].cache_bytes.set(4096);
         stats.gateway.closed_idle.add(7);
+        stats.workers[0].waited.observe(1_500_000);
+        stats.workers[1].waited.observe(20_000_000_000);
+        let settings = config::parse(config::template(), "template").unwrap();
+        let (_, mode) = watch::channel(Mode {
+            settings: Arc::new(settings),
+            draining: false,
+        });
         Page {
             stats,
+            mode,
             started_s: 1_700_000_000.25,
         }
     }
@@ -131,6 +180,9 @@ mod tests {
             "_queries_total",
             "cache_bytes",
             "tcp_closed",
+            "duration_seconds_sum",
+            "\"asked\"",
+            "rtt",
             "EOF",
         ];
         let chosen = |line: &&str| chosen.iter().any(|word| line.contains(word));
@@ -162,9 +214,53 @@ mod tests {
             dns64d_tcp_closed_total{reason="format"} 0
             dns64d_tcp_closed_total{reason="full"} 0
             dns64d_tcp_closed_total{reason="drain"} 0
+            dns64d_query_duration_seconds_sum{outcome="cached"} 0.0
+            dns64d_query_duration_seconds_sum{outcome="asked"} 20.0015
+            dns64d_query_duration_seconds_count{outcome="asked"} 2
+            dns64d_query_duration_seconds_bucket{le="0.0001",outcome="asked"} 0
+            dns64d_query_duration_seconds_bucket{le="0.0002",outcome="asked"} 0
+            dns64d_query_duration_seconds_bucket{le="0.0005",outcome="asked"} 0
+            dns64d_query_duration_seconds_bucket{le="0.001",outcome="asked"} 0
+            dns64d_query_duration_seconds_bucket{le="0.002",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="0.005",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="0.01",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="0.02",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="0.05",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="0.1",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="0.2",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="0.5",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="1.0",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="2.0",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="5.0",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="10.0",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="+Inf",outcome="asked"} 2
+            # HELP dns64d_upstream_rtt_seconds Time from a question to the answer of an upstream
+            # TYPE dns64d_upstream_rtt_seconds histogram
+            # UNIT dns64d_upstream_rtt_seconds seconds
+            dns64d_upstream_rtt_seconds_sum{upstream="192.0.2.53:53"} 0.0
+            dns64d_upstream_rtt_seconds_count{upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.0001",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.0002",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.0005",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.001",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.002",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.005",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.01",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.02",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.05",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.1",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.2",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="0.5",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="1.0",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="2.0",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="5.0",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="10.0",upstream="192.0.2.53:53"} 0
+            dns64d_upstream_rtt_seconds_bucket{le="+Inf",upstream="192.0.2.53:53"} 0
             # EOF"##]]
         .assert_eq(&shown.join("\n"));
         let samples = text.lines().filter(|line| !line.starts_with('#')).count();
-        assert_eq!(samples, 2 + page().stats.figures().len());
+        // Two queries and one upstream, each with a sum, a count and its buckets.
+        let histograms = 3 * (2 + BOUNDS_NS.len() + 1);
+        assert_eq!(samples, 2 + page().stats.figures().len() + histograms);
     }
 }
