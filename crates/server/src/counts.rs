@@ -326,7 +326,7 @@ mod tests {
             let histogram = Histogram::default();
             times.iter().for_each(|&time_ns| histogram.observe(time_ns));
             times.sort_unstable();
-            let rank = (times.len() as u64 * per_mille).div_ceil(1000) as usize;
+            let rank = (times.len() * usize::try_from(per_mille).unwrap()).div_ceil(1000);
             let bucket = |time_ns| BOUNDS_NS.partition_point(|&bound| bound < time_ns);
             let quantile_ns = histogram.snapshot().quantile_ns(per_mille);
             let expected = bucket(times[rank - 1]).min(BOUNDS_NS.len() - 1);

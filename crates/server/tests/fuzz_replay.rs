@@ -3,8 +3,12 @@
 
 #[path = "../../../fuzz/src/config.rs"]
 mod config;
+#[path = "../../../fuzz/src/dialogue.rs"]
+mod dialogue;
 #[path = "../../../fuzz/src/engine.rs"]
 mod engine;
+#[path = "../../../fuzz/src/http.rs"]
+mod http;
 #[path = "../../../fuzz/src/response.rs"]
 mod response;
 
@@ -38,6 +42,16 @@ fn the_corpus_of_the_engine_target_holds() {
 #[test]
 fn the_corpus_of_the_response_target_holds() {
     replay("response", response::check);
+}
+
+#[test]
+fn the_corpus_of_the_dialogue_target_holds() {
+    replay("dialogue", dialogue::check);
+}
+
+#[test]
+fn the_corpus_of_the_http_target_holds() {
+    replay("http", http::check);
 }
 
 #[test]

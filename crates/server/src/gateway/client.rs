@@ -55,9 +55,7 @@ impl Client {
             if let Some(reason) = dialogue.over(now) {
                 return reason;
             }
-            let mut places = self.shared.places.borrow_mut();
-            places.stand(self.number, dialogue.standing());
-            drop(places);
+            self.shared.stand(self.number, dialogue.standing());
             let until = Duration::from_nanos(dialogue.deadline().0 - now);
             let moved = tokio::select! {
                 answer = self.answers.recv() => match answer {

@@ -27,7 +27,7 @@ const ANSWER_NS: Nanos = 20 * SECOND;
 
 /// Why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closed {
+pub enum Closed {
     /// The client closed or reset it, and had all its answers if it could have them.
     Client,
     /// No whole query came for too long.
@@ -46,7 +46,7 @@ pub(super) enum Closed {
 
 /// The state of one connection.
 #[derive(Debug)]
-pub(super) struct Dialogue {
+pub struct Dialogue {
     limits: TcpSettings,
     /// What has come and is not yet handed over.
     inbox: Vec<u8>,
@@ -69,7 +69,7 @@ pub(super) struct Dialogue {
 }
 
 impl Dialogue {
-    pub(super) fn new(limits: TcpSettings, now: Nanos) -> Self {
+    pub fn new(limits: TcpSettings, now: Nanos) -> Self {
         Self {
             limits,
             inbox: Vec::new(),
@@ -86,22 +86,22 @@ impl Dialogue {
     }
 
     /// Where what comes is put.
-    pub(super) fn inbox(&mut self) -> &mut Vec<u8> {
+    pub fn inbox(&mut self) -> &mut Vec<u8> {
         &mut self.inbox
     }
 
     /// The client sends no more. It may still read.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.ended = true;
     }
 
     /// No query is taken any more.
-    pub(super) fn drain(&mut self) {
+    pub fn drain(&mut self) {
         self.draining = true;
     }
 
     /// The next whole query, if there is one and it may be worked on now.
-    pub(super) fn query(&self) -> Result<Option<&[u8]>, Closed> {
+    pub fn query(&self) -> Result<Option<&[u8]>, Closed> {
         let Some((length, rest)) = self.inbox.split_first_chunk::<LENGTH_LEN>() else {
             return Ok(None);
         };
@@ -113,7 +113,7 @@ impl Dialogue {
     }
 
     /// The query that [`Dialogue::query`] gave is under way.
-    pub(super) fn taken(&mut self, len: usize, now: Nanos) {
+    pub fn taken(&mut self, len: usize, now: Nanos) {
         self.inbox.drain(..LENGTH_LEN + len);
         if self.inbox.is_empty() {
             // What a large query needed is not kept for the small ones that follow.
@@ -127,7 +127,7 @@ impl Dialogue {
     }
 
     /// A worker is done with a query: the answer with its length, empty if there is none.
-    pub(super) fn answered(&mut self, framed: Framed, now: Nanos) {
+    pub fn answered(&mut self, framed: Framed, now: Nanos) {
         self.under_way = self.under_way.saturating_sub(1);
         if framed.is_empty() {
             return;
@@ -140,12 +140,12 @@ impl Dialogue {
     }
 
     /// What has to leave next.
-    pub(super) fn unsent(&self) -> Option<&[u8]> {
+    pub fn unsent(&self) -> Option<&[u8]> {
         self.outbox.front().map(|first| &first[self.written..])
     }
 
     /// So many octets of [`Dialogue::unsent`] have left.
-    pub(super) fn sent(&mut self, len: usize, now: Nanos) {
+    pub fn sent(&mut self, len: usize, now: Nanos) {
         self.written += len;
         self.unsent -= len;
         if self
@@ -162,7 +162,7 @@ impl Dialogue {
     }
 
     /// Whether more queries are to be read.
-    pub(super) fn wants_queries(&self) -> bool {
+    pub fn wants_queries(&self) -> bool {
         !self.ended && self.has_room()
     }
 
@@ -185,7 +185,7 @@ impl Dialogue {
     }
 
     /// When it has lasted too long, and why.
-    pub(super) fn deadline(&self) -> (Nanos, Closed) {
+    pub fn deadline(&self) -> (Nanos, Closed) {
         let idle_ns = self.limits.idle_ns;
         if !self.outbox.is_empty() {
             (self.first_since.saturating_add(idle_ns), Closed::Unread)
@@ -198,7 +198,7 @@ impl Dialogue {
     }
 
     /// Whether it is over, and why. To be asked once all queries that there are were taken.
-    pub(super) fn over(&self, now: Nanos) -> Option<Closed> {
+    pub fn over(&self, now: Nanos) -> Option<Closed> {
         let (deadline, reason) = self.deadline();
         if self.unsent > UNSENT_MAX {
             Some(Closed::Unread)

@@ -9,7 +9,8 @@
 
 mod client;
 pub mod counts;
-mod dialogue;
+#[doc(hidden)] // For a fuzz target.
+pub mod dialogue;
 pub(crate) mod places;
 mod upstream;
 
@@ -33,7 +34,7 @@ use crate::settings::nets::ClientNetwork;
 use client::Client;
 use counts::GatewayCounts;
 use dialogue::Closed;
-use places::{Limits, Places, Refused};
+use places::{Limits, Places, Refused, Standing};
 use upstream::{Upstreams, Wanted};
 
 /// Octets of the length before each message (RFC 1035 section 4.2.2).
@@ -273,6 +274,11 @@ impl Shared {
             let reason = client.serve(stream).await;
             shared.close(number, reason);
         });
+    }
+
+    /// Notes what a connection is doing.
+    fn stand(&self, number: u64, standing: Standing) {
+        self.places.borrow_mut().stand(number, standing);
     }
 
     fn close(&self, number: u64, reason: Closed) {

@@ -145,14 +145,14 @@ fn is_more(stream: &TcpStream) -> bool {
 
 /// A question of its own for each exchange, many of them with the same ID.
 fn question(exchange: u64) -> Vec<u8> {
-    let mut question = message((exchange % 7) as u16, 30);
+    let mut question = message(u16::try_from(exchange % 7).unwrap(), 30);
     question[20..28].copy_from_slice(&exchange.to_be_bytes());
     question
 }
 
 /// Asks many questions at once and asserts that each gets its own answer.
-fn ask_many(rig: &Rig, server: SocketAddr, questions: u64) {
-    for exchange in 0..questions {
+fn ask_many(rig: &Rig, server: SocketAddr, questions: u16) {
+    for exchange in 0..u64::from(questions) {
         assert!(rig.gateway.send(ToGateway::Ask {
             worker: 0,
             exchange,
@@ -161,11 +161,12 @@ fn ask_many(rig: &Rig, server: SocketAddr, questions: u64) {
             message: question(exchange),
         }));
     }
-    let mut answered = vec![false; questions as usize];
+    let mut answered = vec![false; questions.into()];
     for _ in 0..questions {
         let (exchange, answer) = rig.answer();
         assert_eq!(answer, Ok(question(exchange)));
-        let before = std::mem::replace(&mut answered[exchange as usize], true);
+        let seen = &mut answered[usize::try_from(exchange).unwrap()];
+        let before = std::mem::replace(seen, true);
         assert!(!before, "{exchange} was answered twice");
     }
 }
