@@ -252,3 +252,40 @@ fn a_late_answer_reaches_nobody_and_its_connection_goes_on() {
     assert_eq!(rig.answer(), (3, Ok(question(3))));
     assert_eq!(rig.counts.upstream_opened.get(), 1);
 }
+
+/// A listening socket that lets no connection be established: its backlog is full, and the kernel
+/// drops what else comes (listen(2)).
+fn unreachable_server() -> (TcpListener, Vec<TcpStream>) {
+    let socket = |flags| {
+        rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap()
+    };
+    let listening = socket(SocketFlags::CLOEXEC);
+    rustix::net::bind(&listening, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    rustix::net::listen(&listening, 0).unwrap();
+    let listener = TcpListener::from(listening);
+    let address = listener.local_addr().unwrap();
+    let fill = |_| {
+        let stream = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+        // In progress, and one of them done.
+        let _ = rustix::net::connect(&stream, &address);
+        stream.into()
+    };
+    let filling = (0..4).map(fill).collect();
+    (listener, filling)
+}
+
+#[test]
+fn questions_keep_their_deadlines_while_a_connection_is_attempted() {
+    let rig = Rig::new(TCP);
+    let (listener, _filling) = unreachable_server();
+    let server = listener.local_addr().unwrap();
+    rig.ask(1, server, 600 * SECOND);
+    for exchange in 2..5 {
+        rig.ask(exchange, server, SECOND / 10);
+        assert_eq!(rig.answer(), (exchange, Err(ConnectionFailed)));
+    }
+    assert_eq!(rig.counts.upstream_opened.get(), 0);
+    let other = echo(Temper::Pipelining);
+    rig.ask(9, other, 15 * SECOND);
+    assert_eq!(rig.answer(), (9, Ok(message(7, 30))));
+}

@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -119,9 +120,8 @@ impl Upstreams {
 /// One connection after the other, until no question waits.
 async fn serve(shared: Rc<Shared>, server: Rc<Server>) {
     while let Some(deadline) = next_deadline(&shared, &server) {
-        let limit = until(deadline, MonotonicClock.now());
-        match tokio::time::timeout(limit, TcpStream::connect(server.address)).await {
-            Ok(Ok(stream)) => {
+        match connect(&shared, &server, deadline).await {
+            Some(Ok(stream)) => {
                 shared.counts.upstream_opened.tick();
                 // Questions leave at once; a socket that refuses this still works.
                 let _ = stream.set_nodelay(true);
@@ -129,9 +129,9 @@ async fn serve(shared: Rc<Shared>, server: Rc<Server>) {
                 let broken = converse(&shared, &server, &stream, &mut pipe).await;
                 give_back(&shared, &server, pipe, broken);
             }
-            Ok(Err(_)) => break,
-            // The questions whose time is over fail now; others get a new attempt.
-            Err(_) => {}
+            Some(Err(_)) => break,
+            // Questions that wait still get a new attempt.
+            None => {}
         }
     }
     if server.queue.borrow_mut().close() {
@@ -141,6 +141,25 @@ async fn serve(shared: Rc<Shared>, server: Rc<Server>) {
         let mut servers = shared.upstreams.servers.borrow_mut();
         servers.remove(&server.address);
     }
+}
+
+/// Connects before a moment, unless no question waits any more.
+async fn connect(
+    shared: &Rc<Shared>,
+    server: &Server,
+    limit: Nanos,
+) -> Option<io::Result<TcpStream>> {
+    let mut attempt = pin!(TcpStream::connect(server.address));
+    while MonotonicClock.now() < limit {
+        let deadline = next_deadline(shared, server)?.min(limit);
+        tokio::select! {
+            connected = &mut attempt => return Some(connected),
+            // It may have an earlier deadline.
+            () = server.asked.notified() => {}
+            () = tokio::time::sleep(until(deadline, MonotonicClock.now())) => {}
+        }
+    }
+    None
 }
 
 /// Fails the questions that waited too long. Returns the deadline of the next.
