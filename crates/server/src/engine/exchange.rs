@@ -99,7 +99,7 @@ impl Engine {
         let Some(server) = self.upstreams.choose(&asked, now, &mut self.random) else {
             return self.give_up(slot, now, actions);
         };
-        let port = self.upstreams.take_port(server);
+        let port = self.ports.take(server);
         let id = self.unused_id(server, port);
         let mut frame = [0; ask::QUESTION_MAX];
         let lookup = self.lookups.get(slot);
@@ -237,7 +237,7 @@ impl Engine {
     fn land(&mut self, slot: u32, actions: &mut Actions) {
         self.lookup_timers.clear(slot);
         if let Exchange::Datagram { server, port, .. } = self.lookups.arrive(slot)
-            && self.upstreams.release_port(server, port)
+            && self.ports.release(server, port)
         {
             actions.renew(server, port);
         }

@@ -4,8 +4,8 @@
 //! - [`actions`]: what comes out;
 //! - `resolve`: the procedure of RFC 6147, a pure function; `maker`: turns it over the cache;
 //! - `queries`: client queries that wait; `lookups`: questions in flight, each asked once;
-//! - `exchange`: asks upstreams and takes their answers; `upstreams`: whom to ask, from which port;
-//!   `ask`: questions and whether replies fit;
+//! - `exchange`: asks upstreams and takes their answers; `upstreams`: whom to ask; `ports`: from
+//!   which port; `ask`: questions and whether replies fit;
 //! - `timers`: deadlines; [`rate_limit`]: responses to one network.
 //!
 //! What happens when a table is full: a query for which there is no room among those that wait, or
@@ -17,6 +17,7 @@ mod ask;
 mod exchange;
 mod lookups;
 mod maker;
+mod ports;
 mod queries;
 pub mod rate_limit;
 mod resolve;
@@ -36,6 +37,7 @@ use rand::rngs::StdRng;
 use actions::{Actions, Client};
 use lookups::Lookups;
 use maker::Maker;
+use ports::Ports;
 use queries::{Query, Woken};
 use rate_limit::{RateLimiter, RateVerdict};
 use resolve::{Made, Part, Step};
@@ -65,6 +67,7 @@ pub struct Engine {
     /// A list for each upstream, and one for connections.
     lookup_timers: Timers,
     upstreams: Upstreams,
+    ports: Ports,
     /// Queries that have learnt something and wait for room in a turn.
     woken: VecDeque<Woken>,
 }
@@ -108,7 +111,8 @@ impl Engine {
             woken: VecDeque::new(),
             lookups: Lookups::new(settings.queries_max),
             lookup_timers: Timers::new(UPSTREAMS_MAX + 1),
-            upstreams: Upstreams::new(&settings.upstreams, settings.selection, now),
+            upstreams: Upstreams::new(&settings.upstreams, settings.selection),
+            ports: Ports::new(settings.upstreams.len(), now),
             counts,
             random,
         }
@@ -305,7 +309,7 @@ impl Engine {
 
     /// Time has passed: meets the deadlines that are due, and begins a new turn.
     pub fn on_timer(&mut self, now: Nanos, actions: &mut Actions) {
-        self.upstreams.turn(now, &mut self.random, |server, port| {
+        self.ports.turn(now, &mut self.random, |server, port| {
             actions.renew(server, port);
         });
         self.wake(now, actions);
@@ -364,7 +368,8 @@ impl Engine {
                 self.lookup_timers.clear(*slot);
                 self.lookups.get(*slot).asked = upstreams::Asked::default();
             }
-            self.upstreams = Upstreams::new(&settings.upstreams, settings.selection, now);
+            self.upstreams = Upstreams::new(&settings.upstreams, settings.selection);
+            self.ports = Ports::new(settings.upstreams.len(), now);
             for slot in slots {
                 self.ask_next(slot, now, actions);
             }

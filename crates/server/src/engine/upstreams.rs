@@ -1,6 +1,5 @@
-//! Which upstream is asked, and from which port.
+//! Which upstream is asked.
 
-use dns64_transport::PORTS_PER_SERVER;
 use dns64_transport::clock::{Nanos, SECOND};
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _};
@@ -25,20 +24,6 @@ struct State {
     timeouts: u32,
     /// Not asked before this moment if another can be.
     held_until: Nanos,
-    ports: Ports,
-}
-
-/// The local ports of one upstream's pool.
-struct Ports {
-    /// Questions in flight by port.
-    in_flight: [u16; PORTS_PER_SERVER],
-    /// Port of this turn.
-    current: usize,
-    /// Port that is given up once nothing is in flight there.
-    leaving: Option<usize>,
-    /// Port that leaves next, and when.
-    renew_next: usize,
-    renew_at: Nanos,
 }
 
 /// Weight of one round trip in the smoothed time, as in RFC 6298 section 2: 1/8.
@@ -55,17 +40,13 @@ const TIMEOUTS_MAX: u32 = 3;
 const HOLD_NS: Nanos = SECOND;
 const HOLD_MAX_NS: Nanos = 30 * SECOND;
 
-/// Every port of a pool is changed within so long.
-const POOL_LIFE_NS: Nanos = 60 * SECOND;
-
 impl Upstreams {
-    pub(super) fn new(upstreams: &[Upstream], selection: Selection, now: Nanos) -> Self {
+    pub(super) fn new(upstreams: &[Upstream], selection: Selection) -> Self {
         let list = upstreams.iter().map(|&upstream| State {
             upstream,
             rtt_ns: 0,
             timeouts: 0,
             held_until: 0,
-            ports: Ports::new(now),
         });
         Self {
             list: list.collect(),
@@ -159,70 +140,6 @@ impl Upstreams {
             state.held_until = now + hold.min(HOLD_MAX_NS);
         }
     }
-
-    /// The port that a question to `server` leaves from, counted as in flight there.
-    pub(super) fn take_port(&mut self, server: usize) -> usize {
-        let ports = &mut self.list[server].ports;
-        ports.in_flight[ports.current] += 1;
-        ports.current
-    }
-
-    /// A question is no longer in flight at a port. Whether the port is to be opened anew now.
-    pub(super) fn release_port(&mut self, server: usize, port: usize) -> bool {
-        let ports = &mut self.list[server].ports;
-        ports.in_flight[port] = ports.in_flight[port].saturating_sub(1);
-        ports.left(port)
-    }
-
-    /// A new turn: questions leave from another port, chosen by chance. One port for all of a
-    /// turn lets them travel together; which one it is, is as hard to guess as ever.
-    ///
-    /// Tells `renew` which ports (upstream, port) are to be opened anew now.
-    pub(super) fn turn(
-        &mut self,
-        now: Nanos,
-        random: &mut StdRng,
-        mut renew: impl FnMut(usize, usize),
-    ) {
-        for (server, state) in self.list.iter_mut().enumerate() {
-            let ports = &mut state.ports;
-            if ports.renew_at <= now && ports.leaving.is_none() {
-                ports.renew_at = now + POOL_LIFE_NS / PORTS_PER_SERVER as u64;
-                let leaving = ports.renew_next;
-                ports.renew_next = (leaving + 1) % PORTS_PER_SERVER;
-                ports.leaving = Some(leaving);
-                if ports.left(leaving) {
-                    renew(server, leaving);
-                }
-            }
-            let pick = random.next_u32() as usize % PORTS_PER_SERVER;
-            ports.current = match ports.leaving {
-                Some(leaving) if leaving == pick => (pick + 1) % PORTS_PER_SERVER,
-                _ => pick,
-            };
-        }
-    }
-}
-
-impl Ports {
-    fn new(now: Nanos) -> Self {
-        Self {
-            in_flight: [0; PORTS_PER_SERVER],
-            current: 0,
-            leaving: None,
-            renew_next: 0,
-            renew_at: now + POOL_LIFE_NS / PORTS_PER_SERVER as u64,
-        }
-    }
-
-    /// Whether `port` was leaving and nothing is in flight there any more.
-    fn left(&mut self, port: usize) -> bool {
-        let left = self.leaving == Some(port) && self.in_flight[port] == 0;
-        if left {
-            self.leaving = None;
-        }
-        left
-    }
 }
 
 #[cfg(test)]
@@ -240,7 +157,7 @@ mod tests {
                 attempts: 2,
             })
             .collect();
-        Upstreams::new(&list, selection, 0)
+        Upstreams::new(&list, selection)
     }
 
     /// The order in which one question goes to all of them until they are used up.
@@ -348,30 +265,5 @@ mod tests {
             two.timed_out(1, 0);
         }
         assert_eq!(order(&mut two, 1).len(), 4);
-    }
-
-    #[test]
-    fn every_port_is_renewed_within_the_life_of_the_pool_but_not_while_in_use() {
-        let mut one = upstreams(1, Selection::Fastest);
-        let mut random = StdRng::from_seed([5; 32]);
-        let mut renewed = Vec::new();
-        let held = one.take_port(0);
-        let mut now = 0;
-        while now <= POOL_LIFE_NS + SECOND {
-            one.turn(now, &mut random, |_, port| renewed.push(port));
-            now += SECOND / 4;
-        }
-        assert!(!renewed.contains(&held), "something is in flight there");
-        assert!(one.release_port(0, held), "it goes once that has ended");
-        assert!(!one.release_port(0, held), "once");
-        while renewed.len() < 2 * PORTS_PER_SERVER {
-            one.turn(now, &mut random, |_, port| renewed.push(port));
-            now += SECOND / 4;
-            assert!(now < 4 * POOL_LIFE_NS, "{renewed:?}");
-        }
-        let mut ports = renewed.clone();
-        ports.sort_unstable();
-        ports.dedup();
-        assert_eq!(ports.len(), PORTS_PER_SERVER);
     }
 }
