@@ -42,6 +42,9 @@ const SETTINGS: [&str; 6] = [
      dns64 = { enabled = true, exclude-aaaa = [\"::/0\"] }\n[cache]\nsize = \"1MiB\"\nserve-stale = \"1d\"\n",
 ];
 
+/// Room for an answer over UDP, as a relay has it.
+const FRAME_BYTES: usize = 4096;
+
 /// Events of one run: more find nothing new, only slower.
 const EVENTS_MAX: usize = 64;
 
@@ -154,7 +157,13 @@ impl Run {
         };
         self.model.asked(client, message, self.engine.settings());
         let (now, actions) = (self.now, &mut self.actions);
-        self.engine.on_query(client, message, now, actions);
+        let mut frame = [0; FRAME_BYTES];
+        let len = self
+            .engine
+            .on_query(client, message, &mut frame, now, actions);
+        if len > 0 {
+            self.model.answered(client, &frame[..len]);
+        }
     }
 
     /// An answer to a question that was asked in a datagram, perhaps one that is over.

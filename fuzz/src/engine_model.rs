@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
 
-use dns64_transport::PORTS_PER_SERVER;
 use dns64_wire::message::{Flags, HEADER_LEN, Message};
 use dns64_wire::pref64::Pref64;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::Client;
-use dns64d::settings::Settings;
+use dns64d::settings::{PORTS_PER_UPSTREAM, Settings};
 
 /// Questions of the engine that can be answered, the newest.
 const QUESTIONS_MAX: usize = 64;
@@ -160,7 +159,7 @@ impl Model {
 
     /// A question to an upstream, in a datagram.
     pub(crate) fn sent(&mut self, server: usize, port: usize, message: &[u8]) {
-        assert!(server < self.servers && port < PORTS_PER_SERVER);
+        assert!(server < self.servers && port < PORTS_PER_UPSTREAM);
         check_question(message);
         self.datagrams.push((server, port, message.to_vec()));
         if self.datagrams.len() > QUESTIONS_MAX {
@@ -179,7 +178,7 @@ impl Model {
     }
 
     pub(crate) fn renewed(&mut self, server: usize, port: usize) {
-        assert!(server < self.servers && port < PORTS_PER_SERVER);
+        assert!(server < self.servers && port < PORTS_PER_UPSTREAM);
     }
 
     /// The tables are within what the settings allow.

@@ -511,8 +511,8 @@ fn catcher(socket: &OwnedFd, local: IpAddr) -> Result<OwnedFd, OpenError> {
 }
 
 /// Asks for large buffers: beyond the system's limit if the process may (`CAP_NET_ADMIN`), up to
-/// the limit otherwise.
-pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<(), OpenError> {
+/// the limit otherwise. Returns the size of the receive buffer that it got.
+pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<usize, OpenError> {
     if sockopt::set_socket_recv_buffer_size_force(socket, bytes).is_err() {
         option(
             "SO_RCVBUF",
@@ -522,6 +522,31 @@ pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<(), OpenError> {
     option(
         "SO_SNDBUF",
         sockopt::set_socket_send_buffer_size(socket, bytes),
+    )?;
+    // The kernel doubles what it is asked for, for its own book-keeping (socket(7)).
+    let doubled = option("SO_RCVBUF", sockopt::socket_recv_buffer_size(socket))?;
+    Ok(doubled / 2)
+}
+
+/// Has datagrams fragmented only where the interface wants it, whatever ICMP messages say of the
+/// path: a forged one could have responses fragmented, and a fragment replaced (RFC 9715 section
+/// 3.1, R2; `IP_PMTUDISC_OMIT`, ip(7)).
+pub(crate) fn ignore_path_mtu(socket: &OwnedFd, address: SocketAddr) -> Result<(), OpenError> {
+    let (level, name, value) = match address {
+        SocketAddr::V4(_) => (
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_OMIT,
+        ),
+        SocketAddr::V6(_) => (
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_OMIT,
+        ),
+    };
+    option(
+        "IP_MTU_DISCOVER",
+        sys::set_option(socket.as_fd(), level, name, value),
     )
 }
 

@@ -187,6 +187,16 @@ impl Engine {
         self.judge(slot, server, stored, now, actions);
     }
 
+    /// An ICMP error came back for a question to an upstream, or no route leads there.
+    pub fn on_unreachable(
+        &mut self,
+        _server: usize,
+        _port: usize,
+        _now: Nanos,
+        _actions: &mut Actions,
+    ) {
+    }
+
     /// What became of a question that was asked over a connection.
     pub fn on_connection(
         &mut self,

@@ -128,8 +128,17 @@ impl Engine {
         &self.counts
     }
 
-    /// A client's message has come.
-    pub fn on_query(&mut self, client: Client, message: &[u8], now: Nanos, actions: &mut Actions) {
+    /// A client's message has come. An immediate response over UDP is written into `frame`, which
+    /// has room for the largest ([`Settings::udp_size`]), and its length returned; 0: none, or in
+    /// `actions`, now or later. For a connection the frame is not used and may be empty.
+    pub fn on_query(
+        &mut self,
+        client: Client,
+        message: &[u8],
+        frame: &mut [u8],
+        now: Nanos,
+        actions: &mut Actions,
+    ) -> usize {
         let transport = match client {
             Client::Udp(_) => Transport::Udp,
             Client::Tcp { .. } => Transport::Tcp,
@@ -152,13 +161,15 @@ impl Engine {
             Admission::Drop(reason) => {
                 self.count_dropped(reason);
                 stay_silent(client, actions);
+                0
             }
             Admission::Answer { len, reason } => {
                 self.count_refused(reason);
                 match self.limit(transport, address, false, now) {
-                    RateVerdict::Send => self.send(client, len, actions),
+                    RateVerdict::Send => self.respond(client, len, frame, actions),
                     RateVerdict::Truncate | RateVerdict::Drop => {
                         self.counts.dropped_rate_limit.tick();
+                        0
                     }
                 }
             }
@@ -166,12 +177,15 @@ impl Engine {
                 self.count_type(asker.rtype);
                 let known = asker.edns.is_some_and(|edns| edns.cookie_valid);
                 match self.limit(transport, address, known, now) {
-                    RateVerdict::Send => self.resolve(client, asker, now, actions),
+                    RateVerdict::Send => self.resolve(client, asker, frame, now, actions),
                     RateVerdict::Truncate => {
                         let len = reply::truncated(&asker, &mut self.maker.frame);
-                        self.send(client, len, actions);
+                        self.respond(client, len, frame, actions)
                     }
-                    RateVerdict::Drop => self.counts.dropped_rate_limit.tick(),
+                    RateVerdict::Drop => {
+                        self.counts.dropped_rate_limit.tick();
+                        0
+                    }
                 }
             }
         }
@@ -191,18 +205,52 @@ impl Engine {
     }
 
     /// Answers a query, from what is here or after asking upstreams.
-    fn resolve(&mut self, client: Client, asker: Asker, now: Nanos, actions: &mut Actions) {
+    fn resolve(
+        &mut self,
+        client: Client,
+        asker: Asker,
+        frame: &mut [u8],
+        now: Nanos,
+        actions: &mut Actions,
+    ) -> usize {
         let view = self.maker.settings.view_of(client.address().ip());
         match self.maker.begin(client, asker, view, now) {
-            Ok(len) => self.send(client, len, actions),
+            Ok(len) => self.respond(client, len, frame, actions),
             Err(mut query) => match self.maker.advance(&mut query, now, false) {
                 Step::Answer(len, made) => {
                     self.count_made(made);
-                    self.send(client, len, actions);
+                    let len = self.respond(client, len, frame, actions);
                     self.prefetch(now, actions);
+                    len
                 }
-                Step::Need(part) => self.hold(query, part, now, actions),
+                Step::Need(part) => {
+                    self.hold(query, part, now, actions);
+                    0
+                }
             },
+        }
+    }
+
+    /// Gives the message in the maker's frame to a client at once: over UDP in the outgoing
+    /// `frame`. Returns its length there.
+    fn respond(
+        &self,
+        client: Client,
+        len: usize,
+        frame: &mut [u8],
+        actions: &mut Actions,
+    ) -> usize {
+        let message = &self.maker.frame[..len];
+        self.counts.count_response(message);
+        match client {
+            Client::Udp(_) => {
+                frame[..len].copy_from_slice(message);
+                len
+            }
+            Client::Tcp { .. } => {
+                actions.reply(client, message);
+                0
+            }
         }
     }
 

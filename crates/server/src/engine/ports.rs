@@ -1,9 +1,10 @@
 //! From which local port a question to an upstream leaves.
 
-use dns64_transport::PORTS_PER_SERVER;
 use dns64_transport::clock::{Nanos, SECOND};
 use rand::Rng as _;
 use rand::rngs::StdRng;
+
+use crate::settings::PORTS_PER_UPSTREAM;
 
 /// The local ports of all upstreams, by upstream.
 pub(super) struct Ports(Vec<Pool>);
@@ -11,7 +12,7 @@ pub(super) struct Ports(Vec<Pool>);
 /// The local ports of one upstream's pool.
 struct Pool {
     /// Questions in flight by port.
-    in_flight: [u16; PORTS_PER_SERVER],
+    in_flight: [u16; PORTS_PER_UPSTREAM],
     /// Port of this turn.
     current: usize,
     /// Port that is given up once nothing is in flight there.
@@ -56,17 +57,17 @@ impl Ports {
     ) {
         for (server, ports) in self.0.iter_mut().enumerate() {
             if ports.renew_at <= now && ports.leaving.is_none() {
-                ports.renew_at = now + POOL_LIFE_NS / PORTS_PER_SERVER as u64;
+                ports.renew_at = now + POOL_LIFE_NS / PORTS_PER_UPSTREAM as u64;
                 let leaving = ports.renew_next;
-                ports.renew_next = (leaving + 1) % PORTS_PER_SERVER;
+                ports.renew_next = (leaving + 1) % PORTS_PER_UPSTREAM;
                 ports.leaving = Some(leaving);
                 if ports.left(leaving) {
                     renew(server, leaving);
                 }
             }
-            let pick = random.next_u32() as usize % PORTS_PER_SERVER;
+            let pick = random.next_u32() as usize % PORTS_PER_UPSTREAM;
             ports.current = match ports.leaving {
-                Some(leaving) if leaving == pick => (pick + 1) % PORTS_PER_SERVER,
+                Some(leaving) if leaving == pick => (pick + 1) % PORTS_PER_UPSTREAM,
                 _ => pick,
             };
         }
@@ -76,11 +77,11 @@ impl Ports {
 impl Pool {
     fn new(now: Nanos) -> Self {
         Self {
-            in_flight: [0; PORTS_PER_SERVER],
+            in_flight: [0; PORTS_PER_UPSTREAM],
             current: 0,
             leaving: None,
             renew_next: 0,
-            renew_at: now + POOL_LIFE_NS / PORTS_PER_SERVER as u64,
+            renew_at: now + POOL_LIFE_NS / PORTS_PER_UPSTREAM as u64,
         }
     }
 
@@ -113,7 +114,7 @@ mod tests {
         assert!(!renewed.contains(&held), "something is in flight there");
         assert!(one.release(0, held), "it goes once that has ended");
         assert!(!one.release(0, held), "once");
-        while renewed.len() < 2 * PORTS_PER_SERVER {
+        while renewed.len() < 2 * PORTS_PER_UPSTREAM {
             one.turn(now, &mut random, |_, port| renewed.push(port));
             now += SECOND / 4;
             assert!(now < 4 * POOL_LIFE_NS, "{renewed:?}");
@@ -121,6 +122,6 @@ mod tests {
         let mut ports = renewed.clone();
         ports.sort_unstable();
         ports.dedup();
-        assert_eq!(ports.len(), PORTS_PER_SERVER);
+        assert_eq!(ports.len(), PORTS_PER_UPSTREAM);
     }
 }

@@ -49,7 +49,7 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
             connection,
             address: ([192, 0, 2, 1], 1024).into(),
         };
-        engine.on_query(client, &query, 0, &mut actions);
+        engine.on_query(client, &query, &mut [], 0, &mut actions);
     }
     let [
         Action::Ask {

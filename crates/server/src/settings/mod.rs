@@ -69,6 +69,9 @@ impl Settings {
 /// Most upstreams that a server can have.
 pub const UPSTREAMS_MAX: usize = 16;
 
+/// Source ports toward each upstream.
+pub const PORTS_PER_UPSTREAM: usize = 64;
+
 /// Most views beside that of all other clients, so that the number of a view fits an octet.
 pub const VIEWS_MAX: usize = 255;
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use dns64_transport::PORTS_PER_SERVER;
 use dns64_transport::clock::SECOND;
 use dns64_wire::codes::{Rcode, Rtype};
+use dns64d::settings::PORTS_PER_UPSTREAM;
 use proptest::prelude::*;
 
 use super::messages::{REPLY_WORDS, Words};
@@ -22,7 +22,7 @@ fn ports_and_ids_are_spread() {
             words: vec!["n{}.example", "A"],
         });
     }
-    let mut by_port = [0_u32; PORTS_PER_SERVER];
+    let mut by_port = [0_u32; PORTS_PER_UPSTREAM];
     for asked in stage.in_flight() {
         match asked.way {
             Way::Port(port) => by_port[port] += 1,

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use dns64_transport::Origin;
 use dns64_transport::clock::{Clock as _, ManualClock, Nanos, SECOND};
-use dns64_transport::{Origin, PORTS_PER_SERVER};
 use dns64_wire::codes::Rcode;
 use dns64_wire::message::Message;
 use dns64d::config;
@@ -14,7 +14,7 @@ use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
 use dns64d::engine::{Engine, Seeds};
 use dns64d::mailbox::ConnectionFailed;
-use dns64d::settings::Settings;
+use dns64d::settings::{PORTS_PER_UPSTREAM, Settings};
 
 use super::messages::{self, Question, Words};
 use super::text;
@@ -31,6 +31,9 @@ const SETTINGS: &str = r#"
     prefix = "2001:db8:64::/96"
 "#;
 
+/// Room for an answer over UDP, as a relay has it.
+const FRAME_BYTES: usize = 4096;
+
 /// The clock does not begin at 0, where too small an age would not be seen.
 const BEGINNING: Nanos = 1_000 * SECOND;
 
@@ -43,6 +46,8 @@ pub(crate) struct Stage {
     queries: HashMap<u32, Asked>,
     in_flight: Vec<InFlight>,
     last_cookie: Vec<u8>,
+    /// Answers since the last line.
+    replies: Vec<(u32, Vec<String>)>,
     lines: Vec<String>,
 }
 
@@ -93,6 +98,7 @@ impl Stage {
             queries: HashMap::new(),
             in_flight: Vec::new(),
             last_cookie: Vec::new(),
+            replies: Vec::new(),
             lines: Vec::new(),
         }
     }
@@ -152,8 +158,16 @@ impl Stage {
                 Client::Udp(Origin::new(peer))
             };
             let now = self.clock.now();
-            self.engine
-                .on_query(client, &message, now, &mut self.actions);
+            self.see_actions();
+            let mut frame = [0; FRAME_BYTES];
+            let len = self
+                .engine
+                .on_query(client, &message, &mut frame, now, &mut self.actions);
+            if len > 0 {
+                assert!(!tcp, "a connection is not answered in a datagram");
+                let answer = self.see_answer(label, &frame[..len]);
+                self.replies.push((label, answer));
+            }
         }
         self.see();
     }
@@ -174,7 +188,7 @@ impl Stage {
         let actions = &mut self.actions;
         match asked.way {
             Way::Port(port) => {
-                let other = (port + 1) % PORTS_PER_SERVER;
+                let other = (port + 1) % PORTS_PER_UPSTREAM;
                 let port = if words.has("port") { other } else { port };
                 self.engine.on_reply(server, port, &message, now, actions);
             }
@@ -296,15 +310,20 @@ impl Stage {
 
     /// Writes down what the engine wants, and plays the world that does it.
     fn see(&mut self) {
+        self.see_actions();
+        self.see_answers();
+    }
+
+    fn see_actions(&mut self) {
         let actions = std::mem::take(&mut self.actions);
-        let mut replies: Vec<(u32, Vec<String>)> = Vec::new();
         for action in actions.list() {
             if let Action::Reply { to, message } = action {
                 let label = u32::from(to.address().port()) - 10_000;
-                replies.push((label, self.see_answer(label, actions.message(message))));
+                let answer = self.see_answer(label, actions.message(message));
+                self.replies.push((label, answer));
                 continue;
             }
-            self.see_answers(&mut replies);
+            self.see_answers();
             match action {
                 Action::Ask {
                     server,
@@ -323,7 +342,6 @@ impl Stage {
                 Action::Renew { .. } | Action::Reply { .. } => {}
             }
         }
-        self.see_answers(&mut replies);
         self.actions = actions;
         self.actions.clear();
     }
@@ -363,7 +381,8 @@ impl Stage {
     }
 
     /// Writes answers down, equal ones to neighbours together.
-    fn see_answers(&mut self, replies: &mut Vec<(u32, Vec<String>)>) {
+    fn see_answers(&mut self) {
+        let replies = std::mem::take(&mut self.replies);
         let mut rest = replies.as_slice();
         while let Some((first, text)) = rest.first() {
             let same = rest
@@ -382,7 +401,6 @@ impl Stage {
                 .extend(text[1..].iter().map(|line| format!("  {line}")));
             rest = &rest[count..];
         }
-        replies.clear();
     }
 }
 

@@ -21,7 +21,7 @@ use dns64d::counts::Counts;
 use dns64d::engine::actions::Actions;
 use dns64d::engine::{Engine, Seeds};
 use dns64d::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
-use dns64d::worker::{Stage, Worker, addresses};
+use dns64d::worker::{Stage, Worker, set_servers};
 
 use crate::rough::Rough;
 use crate::trial::{MILLISECOND, SERVER, Shards, names, zone};
@@ -176,7 +176,7 @@ impl Whole {
         let upstreams = upstreams.collect();
         let server: SocketAddr = SERVER.parse().unwrap();
         let mut relay = network.relay(server, server.ip(), setup.relayed);
-        relay.set_servers(&addresses(&settings)).unwrap();
+        set_servers(relay.upstreams(), &settings).unwrap();
         let counts = Arc::new(Counts::default());
         let seeds = Seeds {
             random: [setup.seed.to_le_bytes(); 4].concat().try_into().unwrap(),
