@@ -94,7 +94,7 @@ impl Run {
         };
         let now = 1000 * SECOND;
         Self {
-            engine: Engine::new(settings, Arc::clone(&counts), &seeds, now),
+            engine: Engine::new(settings, Arc::clone(&counts), &seeds),
             counts,
             actions: Actions::default(),
             now,

@@ -7,7 +7,7 @@ use dns64_wire::message::{Flags, HEADER_LEN, Message};
 use dns64_wire::pref64::Pref64;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::Client;
-use dns64d::settings::{PORTS_PER_UPSTREAM, Settings};
+use dns64d::settings::Settings;
 
 /// Questions of the engine that can be answered, the newest.
 const QUESTIONS_MAX: usize = 64;
@@ -26,6 +26,8 @@ pub(crate) struct Model {
     heard: Vec<Vec<u8>>,
     prefixes: Vec<Pref64>,
     servers: usize,
+    /// Source ports toward each.
+    ports: usize,
     queries_max: usize,
     cache_bytes: u64,
 }
@@ -47,6 +49,7 @@ impl Model {
             heard: Vec::new(),
             prefixes: Vec::new(),
             servers: 0,
+            ports: 0,
             queries_max: 0,
             cache_bytes: CACHE_MIN,
         };
@@ -57,6 +60,7 @@ impl Model {
     /// New settings: what waits may go on waiting, and what was asked from other ports is over.
     pub(crate) fn reloaded(&mut self, settings: &Settings) {
         self.servers = settings.upstreams.len();
+        self.ports = settings.ports_per_upstream();
         self.datagrams.retain(|(server, ..)| *server < self.servers);
         self.queries_max = self.queries_max.max(settings.queries_max);
         self.cache_bytes = self.cache_bytes.max(settings.cache.bytes);
@@ -159,7 +163,7 @@ impl Model {
 
     /// A question to an upstream, in a datagram.
     pub(crate) fn sent(&mut self, server: usize, port: usize, message: &[u8]) {
-        assert!(server < self.servers && port < PORTS_PER_UPSTREAM);
+        assert!(server < self.servers && port < self.ports);
         check_question(message);
         self.datagrams.push((server, port, message.to_vec()));
         if self.datagrams.len() > QUESTIONS_MAX {
@@ -178,7 +182,7 @@ impl Model {
     }
 
     pub(crate) fn renewed(&mut self, server: usize, port: usize) {
-        assert!(server < self.servers && port < PORTS_PER_UPSTREAM);
+        assert!(server < self.servers && port < self.ports);
     }
 
     /// The tables are within what the settings allow.

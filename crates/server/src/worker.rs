@@ -16,7 +16,7 @@ use crate::counts::Counts;
 use crate::engine::actions::{Action, Actions, Client};
 use crate::engine::{DEADLINE_NS, Engine, Seeds};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker};
-use crate::settings::{PORTS_PER_UPSTREAM, Settings};
+use crate::settings::Settings;
 
 /// An engine, its sockets, and its ways to the rest of the server.
 pub struct Worker<R> {
@@ -76,7 +76,7 @@ pub fn spawn(
     let run = move || {
         set_servers(relay.upstreams(), &settings)?;
         let clock = MonotonicClock;
-        let engine = Engine::new(&settings, counts, &seeds, clock.now());
+        let engine = Engine::new(&settings, counts, &seeds);
         Worker::new(index, engine, relay, mailbox, gateway).run(&clock)
     };
     Builder::new().name(format!("worker-{index}")).spawn(run)
@@ -302,7 +302,7 @@ impl<R: Relay> Worker<R> {
 /// What the relay says.
 pub fn set_servers(relay: &mut impl UpstreamSide, settings: &Settings) -> Result<(), LinkError> {
     let addresses: Vec<_> = settings.upstreams.iter().map(|u| u.address).collect();
-    relay.set_servers(&addresses, PORTS_PER_UPSTREAM)
+    relay.set_servers(&addresses, settings.ports_per_upstream())
 }
 
 /// Writes a message to the start of a frame; returns its length. One that does not fit is none: the

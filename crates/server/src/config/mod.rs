@@ -101,6 +101,7 @@ pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.control.clone_from(&running.control);
     new.metrics = running.metrics;
     new.log = running.log;
+    new.source_ports = running.source_ports;
 }
 
 /// What is allowed, but seldom meant.

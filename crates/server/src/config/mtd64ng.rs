@@ -12,7 +12,7 @@ use super::error::{ConfigError, Faults};
 use super::keys::{listed, nearest};
 use super::{Loaded, check, defaults, read_text, values};
 use crate::settings::nets::NetSet;
-use crate::settings::{LogLevel, LogSettings, Selection, Settings, Upstream, View};
+use crate::settings::{LogLevel, LogSettings, SOURCE_PORTS, Selection, Settings, Upstream, View};
 
 /// Where the system's own resolvers are named (resolv.conf(5)).
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -254,6 +254,7 @@ impl Given {
             rate_limit: None,
             tcp: defaults::TCP,
             queries_max: defaults::QUERIES_MAX,
+            source_ports: SOURCE_PORTS,
             control: Some(defaults::CONTROL.into()),
             metrics: None,
             log: LogSettings {

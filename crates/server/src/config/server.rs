@@ -13,8 +13,8 @@ use super::section::{Section, Value};
 use super::{check, dns64, keys, values};
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, RateLimit, Selection,
-    Settings, TcpSettings, Upstream,
+    AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, RateLimit,
+    SOURCE_PORTS, Selection, Settings, TcpSettings, Upstream,
 };
 
 /// Reads a whole document. What is wrong is added to the faults and replaced by the default.
@@ -68,6 +68,7 @@ pub(super) fn read(
             .unwrap_or(defaults::ANY),
         rate_limit: rate_limit(&top, faults),
         tcp: tcp(&top, faults),
+        source_ports: SOURCE_PORTS,
         queries_max: top
             .read("queries-max", faults, |v| v.count(defaults::QUERIES))
             .unwrap_or(defaults::QUERIES_MAX),

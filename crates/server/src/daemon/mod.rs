@@ -130,13 +130,16 @@ impl fmt::Display for Thread {
 /// What kept it from starting, or from running on.
 pub fn run(source: Source) -> Result<(), DaemonError> {
     let started = MonotonicClock.now();
-    let Loaded { settings, notes } = source.load()?;
+    let Loaded {
+        mut settings,
+        notes,
+    } = source.load()?;
     let _log = log::start(&settings.log)?;
     for note in &notes {
         tracing::info!("{}: {note}", source.path().display());
     }
     let to_stderr = settings.log.target == LogTarget::Stderr;
-    let ended = Opened::open(&settings)
+    let ended = Opened::open(&mut settings)
         .and_then(|opened| opened.start(source, settings, started))
         .and_then(server::Server::supervise);
     if let Err(error) = &ended

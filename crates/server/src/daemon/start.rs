@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-use dns64_transport::LinkError;
 use dns64_transport::clock::Nanos;
-use dns64_transport::relay::udp::UdpRelay;
+use dns64_transport::relay::udp::{RECEIVE_BUFFER_BYTES, UdpRelay};
+use dns64_transport::{LinkError, Relay as _, socket};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -44,13 +44,16 @@ impl Opened {
     /// # Errors
     ///
     /// The first socket that cannot be had, or the user.
-    pub(super) fn open(settings: &Settings) -> Result<Self, DaemonError> {
+    pub(super) fn open(settings: &mut Settings) -> Result<Self, DaemonError> {
+        allow_source_ports(settings)?;
         let user = settings.user.as_deref().map(privileges::find).transpose()?;
         // TCP first: unlike UDP it tells when another server has the address.
         let tcp = Bound::open(settings)?;
         let relays = (0..settings.workers).map(|_| UdpRelay::open(&settings.listen, &[]));
+        let mut relays = relays.collect::<Result<Vec<_>, _>>()?;
+        warn_of_small_buffers(&mut relays);
         let opened = Self {
-            relays: relays.collect::<Result<_, _>>()?,
+            relays,
             tcp,
             control: settings.control.as_deref().map(Socket::open).transpose()?,
             metrics: settings.metrics.map(open_metrics).transpose()?,
@@ -144,6 +147,36 @@ impl Opened {
             begun,
             _control_file: control_file,
         })
+    }
+}
+
+/// Raises the limit on open files for the source ports that the settings want, or has them want fewer.
+fn allow_source_ports(settings: &mut Settings) -> Result<(), DaemonError> {
+    let wanted = settings.workers * settings.upstreams.len() * settings.ports_per_upstream();
+    let granted = socket::allow_descriptors(settings.source_ports.max(wanted))?;
+    settings.source_ports = granted;
+    if granted < wanted {
+        tracing::warn!(
+            "the limit on open files leaves {granted} of {wanted} source ports toward upstreams, so \
+             that answers are easier to forge: raise it to {} (LimitNOFILE= of the unit, ulimit -Hn)",
+            wanted as u64 + socket::DESCRIPTORS_BESIDE
+        );
+    }
+    Ok(())
+}
+
+/// Tells if the kernel granted smaller receive buffers than were asked for.
+fn warn_of_small_buffers(relays: &mut [UdpRelay]) {
+    let granted = relays
+        .iter_mut()
+        .map(|relay| relay.clients().receive_buffer());
+    let granted = granted.min().unwrap_or(RECEIVE_BUFFER_BYTES);
+    if granted < RECEIVE_BUFFER_BYTES {
+        tracing::warn!(
+            "the receive buffers of UDP sockets have {granted} octets instead of \
+             {RECEIVE_BUFFER_BYTES}, so that bursts of queries can be lost: set \
+             net.core.rmem_max={RECEIVE_BUFFER_BYTES} by sysctl, or give the server CAP_NET_ADMIN"
+        );
     }
 }
 

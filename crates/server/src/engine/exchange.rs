@@ -99,7 +99,7 @@ impl Engine {
         let Some(server) = self.upstreams.choose(&asked, now, &mut self.random) else {
             return self.give_up(slot, now, actions);
         };
-        let port = self.ports.take(server);
+        let port = self.ports.take(server, now, actions);
         let id = self.unused_id(server, port);
         let mut frame = [0; ask::QUESTION_MAX];
         let lookup = self.lookups.get(slot);
@@ -167,21 +167,21 @@ impl Engine {
             // it: a connection tells.
             Fit::OtherCase if self.maker.settings.randomise_case => {
                 self.counts.rejected_case.tick();
-                self.land(slot, actions);
+                self.land(slot);
                 return self.ask_connection(slot, server, now, actions);
             }
             Fit::OtherCase | Fit::Same => {}
         }
         if reply.tc() {
             self.counts.upstream_truncated.tick();
-            self.land(slot, actions);
+            self.land(slot);
             self.upstreams.answered(server, rtt_ns);
             return self.ask_connection(slot, server, now, actions);
         }
         let Ok(stored) = self.accept(&reply) else {
             return self.counts.rejected_malformed.tick();
         };
-        self.land(slot, actions);
+        self.land(slot);
         self.upstreams.answered(server, rtt_ns);
         self.counts.upstream_answers.tick();
         self.judge(slot, server, stored, now, actions);
@@ -213,7 +213,7 @@ impl Engine {
         let Exchange::Connection { server, id } = self.lookups.get(slot).exchange else {
             return;
         };
-        self.land(slot, actions);
+        self.land(slot);
         let lookup = self.lookups.get(slot);
         let reply = message.ok().and_then(|m| Message::parse(m).ok());
         let stored = reply
@@ -239,17 +239,15 @@ impl Engine {
         } else if let Exchange::Connection { server, .. } = self.lookups.get(slot).exchange {
             self.exhaust(slot, server);
         }
-        self.land(slot, actions);
+        self.land(slot);
         self.ask_next(slot, now, actions);
     }
 
     /// Takes a lookup out of flight.
-    fn land(&mut self, slot: u32, actions: &mut Actions) {
+    fn land(&mut self, slot: u32) {
         self.lookup_timers.clear(slot);
-        if let Exchange::Datagram { server, port, .. } = self.lookups.arrive(slot)
-            && self.ports.release(server, port)
-        {
-            actions.renew(server, port);
+        if let Exchange::Datagram { server, port, .. } = self.lookups.arrive(slot) {
+            self.ports.release(server, port);
         }
     }
 

@@ -98,7 +98,7 @@ const STALE: usize = 1;
 
 impl Engine {
     /// An engine with an empty cache.
-    pub fn new(settings: &Settings, counts: Arc<Counts>, seeds: &Seeds, now: Nanos) -> Self {
+    pub fn new(settings: &Settings, counts: Arc<Counts>, seeds: &Seeds) -> Self {
         let mut random = StdRng::from_seed(seeds.random);
         let limiter = limiter(settings, &mut random);
         Self {
@@ -112,7 +112,7 @@ impl Engine {
             lookups: Lookups::new(settings.queries_max),
             lookup_timers: Timers::new(UPSTREAMS_MAX + 1),
             upstreams: Upstreams::new(&settings.upstreams, settings.selection),
-            ports: Ports::new(settings.upstreams.len(), now),
+            ports: Ports::new(settings.upstreams.len(), settings.ports_per_upstream()),
             counts,
             random,
         }
@@ -357,9 +357,7 @@ impl Engine {
 
     /// Time has passed: meets the deadlines that are due, and begins a new turn.
     pub fn on_timer(&mut self, now: Nanos, actions: &mut Actions) {
-        self.ports.turn(now, &mut self.random, |server, port| {
-            actions.renew(server, port);
-        });
+        self.ports.turn();
         self.wake(now, actions);
         while let Some((slot, list)) = self.query_timers.expired(now) {
             if list == DELAY {
@@ -417,7 +415,7 @@ impl Engine {
                 self.lookups.get(*slot).asked = upstreams::Asked::default();
             }
             self.upstreams = Upstreams::new(&settings.upstreams, settings.selection);
-            self.ports = Ports::new(settings.upstreams.len(), now);
+            self.ports = Ports::new(settings.upstreams.len(), settings.ports_per_upstream());
             for slot in slots {
                 self.ask_next(slot, now, actions);
             }

@@ -41,7 +41,7 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
         random: [1; 32],
         cookies: [2; 16],
     };
-    let mut engine = Engine::new(&settings, Arc::default(), &seeds, 0);
+    let mut engine = Engine::new(&settings, Arc::default(), &seeds);
     let mut actions = Actions::default();
     let query = message(Flags::default().with_rd(true), 7, 0);
     for connection in 0..1000 {
@@ -52,6 +52,7 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
         engine.on_query(client, &query, &mut [], 0, &mut actions);
     }
     let [
+        Action::Renew { .. },
         Action::Ask {
             server,
             port,

@@ -50,6 +50,9 @@ pub struct Settings {
     pub tcp: TcpSettings,
     /// Client queries that one worker holds at once.
     pub queries_max: usize,
+    /// Source ports of all workers toward all upstreams together: [`SOURCE_PORTS`], or what the limit on
+    /// open files leaves.
+    pub source_ports: usize,
     /// Unix socket of `dns64d ctl`.
     pub control: Option<PathBuf>,
     /// Address of the metrics page.
@@ -64,13 +67,25 @@ impl Settings {
         let found = self.views.iter().position(|v| v.clients.contains(client));
         found.unwrap_or(self.views.len() - 1)
     }
+
+    /// Source ports of one worker toward one upstream: an equal share, 64 to 4096.
+    pub fn ports_per_upstream(&self) -> usize {
+        let pools = self.workers * self.upstreams.len();
+        let (least, most) = (*PORTS_PER_UPSTREAM.start(), *PORTS_PER_UPSTREAM.end());
+        (self.source_ports / pools.max(1)).clamp(least, most)
+    }
 }
 
 /// Most upstreams that a server can have.
 pub const UPSTREAMS_MAX: usize = 16;
 
-/// Source ports toward each upstream.
-pub const PORTS_PER_UPSTREAM: usize = 64;
+/// Source ports of all workers toward all upstreams together, unless the limit on open files is lower:
+/// half of all ports. Each open one takes about 3 KiB of kernel memory.
+pub const SOURCE_PORTS: usize = 32_768;
+
+/// Least and most source ports of one worker toward one upstream. 2048 are 11 bits (RFC 5452 section
+/// 9.2); with more than 4096, few more of a few thousand questions have one of their own.
+const PORTS_PER_UPSTREAM: std::ops::RangeInclusive<usize> = 64..=4096;
 
 /// Most views beside that of all other clients, so that the number of a view fits an octet.
 pub const VIEWS_MAX: usize = 255;
@@ -205,4 +220,32 @@ pub enum LogLevel {
     Info,
     /// More, for whoever looks for a fault.
     Debug,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_ports_are_shared_by_workers_and_upstreams_within_bounds() {
+        let mut settings = crate::config::parse(crate::config::template(), "template").unwrap();
+        let upstream = settings.upstreams[0];
+        for (workers, upstreams, source_ports, expected) in [
+            (1, 1, SOURCE_PORTS, 4096),
+            (2, 8, SOURCE_PORTS, 2048),
+            (16, 16, SOURCE_PORTS, 128),
+            (64, 16, SOURCE_PORTS, 64),
+            (2, 1, 1000, 500),
+            (4, 16, 1000, 64),
+        ] {
+            settings.workers = workers;
+            settings.upstreams = vec![upstream; upstreams];
+            settings.source_ports = source_ports;
+            assert_eq!(
+                settings.ports_per_upstream(),
+                expected,
+                "{workers} x {upstreams}"
+            );
+        }
+    }
 }

@@ -14,7 +14,7 @@ use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
 use dns64d::engine::{Engine, Seeds};
 use dns64d::mailbox::ConnectionFailed;
-use dns64d::settings::{PORTS_PER_UPSTREAM, Settings};
+use dns64d::settings::Settings;
 
 use super::messages::{self, Question, Words};
 use super::text;
@@ -91,7 +91,7 @@ impl Stage {
             cookies: [9; 16],
         };
         Self {
-            engine: Engine::new(&settings, Arc::clone(&counts), &seeds, BEGINNING),
+            engine: Engine::new(&settings, Arc::clone(&counts), &seeds),
             counts,
             clock,
             actions: Actions::default(),
@@ -188,7 +188,7 @@ impl Stage {
         let actions = &mut self.actions;
         match asked.way {
             Way::Port(port) => {
-                let other = (port + 1) % PORTS_PER_UPSTREAM;
+                let other = (port + 1) % self.engine.settings().ports_per_upstream();
                 let port = if words.has("port") { other } else { port };
                 self.engine.on_reply(server, port, &message, now, actions);
             }

@@ -152,7 +152,9 @@ impl Whole {
         let clock = ManualClock::default();
         let network = Network::new(&clock, setup.seed);
         let zone = zone(setup.aaaa_share);
-        let settings = dns64d::config::parse(&config(&setup), "simulated").unwrap();
+        let mut settings = dns64d::config::parse(&config(&setup), "simulated").unwrap();
+        // The simulated network looks at every port each turn: as few as there can be.
+        settings.source_ports = 0;
         let authority = || {
             Authority::new(ZoneConfig {
                 zone: zone.clone(),
@@ -182,7 +184,7 @@ impl Whole {
             random: [setup.seed.to_le_bytes(); 4].concat().try_into().unwrap(),
             cookies: [7; 16],
         };
-        let engine = Engine::new(&settings, Arc::clone(&counts), &seeds, clock.now());
+        let engine = Engine::new(&settings, Arc::clone(&counts), &seeds);
         let (handle, mailbox) = WorkerHandle::new(Arc::new(|| ()));
         let (gateway, gateway_mailbox) = GatewayHandle::new();
         Self {

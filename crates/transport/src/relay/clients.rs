@@ -301,7 +301,10 @@ mod tests {
         let clients = relay.clients();
         let socket = clients.listeners[0].socket.as_fd();
         let kernel = sys::get_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
-        assert_eq!(2 * clients.receive_buffer(), usize::try_from(kernel).unwrap());
+        assert_eq!(
+            2 * clients.receive_buffer(),
+            usize::try_from(kernel).unwrap()
+        );
         // Far beyond what anybody may have: the kernel grants less, without an error.
         let socket = unbound("127.0.0.1:0".parse().unwrap()).unwrap();
         let huge = usize::try_from(i32::MAX).unwrap();
