@@ -1,4 +1,4 @@
-//! Sets of addresses.
+//! Sets of addresses, and the network that counts as one client.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -38,6 +38,34 @@ impl NetSet {
     pub fn contains_bits(&self, address: Ipv6Addr) -> bool {
         let address = IpAddr::V6(address);
         self.nets.iter().any(|net| net.contains(&address))
+    }
+}
+
+/// The network that counts as one client where limits hold for each client: /24 of IPv4, /56 of
+/// IPv6, the defaults of BIND's response rate limiting. IPv4-mapped IPv6 addresses count as IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientNetwork(u64);
+
+impl ClientNetwork {
+    /// The network of an address.
+    pub fn of(address: IpAddr) -> Self {
+        // The family and the octets of the prefix: 3 or 7.
+        let octets = match address.to_canonical() {
+            IpAddr::V4(address) => {
+                let [a, b, c, _] = address.octets();
+                [4, a, b, c, 0, 0, 0, 0]
+            }
+            IpAddr::V6(address) => {
+                let [a, b, c, d, e, f, g, ..] = address.octets();
+                [6, a, b, c, d, e, f, g]
+            }
+        };
+        Self(u64::from_be_bytes(octets))
+    }
+
+    /// The network as a number, different for each network.
+    pub fn number(self) -> u64 {
+        self.0
     }
 }
 
@@ -91,5 +119,16 @@ mod tests {
         ] {
             assert!(NetSet::all().contains(ip(address)), "{address}");
         }
+    }
+
+    #[test]
+    fn a_client_is_a_24_or_a_56() {
+        let same = |a, b| ClientNetwork::of(ip(a)) == ClientNetwork::of(ip(b));
+        assert!(same("192.0.2.1", "192.0.2.254"));
+        assert!(same("192.0.2.1", "::ffff:192.0.2.9"));
+        assert!(!same("192.0.2.1", "192.0.3.1"));
+        assert!(same("2001:db8:0:ff::1", "2001:db8::2"));
+        assert!(!same("2001:db8:0:100::1", "2001:db8::2"));
+        assert!(!same("10.1.2.3", "a01:200::"));
     }
 }
