@@ -45,9 +45,9 @@ const SETTINGS: [&str; 6] = [
 /// Events of one run: more find nothing new, only slower.
 const EVENTS_MAX: usize = 64;
 
-/// Deadlines met while a run is wound up. Each question has 16 attempts at most on each of three
-/// servers, and there are fewer questions than events.
-const DEADLINES_MAX: usize = 4096;
+/// Deadlines met while a run is wound up. Each query has four moments, each question 16 attempts at
+/// most on each of three servers with two deadlines each, and there are fewer of both than events.
+const DEADLINES_MAX: usize = 1 << 14;
 
 /// All settings, read once.
 fn settings() -> &'static [Settings] {
@@ -112,6 +112,7 @@ impl Run {
                 self.query(input, &message);
             }
             4..7 => self.reply(input),
+            7 if input.octet() & 3 == 0 => self.unreachable(input),
             7 => self.connection(input),
             8 => {
                 let (server, port) = (input.octet() % 3, input.octet() % 64);
@@ -128,6 +129,10 @@ impl Run {
                 let unit = [1_000_000, 30_000_000, SECOND, 15 * SECOND][usize::from(step % 4)];
                 self.now += unit * Nanos::from(step);
                 self.engine.on_timer(self.now, &mut self.actions);
+                // Whoever came more than a deadline ago has its answer, and its place is free.
+                self.settle();
+                self.model.check_places(self.now, &self.counts);
+                return;
             }
             _ => {
                 let settings = input.choose(settings());
@@ -152,7 +157,8 @@ impl Run {
                 address,
             }
         };
-        self.model.asked(client, message, self.engine.settings());
+        let settings = self.engine.settings();
+        self.model.asked(client, message, self.now, settings);
         let (now, actions) = (self.now, &mut self.actions);
         self.engine.on_query(client, message, now, actions);
     }
@@ -167,6 +173,14 @@ impl Run {
         self.model.heard(&message);
         let (now, actions) = (self.now, &mut self.actions);
         self.engine.on_reply(server, port, &message, now, actions);
+    }
+
+    /// Word that nobody listens where a question was sent to, perhaps one that is over.
+    fn unreachable(&mut self, input: &mut Input<'_>) {
+        if let Some((server, port, _)) = input.choose_from_end(&self.model.datagrams) {
+            let (now, actions) = (self.now, &mut self.actions);
+            self.engine.on_unreachable(*server, *port, now, actions);
+        }
     }
 
     fn connection(&mut self, input: &mut Input<'_>) {
@@ -208,6 +222,8 @@ impl Run {
                     self.model.sent_connection(*server, *exchange, message);
                 }
                 Action::Renew { server, port } => self.model.renewed(*server, *port),
+                Action::Down { server, .. } => self.model.turned(*server, true),
+                Action::Up { server, .. } => self.model.turned(*server, false),
             }
         }
         self.model.check_bounds(&self.counts);

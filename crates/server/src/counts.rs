@@ -158,11 +158,15 @@ counts! {
         upstream_rcode = "reason": "rcode",
         upstream_truncated = "reason": "truncated",
         upstream_connection = "reason": "connection",
+        upstream_unreachable = "reason": "unreachable",
+        upstream_guessed = "reason": "guessed-ids",
     }
     Counter "upstream_rejected" "Messages from upstreams that were not taken as answers, by reason" {
         rejected_unknown = "reason": "unknown",
         rejected_question = "reason": "question",
         rejected_case = "reason": "case",
+        rejected_cookie = "reason": "cookie",
+        rejected_late = "reason": "late",
         rejected_malformed = "reason": "malformed",
     }
     Counter "lookups_failed" "Questions that all upstreams failed" { lookups_failed, }

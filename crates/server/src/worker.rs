@@ -273,6 +273,15 @@ impl<R: Relay> Worker<R> {
                     }
                 }
                 Action::Renew { server, port } => self.relay.renew(*server, *port)?,
+                Action::Down { server, timeouts } => {
+                    let address = self.engine.settings().upstreams[*server].address;
+                    tracing::warn!("upstream {} is down ({timeouts} timeouts)", plain(address));
+                }
+                Action::Up { server, after_ns } => {
+                    let address = self.engine.settings().upstreams[*server].address;
+                    let after_s = after_ns.div_ceil(SECOND);
+                    tracing::info!("upstream {} is up again after {after_s} s", plain(address));
+                }
             }
         }
         Ok(())
@@ -282,6 +291,14 @@ impl<R: Relay> Worker<R> {
 /// The addresses of all upstreams, in their order.
 pub fn addresses(settings: &Settings) -> Vec<SocketAddr> {
     settings.upstreams.iter().map(|u| u.address).collect()
+}
+
+/// An address with its port where that is not the one of DNS.
+fn plain(address: SocketAddr) -> String {
+    match address.port() {
+        53 => address.ip().to_string(),
+        _ => address.to_string(),
+    }
 }
 
 /// Writes a query into the log, for operators who asked for each of them.

@@ -76,19 +76,22 @@ pub(super) const QUERIES: RangeInclusive<usize> = 1..=65_536;
 /// By round-trip time, as Unbound and BIND choose among forwarders.
 pub(super) const SELECTION: Selection = Selection::Fastest;
 
-/// As BIND waits before it asks again (`resolver-retry-interval`).
-pub(super) const TIMEOUT_NS: Nanos = 800 * MILLISECOND;
+/// A little less than a query is held for: with more, a question that is lost late is not sent again
+/// in time.
+pub(super) const TIMEOUT_NS: Nanos = 4 * SECOND;
 
 /// From the round trip of one country to the longest that a stub resolver can be set to wait
 /// (resolv.conf(5)).
 pub(super) const TIMEOUTS_NS: RangeInclusive<Nanos> = 10 * MILLISECOND..=30 * SECOND;
 
-/// AAAA and then A of a single upstream take 4.8 s with it: about as long as a stub resolver waits
-/// (resolv.conf(5)), which is all the time that there is.
+/// As BIND asks a server in a row. What two of three packets are lost of is hardly of use.
 pub(super) const ATTEMPTS: u8 = 3;
 
 /// More would outlast the patience of any client.
 pub(super) const ATTEMPTS_BOUNDS: RangeInclusive<u8> = 1..=10;
+
+/// Nine in ten servers copy the case, and the others are found out (draft-vixie-dnsext-dns0x20-00).
+pub(super) const RANDOMISE_CASE: bool = true;
 
 /// One question where one is enough, and RFC 6147 section 5.1.8 allows more but asks for none.
 pub(super) const ORDER: LookupOrder = LookupOrder::AaaaThenA;
@@ -96,7 +99,7 @@ pub(super) const ORDER: LookupOrder = LookupOrder::AaaaThenA;
 /// The Resolution Delay of Happy Eyeballs (RFC 8305 section 3).
 pub(super) const DELAY_NS: Nanos = 50 * MILLISECOND;
 
-/// Below a millisecond it is "both"; above a second it is "aaaa-then-a".
+/// Below a millisecond it is "both"; after a second "aaaa-then-a" asks for A too.
 pub(super) const DELAYS_NS: RangeInclusive<Nanos> = MILLISECOND..=SECOND;
 
 /// The DNS64 function with the Well-Known Prefix (RFC 6147 section 5.2).

@@ -243,7 +243,7 @@ impl Given {
             upstreams,
             selection: self.selection.unwrap_or(defaults::SELECTION),
             order: defaults::ORDER,
-            randomise_case: false,
+            randomise_case: defaults::RANDOMISE_CASE,
             views: vec![View {
                 clients: NetSet::all(),
                 dns64: Some(dns64),

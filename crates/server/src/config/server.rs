@@ -142,7 +142,7 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
         servers: Vec::new(),
         selection: defaults::SELECTION,
         order: defaults::ORDER,
-        randomise_case: false,
+        randomise_case: defaults::RANDOMISE_CASE,
     };
     let Some(section) = top.section("upstream", &keys::UPSTREAM, faults) else {
         if top.value("upstream").is_none() {
@@ -170,8 +170,9 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
         table.selection = selection;
     }
     table.order = order(&section, faults);
-    let randomise = section.read("randomise-case", faults, |v| v.boolean());
-    table.randomise_case = randomise.unwrap_or(false);
+    if let Some(randomise) = section.read("randomise-case", faults, |v| v.boolean()) {
+        table.randomise_case = randomise;
+    }
     table
 }
 

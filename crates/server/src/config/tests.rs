@@ -56,7 +56,7 @@ fn two_lines_are_enough_and_the_rest_are_the_documented_defaults() {
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
     assert_eq!(listen, ["[::]:53", "0.0.0.0:53"]);
     assert_eq!(settings.upstreams[0].address.to_string(), "192.0.2.53:53");
-    assert_eq!(settings.upstreams[0].timeout_ns, 800 * MILLISECOND);
+    assert_eq!(settings.upstreams[0].timeout_ns, 4000 * MILLISECOND);
     assert_eq!(settings.order, LookupOrder::AaaaThenA);
     assert_eq!(settings.udp_size, 1_232);
     assert_eq!(settings.cache.bytes, 256 * MIB);

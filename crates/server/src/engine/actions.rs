@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use dns64_transport::Origin;
+use dns64_transport::clock::Nanos;
 
 /// Where an answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,20 @@ pub enum Action {
         /// Number of the port.
         port: usize,
     },
+    /// Tell the operator that an upstream is down.
+    Down {
+        /// Number of the upstream.
+        server: usize,
+        /// How often it has not answered, in a row.
+        timeouts: u32,
+    },
+    /// Tell the operator that an upstream is up again.
+    Up {
+        /// Number of the upstream.
+        server: usize,
+        /// How long it was down.
+        after_ns: Nanos,
+    },
 }
 
 /// A list of actions and the messages that they speak of; reused, so that nothing is allocated
@@ -121,6 +136,14 @@ impl Actions {
 
     pub(super) fn renew(&mut self, server: usize, port: usize) {
         self.list.push(Action::Renew { server, port });
+    }
+
+    pub(super) fn down(&mut self, server: usize, timeouts: u32) {
+        self.list.push(Action::Down { server, timeouts });
+    }
+
+    pub(super) fn up(&mut self, server: usize, after_ns: Nanos) {
+        self.list.push(Action::Up { server, after_ns });
     }
 
     fn keep(&mut self, message: &[u8]) -> Range<usize> {

@@ -35,7 +35,7 @@ fn message(flags: Flags, id: u16, records: u16) -> Vec<u8> {
 
 #[test]
 fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
-    let text = "allow = [\"::/0\", \"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n";
+    let text = "allow = [\"::/0\", \"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\nrandomise-case = false\n";
     let settings = crate::config::parse(text, "test").unwrap();
     let seeds = Seeds {
         random: [1; 32],

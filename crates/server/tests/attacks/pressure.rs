@@ -33,7 +33,8 @@ fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
     let server = start(&upstream, "", "timeout = \"100ms\"\nattempts = 2");
     assert_resolves(server.dns, 1);
     silent.store(true, Ordering::Relaxed);
-    for number in 10..20 {
+    // Each is held for as long as a client waits.
+    for number in 10..13 {
         let answer = ask_name(server.dns, &name(number), Rtype::AAAA);
         assert_eq!(rcode(&answer), Rcode::SERVFAIL);
         assert_resolves(server.dns, 1);
@@ -48,7 +49,7 @@ fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
     let again = upstream.times_asked("n10.example", Rtype::AAAA);
     let whiles = usize::try_from((MonotonicClock.now() - begun) / FAILURE_TTL_NS).unwrap();
     assert!(
-        times <= 2 && again <= times + 2 * (1 + whiles),
+        times <= TIMES_MAX && again <= times + 2 * (1 + whiles),
         "{times} then {again} times in {whiles} times 5 s"
     );
     silent.store(false, Ordering::Relaxed);
@@ -66,6 +67,9 @@ fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
     });
     server.ends();
 }
+
+/// Two attempts, and one more when the client asks again, 4 s later, while it has no answer.
+const TIMES_MAX: usize = 3;
 
 /// How long a failure is remembered.
 const FAILURE_TTL_NS: u64 = FAILURE_TTL_S as u64 * SECOND;

@@ -49,12 +49,12 @@ fn tellable_lies(question: &[u8]) -> Vec<Vec<u8>> {
         lie[..11].to_vec(),
         changed(&|lie| lie.truncate(end + 5)),
         changed(&|lie| lie.truncate(end - 2)),
-        // No question; a header alone, with an error and without.
+        // No question; a header alone. With an error it would be an answer.
         changed(&|lie| lie[5] = 0),
         changed(&|lie| {
             lie.truncate(12);
             lie[4..12].fill(0);
-            lie[3] |= 2;
+            lie[3] &= 0xf0;
         }),
         changed(&|lie| lie[5] = 2),
         // A query, not an answer.

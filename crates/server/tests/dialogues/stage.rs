@@ -27,6 +27,7 @@ const SETTINGS: &str = r#"
     [upstream]
     servers = ["192.0.2.53"]
     selection = "failover"
+    randomise-case = false
     [dns64]
     prefix = "2001:db8:64::/96"
 "#;
@@ -60,6 +61,8 @@ pub(crate) struct InFlight {
     pub(crate) way: Way,
     pub(crate) id: u16,
     pub(crate) question: Question,
+    /// The client cookie that it had.
+    pub(crate) cookie: Vec<u8>,
 }
 
 /// How it went there.
@@ -168,7 +171,7 @@ impl Stage {
     ) {
         self.turn();
         let asked = &self.in_flight[index];
-        let message = messages::reply(&asked.question, asked.id, rcode, words, records);
+        let message = messages::reply(asked, rcode, words, records);
         let now = self.clock.now();
         let server = words.number("server").map_or(asked.server, usize::from);
         let actions = &mut self.actions;
@@ -186,6 +189,19 @@ impl Stage {
         if !words.has("keep") {
             self.in_flight.remove(index);
         }
+        self.see();
+    }
+
+    /// Word comes that nobody listens where a question was sent.
+    pub(crate) fn unreachable(&mut self, index: usize) {
+        self.turn();
+        let asked = self.in_flight.remove(index);
+        let Way::Port(port) = asked.way else {
+            panic!("{} was not asked in a datagram", asked.question);
+        };
+        let now = self.clock.now();
+        self.engine
+            .on_unreachable(asked.server, port, now, &mut self.actions);
         self.see();
     }
 
@@ -319,6 +335,14 @@ impl Stage {
                     let way = Way::Connection(*exchange);
                     self.see_question(*server, way, actions.message(message));
                 }
+                Action::Down { server, timeouts } => {
+                    self.lines
+                        .push(format!("down {server}: {timeouts} timeouts"));
+                }
+                Action::Up { server, after_ns } => {
+                    let after_ms = after_ns / 1_000_000;
+                    self.lines.push(format!("up {server}: after {after_ms} ms"));
+                }
                 // Which port leaves when is a matter of chance.
                 Action::Renew { .. } | Action::Reply { .. } => {}
             }
@@ -330,6 +354,7 @@ impl Stage {
 
     fn see_question(&mut self, server: usize, way: Way, message: &[u8]) {
         let (question, text) = messages::of_question(message);
+        let cookie = messages::client_cookie(message);
         let over = match way {
             Way::Port(_) => "",
             Way::Connection(_) => " tcp",
@@ -340,6 +365,7 @@ impl Stage {
             way,
             id: u16::from_be_bytes([message[0], message[1]]),
             question,
+            cookie,
         });
     }
 

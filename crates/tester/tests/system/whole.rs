@@ -296,6 +296,8 @@ impl Whole {
 
     /// Nothing waits any more, in dns64d's own eyes as well.
     pub(crate) fn assert_idle(&mut self) {
+        // Late answers are waited for that long.
+        self.rest(10 * SECOND);
         self.turn();
         assert!(self.worker.engine.is_idle());
         assert_eq!(self.worker.engine.next_deadline(), None);
