@@ -11,8 +11,8 @@ mod model;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
-use dns64_transport::Origin;
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::{FRAME_BYTES, Origin};
 use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
 use dns64d::engine::{Engine, Seeds};
@@ -33,7 +33,7 @@ const SETTINGS: [&str; 6] = [
      exclude-domains = [\"exclude.example\"]\nmark-synthesised = true\n\
      [cache]\nsize = \"1MiB\"\nserve-stale = \"1d\"\nprefetch = true\n",
     "any = \"refuse\"\n[upstream]\nservers = [\"192.0.2.53\"]\norder = \"both\"\nattempts = 1\n\
-     [dns64]\nptr = \"local\"\nptr-name = \"nat64.example\"\nbreak-dnssec = true\nprefix = \"2001:db8::/32\"\n\
+     [dns64]\nptr = \"local\"\nptr-name = \"nat64.example\"\nsynthesise-signed = \"always\"\nprefix = \"2001:db8::/32\"\n\
      [cache]\nsize = \"1MiB\"\nserve-stale = \"1h\"\nmin-ttl = \"60s\"\nmax-ttl = \"600s\"\n",
     "allow = [\"127.0.0.0/8\", \"10.0.0.0/9\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n\
      [cache]\nsize = \"1MiB\"\nprefetch = true\n[rate-limit]\nresponses-per-second = 1\nburst = 4\n",
@@ -45,9 +45,9 @@ const SETTINGS: [&str; 6] = [
 /// Events of one run: more find nothing new, only slower.
 const EVENTS_MAX: usize = 64;
 
-/// Deadlines met while a run is wound up. Each question has 16 attempts at most on each of three
-/// servers, and there are fewer questions than events.
-const DEADLINES_MAX: usize = 4096;
+/// Deadlines met while a run is wound up. Each query has four moments, each question 16 attempts at
+/// most on each of three servers with two deadlines each, and there are fewer of both than events.
+const DEADLINES_MAX: usize = 1 << 14;
 
 /// All settings, read once.
 fn settings() -> &'static [Settings] {
@@ -91,7 +91,7 @@ impl Run {
         };
         let now = 1000 * SECOND;
         Self {
-            engine: Engine::new(settings, Arc::clone(&counts), &seeds, now),
+            engine: Engine::new(settings, Arc::clone(&counts), &seeds),
             counts,
             actions: Actions::default(),
             now,
@@ -112,6 +112,7 @@ impl Run {
                 self.query(input, &message);
             }
             4..7 => self.reply(input),
+            7 if input.octet() & 3 == 0 => self.unreachable(input),
             7 => self.connection(input),
             8 => {
                 let (server, port) = (input.octet() % 3, input.octet() % 64);
@@ -128,6 +129,10 @@ impl Run {
                 let unit = [1_000_000, 30_000_000, SECOND, 15 * SECOND][usize::from(step % 4)];
                 self.now += unit * Nanos::from(step);
                 self.engine.on_timer(self.now, &mut self.actions);
+                // Whoever came more than a deadline ago has its answer, and its place is free.
+                self.settle();
+                self.model.check_places(self.now, &self.counts);
+                return;
             }
             _ => {
                 let settings = input.choose(settings());
@@ -152,9 +157,16 @@ impl Run {
                 address,
             }
         };
-        self.model.asked(client, message, self.engine.settings());
+        let settings = self.engine.settings();
+        self.model.asked(client, message, self.now, settings);
         let (now, actions) = (self.now, &mut self.actions);
-        self.engine.on_query(client, message, now, actions);
+        let mut frame = [0; FRAME_BYTES];
+        let len = self
+            .engine
+            .on_query(client, message, &mut frame, now, actions);
+        if len > 0 {
+            self.model.answered(client, &frame[..len]);
+        }
     }
 
     /// An answer to a question that was asked in a datagram, perhaps one that is over.
@@ -167,6 +179,14 @@ impl Run {
         self.model.heard(&message);
         let (now, actions) = (self.now, &mut self.actions);
         self.engine.on_reply(server, port, &message, now, actions);
+    }
+
+    /// Word that nobody listens where a question was sent to, perhaps one that is over.
+    fn unreachable(&mut self, input: &mut Input<'_>) {
+        if let Some((server, port, _)) = input.choose_from_end(&self.model.datagrams) {
+            let (now, actions) = (self.now, &mut self.actions);
+            self.engine.on_unreachable(*server, *port, now, actions);
+        }
     }
 
     fn connection(&mut self, input: &mut Input<'_>) {
@@ -208,6 +228,10 @@ impl Run {
                     self.model.sent_connection(*server, *exchange, message);
                 }
                 Action::Renew { server, port } => self.model.renewed(*server, *port),
+                // It only repeats an answer.
+                Action::Servfail { .. } => {}
+                Action::Down { server, .. } => self.model.turned(*server, true),
+                Action::Up { server, .. } => self.model.turned(*server, false),
             }
         }
         self.model.check_bounds(&self.counts);

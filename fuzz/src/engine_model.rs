@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
 
-use dns64_transport::PORTS_PER_SERVER;
+use dns64_transport::clock::Nanos;
 use dns64_wire::message::{Flags, HEADER_LEN, Message};
 use dns64_wire::pref64::Pref64;
 use dns64d::counts::Counts;
+use dns64d::engine::DEADLINE_NS;
 use dns64d::engine::actions::Client;
-use dns64d::settings::Settings;
+use dns64d::settings::{Selection, Settings, UPSTREAMS_MAX, Upstream};
 
 /// Questions of the engine that can be answered, the newest.
 const QUESTIONS_MAX: usize = 64;
@@ -27,6 +28,10 @@ pub(crate) struct Model {
     heard: Vec<Vec<u8>>,
     prefixes: Vec<Pref64>,
     servers: usize,
+    /// Source ports toward each.
+    ports: usize,
+    upstreams: Option<(Vec<Upstream>, Selection)>,
+    down: [bool; UPSTREAMS_MAX],
     queries_max: usize,
     cache_bytes: u64,
 }
@@ -36,6 +41,7 @@ struct Query {
     message: Vec<u8>,
     limit: usize,
     answers: usize,
+    asked_at: Nanos,
 }
 
 impl Model {
@@ -48,6 +54,9 @@ impl Model {
             heard: Vec::new(),
             prefixes: Vec::new(),
             servers: 0,
+            ports: 0,
+            upstreams: None,
+            down: [false; UPSTREAMS_MAX],
             queries_max: 0,
             cache_bytes: CACHE_MIN,
         };
@@ -58,11 +67,18 @@ impl Model {
     /// New settings: what waits may go on waiting, and what was asked from other ports is over.
     pub(crate) fn reloaded(&mut self, settings: &Settings) {
         self.servers = settings.upstreams.len();
+        self.ports = settings.ports_per_upstream();
+        let upstreams = (settings.upstreams.clone(), settings.selection);
+        if self.upstreams.as_ref() != Some(&upstreams) {
+            // Nothing is known of new ones.
+            self.down = [false; UPSTREAMS_MAX];
+            self.upstreams = Some(upstreams);
+        }
         self.datagrams.retain(|(server, ..)| *server < self.servers);
         self.queries_max = self.queries_max.max(settings.queries_max);
         self.cache_bytes = self.cache_bytes.max(settings.cache.bytes);
         for dns64 in settings.views.iter().filter_map(|view| view.dns64.as_ref()) {
-            self.prefixes.extend(dns64.prefixes());
+            self.prefixes.extend(dns64.prefixes_in_use());
         }
     }
 
@@ -74,7 +90,13 @@ impl Model {
         ([network, host, 0, 1], self.clients).into()
     }
 
-    pub(crate) fn asked(&mut self, client: Client, message: &[u8], settings: &Settings) {
+    pub(crate) fn asked(
+        &mut self,
+        client: Client,
+        message: &[u8],
+        asked_at: Nanos,
+        settings: &Settings,
+    ) {
         let limit = match client {
             Client::Tcp { .. } => 65_535,
             Client::Udp(_) => {
@@ -90,6 +112,7 @@ impl Model {
             message: message.to_vec(),
             limit,
             answers: 0,
+            asked_at,
         };
         self.queries.insert(client.address().port(), query);
     }
@@ -130,7 +153,9 @@ impl Model {
                 "another question"
             );
         } else {
-            assert_eq!(answer.len(), HEADER_LEN);
+            // Nothing, or the cookie that was asked for (RFC 7873 section 5.4).
+            let is_cookie = matches!(message.opt(), Ok(Some(_)));
+            assert!(answer.len() == HEADER_LEN || is_cookie && query.message[5] == 0);
         }
         if message.ad() {
             self.check_authentic(&message);
@@ -160,7 +185,7 @@ impl Model {
 
     /// A question to an upstream, in a datagram.
     pub(crate) fn sent(&mut self, server: usize, port: usize, message: &[u8]) {
-        assert!(server < self.servers && port < PORTS_PER_SERVER);
+        assert!(server < self.servers && port < self.ports);
         check_question(message);
         self.datagrams.push((server, port, message.to_vec()));
         if self.datagrams.len() > QUESTIONS_MAX {
@@ -178,15 +203,30 @@ impl Model {
         }
     }
 
+    /// An upstream is down or up again, in turns.
+    pub(crate) fn turned(&mut self, server: usize, is_down: bool) {
+        assert!(server < self.servers);
+        let was_down = std::mem::replace(&mut self.down[server], is_down);
+        assert_ne!(was_down, is_down, "no news of an upstream");
+    }
+
+    /// No place is held for longer than the time of a query.
+    pub(crate) fn check_places(&self, now: Nanos, counts: &Counts) {
+        let is_young = |query: &&Query| now < query.asked_at + DEADLINE_NS;
+        let young = self.queries.values().filter(is_young).count() as u64;
+        assert!(counts.queries_waiting.get() <= young, "a place is not free");
+    }
+
     pub(crate) fn renewed(&mut self, server: usize, port: usize) {
-        assert!(server < self.servers && port < PORTS_PER_SERVER);
+        assert!(server < self.servers && port < self.ports);
     }
 
     /// The tables are within what the settings allow.
     pub(crate) fn check_bounds(&self, counts: &Counts) {
         let queries_max = self.queries_max as u64;
         assert!(counts.queries_waiting.get() <= queries_max);
-        assert!(counts.lookups_in_flight.get() <= queries_max);
+        // Of AAAA and of A for each, and one for the moment until another gives way.
+        assert!(counts.lookups_in_flight.get() <= 2 * queries_max);
         assert!(counts.cache_bytes.get() <= self.cache_bytes);
     }
 
@@ -219,5 +259,5 @@ fn check_question(message: &[u8]) {
     assert!(message.question().is_some());
     let flags = Flags(message.flags().0);
     assert!(!flags.qr() && flags.rd() && message.ancount() == 0);
-    assert!(matches!(message.opt(), Ok(Some(_))));
+    assert!(message.opt().is_ok());
 }

@@ -3,8 +3,12 @@
 
 use dns64_wire::ParseError;
 use dns64_wire::build::{Builder, Owner};
-use dns64_wire::message::{HEADER_LEN, Message, Record, Section};
-use dns64_wire::name::{LABEL_LEN_MAX, NAME_LEN_MAX, Name, NameBuf};
+use dns64_wire::message::{HEADER_LEN, Message, Record, STEPS_SPARE, Section};
+use dns64_wire::name::{LABEL_LEN_MAX, NAME_LEN_MAX, Name, NameBuf, POINTERS_MAX};
+
+/// Labels and pointers of the longest name, with its root label: how far the last name of a walk
+/// may go beyond the bound on all of them.
+const NAME_STEPS_MAX: usize = NAME_LEN_MAX / 2 + POINTERS_MAX + 1;
 
 /// Walks the whole message and panics where a promise of the crate is broken.
 pub(crate) fn check(bytes: &[u8]) {
@@ -30,6 +34,8 @@ pub(crate) fn check(bytes: &[u8]) {
         .inspect(|r| check_record(bytes, r))
         .count();
     assert!(sound <= promised);
+    let steps_max = bytes.len() + STEPS_SPARE + NAME_STEPS_MAX;
+    assert!(records.steps() <= steps_max, "{} steps", records.steps());
     assert!(records.next().is_none(), "a walk that has ended goes on");
     check_opt(&message, sound == promised);
     if sound == promised {

@@ -6,16 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{DirBuilder, Permissions};
+use std::fs::DirBuilder;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
@@ -23,15 +25,18 @@ use tokio::sync::{Semaphore, oneshot};
 /// Where the socket is unless another path is given (FHS 3.0 section 3.15).
 pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";
 
-/// Octets of a request: a name of 255 octets, each of which may be written `\DDD` with the
+/// Octets of a request that are read: a name of 255 octets, each of which may be written `\DDD` with the
 /// backslash escaped in JSON, and the words around it.
-const REQUEST_LEN_MAX: u64 = 2048;
+pub const REQUEST_LEN_MAX: u64 = 2048;
 
 /// Octets of an answer: all figures and all notes on a configuration.
 const ANSWER_LEN_MAX: u64 = 1 << 20;
 
 /// Requests that are worked on at once; others wait in the kernel.
 const REQUESTS_MAX: usize = 8;
+
+/// Requests that wait in the kernel: as many as the Rust library asks for.
+const BACKLOG: i32 = 128;
 
 /// How long the request may take to come.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
@@ -58,6 +63,17 @@ pub enum Request {
     },
     /// Read the configuration again.
     Reload,
+}
+
+impl Request {
+    /// Reads a line.
+    ///
+    /// # Errors
+    ///
+    /// Why a line is no request.
+    pub fn parse(line: &str) -> Result<Self, String> {
+        serde_json::from_str(line).map_err(|error| format!("no such request: {error}"))
+    }
 }
 
 /// What the server says.
@@ -113,6 +129,8 @@ pub struct Status {
     pub cache_bytes: u64,
     /// Bound on that.
     pub cache_bytes_max: u64,
+    /// By what it is confined: `landlock abi N`, `seccomp`, both with a comma, or `off`.
+    pub sandbox: String,
 }
 
 /// As text for people and scripts: a line `NAME=VALUE` for each value.
@@ -152,7 +170,8 @@ impl fmt::Display for Status {
         writeln!(f, "upstreams={}", joined(&self.upstreams))?;
         writeln!(f, "cache_entries={}", self.cache_entries)?;
         writeln!(f, "cache_bytes={}", self.cache_bytes)?;
-        writeln!(f, "cache_bytes_max={}", self.cache_bytes_max)
+        writeln!(f, "cache_bytes_max={}", self.cache_bytes_max)?;
+        writeln!(f, "sandbox={}", self.sandbox)
     }
 }
 
@@ -192,8 +211,6 @@ pub enum SocketError {
 pub struct Socket {
     listener: UnixListener,
     file: SocketFile,
-    /// Its directory, if that was not there.
-    made: Option<PathBuf>,
 }
 
 /// The file of a socket; dropping it removes the file.
@@ -208,47 +225,42 @@ impl Drop for SocketFile {
 }
 
 impl Socket {
-    /// Listens at `path`, for its owner and group only. A file that an earlier server left is
-    /// removed, and the directory is made if only that is missing.
+    /// Listens at `path`, for its owner and group only, if the umask leaves them their rights. A file
+    /// that an earlier server left is removed, and the directory is made if only that is missing.
     ///
     /// # Errors
     ///
     /// Another server has the path, something else is there, or the system refuses.
     pub fn open(path: &Path) -> Result<Self, SocketError> {
-        let system = |reason| SocketError::System {
-            path: path.to_owned(),
-            reason,
-        };
         remove_stale(path)?;
         let directory = path.parent().unwrap_or(path);
         // If it is missing still, the next call says so.
-        let made = DirBuilder::new().mode(0o750).create(directory).is_ok();
-        let listener = UnixListener::bind(path).map_err(system)?;
-        std::fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(system)?;
-        listener.set_nonblocking(true).map_err(system)?;
+        let _ = DirBuilder::new().mode(0o750).create(directory);
+        let listener = listen(path).map_err(|reason| SocketError::System {
+            path: path.to_owned(),
+            reason,
+        })?;
         Ok(Self {
             listener,
             file: SocketFile(path.to_owned()),
-            made: made.then(|| directory.to_owned()),
         })
-    }
-
-    /// Gives the file to a user and a group, and the directory too if it was made for it.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
-        if let Some(directory) = &self.made {
-            chown(directory, Some(uid), Some(gid))?;
-        }
-        chown(&self.file.0, Some(uid), Some(gid))
     }
 
     /// The socket and its file apart.
     pub fn into_parts(self) -> (UnixListener, SocketFile) {
         (self.listener, self.file)
     }
+}
+
+/// The mode is given before there is a file, which gets it less the umask (unix(7)): a call that
+/// names the file could find another one there.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o660))?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Removes the socket of a server that is gone.
@@ -314,7 +326,7 @@ async fn converse(
     let mut line = String::new();
     let mut reader = tokio::io::BufReader::new(reader.take(REQUEST_LEN_MAX));
     tokio::time::timeout(REQUEST_TIME, reader.read_line(&mut line)).await??;
-    let answer = match serde_json::from_str(&line) {
+    let answer = match Request::parse(&line) {
         Ok(request) => {
             let (sender, receiver) = oneshot::channel();
             sink(request, sender);
@@ -323,7 +335,7 @@ async fn converse(
                 _ => refused("the server is ending or has no time"),
             }
         }
-        Err(error) => refused(format!("no such request: {error}")),
+        Err(message) => refused(message),
     };
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
@@ -394,6 +406,7 @@ fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Answer> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
     use std::thread;
 
     use expect_test::expect;
@@ -455,6 +468,7 @@ mod tests {
             cache_entries: 5,
             cache_bytes: 4096,
             cache_bytes_max: 1 << 20,
+            sandbox: "landlock abi 4, seccomp".into(),
         });
         expect![[r#"
             version=1.2.3
@@ -467,6 +481,7 @@ mod tests {
             cache_entries=5
             cache_bytes=4096
             cache_bytes_max=1048576
+            sandbox=landlock abi 4, seccomp
         "#]]
         .assert_eq(&status.to_string());
         let stats = Answer::Stats {
@@ -498,8 +513,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let file = served(&path);
+        // The umask of whoever runs this may leave less.
         let mode = path.metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o660);
+        assert_eq!(mode & 0o117, 0, "{mode:o}");
         let flush = |name: Option<&str>| {
             let name = name.map(str::to_owned);
             ask(&path, &Request::Flush { name }).unwrap()
@@ -535,7 +551,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
         let new = dir.path().join("new");
         let fourth = Socket::open(&new.join("control.sock")).unwrap();
-        assert_eq!(new.metadata().unwrap().permissions().mode() & 0o777, 0o750);
+        assert_eq!(new.metadata().unwrap().permissions().mode() & 0o027, 0);
         drop(fourth);
         let nowhere = dir.path().join("no/where/control.sock");
         let error = Socket::open(&nowhere).unwrap_err().to_string();

@@ -1,6 +1,12 @@
-//! What a thread counts: plain counters that only it writes and others may read at any time.
+//! What a thread counts: plain counters and histograms that only it writes and others may read at
+//! any time.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use dns64_transport::clock::Nanos;
+
+use crate::settings::UPSTREAMS_MAX;
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
@@ -30,6 +36,86 @@ impl Counter {
     }
 }
 
+/// Upper bounds of the buckets of a [`Histogram`], inclusive, in nanoseconds: 1, 2 and 5 of each
+/// decade, from what a worker needs for a turn to twice the 5 s after which stub resolvers give up
+/// (resolv.conf(5)).
+pub const BOUNDS_NS: [Nanos; 16] = {
+    let mut bounds = [0; 16];
+    let (mut at, mut decade) = (0, 100_000);
+    while at < bounds.len() {
+        bounds[at] = decade * [1, 2, 5][at % 3];
+        at += 1;
+        if at % 3 == 0 {
+            decade *= 10;
+        }
+    }
+    bounds
+};
+
+/// Times by their length, with one writer: a count for each of [`BOUNDS_NS`] and one for longer
+/// times, and the sum.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [Counter; BOUNDS_NS.len() + 1],
+    sum_ns: Counter,
+}
+
+impl Histogram {
+    /// Adds a time. Only the worker that owns the histogram may.
+    pub fn observe(&self, time_ns: Nanos) {
+        self.buckets[BOUNDS_NS.partition_point(|&bound| bound < time_ns)].tick();
+        self.sum_ns.add(time_ns);
+    }
+
+    /// The counts now. Times that are added meanwhile may be in it partly.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            buckets: std::array::from_fn(|at| self.buckets[at].get()),
+            sum_ns: self.sum_ns.get(),
+        }
+    }
+}
+
+/// What a [`Histogram`] has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Times in each bucket, not in those before it; the last has no bound.
+    pub buckets: [u64; BOUNDS_NS.len() + 1],
+    /// Their sum in nanoseconds.
+    pub sum_ns: u64,
+}
+
+impl Snapshot {
+    /// Adds the counts of another histogram.
+    pub fn add(&mut self, other: &Self) {
+        let buckets = self.buckets.iter_mut().zip(other.buckets);
+        buckets.for_each(|(sum, count)| *sum += count);
+        self.sum_ns += other.sum_ns;
+    }
+
+    /// The number of times.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// An estimate of the time below which so many of 1,000 times are, in nanoseconds: within its
+    /// bucket times count as spread evenly, and beyond the last bound as equal to it. 0 if there
+    /// are no times.
+    pub fn quantile_ns(&self, per_mille: u64) -> Nanos {
+        let mut rank = (self.count() * per_mille).div_ceil(1000);
+        let mut lower = 0;
+        for (&upper, &count) in BOUNDS_NS.iter().zip(&self.buckets) {
+            if count > 0 && rank <= count {
+                let share = u128::from(upper - lower) * u128::from(rank) / u128::from(count);
+                return lower + u64::try_from(share).unwrap_or(upper - lower);
+            }
+            rank -= count;
+            lower = upper;
+        }
+        if rank == 0 { 0 } else { lower }
+    }
+}
+
 /// Whether a figure only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -54,16 +140,17 @@ pub struct Figure {
     pub value: u64,
 }
 
-/// Makes a struct of counters with a method `figures`.
+/// Makes a struct of counters with a method `figures`, and of what else it counts.
 macro_rules! counts {
     ($(#[$doc:meta])* $name:ident: $($shape:ident $metric:literal $help:literal {
         $($field:ident $(= $label:literal : $value:literal)?,)*
-    })*) => {
+    })* $(+ $(#[$plain_doc:meta])* $vis:vis $plain:ident: $type:ty,)*) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
         #[expect(missing_docs, reason = "the texts stand in the table, for `figures`")]
         pub struct $name {
             $($(pub $field: $crate::counts::Counter,)*)*
+            $($(#[$plain_doc])* $vis $plain: $type,)*
         }
 
         impl $name {
@@ -102,6 +189,7 @@ counts! {
     Counter "dropped" "Messages that got no answer, by reason" {
         dropped_short = "reason": "short",
         dropped_response = "reason": "response",
+        dropped_access = "reason": "access",
         dropped_rate_limit = "reason": "rate-limit",
         dropped_late = "reason": "late",
         dropped_unread = "reason": "unread",
@@ -129,6 +217,12 @@ counts! {
         responses_refused = "rcode": "REFUSED",
         responses_other = "rcode": "other",
     }
+    Counter "servfail" "Responses with SERVFAIL, by reason" {
+        servfail_full = "reason": "full",
+        servfail_deadline = "reason": "deadline",
+        servfail_no_answer = "reason": "no-answer",
+        servfail_rcode = "reason": "rcode",
+    }
     Counter "responses_truncated" "Responses sent with TC set" { responses_truncated, }
     Counter "synthesised" "Answers with synthesised records, by kind" {
         synthesised_aaaa = "kind": "aaaa",
@@ -136,6 +230,7 @@ counts! {
         synthesised_svcb = "kind": "svcb",
     }
     Counter "ipv4only" "Questions for ipv4only.arpa and names of its addresses, answered here" { ipv4only, }
+    Counter "local_zones" "Questions for names in special-use zones, answered here" { local_zones, }
     Counter "not_synthesised" "AAAA queries without a native answer that got no synthesised one, by reason" {
         not_synthesised_dnssec = "reason": "dnssec",
         not_synthesised_domain = "reason": "domain",
@@ -158,16 +253,136 @@ counts! {
         upstream_rcode = "reason": "rcode",
         upstream_truncated = "reason": "truncated",
         upstream_connection = "reason": "connection",
+        upstream_unreachable = "reason": "unreachable",
+        upstream_guessed = "reason": "guessed-ids",
     }
     Counter "upstream_rejected" "Messages from upstreams that were not taken as answers, by reason" {
         rejected_unknown = "reason": "unknown",
         rejected_question = "reason": "question",
         rejected_case = "reason": "case",
+        rejected_cookie = "reason": "cookie",
+        rejected_late = "reason": "late",
         rejected_malformed = "reason": "malformed",
     }
     Counter "lookups_failed" "Questions that all upstreams failed" { lookups_failed, }
+    Counter "worker_turns" "Turns of workers, in each of which one takes in what has come" { worker_turns, }
+    Counter "worker_panics" "Panics of workers, each of which goes on with an empty cache" { worker_panics, }
     Gauge "queries_waiting" "Client queries that wait for upstreams" { queries_waiting, }
     Gauge "lookups_in_flight" "Questions in flight to upstreams" { lookups_in_flight, }
     Gauge "cache_entries" "Answers in the cache" { cache_entries, }
     Gauge "cache_bytes" "Memory of the answers in the cache, in octets" { cache_bytes, }
+    + /// Times from a query that waited for upstreams to its answer.
+    pub waited: Histogram,
+    + /// Queries that were answered in their turn, for which no clock is read.
+    pub at_once: Counter,
+    + /// By number of the upstream.
+    upstream_rtts: [Histogram; UPSTREAMS_MAX],
+}
+
+impl Counts {
+    /// Round-trip times of an upstream, by its number in the settings, below [`UPSTREAMS_MAX`].
+    pub fn upstream_rtt(&self, server: usize) -> &Histogram {
+        &self.upstream_rtts[server]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn bounds_are_one_two_and_five_of_each_decade() {
+        assert_eq!(BOUNDS_NS[..4], [MS / 10, MS / 5, MS / 2, MS]);
+        assert_eq!(BOUNDS_NS[13..], [2000 * MS, 5000 * MS, 10_000 * MS]);
+    }
+
+    #[test]
+    fn a_time_is_in_the_bucket_that_it_does_not_exceed() {
+        let histogram = Histogram::default();
+        for time_ns in [0, MS / 10, MS / 10 + 1, 10_000 * MS, 10_001 * MS] {
+            histogram.observe(time_ns);
+        }
+        let snapshot = histogram.snapshot();
+        let filled = |&(_, count): &(usize, u64)| count > 0;
+        let buckets: Vec<_> = (0..).zip(snapshot.buckets).filter(filled).collect();
+        assert_eq!(buckets, [(0, 2), (1, 1), (15, 1), (16, 1)]);
+        assert_eq!(
+            (snapshot.count(), snapshot.sum_ns),
+            (5, 20_001 * MS + MS / 5 + 1)
+        );
+    }
+
+    #[test]
+    fn quantiles_are_spread_evenly_within_a_bucket() {
+        let histogram = Histogram::default();
+        assert_eq!(histogram.snapshot().quantile_ns(990), 0);
+        (0..10).for_each(|_| histogram.observe(15 * MS));
+        let mut sum = histogram.snapshot();
+        assert_eq!(
+            [100, 500, 1000].map(|q| sum.quantile_ns(q) / MS),
+            [11, 15, 20]
+        );
+        histogram.observe(60_000 * MS);
+        sum.add(&histogram.snapshot());
+        assert_eq!(sum.count(), 21);
+        assert_eq!([500, 1000].map(|q| sum.quantile_ns(q) / MS), [15, 10_000]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_quantile_is_in_the_bucket_of_the_time_of_its_rank(
+            mut times in prop::collection::vec(0_u64..20_000 * MS, 1..50),
+            per_mille in 1_u64..=1000,
+        ) {
+            let histogram = Histogram::default();
+            times.iter().for_each(|&time_ns| histogram.observe(time_ns));
+            times.sort_unstable();
+            let rank = (times.len() * usize::try_from(per_mille).unwrap()).div_ceil(1000);
+            let bucket = |time_ns| BOUNDS_NS.partition_point(|&bound| bound < time_ns);
+            let quantile_ns = histogram.snapshot().quantile_ns(per_mille);
+            let expected = bucket(times[rank - 1]).min(BOUNDS_NS.len() - 1);
+            prop_assert_eq!(bucket(quantile_ns), expected);
+        }
+    }
+}
+
+/// Why a query was answered SERVFAIL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Servfail {
+    /// There was no room for the query or its question.
+    Full,
+    /// The upstreams had not answered when its time was over.
+    Deadline,
+    /// No upstream answered the question, now or within the 5 s for which that is kept.
+    NoAnswer,
+    /// All upstreams answered with an error, now or within the 5 s for which that is kept.
+    Rcode,
+}
+
+impl fmt::Display for Servfail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "too many queries",
+            Self::Deadline => "time limit exceeded",
+            Self::NoAnswer => "no response from any upstream",
+            Self::Rcode => "error response from upstream",
+        })
+    }
+}
+
+impl Counts {
+    /// Counts a response with SERVFAIL by its reason.
+    pub fn count_servfail(&self, why: Servfail) {
+        let counter = match why {
+            Servfail::Full => &self.servfail_full,
+            Servfail::Deadline => &self.servfail_deadline,
+            Servfail::NoAnswer => &self.servfail_no_answer,
+            Servfail::Rcode => &self.servfail_rcode,
+        };
+        counter.tick();
+    }
 }

@@ -6,8 +6,8 @@
 //! Each module uses only those before it in this list:
 //!
 //! - [`settings`]: what the server does, as plain data;
-//! - [`config`]: reads it from files;
 //! - [`answer`]: from the bytes of a query to the bytes of its answer, pure functions;
+//! - [`config`]: settings from files;
 //! - [`counts`]: what is counted;
 //! - `cache`: answers of upstreams, within a bound of memory;
 //! - [`framed`]: answers on their way to connections, within a bound;

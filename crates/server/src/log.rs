@@ -42,14 +42,38 @@ pub enum LogError {
     Thread(io::Error),
 }
 
-/// Dropping it waits shortly until the last lines have left.
-#[derive(Debug)]
+/// The log. Dropping it waits shortly until the last lines have left.
+#[derive(Debug, Default)]
 #[must_use = "the last lines leave when it is dropped"]
-pub struct LogGuard(Option<SyncSender<Line>>);
+pub struct LogGuard {
+    /// To the thread that writes, if there is to be one.
+    lines: Option<SyncSender<Line>>,
+    /// What it will read, as long as it has not begun.
+    unwritten: Option<Receiver<Line>>,
+}
+
+impl LogGuard {
+    /// Starts the thread that writes lines for standard error; until then they wait. A thread keeps
+    /// the rights that it was started with, so it has to be started after they were given up.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread for it.
+    pub fn begin(&mut self) -> Result<(), LogError> {
+        let Some(lines) = self.unwritten.take() else {
+            return Ok(());
+        };
+        let thread = Builder::new().name("log".into());
+        let begun = thread.spawn(move || write_lines(&lines, || io::stderr().lock()));
+        begun.map(drop).map_err(LogError::Thread)
+    }
+}
 
 impl Drop for LogGuard {
     fn drop(&mut self) {
-        if let Some(lines) = &self.0 {
+        // If it cannot begin, nobody reads.
+        let begun = self.begin();
+        if let Some(lines) = self.lines.as_ref().filter(|_| begun.is_ok()) {
             let (done, last) = sync_channel(1);
             if lines.try_send(Line::Last(done)).is_ok() {
                 // Too late is lost.
@@ -65,15 +89,14 @@ impl Drop for LogGuard {
 ///
 /// That place does not exist, or the log was started before.
 pub fn start(settings: &LogSettings) -> Result<LogGuard, LogError> {
-    let mut guard = LogGuard(None);
+    let mut guard = LogGuard::default();
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match settings.target {
         LogTarget::Stderr => {
             let (lines, receiver) = sync_channel(LINES_MAX);
-            let thread = Builder::new().name("log".into());
-            thread
-                .spawn(move || write_lines(&receiver, || io::stderr().lock()))
-                .map_err(LogError::Thread)?;
-            guard.0 = Some(lines.clone());
+            guard = LogGuard {
+                lines: Some(lines.clone()),
+                unwritten: Some(receiver),
+            };
             // The journal adds the time itself (systemd.exec(5), JOURNAL_STREAM).
             let timed = std::env::var_os("JOURNAL_STREAM").is_none();
             stderr_layer(Lines(lines), timed)

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::counts::{Counts, Figure};
+use crate::counts::{Counts, Figure, Histogram, Snapshot};
 use crate::gateway::counts::GatewayCounts;
+use crate::settings::Upstream;
 
 /// The counters of all threads.
 #[derive(Clone, Debug)]
@@ -28,17 +29,78 @@ impl Stats {
         sums
     }
 
-    /// All figures by name; those with a label as `NAME.VALUE`.
-    pub fn by_name(&self) -> BTreeMap<String, u64> {
+    /// All distributions of times, those of the workers summed up, for a server with these
+    /// upstreams. Distributions of one name follow each other.
+    pub fn distributions(&self, upstreams: &[Upstream]) -> Vec<Distribution> {
+        let mut cached = Snapshot::default();
+        let at_once = self.workers.iter().map(|counts| counts.at_once.get());
+        cached.buckets[0] = at_once.sum();
+        let query = |outcome: &str, times| Distribution {
+            name: "query_duration",
+            label: ("outcome", outcome.to_owned()),
+            help: "Time from a query to its answer; without questions to upstreams it counts as 0",
+            times,
+        };
+        let queries = [
+            query("cached", cached),
+            query("asked", self.sum(|counts| &counts.waited)),
+        ];
+        let upstreams = upstreams.iter().enumerate();
+        let upstreams = upstreams.map(|(server, upstream)| Distribution {
+            name: "upstream_duration",
+            label: ("upstream", upstream.address.to_string()),
+            help: "Time from a question to the answer of an upstream",
+            times: self.sum(|counts| counts.upstream_rtt(server)),
+        });
+        queries.into_iter().chain(upstreams).collect()
+    }
+
+    /// The times of all workers.
+    fn sum(&self, histogram: impl Fn(&Counts) -> &Histogram) -> Snapshot {
+        let mut sum = Snapshot::default();
+        for counts in &self.workers {
+            sum.add(&histogram(counts).snapshot());
+        }
+        sum
+    }
+
+    /// All figures by name; those with a label as `NAME.VALUE`. Distributions of times have a
+    /// count, a sum and estimates of three quantiles, all in microseconds.
+    pub fn by_name(&self, upstreams: &[Upstream]) -> BTreeMap<String, u64> {
         let name = |figure: &Figure| match figure.label {
             (_, "") => figure.name.to_owned(),
             (_, value) => format!("{}.{value}", figure.name),
         };
         let figures = self.figures().into_iter();
-        figures
+        let mut all: BTreeMap<_, _> = figures
             .map(|figure| (name(&figure), figure.value))
-            .collect()
+            .collect();
+        for distribution in self.distributions(upstreams) {
+            let Distribution {
+                name, label, times, ..
+            } = distribution;
+            let mut add = |part, value| all.insert(format!("{name}.{}.{part}", label.1), value);
+            add("count", times.count());
+            add("sum_us", times.sum_ns / 1000);
+            for (part, per_mille) in [("p50_us", 500), ("p90_us", 900), ("p99_us", 990)] {
+                add(part, times.quantile_ns(per_mille) / 1000);
+            }
+        }
+        all
     }
+}
+
+/// Times of one kind.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    /// Metric name, without prefix and without the unit.
+    pub name: &'static str,
+    /// Label and its value.
+    pub label: (&'static str, String),
+    /// What it tells.
+    pub help: &'static str,
+    /// The times.
+    pub times: Snapshot,
 }
 
 #[cfg(test)]
@@ -55,14 +117,31 @@ mod tests {
         stats.workers[1].queries_udp.add(3);
         stats.workers[1].coalesced.add(1);
         stats.gateway.open.set(4);
-        let by_name = stats.by_name();
+        stats.workers[0].at_once.add(5);
+        stats.workers[0].waited.observe(1_500_000);
+        stats.workers[1].waited.observe(1_500_000);
+        stats.workers[1].upstream_rtt(1).observe(300_000);
+        let upstreams = ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| Upstream {
+            address: address.parse().unwrap(),
+            timeout_ns: 1,
+            attempts: 1,
+        });
+        let by_name = stats.by_name(&upstreams);
         assert_eq!(by_name["queries.udp"], 5);
         assert_eq!(by_name["queries.tcp"], 0);
         assert_eq!(by_name["coalesced"], 1);
         assert_eq!(by_name["tcp_open"], 4);
+        let asked = |part| by_name[&format!("query_duration.asked.{part}")];
+        assert_eq!(
+            ["count", "sum_us", "p50_us", "p99_us"].map(asked),
+            [2, 3000, 1500, 2000]
+        );
+        assert_eq!(by_name["query_duration.cached.count"], 5);
+        assert_eq!(by_name["upstream_duration.192.0.2.1:53.count"], 0);
+        assert_eq!(by_name["upstream_duration.[2001:db8::1]:53.sum_us"], 300);
         assert_eq!(
             by_name.len(),
-            stats.figures().len(),
+            stats.figures().len() + 5 * stats.distributions(&upstreams).len(),
             "two figures share a name"
         );
     }

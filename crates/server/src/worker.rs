@@ -1,5 +1,12 @@
 //! One thread that turns one engine over its sockets. It never waits for an answer, only for
 //! something to do.
+//!
+//! - [`spawn`], [`Worker`]: the thread, and what it turns;
+//! - [`supervise`]: what follows a panic;
+//! - `notes`: what is logged about responses with SERVFAIL.
+
+mod notes;
+pub mod supervise;
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +16,7 @@ use std::thread::{Builder, JoinHandle};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::relay::udp::UdpRelay;
-use dns64_transport::{Arrival, LinkError, Relay};
+use dns64_transport::{Arrival, ClientSide, Counters, LinkError, Relay, UpstreamSide};
 use dns64_wire::message::Message;
 
 use crate::counts::Counts;
@@ -17,6 +24,8 @@ use crate::engine::actions::{Action, Actions, Client};
 use crate::engine::{DEADLINE_NS, Engine, Seeds};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker};
 use crate::settings::Settings;
+use notes::Notes;
+use supervise::WorkerError;
 
 /// An engine, its sockets, and its ways to the rest of the server.
 pub struct Worker<R> {
@@ -32,6 +41,8 @@ pub struct Worker<R> {
     gateway: GatewayHandle,
     /// Questions for connections that the gateway had no room for.
     unsent: Vec<u64>,
+    /// What it writes into the log about single queries.
+    notes: Notes,
     /// When the sockets are asked next what they have lost.
     look_at: Nanos,
 }
@@ -58,8 +69,11 @@ pub enum Stage {
     Draining(Nanos),
 }
 
+/// What the names of the threads begin with.
+pub const THREAD: &str = "worker-";
+
 /// Starts the thread of a worker over sockets that are open already. Its mailbox, and the waker of
-/// `relay`, are how others reach it.
+/// `relay`, are how others reach it. `cookies` is the secret of [`Seeds`].
 ///
 /// # Errors
 ///
@@ -71,15 +85,22 @@ pub fn spawn(
     mailbox: Receiver<ToWorker>,
     gateway: GatewayHandle,
     counts: Arc<Counts>,
-    seeds: Seeds,
-) -> io::Result<JoinHandle<Result<(), LinkError>>> {
+    cookies: [u8; 16],
+) -> io::Result<JoinHandle<Result<(), WorkerError>>> {
     let run = move || {
-        relay.set_servers(&addresses(&settings))?;
+        set_servers(relay.upstreams(), &settings)?;
         let clock = MonotonicClock;
-        let engine = Engine::new(&settings, counts, &seeds, clock.now());
-        Worker::new(index, engine, relay, mailbox, gateway).run(&clock)
+        // Numbers that were drawn before a panic are not drawn again.
+        let renew = |settings: &Settings| {
+            let random = rand::random();
+            let seeds = Seeds { random, cookies };
+            Engine::new(settings, Arc::clone(&counts), &seeds)
+        };
+        let engine = renew(&settings);
+        let mut worker = Worker::new(index, engine, relay, mailbox, gateway);
+        supervise::run(&mut worker, &clock, renew)
     };
-    Builder::new().name(format!("worker-{index}")).spawn(run)
+    Builder::new().name(format!("{THREAD}{index}")).spawn(run)
 }
 
 impl<R: Relay> Worker<R> {
@@ -98,6 +119,7 @@ impl<R: Relay> Worker<R> {
             mailbox,
             gateway,
             unsent: Vec::new(),
+            notes: Notes::default(),
             look_at: 0,
         }
     }
@@ -107,27 +129,29 @@ impl<R: Relay> Worker<R> {
     /// # Errors
     ///
     /// What the relay says.
-    pub fn run(mut self, clock: &impl Clock) -> Result<(), LinkError> {
-        let mut stage = Stage::Serving;
+    pub fn run(&mut self, stage: &mut Stage, clock: &impl Clock) -> Result<(), LinkError> {
         let mut actions = Actions::default();
         loop {
             let now = clock.now();
-            let busy = self.turn(now, &mut stage, &mut actions)?;
-            if let Stage::Draining(until) = stage
+            let more = self.turn(now, stage, &mut actions)?;
+            self.engine.counts().worker_turns.tick();
+            if let Stage::Draining(until) = *stage
                 && (self.engine.is_idle() || now >= until)
             {
                 return Ok(());
             }
-            if !busy {
+            let timeout = if more {
+                0
+            } else {
                 let now = clock.now();
                 let deadline = self.engine.next_deadline().unwrap_or(now + SLEEP_NS);
-                let timeout = deadline.saturating_sub(now).min(SLEEP_NS);
-                self.relay.wait(timeout)?;
-            }
+                deadline.saturating_sub(now).min(SLEEP_NS)
+            };
+            self.relay.wait(timeout)?;
         }
     }
 
-    /// Does what there is to do; whether there was anything.
+    /// Does what the relay's last look has found; whether there is more to do without another.
     ///
     /// # Errors
     ///
@@ -142,59 +166,63 @@ impl<R: Relay> Worker<R> {
         if now >= self.look_at {
             self.look_at = now + SLEEP_NS;
             self.count_lost()?;
+            self.notes.next_second();
         }
         self.engine.on_timer(now, actions);
         for exchange in self.unsent.drain(..) {
             let failed = Err(ConnectionFailed);
             self.engine.on_connection(exchange, failed, now, actions);
         }
-        let told = self.open_mail(now, stage, actions)?;
+        let more = self.open_mail(now, stage, actions)?;
         let engine = &mut self.engine;
+        self.relay.upstreams().receive(|arrival| match arrival {
+            Arrival::Reply {
+                server,
+                port,
+                payload,
+            } => engine.on_reply(server, port, payload, now, actions),
+            Arrival::Unreachable { server, port } => {
+                engine.on_unreachable(server, port, now, actions);
+            }
+        })?;
         let log_queries = engine.settings().log.queries;
-        let taken = self
-            .relay
-            .receive(QUERIES_PER_TURN, |arrival| match arrival {
-                Arrival::Query { origin, payload } => {
-                    if log_queries {
-                        log_query(origin.peer(), payload);
-                    }
-                    engine.on_query(Client::Udp(*origin), payload, now, actions);
-                }
-                Arrival::Reply {
-                    server,
-                    port,
-                    payload,
-                } => engine.on_reply(server, port, payload, now, actions),
-            })?;
+        let clients = self.relay.clients();
+        clients.receive(QUERIES_PER_TURN, |origin, payload, frame| {
+            if log_queries {
+                log_query(origin.peer(), payload);
+            }
+            engine.on_query(Client::Udp(*origin), payload, frame, now, actions)
+        })?;
         self.act(actions)?;
-        self.relay.flush()?;
-        Ok(told || taken > 0 || !self.unsent.is_empty())
+        self.relay.upstreams().flush();
+        self.relay.clients().flush();
+        Ok(more || !self.unsent.is_empty())
     }
 
     /// Asks the sockets, some system calls each, what never reached the engine or the network.
     fn count_lost(&mut self) -> Result<(), LinkError> {
-        let lost = self.relay.counters()?;
+        let clients = self.relay.clients().counters()?;
+        let upstreams = self.relay.upstreams().counters()?;
         let counts = self.engine.counts();
-        counts.lost_full.set(lost.receive_drops);
-        counts.lost_unsent.set(lost.send_drops);
-        counts.lost_unreachable.set(lost.unreachable);
-        counts.lost_foreign.set(lost.foreign);
+        let sum = |lost: fn(&Counters) -> u64| lost(&clients) + lost(&upstreams);
+        counts.lost_full.set(sum(|lost| lost.receive_drops));
+        counts.lost_unsent.set(sum(|lost| lost.send_drops));
+        counts.lost_unreachable.set(sum(|lost| lost.unreachable));
+        counts.lost_foreign.set(sum(|lost| lost.foreign));
         Ok(())
     }
 
-    /// Reads what others have said; whether they have.
+    /// Reads what others have said; whether there may be more.
     fn open_mail(
         &mut self,
         now: Nanos,
         stage: &mut Stage,
         actions: &mut Actions,
     ) -> Result<bool, LinkError> {
-        let mut any = false;
         for _ in 0..LETTERS_PER_TURN {
             let Ok(letter) = self.mailbox.try_recv() else {
-                break;
+                return Ok(false);
             };
-            any = true;
             match letter {
                 ToWorker::Query {
                     connection,
@@ -208,7 +236,8 @@ impl<R: Relay> Worker<R> {
                         connection,
                         address: client,
                     };
-                    self.engine.on_query(client, &message, now, actions);
+                    self.engine
+                        .on_query(client, &message, &mut [], now, actions);
                 }
                 ToWorker::Answer { exchange, message } => {
                     let message = message.as_deref().map_err(|failed| *failed);
@@ -218,7 +247,7 @@ impl<R: Relay> Worker<R> {
                     // What the engine wants to send, it wants to send to the old servers.
                     self.act(actions)?;
                     actions.clear();
-                    self.relay.set_servers(&addresses(&settings))?;
+                    set_servers(self.relay.upstreams(), &settings)?;
                     self.engine.reload(&settings, now, actions);
                 }
                 ToWorker::Flush { below, done } => {
@@ -226,12 +255,12 @@ impl<R: Relay> Worker<R> {
                     let _ = done.send(self.engine.flush(below.as_deref()));
                 }
                 ToWorker::Drain => {
-                    self.relay.accept_queries(false);
+                    self.relay.clients().accept(false);
                     *stage = Stage::Draining(now + DRAIN_NS);
                 }
             }
         }
-        Ok(any)
+        Ok(true)
     }
 
     /// Does what the engine wants.
@@ -241,7 +270,11 @@ impl<R: Relay> Worker<R> {
                 Action::Reply { to, message } => {
                     let message = actions.message(message);
                     match to {
-                        Client::Udp(origin) => self.relay.reply(origin, message)?,
+                        Client::Udp(origin) => {
+                            self.relay
+                                .clients()
+                                .reply(origin, |frame| copy(message, frame));
+                        }
                         Client::Tcp { connection, .. } => {
                             if !self.gateway.reply(*connection, message) {
                                 self.engine.counts().dropped_unread.tick();
@@ -253,35 +286,85 @@ impl<R: Relay> Worker<R> {
                     server,
                     port,
                     message,
-                } => self.relay.ask(*server, *port, actions.message(message))?,
+                } => {
+                    let message = actions.message(message);
+                    let upstreams = self.relay.upstreams();
+                    upstreams.ask(*server, *port, |frame| copy(message, frame));
+                }
                 Action::AskConnection {
                     server,
                     exchange,
                     message,
                 } => {
-                    let upstream = &self.engine.settings().upstreams[*server];
-                    let ask = ToGateway::Ask {
-                        worker: self.index,
-                        exchange: *exchange,
-                        server: upstream.address,
-                        // One for the handshake, one for the answer.
-                        timeout_ns: 2 * upstream.timeout_ns,
-                        message: actions.message(message).to_vec(),
-                    };
-                    if !self.gateway.send(ask) {
-                        self.unsent.push(*exchange);
-                    }
+                    let message = actions.message(message).to_vec();
+                    self.ask_connection(*server, *exchange, message);
                 }
-                Action::Renew { server, port } => self.relay.renew(*server, *port)?,
+                Action::Renew { server, port } => {
+                    self.relay.upstreams().renew(*server, *port)?;
+                }
+                Action::Servfail {
+                    client,
+                    why,
+                    message,
+                } => self.notes.servfail(*client, *why, actions.message(message)),
+                Action::Down { server, timeouts } => {
+                    let address = self.engine.settings().upstreams[*server].address;
+                    tracing::warn!("upstream {} is down ({timeouts} timeouts)", plain(address));
+                }
+                Action::Up { server, after_ns } => {
+                    let address = self.engine.settings().upstreams[*server].address;
+                    let after_s = after_ns.div_ceil(SECOND);
+                    tracing::info!("upstream {} is up again after {after_s} s", plain(address));
+                }
             }
         }
         Ok(())
     }
+
+    fn ask_connection(&mut self, server: usize, exchange: u64, message: Vec<u8>) {
+        let upstream = &self.engine.settings().upstreams[server];
+        let ask = ToGateway::Ask {
+            worker: self.index,
+            exchange,
+            server: upstream.address,
+            // One for the handshake, one for the answer.
+            timeout_ns: 2 * upstream.timeout_ns,
+            message,
+        };
+        if !self.gateway.send(ask) {
+            self.unsent.push(exchange);
+        }
+    }
 }
 
-/// The addresses of all upstreams, in their order.
-pub fn addresses(settings: &Settings) -> Vec<SocketAddr> {
-    settings.upstreams.iter().map(|u| u.address).collect()
+/// Has a relay ask the upstreams of these settings.
+///
+/// # Errors
+///
+/// What the relay says.
+pub fn set_servers(relay: &mut impl UpstreamSide, settings: &Settings) -> Result<(), LinkError> {
+    let addresses: Vec<_> = settings.upstreams.iter().map(|u| u.address).collect();
+    relay.set_servers(&addresses, settings.ports_per_upstream())
+}
+
+/// Writes a message to the start of a frame; returns its length. One that does not fit is none: the
+/// relay counts it as not sent.
+fn copy(message: &[u8], frame: &mut [u8]) -> usize {
+    match frame.get_mut(..message.len()) {
+        Some(room) => {
+            room.copy_from_slice(message);
+            message.len()
+        }
+        None => 0,
+    }
+}
+
+/// An address with its port where that is not the one of DNS.
+fn plain(address: SocketAddr) -> String {
+    match address.port() {
+        53 => address.ip().to_string(),
+        _ => address.to_string(),
+    }
 }
 
 /// Writes a query into the log, for operators who asked for each of them.

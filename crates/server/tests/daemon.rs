@@ -4,15 +4,17 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, Metadata, Permissions};
 use std::io::{Read, Write};
 use std::mem;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, SECOND};
 use rustix::process::Signal;
+use tempfile::TempDir;
 
 use support::{PATIENCE, PROGRAM, Server, free_port, stdout, value};
 
@@ -86,7 +88,7 @@ fn it_serves_says_how_it_is_and_ends() {
         let text = format!("{}[metrics]\nlisten = \"{metrics}\"\n", settings(""));
         (text, metrics)
     };
-    let (server, metrics) = Server::start_with(with_metrics, Stdio::inherit);
+    let (server, metrics) = Server::start_with(with_metrics, &[], Stdio::inherit);
     assert!(answers(server.dns));
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     udp.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -164,6 +166,17 @@ fn a_bad_configuration_leaves_the_old_one_in_force() {
 }
 
 #[test]
+fn a_service_manager_that_wants_to_know_is_told_that_the_workers_turn() {
+    // It looks three times in 3 s, and workers turn once a second.
+    let limit = [("WATCHDOG_USEC", "3000000")];
+    let (server, ()) = Server::start_with(|| (settings(""), ()), &limit, Stdio::null);
+    for _ in 0..3 {
+        assert_eq!(server.notice(), "WATCHDOG=1\n");
+    }
+    assert!(answers(server.dns));
+}
+
+#[test]
 fn an_address_is_not_shared_with_another_server() {
     let server = start("", Stdio::null);
     let dir = tempfile::tempdir().unwrap();
@@ -199,19 +212,138 @@ fn root_becomes_the_user_of_the_configuration() {
     }
     let server = start("user = \"nobody\"", Stdio::null);
     let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
-    let line = |name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace()
-            .skip(1)
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
     for name in ["Uid:", "Gid:"] {
-        assert!(line(name).iter().all(|id| id != "0"), "{status}");
+        assert!(line(&status, name).iter().all(|id| *id != "0"), "{status}");
     }
-    assert_eq!(line("CapEff:"), ["0000000000000000"]);
+    let run = server.socket().parent().unwrap().metadata().unwrap();
+    let socket = server.socket().metadata().unwrap();
+    for (found, mode) in [(&run, 0o750), (&socket, 0o660)] {
+        assert_eq!(found.mode() & 0o777, mode, "{:o}", found.mode());
+        assert_eq!(found.uid().to_string(), line(&status, "Uid:")[0]);
+        assert_eq!(found.gid().to_string(), line(&status, "Gid:")[0]);
+    }
     assert!(answers(server.dns));
     assert_eq!(server.ctl(&["status"]).status.code(), Some(0));
+}
+
+/// The words after a name in a file of /proc.
+fn line<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().skip(1).collect()
+}
+
+#[test]
+fn no_thread_of_a_running_server_has_capabilities_or_all_system_calls() {
+    let server = start("", Stdio::null);
+    assert!(answers(server.dns));
+    let sandbox = value(&stdout(&server.ctl(&["status"])), "sandbox");
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let mut threads = 0;
+    for task in tasks {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        for name in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(line(&status, name), ["0000000000000000"], "{status}");
+        }
+        assert_eq!(line(&status, "NoNewPrivs:"), ["1"], "{status}");
+        // 2 is a filter (proc_pid_status(5)).
+        let filtered = line(&status, "Seccomp:") == ["2"];
+        assert_eq!(
+            filtered,
+            sandbox.ends_with("seccomp"),
+            "{sandbox}: {status}"
+        );
+        threads += 1;
+    }
+    // The main thread, two workers, the gateway, the log and those that wait for signals and ends.
+    assert!(threads >= 6, "{threads}");
+    server.ends();
+}
+
+#[test]
+fn without_a_sandbox_it_says_so() {
+    let server = start("sandbox = \"off\"", Stdio::null);
+    assert_eq!(value(&stdout(&server.ctl(&["status"])), "sandbox"), "off");
+    let json = stdout(&server.ctl(&["status", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["sandbox"], "off");
+    server.ends();
+}
+
+#[test]
+fn a_reload_reads_the_directory_of_the_configuration_and_no_other() {
+    let server = start("", Stdio::null);
+    let config = config_of(&server);
+    // As editors do it.
+    let new = config.with_extension("new");
+    fs::copy(&config, &new).unwrap();
+    fs::rename(&new, &config).unwrap();
+    let reload = server.ctl(&["reload"]);
+    assert_eq!(reload.status.code(), Some(0), "{reload:?}");
+
+    let elsewhere = tempfile::tempdir().unwrap();
+    let moved = elsewhere.path().join("dns64d.toml");
+    fs::copy(&config, &moved).unwrap();
+    fs::remove_file(&config).unwrap();
+    symlink(&moved, &config).unwrap();
+    let reload = server.ctl(&["reload"]);
+    let sandbox = value(&stdout(&server.ctl(&["status"])), "sandbox");
+    // A kernel without Landlock cannot tell them apart.
+    let confined = i32::from(sandbox.starts_with("landlock"));
+    assert_eq!(reload.status.code(), Some(confined), "{reload:?}");
+    assert_eq!(stderr(&reload).contains("ermission denied"), confined == 1);
+    assert!(answers(server.dns));
+}
+
+/// Starts it as root, to become nobody, with the control socket below `dir`; it has to refuse.
+fn refused_for_nobody(dir: &TempDir) -> String {
+    let config = support::config(dir, free_port(), &settings("user = \"nobody\""));
+    let mut server = Command::new(PROGRAM);
+    server.arg("--config").arg(config).stderr(Stdio::piped());
+    let mut server = server.spawn().unwrap();
+    let mut error = server.stderr.take().unwrap();
+    let mut text = String::new();
+    let mut octets = [0; 1024];
+    // Until it ends, which one that serves would not.
+    while let len @ 1.. = error.read(&mut octets).unwrap() {
+        text.push_str(&String::from_utf8_lossy(&octets[..len]));
+        if text.contains("is serving") {
+            server.kill().unwrap();
+        }
+    }
+    assert_eq!(server.wait().unwrap().code(), Some(4), "{text}");
+    text
+}
+
+#[test]
+fn root_makes_and_gives_nothing_where_a_link_of_the_user_leads() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root could.
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let target = dir.path().join("target");
+    fs::create_dir(&target).unwrap();
+    let untouched = target.metadata().unwrap();
+    symlink(&target, dir.path().join("run")).unwrap();
+    let error = refused_for_nobody(&dir);
+    assert!(error.contains("let dns64d write there"), "{error}");
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+
+    let other = tempfile::tempdir().unwrap();
+    fs::set_permissions(other.path(), Permissions::from_mode(0o755)).unwrap();
+    let run = other.path().join("run");
+    fs::create_dir(&run).unwrap();
+    // Whoever may write there, which nobody is not: the socket is not opened by root.
+    let error = refused_for_nobody(&other);
+    assert!(error.contains("let dns64d write there"), "{error}");
+    symlink(&target, run.join("control.sock")).unwrap();
+    let error = refused_for_nobody(&other);
+    assert!(error.contains("is no socket"), "{error}");
+
+    let found = target.metadata().unwrap();
+    let rights = |of: &Metadata| (of.uid(), of.gid(), of.mode());
+    assert_eq!(rights(&found), rights(&untouched));
 }
 
 #[test]

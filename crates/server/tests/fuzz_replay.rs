@@ -3,8 +3,14 @@
 
 #[path = "../../../fuzz/src/config.rs"]
 mod config;
+#[path = "../../../fuzz/src/control.rs"]
+mod control;
+#[path = "../../../fuzz/src/dialogue.rs"]
+mod dialogue;
 #[path = "../../../fuzz/src/engine.rs"]
 mod engine;
+#[path = "../../../fuzz/src/http.rs"]
+mod http;
 #[path = "../../../fuzz/src/response.rs"]
 mod response;
 
@@ -41,6 +47,21 @@ fn the_corpus_of_the_response_target_holds() {
 }
 
 #[test]
+fn the_corpus_of_the_dialogue_target_holds() {
+    replay("dialogue", dialogue::check);
+}
+
+#[test]
+fn the_corpus_of_the_http_target_holds() {
+    replay("http", http::check);
+}
+
+#[test]
 fn the_corpus_of_the_config_target_holds() {
     replay("config", config::check);
+}
+
+#[test]
+fn the_corpus_of_the_control_target_holds() {
+    replay("control", control::check);
 }

@@ -7,6 +7,7 @@ use clap::Parser as _;
 use dns64bench::cli::{Cli, commands};
 
 fn main() -> ExitCode {
+    abort_on_panic();
     match commands::run(Cli::parse().command) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
@@ -15,4 +16,13 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// A panicking worker must end the trial, never shrink it.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }

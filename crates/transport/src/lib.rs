@@ -5,8 +5,8 @@
 //! - [`socket::UdpLink`]: kernel sockets, `recvmmsg`, `sendmmsg`, `UDP_SEGMENT`, `UDP_GRO`;
 //! - [`memory::MemoryLink`]: a simulated network on a [`clock::ManualClock`].
 //!
-//! A [`Relay`] moves both sides of a forwarder, clients and upstream servers:
-//! [`relay::udp::UdpRelay`] over kernel sockets, [`memory::MemoryRelay`] on the simulated network.
+//! A [`Relay`] moves both sides of a forwarder, a [`ClientSide`] and an [`UpstreamSide`], for one worker
+//! thread: [`relay::udp::UdpRelay`] over kernel sockets, [`memory::MemoryRelay`] on the simulated network.
 //!
 //! The module `sys` holds all the unsafe code of the project.
 
@@ -22,11 +22,12 @@ pub mod socket;
 )]
 mod sys;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clock::Nanos;
 
-pub use relay::{Arrival, Origin, PORTS_PER_SERVER, Relay};
+pub use relay::{Arrival, ClientSide, Origin, Relay, UpstreamSide};
+pub use sys::FRAME_BYTES;
 
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +40,14 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
     /// Arrival time on the link's clock: the kernel's receive stamp where there is one.
     pub at: Nanos,
+}
+
+/// The local address that a datagram was sent to, to answer from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LocalAddr {
+    pub(crate) ip: IpAddr,
+    /// Index of the interface, for link-local addresses; 0: any.
+    pub(crate) interface: u32,
 }
 
 /// Why a link cannot go on. Losing a datagram is no error; it is counted in [`Counters`].

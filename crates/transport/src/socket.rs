@@ -430,12 +430,15 @@ fn arrival(stamp_ns: Option<u64>, realtime_offset: i64) -> Nanos {
     }
 }
 
-/// Raises this process's limit on open files, which is 1024 by custom, as far as it may.
-pub(crate) fn allow_descriptors(more: usize) -> Result<(), OpenError> {
+/// Raises this process's limit on open files (`RLIMIT_NOFILE`), which is 1024 by custom, for so many
+/// sockets more, as far as it may. Returns how many of them the limit allows beside the
+/// [`DESCRIPTORS_BESIDE`] other files.
+pub fn allow_descriptors(more: usize) -> Result<usize, OpenError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     let limit = getrlimit(Resource::Nofile);
     let wanted = (more as u64 + DESCRIPTORS_BESIDE).min(limit.maximum.unwrap_or(u64::MAX));
+    let granted = limit.current.unwrap_or(u64::MAX).max(wanted);
     if limit.current.is_some_and(|current| current < wanted) {
         let raised = Rlimit {
             current: Some(wanted),
@@ -446,11 +449,12 @@ pub(crate) fn allow_descriptors(more: usize) -> Result<(), OpenError> {
             setrlimit(Resource::Nofile, raised),
         )?;
     }
-    Ok(())
+    let granted = granted.saturating_sub(DESCRIPTORS_BESIDE);
+    Ok(usize::try_from(granted).unwrap_or(usize::MAX).min(more))
 }
 
-/// Files that a process has open beside the sockets of one link: those of other links among them.
-const DESCRIPTORS_BESIDE: u64 = 4096;
+/// Files that a process has open beside those sockets: connections, other links.
+pub const DESCRIPTORS_BESIDE: u64 = 4096;
 
 fn open(address: SocketAddr, share: bool) -> Result<OwnedFd, OpenError> {
     let socket = unbound(address)?;
@@ -511,8 +515,8 @@ fn catcher(socket: &OwnedFd, local: IpAddr) -> Result<OwnedFd, OpenError> {
 }
 
 /// Asks for large buffers: beyond the system's limit if the process may (`CAP_NET_ADMIN`), up to
-/// the limit otherwise.
-pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<(), OpenError> {
+/// the limit otherwise. Returns the size of the receive buffer that it got.
+pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<usize, OpenError> {
     if sockopt::set_socket_recv_buffer_size_force(socket, bytes).is_err() {
         option(
             "SO_RCVBUF",
@@ -522,6 +526,31 @@ pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<(), OpenError> {
     option(
         "SO_SNDBUF",
         sockopt::set_socket_send_buffer_size(socket, bytes),
+    )?;
+    // The kernel doubles what it is asked for, for its own book-keeping (socket(7)).
+    let doubled = option("SO_RCVBUF", sockopt::socket_recv_buffer_size(socket))?;
+    Ok(doubled / 2)
+}
+
+/// Has datagrams fragmented only where the interface wants it, whatever ICMP messages say of the
+/// path: a forged one could have responses fragmented, and a fragment replaced (RFC 9715 section
+/// 3.1, R2; `IP_PMTUDISC_OMIT`, ip(7)).
+pub(crate) fn ignore_path_mtu(socket: &OwnedFd, address: SocketAddr) -> Result<(), OpenError> {
+    let (level, name, value) = match address {
+        SocketAddr::V4(_) => (
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_OMIT,
+        ),
+        SocketAddr::V6(_) => (
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_OMIT,
+        ),
+    };
+    option(
+        "IP_MTU_DISCOVER",
+        sys::set_option(socket.as_fd(), level, name, value),
     )
 }
 

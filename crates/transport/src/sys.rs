@@ -4,13 +4,18 @@
 //! Both batches own all the memory that the kernel is pointed at, in boxed slices that never
 //! move or grow, and rebuild the pointers before each call.
 
+mod gather;
+
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr};
+
+use crate::LocalAddr;
+pub(crate) use gather::Gather;
 
 /// Room for the control messages of one datagram: receive stamp, segment size, packet info.
 const CONTROL_BYTES: usize = 128;
@@ -52,6 +57,17 @@ impl RawAddr {
             _ => None,
         }
     }
+
+    /// Spreads addresses over 32 bits. Whoever chooses addresses that meet gains nothing but that
+    /// his responses are gathered less well.
+    pub(crate) fn hash(&self) -> u32 {
+        let (words, _) = self.bytes.as_chunks::<8>();
+        let words = words.iter().map(|word| u64::from_ne_bytes(*word));
+        let mixed = words.fold(0, |hash: u64, word| {
+            (hash.rotate_left(29) ^ word).wrapping_mul(crate::random::INCREMENT)
+        });
+        (mixed >> 32) as u32
+    }
 }
 
 impl From<SocketAddr> for RawAddr {
@@ -81,20 +97,6 @@ impl From<SocketAddr> for RawAddr {
         raw.bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
         raw
     }
-}
-
-/// Local address that a datagram was sent to, to answer from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LocalAddr {
-    bytes: [u8; size_of::<libc::in6_pktinfo>()],
-    family: Family,
-}
-
-/// Which packet info a [`LocalAddr`] holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family {
-    V4,
-    V6,
 }
 
 /// One received datagram, or several segments of equal length (the last may be shorter).
@@ -218,19 +220,22 @@ fn read_control(header: &msghdr, received: &mut Received<'_>) {
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                 // SAFETY: the kernel wrote an in6_pktinfo, as this type of message says.
-                let mut info: libc::in6_pktinfo = unsafe { ptr::read_unaligned(data.cast()) };
-                let link_local = info.ipi6_addr.s6_addr[..2] == [0xfe, 0x80];
-                if !link_local {
-                    info.ipi6_ifindex = 0;
-                }
-                received.to = Some(LocalAddr::new(&info, Family::V6));
+                let info: libc::in6_pktinfo = unsafe { ptr::read_unaligned(data.cast()) };
+                let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                let link_local = ip.is_unicast_link_local();
+                received.to = Some(LocalAddr {
+                    ip: ip.into(),
+                    interface: if link_local { info.ipi6_ifindex } else { 0 },
+                });
             }
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 // SAFETY: the kernel wrote an in_pktinfo, as this type of message says.
-                let mut info: libc::in_pktinfo = unsafe { ptr::read_unaligned(data.cast()) };
-                info.ipi_ifindex = 0;
-                info.ipi_spec_dst = info.ipi_addr;
-                received.to = Some(LocalAddr::new(&info, Family::V4));
+                let info: libc::in_pktinfo = unsafe { ptr::read_unaligned(data.cast()) };
+                let ip = Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes());
+                received.to = Some(LocalAddr {
+                    ip: ip.into(),
+                    interface: 0,
+                });
             }
             _ => {}
         }
@@ -239,24 +244,23 @@ fn read_control(header: &msghdr, received: &mut Received<'_>) {
     }
 }
 
-impl LocalAddr {
-    fn new<T: Copy>(info: &T, family: Family) -> Self {
-        let mut bytes = [0; size_of::<libc::in6_pktinfo>()];
-        let len = size_of::<T>().min(bytes.len());
-        // SAFETY: len is at most the size of both, and T (a pktinfo) has no padding.
-        unsafe { ptr::copy_nonoverlapping(ptr::from_ref(info).cast(), bytes.as_mut_ptr(), len) };
-        Self { bytes, family }
-    }
-
-    /// Level, type and data of the control message that sets this source address.
-    fn control(&self) -> (c_int, c_int, &[u8]) {
-        match self.family {
-            Family::V4 => (
-                libc::IPPROTO_IP,
-                libc::IP_PKTINFO,
-                &self.bytes[..size_of::<libc::in_pktinfo>()],
-            ),
-            Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &self.bytes),
+/// Writes the control message that sets this source address; returns the room it takes.
+fn write_source(at: &mut [u8], source: LocalAddr) -> usize {
+    let interface = source.interface.to_ne_bytes();
+    match source.ip {
+        IpAddr::V4(ip) => {
+            // struct in_pktinfo: interface, source address, and one that only receivers see.
+            let mut info = [0; size_of::<libc::in_pktinfo>()];
+            info[..4].copy_from_slice(&interface);
+            info[4..8].copy_from_slice(&ip.octets());
+            write_control(at, libc::IPPROTO_IP, libc::IP_PKTINFO, &info)
+        }
+        IpAddr::V6(ip) => {
+            // struct in6_pktinfo: source address, interface.
+            let mut info = [0; size_of::<libc::in6_pktinfo>()];
+            info[..16].copy_from_slice(&ip.octets());
+            info[16..].copy_from_slice(&interface);
+            write_control(at, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info)
         }
     }
 }
@@ -287,7 +291,7 @@ pub(crate) struct SendBatch {
 unsafe impl Send for SendBatch {}
 
 /// Longest single datagram; a DNS answer over UDP is at most 4096 bytes by custom (RFC 6891 6.2.5).
-pub(crate) const FRAME_BYTES: usize = 4096;
+pub const FRAME_BYTES: usize = 4096;
 
 /// Bytes of all frames in one batch.
 const BUFFER_BYTES: usize = 64 * FRAME_BYTES;
@@ -359,43 +363,13 @@ impl SendBatch {
     /// Sends from message `first` on; returns how many messages the kernel took. What a message
     /// holds is told by [`SendBatch::segments`].
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, first: usize) -> io::Result<usize> {
-        self.send_range(socket, first, self.outgoing.len())
-    }
-
-    /// Sends frame `segment` of message `i` as a datagram of its own.
-    pub(crate) fn send_one(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        i: usize,
-        segment: usize,
-    ) -> io::Result<()> {
-        let run = self.outgoing[i];
-        self.outgoing[i] = Outgoing {
-            start: run.start + segment * run.segment,
-            len: run.segment,
-            segments: 1,
-            ..run
-        };
-        let sent = self.send_range(socket, i, i + 1);
-        self.outgoing[i] = run;
-        sent.map(|_| ())
-    }
-
-    fn send_range(&mut self, socket: BorrowedFd<'_>, first: usize, n: usize) -> io::Result<usize> {
+        let n = self.outgoing.len();
         for i in first..n {
             self.prepare(i);
         }
-        // SAFETY: the headers from first to n point to names, payloads and control buffers of
-        // the lengths stated, all owned by self, which the kernel only reads.
-        let sent = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                self.headers[first..n].as_mut_ptr(),
-                length(n - first),
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        // SAFETY: `prepare` has pointed these headers to names, payloads and control buffers of
+        // the lengths stated, all owned by self and unchanged since.
+        unsafe { send_messages(socket, &mut self.headers[first..n]) }
     }
 
     /// Messages of the batch.
@@ -414,36 +388,64 @@ impl SendBatch {
             iov_base: self.buffer[out.start..].as_mut_ptr().cast(),
             iov_len: out.len,
         };
-        let mut control_len = 0;
-        if out.segments > 1 {
-            #[expect(clippy::cast_possible_truncation, reason = "at most FRAME_BYTES")]
-            let segment = (out.segment as u16).to_ne_bytes();
-            let at = &mut self.controls[i].0[control_len..];
-            control_len += write_control(at, libc::SOL_UDP, libc::UDP_SEGMENT, &segment);
-        }
-        if let Some(local) = out.local {
-            let at = &mut self.controls[i].0[control_len..];
-            let (level, kind, data) = local.control();
-            control_len += write_control(at, level, kind, data);
-        }
         let header = &mut self.headers[i].msg_hdr;
-        let name = &mut self.names[i];
-        header.msg_name = if name.len == 0 {
-            ptr::null_mut()
-        } else {
-            ptr::from_mut(&mut name.bytes).cast()
-        };
-        header.msg_namelen = name.len;
         header.msg_iov = ptr::from_mut(&mut self.iovecs[i]);
         header.msg_iovlen = 1;
-        header.msg_control = if control_len == 0 {
-            ptr::null_mut()
-        } else {
-            ptr::from_mut(&mut self.controls[i]).cast()
-        };
-        header.msg_controllen = control_len;
-        header.msg_flags = 0;
+        #[expect(clippy::cast_possible_truncation, reason = "at most FRAME_BYTES")]
+        let segment = (out.segments > 1).then_some(out.segment as u16);
+        let (name, control) = (&mut self.names[i], &mut self.controls[i]);
+        address(header, name, control, segment, out.local);
     }
+}
+
+/// Points a header to where its message goes, and says how it is cut and from where it leaves.
+fn address(
+    header: &mut msghdr,
+    name: &mut RawAddr,
+    control: &mut Control,
+    segment: Option<u16>,
+    local: Option<LocalAddr>,
+) {
+    let mut control_len = 0;
+    if let Some(segment) = segment {
+        let segment = segment.to_ne_bytes();
+        control_len += write_control(&mut control.0, libc::SOL_UDP, libc::UDP_SEGMENT, &segment);
+    }
+    if let Some(local) = local {
+        control_len += write_source(&mut control.0[control_len..], local);
+    }
+    header.msg_name = if name.len == 0 {
+        ptr::null_mut()
+    } else {
+        ptr::from_mut(&mut name.bytes).cast()
+    };
+    header.msg_namelen = name.len;
+    header.msg_control = if control_len == 0 {
+        ptr::null_mut()
+    } else {
+        ptr::from_mut(control).cast()
+    };
+    header.msg_controllen = control_len;
+    header.msg_flags = 0;
+}
+
+/// Hands messages to the kernel without waiting; returns how many it took.
+///
+/// # Safety
+///
+/// Each header points to a name, payloads and control messages of the lengths that it states,
+/// which stay as they are during the call. The kernel only reads them.
+unsafe fn send_messages(socket: BorrowedFd<'_>, headers: &mut [mmsghdr]) -> io::Result<usize> {
+    // SAFETY: as the caller promises; the slice is as long as stated.
+    let sent = unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            length(headers.len()),
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 /// Writes one control message and returns the room it takes, padding included.
@@ -491,6 +493,28 @@ pub(crate) fn set_option(
     };
     if result == 0 {
         Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Reads a socket option that is an int.
+#[cfg(test)]
+pub(crate) fn get_option(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = length(size_of::<c_int>());
+    // SAFETY: the kernel writes at most len bytes into value and the new length into len.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            ptr::from_mut(&mut value).cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    if result == 0 {
+        Ok(value)
     } else {
         Err(io::Error::last_os_error())
     }

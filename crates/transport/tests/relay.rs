@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::relay::udp::UdpRelay;
-use dns64_transport::{Arrival, Origin, PORTS_PER_SERVER, Relay};
+use dns64_transport::{Arrival, ClientSide, Counters, Origin, Relay, UpstreamSide};
 
 /// Nothing on the loopback interface takes longer than this, unless it never comes.
 const LIMIT_NS: Nanos = 2 * SECOND;
+
+/// Ports of a pool.
+const PORTS: usize = 64;
 
 /// What never comes is waited for this long.
 const SILENCE_NS: Nanos = SECOND / 20;
@@ -19,6 +22,34 @@ const SILENCE_NS: Nanos = SECOND / 20;
 fn relay(listen: &[&str]) -> UdpRelay {
     let listen: Vec<SocketAddr> = listen.iter().map(|a| a.parse().unwrap()).collect();
     UdpRelay::open(&listen, &[]).unwrap()
+}
+
+fn copy(payload: &[u8]) -> impl FnOnce(&mut [u8]) -> usize {
+    |frame| {
+        frame[..payload.len()].copy_from_slice(payload);
+        payload.len()
+    }
+}
+
+fn reply(relay: &mut UdpRelay, origin: &Origin, payload: &[u8]) {
+    relay.clients().reply(origin, copy(payload));
+}
+
+fn ask(relay: &mut UdpRelay, server: usize, port: usize, payload: &[u8]) {
+    relay.upstreams().ask(server, port, copy(payload));
+}
+
+fn set_servers(relay: &mut UdpRelay, servers: &[SocketAddr]) {
+    relay.upstreams().set_servers(servers, PORTS).unwrap();
+}
+
+fn flush(relay: &mut UdpRelay) {
+    relay.clients().flush();
+    relay.upstreams().flush();
+}
+
+fn local_addr(relay: &mut UdpRelay, i: usize) -> SocketAddr {
+    relay.clients().local_addr(i).unwrap()
 }
 
 fn peer(bind: &str) -> UdpSocket {
@@ -32,12 +63,34 @@ fn peer(bind: &str) -> UdpSocket {
 struct Got {
     queries: Vec<(Origin, Vec<u8>)>,
     replies: Vec<(usize, usize, Vec<u8>)>,
+    /// Server and port of questions that did not arrive.
+    unreachable: Vec<(usize, usize)>,
 }
 
 impl Got {
     fn total(&self) -> usize {
-        self.queries.len() + self.replies.len()
+        self.queries.len() + self.replies.len() + self.unreachable.len()
     }
+}
+
+/// Takes what the last look has found.
+fn take(relay: &mut UdpRelay, got: &mut Got) {
+    let before = (got.replies.len(), got.queries.len());
+    let replies = relay.upstreams().receive(|arrival| match arrival {
+        Arrival::Reply {
+            server,
+            port,
+            payload,
+        } => got.replies.push((server, port, payload.to_vec())),
+        Arrival::Unreachable { server, port } => got.unreachable.push((server, port)),
+    });
+    let queries = relay.clients().receive(64, |origin, payload, _| {
+        got.queries.push((*origin, payload.to_vec()));
+        0
+    });
+    let after = (got.replies.len(), got.queries.len());
+    let told = (replies.unwrap(), queries.unwrap());
+    assert_eq!((before.0 + told.0, before.1 + told.1), after);
 }
 
 /// Receives until `wanted` datagrams are there or `limit` has passed.
@@ -48,16 +101,7 @@ fn receive(relay: &mut UdpRelay, wanted: usize, limit: Nanos) -> Got {
         relay
             .wait(end.saturating_sub(MonotonicClock.now()))
             .unwrap();
-        let before = got.total();
-        let told = relay.receive(64, |arrival| match arrival {
-            Arrival::Query { origin, payload } => got.queries.push((*origin, payload.to_vec())),
-            Arrival::Reply {
-                server,
-                port,
-                payload,
-            } => got.replies.push((server, port, payload.to_vec())),
-        });
-        assert_eq!(told.unwrap(), got.total() - before);
+        take(relay, &mut got);
     }
     got
 }
@@ -75,10 +119,7 @@ fn answers_go_back_out_of_order_to_whoever_asked() {
         .map(|i| {
             let client = peer(["127.0.0.1:0", "[::1]:0"][i % 2]);
             client
-                .send_to(
-                    &[u8::try_from(i).unwrap()],
-                    relay.local_addr(i % 2).unwrap(),
-                )
+                .send_to(&[u8::try_from(i).unwrap()], local_addr(&mut relay, i % 2))
                 .unwrap();
             client
         })
@@ -88,17 +129,14 @@ fn answers_go_back_out_of_order_to_whoever_asked() {
     for (origin, payload) in got.queries.iter().rev() {
         let client = &clients[usize::from(payload[0])];
         assert_eq!(origin.peer(), client.local_addr().unwrap());
-        relay.reply(origin, &[payload[0], 100]).unwrap();
+        reply(&mut relay, origin, &[payload[0], 100]);
     }
-    relay.flush().unwrap();
+    flush(&mut relay);
     for (i, client) in clients.iter().enumerate() {
         let expected = vec![u8::try_from(i).unwrap(), 100];
-        assert_eq!(read(client), (expected, relay.local_addr(i % 2).unwrap()));
+        assert_eq!(read(client), (expected, local_addr(&mut relay, i % 2)));
     }
-    assert_eq!(
-        relay.counters().unwrap(),
-        dns64_transport::Counters::default()
-    );
+    assert_eq!(relay.clients().counters().unwrap(), Counters::default());
 }
 
 #[test]
@@ -112,7 +150,7 @@ fn a_wildcard_socket_answers_from_the_address_that_was_asked() {
     let mut relay = relay(&["0.0.0.0:0", "[::]:0"]);
     for (listener, asked) in [(0, "127.0.0.2"), (1, "::1")] {
         let asked: IpAddr = asked.parse().unwrap();
-        let to = SocketAddr::new(asked, relay.local_addr(listener).unwrap().port());
+        let to = SocketAddr::new(asked, local_addr(&mut relay, listener).port());
         let client = peer(if asked.is_ipv4() {
             "127.0.0.1:0"
         } else {
@@ -120,17 +158,17 @@ fn a_wildcard_socket_answers_from_the_address_that_was_asked() {
         });
         client.send_to(b"q", to).unwrap();
         let got = receive(&mut relay, 1, LIMIT_NS);
-        relay.reply(&got.queries[0].0, b"r").unwrap();
-        relay.flush().unwrap();
+        reply(&mut relay, &got.queries[0].0, b"r");
+        flush(&mut relay);
         assert_eq!(read(&client), (b"r".to_vec(), to));
     }
 }
 
 #[test]
 fn several_relays_share_an_address_and_both_families_a_port() {
-    let first = relay(&["127.0.0.1:0", "0.0.0.0:0"]);
-    let shared = first.local_addr(0).unwrap();
-    let any_v4 = first.local_addr(1).unwrap();
+    let mut first = relay(&["127.0.0.1:0", "0.0.0.0:0"]);
+    let shared = local_addr(&mut first, 0);
+    let any_v4 = local_addr(&mut first, 1);
     let any_v6 = SocketAddr::new("::".parse().unwrap(), any_v4.port());
     let second = UdpRelay::open(&[shared, any_v4, any_v6], &[]).unwrap();
     let mut relays = [first, second];
@@ -161,14 +199,12 @@ fn replies_tell_the_server_and_the_port_that_were_asked() {
     let servers = [peer("127.0.0.1:0"), peer("[::1]:0")];
     let mut relay = relay(&[]);
     let addresses = servers.each_ref().map(|s| s.local_addr().unwrap());
-    relay.set_servers(&addresses).unwrap();
-    let asked = [(0, 0), (1, 5), (0, PORTS_PER_SERVER - 1), (1, 0)];
+    set_servers(&mut relay, &addresses);
+    let asked = [(0, 0), (1, 5), (0, PORTS - 1), (1, 0)];
     for (server, port) in asked {
-        relay
-            .ask(server, port, &[u8::try_from(port).unwrap()])
-            .unwrap();
+        ask(&mut relay, server, port, &[u8::try_from(port).unwrap()]);
     }
-    relay.flush().unwrap();
+    flush(&mut relay);
     for server in [0, 1, 0, 1] {
         let (payload, from) = read(&servers[server]);
         assert!(from.port() >= 1024);
@@ -185,10 +221,10 @@ fn replies_tell_the_server_and_the_port_that_were_asked() {
 
 /// Asks at every port of server 0 and returns from where each question came.
 fn ports(relay: &mut UdpRelay, server: &UdpSocket) -> Vec<SocketAddr> {
-    (0..PORTS_PER_SERVER)
+    (0..PORTS)
         .map(|port| {
-            relay.ask(0, port, b"?").unwrap();
-            relay.flush().unwrap();
+            ask(relay, 0, port, b"?");
+            flush(relay);
             read(server).1
         })
         .collect()
@@ -199,24 +235,19 @@ fn ports_are_distinct_and_spread_and_only_the_renewed_one_changes() {
     let server = peer("127.0.0.1:0");
     let mut relay = relay(&[]);
     let address = server.local_addr().unwrap();
-    relay.set_servers(&[address]).unwrap();
+    set_servers(&mut relay, &[address]);
     let before = ports(&mut relay, &server);
-    assert_eq!(
-        before.iter().collect::<HashSet<_>>().len(),
-        PORTS_PER_SERVER
-    );
+    assert_eq!(before.iter().collect::<HashSet<_>>().len(), PORTS);
     // Steps between neighbours of a sequence, or of a fixed stride, would be few and alike.
     let steps: HashSet<u16> = before
         .windows(2)
         .map(|w| w[1].port().wrapping_sub(w[0].port()))
         .collect();
-    assert!(steps.len() > PORTS_PER_SERVER / 2, "{before:?}");
-    relay.renew(0, 9).unwrap();
+    assert!(steps.len() > PORTS / 2, "{before:?}");
+    relay.upstreams().renew(0, 9).unwrap();
     server.send_to(b"late", before[9]).unwrap();
     // The same server beside another keeps its ports, whatever its number was.
-    relay
-        .set_servers(&[address, "127.0.0.1:9".parse().unwrap()])
-        .unwrap();
+    set_servers(&mut relay, &[address, "127.0.0.1:9".parse().unwrap()]);
     let after = ports(&mut relay, &server);
     for (port, (old, new)) in before.iter().zip(&after).enumerate() {
         assert_eq!(old != new, port == 9, "port {port}");
@@ -229,12 +260,12 @@ fn a_server_that_stays_is_heard_under_its_new_number() {
     let servers = [peer("127.0.0.1:0"), peer("127.0.0.1:0")];
     let mut relay = relay(&[]);
     let [gone, stays] = servers.each_ref().map(|s| s.local_addr().unwrap());
-    relay.set_servers(&[gone, stays]).unwrap();
+    set_servers(&mut relay, &[gone, stays]);
     for server in [0, 1] {
-        relay.ask(server, 3, b"?").unwrap();
+        ask(&mut relay, server, 3, b"?");
     }
-    relay.flush().unwrap();
-    relay.set_servers(&[stays]).unwrap();
+    flush(&mut relay);
+    set_servers(&mut relay, &[stays]);
     for server in &servers {
         let (_, from) = read(server);
         server.send_to(b"!", from).unwrap();
@@ -248,9 +279,9 @@ fn a_datagram_from_elsewhere_never_arrives() {
     let server = peer("127.0.0.1:0");
     let address = server.local_addr().unwrap();
     let mut relay = relay(&[]);
-    relay.set_servers(&[address]).unwrap();
-    relay.ask(0, 0, b"?").unwrap();
-    relay.flush().unwrap();
+    set_servers(&mut relay, &[address]);
+    ask(&mut relay, 0, 0, b"?");
+    flush(&mut relay);
     let (_, from) = read(&server);
     // Another port of the server's address, and another address.
     for stranger in ["127.0.0.1:0", "127.0.0.3:0"] {
@@ -267,9 +298,9 @@ fn questions_leave_from_the_source_address_of_the_servers_family() {
     let sources = ["::1".parse().unwrap(), "127.0.0.5".parse().unwrap()];
     let mut relay = UdpRelay::open(&[], &sources).unwrap();
     let server = peer("127.0.0.1:0");
-    relay.set_servers(&[server.local_addr().unwrap()]).unwrap();
-    relay.ask(0, 0, b"?").unwrap();
-    relay.flush().unwrap();
+    set_servers(&mut relay, &[server.local_addr().unwrap()]);
+    ask(&mut relay, 0, 0, b"?");
+    flush(&mut relay);
     assert_eq!(read(&server).1.ip(), sources[1]);
 }
 
@@ -288,7 +319,9 @@ fn the_waker_ends_a_sleep_once_whenever_it_was_used() {
     // Used before the sleep, twice, with the relay at work in between.
     relay.waker().wake();
     relay.waker().wake();
-    assert_eq!(relay.receive(16, |_| ()).unwrap(), 0);
+    let mut got = Got::default();
+    take(&mut relay, &mut got);
+    assert_eq!(got.total(), 0);
     let start = MonotonicClock.now();
     relay.wait(10 * SECOND).unwrap();
     assert!(MonotonicClock.now() - start < 9 * SECOND);
@@ -304,20 +337,22 @@ fn the_waker_ends_a_sleep_once_whenever_it_was_used() {
 fn queries_that_are_not_accepted_wait_and_let_the_relay_sleep() {
     let mut relay = relay(&["127.0.0.1:0"]);
     let server = peer("127.0.0.1:0");
-    relay.set_servers(&[server.local_addr().unwrap()]).unwrap();
-    relay.accept_queries(false);
+    set_servers(&mut relay, &[server.local_addr().unwrap()]);
+    relay.clients().accept(false);
     let client = peer("127.0.0.1:0");
-    client.send_to(b"q", relay.local_addr(0).unwrap()).unwrap();
+    client.send_to(b"q", local_addr(&mut relay, 0)).unwrap();
     let start = MonotonicClock.now();
     relay.wait(SILENCE_NS).unwrap();
     assert!(MonotonicClock.now() - start >= SILENCE_NS, "did not sleep");
-    assert_eq!(relay.receive(16, |_| panic!("handed over")).unwrap(), 0);
+    let mut got = Got::default();
+    take(&mut relay, &mut got);
+    assert_eq!(got.total(), 0);
     // Replies are taken meanwhile.
-    relay.ask(0, 0, b"?").unwrap();
-    relay.flush().unwrap();
+    ask(&mut relay, 0, 0, b"?");
+    flush(&mut relay);
     server.send_to(b"!", read(&server).1).unwrap();
     assert_eq!(receive(&mut relay, 1, LIMIT_NS).replies.len(), 1);
-    relay.accept_queries(true);
+    relay.clients().accept(true);
     assert_eq!(receive(&mut relay, 1, LIMIT_NS).queries.len(), 1);
 }
 
@@ -328,17 +363,17 @@ fn about_max_queries_are_handed_over_and_every_socket_has_its_turn() {
         for _ in 0..40 {
             // A client of its own each: the kernel gathers none of them.
             peer("127.0.0.1:0")
-                .send_to(&[i], relay.local_addr(i.into()).unwrap())
+                .send_to(&[i], local_addr(&mut relay, i.into()))
                 .unwrap();
         }
     }
     let mut calls = Vec::new();
     for _ in 0..3 {
         let mut from = Vec::new();
-        let got = relay.receive(20, |arrival| {
-            if let Arrival::Query { payload, .. } = arrival {
-                from.push(payload[0]);
-            }
+        relay.wait(0).unwrap();
+        let got = relay.clients().receive(20, |_, payload, _| {
+            from.push(payload[0]);
+            0
         });
         assert_eq!(got.unwrap(), 20);
         calls.push(from);
@@ -350,17 +385,19 @@ fn about_max_queries_are_handed_over_and_every_socket_has_its_turn() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_only_counted() {
+fn an_icmp_error_tells_the_server_and_the_port_that_were_asked() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let address = peer(address).local_addr().unwrap();
         let mut relay = relay(&[]);
-        relay.set_servers(&[address]).unwrap();
+        set_servers(&mut relay, &[address]);
         for _ in 0..5 {
-            relay.ask(0, 0, b"?").unwrap();
-            relay.flush().unwrap();
+            ask(&mut relay, 0, 0, b"?");
+            flush(&mut relay);
         }
-        assert_eq!(receive(&mut relay, 1, SILENCE_NS).total(), 0);
-        assert!(relay.counters().unwrap().unreachable > 0);
+        let got = receive(&mut relay, 1, LIMIT_NS);
+        assert!(!got.unreachable.is_empty());
+        assert!(got.unreachable.iter().all(|place| *place == (0, 0)));
+        assert!(relay.upstreams().counters().unwrap().unreachable > 0);
     }
 }
 
@@ -370,63 +407,95 @@ fn a_server_to_which_no_way_leads_costs_its_questions_only() {
     let address = server.local_addr().unwrap();
     // No packet for anybody else leaves from a loopback address.
     let mut relay = UdpRelay::open(&[], &["127.0.0.1".parse().unwrap()]).unwrap();
-    relay
-        .set_servers(&["192.0.2.99:53".parse().unwrap(), address])
-        .unwrap();
+    set_servers(&mut relay, &["192.0.2.99:53".parse().unwrap(), address]);
     for port in 0..3 {
-        relay.ask(0, port, b"lost").unwrap();
-        relay.ask(1, port, b"?").unwrap();
+        ask(&mut relay, 0, port, b"lost");
+        ask(&mut relay, 1, port, b"?");
     }
-    relay.renew(0, 0).unwrap();
-    relay.flush().unwrap();
+    relay.upstreams().renew(0, 0).unwrap();
+    flush(&mut relay);
     for _ in 0..3 {
         assert_eq!(read(&server).0, b"?");
     }
-    assert_eq!(relay.counters().unwrap().send_drops, 3);
+    assert_eq!(relay.upstreams().counters().unwrap().send_drops, 3);
+    // The relay does not sleep before it has told of them.
+    let got = receive(&mut relay, 3, LIMIT_NS);
+    assert_eq!(got.unreachable, [(0, 0), (0, 1), (0, 2)]);
 }
 
 #[test]
-fn questions_and_answers_of_mixed_lengths_arrive_intact_and_in_order() {
+fn questions_and_answers_of_mixed_lengths_arrive_intact() {
     let payload = |i: usize| vec![u8::try_from(i).unwrap(); [50, 50, 50, 700, 4096, 33][i / 2 % 6]];
     let server = peer("[::1]:0");
     let mut relay = relay(&["[::1]:0"]);
-    relay.set_servers(&[server.local_addr().unwrap()]).unwrap();
+    set_servers(&mut relay, &[server.local_addr().unwrap()]);
     let client = peer("[::1]:0");
-    client.send_to(b"q", relay.local_addr(0).unwrap()).unwrap();
+    let listen = local_addr(&mut relay, 0);
+    client.send_to(b"q", listen).unwrap();
     let origin = receive(&mut relay, 1, LIMIT_NS).queries[0].0;
     let all: Vec<usize> = (0..200).collect();
     // No more at once than the buffers of plain sockets hold.
     for some in all.chunks(40) {
         for &i in some {
-            relay.ask(0, 1, &payload(i)).unwrap();
-            relay.reply(&origin, &payload(i)).unwrap();
+            ask(&mut relay, 0, 1, &payload(i));
+            reply(&mut relay, &origin, &payload(i));
         }
-        relay.flush().unwrap();
-        for &i in some {
-            assert!(read(&server).0 == payload(i), "question {i}");
-            assert!(read(&client).0 == payload(i), "answer {i}");
+        flush(&mut relay);
+        let expected: Vec<_> = some.iter().map(|&i| payload(i)).collect();
+        for socket in [&server, &client] {
+            let mut got: Vec<_> = some.iter().map(|_| read(socket).0).collect();
+            got.sort();
+            assert!(got == expected, "{:?}", got.iter().map(Vec::len));
         }
     }
+}
+
+#[test]
+fn immediate_answers_go_to_whoever_asked() {
+    let mut relay = relay(&["[::]:0"]);
+    let port = local_addr(&mut relay, 0).port();
+    let listen = SocketAddr::new("::1".parse().unwrap(), port);
+    let clients: Vec<UdpSocket> = (0..5).map(|_| peer("[::1]:0")).collect();
+    // Four turns of the clients, so that answers of equal length to one of them do not touch.
+    for i in 0..20 {
+        clients[i % 5]
+            .send_to(&[u8::try_from(i).unwrap()], listen)
+            .unwrap();
+    }
+    relay.wait(LIMIT_NS).unwrap();
+    let answered = relay.clients().receive(64, |_, payload, frame| {
+        frame[..40].fill(payload[0]);
+        // One of each client has none.
+        if payload[0] < 15 { 40 } else { 0 }
+    });
+    assert_eq!(answered.unwrap(), 20);
+    relay.clients().flush();
+    for (i, client) in clients.iter().enumerate() {
+        for turn in 0..3 {
+            let expected = vec![u8::try_from(5 * turn + i).unwrap(); 40];
+            assert_eq!(read(client), (expected, listen));
+        }
+    }
+    assert_eq!(relay.clients().counters().unwrap(), Counters::default());
 }
 
 #[test]
 fn what_cannot_be_sent_is_counted() {
     let mut relay = relay(&["127.0.0.1:0"]);
     let server = peer("127.0.0.1:0");
-    relay.set_servers(&[server.local_addr().unwrap()]).unwrap();
+    set_servers(&mut relay, &[server.local_addr().unwrap()]);
     let client = peer("127.0.0.1:0");
     let origin = Origin::new(client.local_addr().unwrap());
     let unreachable = Origin::new("[::1]:53".parse().unwrap());
-    relay
-        .reply(&unreachable, b"a socket of IPv4 cannot")
-        .unwrap();
-    relay.reply(&origin, &[0; 4097]).unwrap();
-    relay.reply(&origin, b"").unwrap();
-    relay.ask(0, 0, &[0; 4097]).unwrap();
-    relay.ask(0, PORTS_PER_SERVER, b"no such port").unwrap();
-    relay.ask(1, 0, b"no such server").unwrap();
-    relay.reply(&origin, b"r").unwrap();
-    relay.flush().unwrap();
+    reply(&mut relay, &unreachable, b"a socket of IPv4 cannot");
+    relay.clients().reply(&origin, |_| 4097);
+    reply(&mut relay, &origin, b"");
+    relay.upstreams().ask(0, 0, |_| 4097);
+    ask(&mut relay, 0, PORTS, b"no such port");
+    ask(&mut relay, 1, 0, b"no such server");
+    reply(&mut relay, &origin, b"r");
+    flush(&mut relay);
     assert_eq!(read(&client).0, b"r");
-    assert_eq!(relay.counters().unwrap().send_drops, 6);
+    assert_eq!(relay.clients().counters().unwrap().send_drops, 3);
+    assert_eq!(relay.upstreams().counters().unwrap().send_drops, 3);
 }

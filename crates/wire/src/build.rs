@@ -193,8 +193,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Adds all the records of another message as they stand there, compressed names and all. That
-    /// message ends with its last record and has no OPT record.
+    /// Adds the records of another message up to octet `end` as they stand there, compressed names
+    /// and all: its answer and authority section and so many additional records, none of them OPT.
     /// The caller sees to it that the names in both questions are equal but for their case, or
     /// names that are compressed to them change.
     ///
@@ -202,7 +202,12 @@ impl<'a> Builder<'a> {
     ///
     /// If there is a record already, or if the question section is not as long as that of
     /// `other`: compression pointers would point at something else.
-    pub fn records_raw(&mut self, other: &Message<'_>) -> Result<(), Truncated> {
+    pub fn records_raw(
+        &mut self,
+        other: &Message<'_>,
+        end: usize,
+        additionals: u16,
+    ) -> Result<(), Truncated> {
         assert!(
             self.len == self.records_at,
             "whole sections must come before records"
@@ -212,8 +217,8 @@ impl<'a> Builder<'a> {
             self.records_at == question_end,
             "the records must keep their place"
         );
-        self.append(&[&other.bytes()[question_end..]])?;
-        self.counts[1..].copy_from_slice(&[other.ancount(), other.nscount(), other.arcount()]);
+        self.append(&[&other.bytes()[question_end..end]])?;
+        self.counts[1..].copy_from_slice(&[other.ancount(), other.nscount(), additionals]);
         self.section = Section::Additional;
         Ok(())
     }
@@ -528,7 +533,12 @@ mod tests {
             let mut reply = Builder::new(&mut buf, limit).unwrap();
             reply.question(&name("A"), Rtype::A, Class::IN).unwrap();
             reply.opt(OPT).unwrap();
-            assert_eq!(reply.records_raw(&other).is_ok(), fits);
+            let end = other.bytes().len();
+            assert_eq!(reply.records_raw(&other, end, 1).is_ok(), fits);
+            if !fits {
+                // Without the additional record they fit.
+                reply.records_raw(&other, end - 16, 0).unwrap();
+            }
             let len = reply.finish();
             let message = Message::parse(&buf[..len]).unwrap();
             let records: Vec<_> = message.records().map(Result::unwrap).collect();
@@ -537,7 +547,8 @@ mod tests {
                 assert_eq!(owners, ["A.", "A.", "."]);
                 assert_eq!((message.ancount(), message.arcount()), (1, 2));
             } else {
-                assert_eq!(owners, ["."]);
+                assert_eq!(owners, ["A.", "."]);
+                assert_eq!((message.ancount(), message.arcount()), (1, 1));
             }
         }
     }
@@ -549,7 +560,7 @@ mod tests {
         let mut buf = [0; 40];
         let mut reply = Builder::new(&mut buf, 40).unwrap();
         reply.question(&name("a"), Rtype::A, Class::IN).unwrap();
-        let _panics = reply.records_raw(&other);
+        let _panics = reply.records_raw(&other, 12, 0);
     }
 
     #[test]

@@ -114,6 +114,8 @@ codes! {
         NOTIMP = 4,
         /// The server does not want to.
         REFUSED = 5,
+        /// A redirection leads to a name that is too long (RFC 6672 section 2.2).
+        YXDOMAIN = 6,
     }
 }
 

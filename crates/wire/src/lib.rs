@@ -72,6 +72,12 @@ pub enum ParseError {
     /// More pointers in one name than a name can have labels.
     #[error("name has more than {} compression pointers", name::POINTERS_MAX)]
     PointerChain,
+    /// More labels and pointers in the names of a message than their place in it allows.
+    #[error(
+        "names of the message have more labels and compression pointers than octets and {} more",
+        message::STEPS_SPARE
+    )]
+    NameSteps,
     /// A name of more than 255 octets.
     #[error("name is longer than {} octets", name::NAME_LEN_MAX)]
     NameTooLong,

@@ -53,11 +53,19 @@ impl<'a> Message<'a> {
 
     /// Walks the records of all three sections. Ends after the first error.
     pub fn records(&self) -> Records<'a> {
+        let counts = [self.ancount(), self.nscount(), self.arcount()];
+        self.records_from(self.records_at, counts)
+    }
+
+    /// Walks so many records of each section from octet `at` on, where the first of them stands.
+    pub fn records_from(&self, at: usize, counts: [u16; 3]) -> Records<'a> {
         Records {
             message: self.bytes,
-            position: self.records_at,
+            question: self.question.map(|question| question.name),
+            position: at,
             section: Section::Answer,
-            left: [self.ancount(), self.nscount(), self.arcount()],
+            left: counts,
+            steps: 0,
         }
     }
 
@@ -150,8 +158,13 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    fn parse(message: &'a [u8], at: usize, section: Section) -> Result<Self, ParseError> {
-        let (name, fields) = Name::parse(message, at)?;
+    /// The record of the owner `name`, whose other fields stand at `fields`.
+    fn parse(
+        message: &'a [u8],
+        name: Name<'a>,
+        fields: usize,
+        section: Section,
+    ) -> Result<Self, ParseError> {
         let rdata_offset = fields + 10;
         let rdata_len = usize::from(read_u16(message, fields + 8)?);
         let Some(rdata) = message.get(rdata_offset..rdata_offset + rdata_len) else {
@@ -192,14 +205,58 @@ impl<'a> Record<'a> {
     }
 }
 
+/// Labels and pointers that the names of a message may have beyond one for each octet walked over.
+///
+/// Each name is bounded by itself, at 127 labels and as many pointers, but a record of 12 octets
+/// can refer to such a name. Names as servers write them need far less than one step an octet: an
+/// address record with a compressed owner has 16 octets, its owner about five labels. The spare
+/// steps are for names of many labels in short records: 100 PTR records below `ip6.arpa`, 36 steps
+/// each. They cost about as much as one message of 4,096 octets.
+pub const STEPS_SPARE: usize = 4096;
+
 /// Iterator over the records of a [`Message`].
+///
+/// Its work is in proportion to the length of the message, whatever the compression pointers:
+/// names that take more than one step for each octet before their end and [`STEPS_SPARE`] are an
+/// error. So a message that is cut behind a record is walked as far as before.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     message: &'a [u8],
+    question: Option<Name<'a>>,
     position: usize,
     section: Section,
     left: [u16; 3],
+    steps: usize,
 }
+
+impl<'a> Records<'a> {
+    /// Reads the name at an offset of the message, as [`Name::parse`] does, within the bound on
+    /// this walk. For names in the data of records that come from others.
+    pub fn name(&mut self, at: usize) -> Result<(Name<'a>, usize), ParseError> {
+        if let (Some(name), Some(TO_QUESTION)) = (self.question, self.message.get(at..at + 2)) {
+            self.steps += 1;
+            return Ok((name, at + 2));
+        }
+        let (name, end) = Name::parse_counted(self.message, at, &mut self.steps)?;
+        if self.steps > end + STEPS_SPARE {
+            return Err(ParseError::NameSteps);
+        }
+        Ok((name, end))
+    }
+
+    /// Labels and pointers read so far, root labels included: the cost of this walk.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    fn record(&mut self) -> Result<Record<'a>, ParseError> {
+        let (name, fields) = self.name(self.position)?;
+        Record::parse(self.message, name, fields, self.section)
+    }
+}
+
+/// A compression pointer to the name of the question: most owners.
+const TO_QUESTION: &[u8] = &[0xc0, 12];
 
 impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>, ParseError>;
@@ -212,7 +269,7 @@ impl<'a> Iterator for Records<'a> {
                 Section::Additional => return None,
             };
         }
-        let record = Record::parse(self.message, self.position, self.section);
+        let record = self.record();
         match &record {
             Ok(record) => {
                 self.position = record.rdata_offset + record.rdata.len();
@@ -244,7 +301,8 @@ impl<'a> Opt<'a> {
     /// DO, in the lower 16 bits of the TTL field (RFC 6891 section 6.1.4).
     pub(crate) const DO: u16 = 1 << 15;
 
-    fn from_record(record: &Record<'a>) -> Result<Self, ParseError> {
+    /// Reads an OPT record. An error if it is not where and how RFC 6891 section 6.1 wants it.
+    pub fn from_record(record: &Record<'a>) -> Result<Self, ParseError> {
         if record.section != Section::Additional || !record.name.is_root() {
             return Err(ParseError::OptMisplaced);
         }
@@ -395,6 +453,62 @@ mod tests {
         let message = Message::parse(&REPLY[..REPLY.len() - 20]).unwrap();
         let results: Vec<_> = message.records().map(|record| record.is_ok()).collect();
         assert_eq!(results, [true, true, false]);
+    }
+
+    /// A response of up to `len` octets: a TXT record that holds a chain of 126 pointers, then
+    /// records that are owned by its end.
+    fn chained(len: usize) -> Vec<u8> {
+        let mut bytes = b"\0\0\x80\0\0\x01\0\0\0\0\0\0\x01a\0\0\x10\0\x01".to_vec();
+        bytes.extend_from_slice(b"\xc0\x0c\0\x10\0\x01\0\0\0\0\0\xfc");
+        let mut target = [0xc0, 12];
+        for _ in 0..126 {
+            let [high, low] = u16::try_from(bytes.len()).unwrap().to_be_bytes();
+            bytes.extend_from_slice(&target);
+            target = [0xc0 | high, low];
+        }
+        let mut records: u16 = 1;
+        while bytes.len() + 12 <= len {
+            bytes.extend_from_slice(&target);
+            bytes.extend_from_slice(b"\0\x10\0\x01\0\0\0\0\0\0");
+            records += 1;
+        }
+        bytes[6..8].copy_from_slice(&records.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn chains_of_pointers_cost_no_more_than_the_message_is_long() {
+        for len in [1_464, 65_535] {
+            let bytes = chained(len);
+            let mut records = Message::parse(&bytes).unwrap().records();
+            let error = records.by_ref().find_map(Result::err);
+            assert_eq!(error, Some(ParseError::NameSteps), "{len}");
+            // The last name is the one that goes too far, by 128 steps at most.
+            assert!(records.steps() <= len + STEPS_SPARE + 128, "{len}");
+        }
+    }
+
+    #[test]
+    fn names_in_data_count_towards_the_bound_of_the_walk() {
+        let bytes = chained(1_464);
+        let mut records = Message::parse(&bytes).unwrap().records();
+        let first = records.next().unwrap().unwrap();
+        let end_of_chain = first.rdata_offset + first.rdata.len() - 2;
+        assert_eq!(records.name(end_of_chain).unwrap().0.to_string(), "a.");
+        let error = (0..100).find_map(|_| records.name(end_of_chain).err());
+        assert_eq!(error, Some(ParseError::NameSteps));
+    }
+
+    #[test]
+    fn a_name_of_127_labels_owns_as_many_records_as_there_is_room_for() {
+        let mut bytes = b"\0\0\x80\0\0\x01\0\0\0\0\0\0".to_vec();
+        bytes.extend_from_slice(&b"\x01a".repeat(127));
+        bytes.extend_from_slice(b"\0\0\x10\0\x01");
+        let count = (65_535 - bytes.len()) / 12;
+        bytes.extend_from_slice(&b"\xc0\x0c\0\x10\0\x01\0\0\0\0\0\0".repeat(count));
+        bytes[6..8].copy_from_slice(&u16::try_from(count).unwrap().to_be_bytes());
+        let message = Message::parse(&bytes).unwrap();
+        assert_eq!(message.records().filter(Result::is_ok).count(), count);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Domain names (RFC 1035 section 3.1), compressed or not. Their case is kept.
 //!
 //! [`Name`] is a view of a message that follows compression pointers as it walks; it is checked
-//! once, when it is made, and cannot fail afterwards. [`NameBuf`] is an owned name. Both compare
+//! once, when it is read, and cannot fail afterwards. [`NameBuf`] is an owned name. Both compare
 //! without regard to ASCII case only where the function says so (RFC 4343).
 
 use std::fmt;
@@ -25,8 +25,11 @@ pub const POINTERS_MAX: usize = 127;
 #[derive(Clone, Copy)]
 pub struct Name<'a> {
     message: &'a [u8],
+    /// Offset of the first label, or of the root label; pointers before it are left behind.
     start: usize,
     wire_len: u8,
+    /// Whether no pointer follows the first label: the name is the octets from `start` on.
+    contiguous: bool,
 }
 
 impl<'a> Name<'a> {
@@ -36,12 +39,24 @@ impl<'a> Name<'a> {
     /// the header. Each jump so goes further back than the last, and no message can make the walk
     /// go round (RFC 9267 section 2). At most [`POINTERS_MAX`] are followed.
     pub fn parse(message: &'a [u8], at: usize) -> Result<(Self, usize), ParseError> {
+        Self::parse_counted(message, at, &mut 0)
+    }
+
+    /// As [`Name::parse`]; adds the labels and pointers that it reads to `steps`.
+    pub(crate) fn parse_counted(
+        message: &'a [u8],
+        at: usize,
+        steps: &mut usize,
+    ) -> Result<(Self, usize), ParseError> {
         let mut wire_len = 1;
         let mut end = None;
         let mut pointers = 0;
+        let mut start = at;
+        let mut contiguous = true;
         let mut segment = at;
         let mut position = at;
         loop {
+            *steps += 1;
             match step(message, position)? {
                 Step::Root => break,
                 Step::Label(label) => {
@@ -63,6 +78,11 @@ impl<'a> Name<'a> {
                         return Err(ParseError::PointerChain);
                     }
                     end.get_or_insert(position + 2);
+                    if position == start {
+                        start = target;
+                    } else {
+                        contiguous = false;
+                    }
                     segment = target;
                     position = target;
                 }
@@ -70,8 +90,9 @@ impl<'a> Name<'a> {
         }
         let name = Self {
             message,
-            start: at,
+            start,
             wire_len: u8::try_from(wire_len).map_err(|_| ParseError::NameTooLong)?,
+            contiguous,
         };
         Ok((name, end.unwrap_or(position + 1)))
     }
@@ -105,7 +126,34 @@ impl<'a> Name<'a> {
 
     /// Whether both are the same name, without regard to ASCII case (RFC 4343).
     pub fn eq_ignore_case(&self, other: &Name<'_>) -> bool {
-        self.wire_len == other.wire_len && eq_labels(self.labels(), other.labels())
+        if self.wire_len != other.wire_len {
+            return false;
+        }
+        if self.is_at_same_place(other) {
+            return true;
+        }
+        match (self.octets(), other.octets()) {
+            // Lengths of labels are below 64 and no letters.
+            (Some(ours), Some(theirs)) => ours.eq_ignore_ascii_case(theirs),
+            _ => eq_labels(self.labels(), other.labels()),
+        }
+    }
+
+    /// The uncompressed octets, if they stand so in the message.
+    fn octets(&self) -> Option<&'a [u8]> {
+        let end = self.start + self.wire_len();
+        self.message
+            .get(self.start..end)
+            .filter(|_| self.contiguous)
+    }
+
+    /// Whether both go on at the same octet: most names of a message are pointers to one.
+    fn is_at_same_place(&self, other: &Name<'_>) -> bool {
+        let place = |name: &Name<'_>| match step(name.message, name.start) {
+            Ok(Step::Pointer(target)) => target,
+            _ => name.start,
+        };
+        std::ptr::eq(self.message, other.message) && place(self) == place(other)
     }
 
     /// Whether this name is `ancestor` or below it, without regard to ASCII case.
@@ -115,8 +163,14 @@ impl<'a> Name<'a> {
     }
 
     /// Copies the name out of its message, in the case that it has there.
+    #[inline]
     pub fn to_buf(&self) -> NameBuf {
         let mut buf = NameBuf::root();
+        buf.len = self.wire_len;
+        if let Some(octets) = self.octets() {
+            buf.octets[..octets.len()].copy_from_slice(octets);
+            return buf;
+        }
         let mut len = 0;
         for label in self.labels() {
             // Neither slice can fail: the name was measured when it was made.
@@ -125,8 +179,6 @@ impl<'a> Name<'a> {
             buf.octets[len + 1..end].copy_from_slice(label);
             len = end;
         }
-        buf.octets[len] = 0;
-        buf.len = self.wire_len;
         buf
     }
 }
@@ -181,6 +233,7 @@ pub struct NameBuf {
 
 impl NameBuf {
     /// The root.
+    #[inline]
     pub fn root() -> Self {
         Self {
             octets: [0; NAME_LEN_MAX],
@@ -208,6 +261,7 @@ impl NameBuf {
             message: self.as_wire(),
             start: 0,
             wire_len: self.len,
+            contiguous: true,
         }
     }
 

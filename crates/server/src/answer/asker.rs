@@ -42,6 +42,12 @@ impl Asker {
         self.edns.is_some_and(|edns| edns.do_bit)
     }
 
+    /// Whether whoever asks validates: it understands DNSSEC and wants the data as they are (RFC
+    /// 6147 section 5.5 (3)).
+    pub fn validates(&self) -> bool {
+        self.do_bit() && self.cd()
+    }
+
     /// Whether checking is disabled.
     pub fn cd(&self) -> bool {
         self.flags.cd()

@@ -10,7 +10,10 @@ use dns64_wire::codes::Rtype;
 use dns64_wire::message::{HEADER_LEN, Message, Record, Section};
 use dns64_wire::name::{NAME_LEN_MAX, Name};
 
-use super::stored::{Aged, FIXED_LEN};
+use super::rdata::{Layout, Parts};
+
+/// Octets of a record between its owner and its data (RFC 1035 section 4.1.3).
+pub(super) const FIXED_LEN: usize = 10;
 
 /// Offsets that a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
 const POINTER_MAX: usize = 0x3fff;
@@ -54,33 +57,46 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Copies a record into the section that it comes from, with this TTL. A record whose data
-    /// should hold names and does not is left out.
+    /// Copies a record into the section that it comes from, with this TTL.
+    ///
+    /// # Panics
+    ///
+    /// If the data of the record does not have the form of its type; see `rdata::is_sound`.
     pub fn record(
         &mut self,
         to: &mut Builder<'_>,
         record: &Record<'a>,
         ttl: u32,
     ) -> Result<(), Truncated> {
-        let Some(layout) = Layout::of(record.rtype) else {
-            return self.with_data(to, record, record.section, record.rtype, ttl, record.rdata);
-        };
-        let Some(parts) = layout.split(self.source, record) else {
-            return Ok(());
-        };
         let mut octets = [0; NAME_LEN_MAX];
         let owner = self.owner(record.name, to.position(), &mut octets);
+        self.under(to, owner, record, ttl)
+    }
+
+    /// As [`Copier::record`], with another owner.
+    ///
+    /// # Panics
+    ///
+    /// As [`Copier::record`].
+    pub fn under(
+        &mut self,
+        to: &mut Builder<'_>,
+        owner: Owner<'_>,
+        record: &Record<'a>,
+        ttl: u32,
+    ) -> Result<(), Truncated> {
+        let (section, rtype, class) = (record.section, record.rtype, record.class);
+        let Some(layout) = Layout::of(rtype) else {
+            return to.record(section, owner, rtype, class, ttl, record.rdata);
+        };
+        let Some(parts) = layout.split(record, |at| Name::parse(self.source, at)) else {
+            unreachable!("the data of a record was checked before it is copied");
+        };
         let data_at = to.position() + owner_len(&owner) + FIXED_LEN;
         let mut names = [0; 2 * NAME_LEN_MAX];
         let len = self.names(&layout, &parts, data_at, &mut names);
-        to.record_parts(
-            record.section,
-            owner,
-            record.rtype,
-            record.class,
-            ttl,
-            [parts.before, &names[..len], parts.after],
-        )
+        let data = [parts.before, &names[..len], parts.after];
+        to.record_parts(section, owner, rtype, class, ttl, data)
     }
 
     /// Writes a record with the owner and the class of `record` and other data, which holds no
@@ -99,31 +115,8 @@ impl<'a> Copier<'a> {
         to.record(section, owner, rtype, record.class, ttl, rdata)
     }
 
-    /// Copies a record of the answer section under the name of the target's question.
-    pub fn under_question(
-        &mut self,
-        to: &mut Builder<'_>,
-        record: &Record<'a>,
-        ttl: u32,
-    ) -> Result<(), Truncated> {
-        let (owner, rtype, class) = (Owner::Question, record.rtype, record.class);
-        let data_at = to.position() + owner_len(&owner) + FIXED_LEN;
-        let mut names = [0; 2 * NAME_LEN_MAX];
-        let parts = match Layout::of(rtype) {
-            None => [record.rdata, &[], &[]],
-            Some(layout) => {
-                let Some(parts) = layout.split(self.source, record) else {
-                    return Ok(());
-                };
-                let len = self.names(&layout, &parts, data_at, &mut names);
-                [parts.before, &names[..len], parts.after]
-            }
-        };
-        to.record_parts(Section::Answer, owner, rtype, class, ttl, parts)
-    }
-
     /// The owner as it is to be written at `at`.
-    fn owner<'o>(&mut self, name: Name<'a>, at: usize, octets: &'o mut [u8]) -> Owner<'o> {
+    pub fn owner<'o>(&mut self, name: Name<'a>, at: usize, octets: &'o mut [u8]) -> Owner<'o> {
         if let Some(place) = self.place(&name) {
             return Owner::At(place);
         }
@@ -153,14 +146,14 @@ impl<'a> Copier<'a> {
                     self.recent[1] = u16::try_from(place).ok().map(|place| (name, place));
                     written
                 }
-                None => write_plain(name, room),
+                None => write_plain(name, room).len(),
             };
         }
         len
     }
 
-    /// Where the whole name stands in the target already.
-    fn place(&self, name: &Name<'a>) -> Option<u16> {
+    /// Where the whole name stands in the target already, if a pointer reaches it.
+    pub fn place(&self, name: &Name<'a>) -> Option<u16> {
         let (offset, _) = name.labels_at().next()?;
         let recent = || {
             let known = self.recent.iter().flatten();
@@ -247,29 +240,6 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Hands every record of a response to `write`, with a copier made by [`Copier::new`]. Where an additional record
-/// has no room, the additional section is left out and the message is complete without it
-/// (RFC 2181 section 9).
-pub fn each<'a>(
-    to: &mut Builder<'_>,
-    from: Aged<'a>,
-    question_at: Option<u16>,
-    mut write: impl FnMut(&mut Builder<'_>, &mut Copier<'a>, &Record<'a>) -> Result<(), Truncated>,
-) -> Result<(), Truncated> {
-    let message = from.stored.message();
-    let mut copier = Copier::new(&message, question_at);
-    for record in message.records().map_while(Result::ok) {
-        match write(to, &mut copier, &record) {
-            Err(Truncated) if record.section == Section::Additional => {
-                to.drop_additional();
-                return Ok(());
-            }
-            written => written?,
-        }
-    }
-    Ok(())
-}
-
 /// Offsets of the labels of a name that is written out, without the root.
 fn label_starts(name: &[u8]) -> impl Iterator<Item = usize> {
     let next = |at: &usize| Some(at + 1 + usize::from(*name.get(*at)?));
@@ -282,104 +252,34 @@ fn write_label(label: &[u8], octets: &mut [u8]) -> usize {
     1 + label.len()
 }
 
-fn write_plain(name: Name<'_>, octets: &mut [u8]) -> usize {
+/// Writes a name without compression; returns its octets.
+pub(super) fn write_plain<'o>(name: Name<'_>, octets: &'o mut [u8]) -> &'o [u8] {
     let mut len = 0;
     for label in name.labels() {
         len += write_label(label, &mut octets[len..]);
     }
     octets[len] = 0;
-    len + 1
+    &octets[..=len]
 }
 
-fn owner_len(owner: &Owner<'_>) -> usize {
+/// Where the name at `at` ends, in a message whose names are sound.
+pub(super) fn name_end(message: &[u8], mut at: usize) -> usize {
+    loop {
+        match message[at] {
+            0 => return at + 1,
+            0xc0.. => return at + 2,
+            label => at += 1 + usize::from(label),
+        }
+    }
+}
+
+/// Octets that an owner takes.
+pub(super) fn owner_len(owner: &Owner<'_>) -> usize {
     match owner {
         Owner::Question | Owner::At(_) => 2,
         Owner::Name(name) => name.as_wire().len(),
         Owner::Wire(octets) => octets.len(),
     }
-}
-
-/// Where the names are in the data of a type that may have come compressed. Data of all other
-/// types is copied as it is (RFC 3597 section 4).
-struct Layout {
-    before: Before,
-    names: usize,
-    /// Whether the names may be compressed when they are sent.
-    compress: bool,
-}
-
-/// What stands before the first name.
-enum Before {
-    /// So many octets.
-    Octets(usize),
-    /// So many octets and three character strings (NAPTR, RFC 3403 section 4.1).
-    Strings(usize),
-}
-
-impl Layout {
-    fn of(rtype: Rtype) -> Option<Self> {
-        let layout = |octets, names, compress| {
-            Some(Self {
-                before: Before::Octets(octets),
-                names,
-                compress,
-            })
-        };
-        match rtype.0 {
-            // The types of RFC 1035: NS, MD, MF, CNAME, MB, MG, MR, PTR; SOA, MINFO; MX.
-            2 | 3 | 4 | 5 | 7 | 8 | 9 | 12 => layout(0, 1, true),
-            6 | 14 => layout(0, 2, true),
-            15 => layout(2, 1, true),
-            // Types that are read compressed and sent plain (RFC 3597 section 4): RP; AFSDB, RT;
-            // SIG; PX; NXT; SRV; DNAME (RFC 6672 section 2.5); NAPTR.
-            17 => layout(0, 2, false),
-            18 | 21 => layout(2, 1, false),
-            24 => layout(18, 1, false),
-            26 => layout(2, 2, false),
-            30 => layout(0, 1, false),
-            33 => layout(6, 1, false),
-            39 => layout(0, 1, false),
-            35 => Some(Self {
-                before: Before::Strings(4),
-                names: 1,
-                compress: false,
-            }),
-            _ => None,
-        }
-    }
-
-    /// The parts of a record's data; `None` if it is not of this layout.
-    fn split<'a>(&self, message: &'a [u8], record: &Record<'a>) -> Option<Parts<'a>> {
-        let data = record.rdata;
-        let before_len = match self.before {
-            Before::Octets(len) => len,
-            Before::Strings(len) => {
-                let string_end = |at: usize| Some(at + 1 + usize::from(*data.get(at)?));
-                string_end(string_end(string_end(len)?)?)?
-            }
-        };
-        let before = data.get(..before_len)?;
-        let mut at = record.rdata_offset + before_len;
-        let mut names = [None; 2];
-        for place in names.iter_mut().take(self.names) {
-            let (name, end) = Name::parse(message, at).ok()?;
-            *place = Some(name);
-            at = end;
-        }
-        let after = data.get(at - record.rdata_offset..)?;
-        Some(Parts {
-            before,
-            names,
-            after,
-        })
-    }
-}
-
-/// The data of a record, taken apart.
-struct Parts<'a> {
-    before: &'a [u8],
-    names: [Option<Name<'a>>; 2],
-    after: &'a [u8],
 }
 
 #[cfg(test)]

@@ -3,24 +3,27 @@
 //!
 //! The rungs stand in this order:
 //!
-//! 1. What gets no answer at all: what is too short to have an ID, and responses, since an answer
-//!    to an answer may go round for ever.
-//! 2. Strangers, before anything tells them more about this server than that it is one.
-//! 3. What cannot be understood, from the outer form to the inner: opcode, format, EDNS version.
-//! 4. What is understood and not done: types, classes, questions without RD.
+//! 1. Messages that get no answer at all: those too short to have an ID, and responses, since an
+//!    answer to an answer may go round for ever.
+//! 2. Clients outside the access list. All that they cost is the header and the list, and where
+//!    they get REFUSED, the first 512 octets.
+//! 3. Opcodes other than QUERY.
+//! 4. Sections that no query has, by the counts of the header alone.
+//! 5. The question, then OPT: format, EDNS version, cookie.
+//! 6. Queries that are understood and not served: types, classes, questions without RD.
 //!
 //! Whatever the message, the work is in proportion to its length, and nothing is allocated.
 
 use std::net::IpAddr;
 
 use dns64_wire::codes::{Class, Opcode, Rcode, Rtype};
-use dns64_wire::message::{Header, Message, Opt};
+use dns64_wire::message::{Header, Message, Opt, Question};
 
 use super::asker::{Asker, AskerEdns, Transport};
 use super::cookie::{CookieLength, Cookies};
 use super::reply::{self, OPTION_COOKIE};
-use crate::settings::AnyPolicy;
 use crate::settings::nets::NetSet;
+use crate::settings::{AnyPolicy, DenyAction};
 
 /// Largest UDP payload without EDNS, and the least that EDNS can ask for (RFC 1035 section 4.2.1,
 /// RFC 6891 section 6.2.3), in octets. A frame of this length holds every answer of [`admit`].
@@ -29,14 +32,25 @@ pub const PLAIN_UDP_LEN_MAX: u16 = 512;
 /// Longest message over TCP: its length has 16 bits (RFC 1035 section 4.2.2).
 const TCP_LEN_MAX: usize = 65_535;
 
+/// Octets of a message that are looked at for the sake of a client outside the access list: enough
+/// for the longest question (12 of header, 255 of name, 4) and an OPT record with some options.
+const STRANGER_LEN: usize = 512;
+
+/// Additional records of a query: OPT (RFC 6891 section 6.1.1) and one signature, TSIG (RFC 8945
+/// section 5.1) or SIG(0) (RFC 2931 section 3.1).
+const ADDITIONALS_MAX: u16 = 2;
+
 /// Extended error for clients that are not in the access list (RFC 8914 section 4.19).
 const PROHIBITED: u16 = 18;
 
 /// Extended error for questions without RD to who is no authority (RFC 8914 section 4.21).
 const NOT_AUTHORITATIVE: u16 = 20;
 
-/// Types without a constant in the wire crate: the mark of SIG(0) and the first of the types that
-/// are no data (RFC 6895 section 3.1), and the mailbox types (RFC 1035 section 3.2.3).
+/// Types without a constant in the wire crate: signatures of messages (RFC 2931, RFC 8945), the
+/// mark of SIG(0) and the first of the types that are no data (RFC 6895 section 3.1), and the
+/// mailbox types (RFC 1035 section 3.2.3).
+const SIG: Rtype = Rtype(24);
+const TSIG: Rtype = Rtype(250);
 const TYPE_ZERO: u16 = 0;
 const FIRST_META: u16 = 128;
 const MAILB: Rtype = Rtype(253);
@@ -47,6 +61,8 @@ const MAILA: Rtype = Rtype(254);
 pub struct Context<'a> {
     /// Who may ask.
     pub allow: &'a NetSet,
+    /// What others get.
+    pub deny: DenyAction,
     /// Largest UDP payload that clients are told and sent, in octets.
     pub udp_size: u16,
     /// How questions for ANY are answered.
@@ -76,8 +92,8 @@ pub enum Admission {
     Answer {
         /// Octets of the answer in the frame.
         len: usize,
-        /// Why.
-        reason: Refusal,
+        /// Why it is refused; `None` if it asked for a cookie and for nothing else.
+        refused: Option<Refusal>,
     },
 }
 
@@ -88,6 +104,8 @@ pub enum Silence {
     Short,
     /// It is a response.
     Response,
+    /// The client may not ask.
+    Access,
 }
 
 /// Why a query is refused.
@@ -113,32 +131,81 @@ pub fn admit(message: &[u8], context: &Context<'_>, frame: &mut [u8]) -> Admissi
     if header.qr() {
         return Admission::Drop(Silence::Response);
     }
-    let is_query = header.opcode() == Opcode::QUERY;
-    let query = is_query.then(|| Query::read(message, context)).flatten();
-    let (len, reason) = if !context.allow.contains(context.client) {
-        let len = match &query {
-            Some(query) => reply::error(&query.asker, Rcode::REFUSED, Some(PROHIBITED), frame),
-            None => reply::bare(&header, Rcode::REFUSED, frame),
-        };
-        (len, Refusal::Access)
-    } else if !is_query {
-        (reply::bare(&header, Rcode::NOTIMP, frame), Refusal::Opcode)
-    } else {
-        match query {
-            None => (reply::bare(&header, Rcode::FORMERR, frame), Refusal::Format),
-            Some(query) => match refusal(&query, context.any, frame) {
-                Some(refused) => refused,
-                None => return Admission::Asker(query.asker),
-            },
-        }
+    if !context.allow.contains(context.client) {
+        return deny(message, &header, context, frame);
+    }
+    if header.opcode() != Opcode::QUERY {
+        return refuse(
+            reply::bare(&header, Rcode::NOTIMP, None, frame),
+            Refusal::Opcode,
+        );
+    }
+    let Some(query) = Query::read(message, &header, context) else {
+        return refuse(
+            reply::bare(&header, Rcode::FORMERR, None, frame),
+            Refusal::Format,
+        );
     };
-    Admission::Answer { len, reason }
+    let Some(question) = &query.question else {
+        return without_question(&query, frame);
+    };
+    // In its place from the start: an asker is 300 octets, which are not moved once more.
+    let admission = Admission::Asker(query.asker(question, context));
+    if let Admission::Asker(asker) = &admission
+        && let Some((len, reason)) = refusal(asker, query.fault, context.any, frame)
+    {
+        return refuse(len, reason);
+    }
+    admission
+}
+
+fn refuse(len: usize, reason: Refusal) -> Admission {
+    let refused = Some(reason);
+    Admission::Answer { len, refused }
+}
+
+/// What a client outside the access list gets: nothing, or REFUSED with the question and the
+/// reason as far as `STRANGER_LEN` octets tell them.
+fn deny(message: &[u8], header: &Header, context: &Context<'_>, frame: &mut [u8]) -> Admission {
+    if context.deny == DenyAction::Drop {
+        return Admission::Drop(Silence::Access);
+    }
+    let seen = &message[..message.len().min(STRANGER_LEN)];
+    let query = (header.opcode() == Opcode::QUERY)
+        .then(|| Query::read(seen, header, context))
+        .flatten();
+    let asker = query.and_then(|query| Some(query.asker(&query.question?, context)));
+    let len = match asker {
+        Some(asker) => reply::error(&asker, Rcode::REFUSED, Some(PROHIBITED), frame),
+        None => reply::bare(header, Rcode::REFUSED, None, frame),
+    };
+    refuse(len, Refusal::Access)
+}
+
+/// The answer to a query without a question: it is sound if it asks for a cookie (RFC 7873
+/// section 5.4).
+fn without_question(query: &Query<'_>, frame: &mut [u8]) -> Admission {
+    let header = &query.header;
+    match &query.edns {
+        Some(edns) if edns.cookie.is_some() => {
+            let len = reply::bare(header, Rcode::NOERROR, Some(edns), frame);
+            Admission::Answer { len, refused: None }
+        }
+        _ => refuse(
+            reply::bare(header, Rcode::FORMERR, None, frame),
+            Refusal::Format,
+        ),
+    }
 }
 
 /// The rungs for a query whose question could be read: length of the answer and reason.
-fn refusal(query: &Query, any: AnyPolicy, frame: &mut [u8]) -> Option<(usize, Refusal)> {
-    let asker = &query.asker;
-    match query.fault {
+fn refusal(
+    asker: &Asker,
+    fault: Option<Fault>,
+    any: AnyPolicy,
+    frame: &mut [u8],
+) -> Option<(usize, Refusal)> {
+    match fault {
         Some(Fault::Format) => {
             return Some((
                 reply::error(asker, Rcode::FORMERR, None, frame),
@@ -175,45 +242,82 @@ fn refused_class(class: Class) -> Option<Rcode> {
 }
 
 /// A query, as far as it could be read.
-struct Query {
-    asker: Asker,
+struct Query<'a> {
+    header: Header,
+    question: Option<Question<'a>>,
+    edns: Option<AskerEdns>,
+    /// Largest UDP payload that both sides take, in octets.
+    udp_limit: u16,
     fault: Option<Fault>,
 }
 
 /// What is wrong behind a sound question.
+#[derive(Clone, Copy)]
 enum Fault {
     Format,
     Version,
 }
 
-impl Query {
-    /// Reads a query; `None` if it has not one sound question.
-    fn read(message: &[u8], context: &Context<'_>) -> Option<Self> {
+impl<'a> Query<'a> {
+    /// Reads a query; `None` if it has sections that no query has, or not one sound question.
+    fn read(message: &'a [u8], header: &Header, context: &Context<'_>) -> Option<Self> {
+        // IXFR has a record in the authority section (RFC 1995 section 3), but is not served.
+        let records = (header.ancount(), header.nscount());
+        if records != (0, 0) || header.arcount() > ADDITIONALS_MAX {
+            return None;
+        }
         let message = Message::parse(message).ok()?;
-        let question = message.question()?;
-        let (edns, fault, limit) = match message.opt() {
-            Err(_) => (None, Some(Fault::Format), PLAIN_UDP_LEN_MAX),
-            Ok(None) => (None, None, PLAIN_UDP_LEN_MAX),
-            Ok(Some(opt)) => {
-                let limit = opt.udp_size.min(context.udp_size).max(PLAIN_UDP_LEN_MAX);
-                let (edns, fault) = read_edns(&opt, context);
-                (Some(edns), fault, limit)
-            }
+        let mut query = Self {
+            header: *header,
+            question: message.question(),
+            edns: None,
+            udp_limit: PLAIN_UDP_LEN_MAX,
+            fault: None,
         };
-        let asker = Asker {
-            id: message.id(),
+        match read_opt(&message) {
+            Err(fault) => query.fault = Some(fault),
+            Ok(None) => {}
+            Ok(Some(opt)) => {
+                query.udp_limit = opt.udp_size.min(context.udp_size).max(PLAIN_UDP_LEN_MAX);
+                let (edns, fault) = read_edns(&opt, context);
+                (query.edns, query.fault) = (Some(edns), fault);
+            }
+        }
+        Some(query)
+    }
+
+    /// Who asks a question.
+    #[inline(always)]
+    fn asker(&self, question: &Question<'_>, context: &Context<'_>) -> Asker {
+        Asker {
+            id: self.header.id(),
             name: question.name.to_buf(),
             rtype: question.rtype,
             class: question.class,
-            flags: message.flags(),
-            edns,
+            flags: self.header.flags(),
+            edns: self.edns,
             limit: match context.transport {
-                Transport::Udp => usize::from(limit),
+                Transport::Udp => usize::from(self.udp_limit),
                 Transport::Tcp => TCP_LEN_MAX,
             },
-        };
-        Some(Self { asker, fault })
+        }
     }
+}
+
+/// The OPT record of a query, beside which nothing but a signature may stand.
+fn read_opt<'a>(message: &Message<'a>) -> Result<Option<Opt<'a>>, Fault> {
+    let mut opt = None;
+    for record in message.records() {
+        let record = record.map_err(|_| Fault::Format)?;
+        match record.rtype {
+            Rtype::OPT if opt.is_none() => {
+                opt = Some(Opt::from_record(&record).map_err(|_| Fault::Format)?);
+            }
+            SIG | TSIG => {}
+            _ => return Err(Fault::Format),
+        }
+    }
+    Ok(opt)
 }
 
 /// Reads the OPT record of a query. What its options mean is known for version 0 only.

@@ -5,16 +5,20 @@
 //! - [`stored`]: a response in the form that it is kept in and answered from;
 //! - [`reply`]: answers as they came, errors, EDNS and truncation;
 //! - [`cookie`]: DNS cookies;
+//! - `rdata`: the data of records by type;
 //! - [`copy`]: records from one message to another, their names compressed anew;
 //! - [`synthesis`]: AAAA records from A records (RFC 6147 section 5.1);
 //! - [`reverse`]: names of synthesised addresses (RFC 6147 section 5.3.1);
 //! - [`special`]: `ipv4only.arpa` (RFC 8880);
+//! - [`local_zones`]: special-use zones, which are answered here (RFC 6303, RFC 6761);
 //! - [`service`]: SVCB and HTTPS (RFC 9460 section 4.2.1).
 
 pub mod asker;
 pub mod cookie;
 pub mod copy;
 pub mod guard;
+pub mod local_zones;
+mod rdata;
 pub mod reply;
 pub mod reverse;
 pub mod service;

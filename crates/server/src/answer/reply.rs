@@ -3,10 +3,10 @@
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{Opcode, Rcode, Rtype};
-use dns64_wire::message::{Flags, HEADER_LEN, Header, Opt, Section};
+use dns64_wire::message::{Flags, Header, Opt, Record, Records, Section};
 
 use super::asker::{Asker, AskerEdns};
-use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, TTL_BEFORE_DATA};
+use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, Stored};
 
 /// Code of the EDNS option with a cookie (RFC 7873 section 4).
 pub(super) const OPTION_COOKIE: u16 = 10;
@@ -63,33 +63,60 @@ pub fn write(
 }
 
 /// Writes a stored response as the answer to the same question, its TTLs aged and all else as it
-/// came (RFC 6147 section 5.3.3). AD goes only to who understands it (RFC 6840 section 5.8).
+/// is kept (RFC 6147 section 5.3.3). AD goes only to who understands it (RFC 6840 section 5.8).
+/// An additional section that does not fit is left out as a whole (RFC 2181 section 9): in a part
+/// of it, names without addresses would look as if they had none.
 ///
 /// # Panics
 ///
 /// If the stored response is to a question of another length.
 pub fn forward(asker: &Asker, aged: Aged<'_>, frame: &mut [u8]) -> usize {
-    let message = aged.stored.message();
+    let stored = aged.stored;
     let head = Head {
-        rcode: aged.stored.rcode(),
+        rcode: stored.rcode(),
         aa: false,
-        ad: message.ad() && (asker.flags.ad() || asker.do_bit()),
+        ad: ad(asker, stored),
         extended_error: aged.extended_error(),
     };
-    let mut whole = false;
+    let mut end = 0;
     let len = write(asker, &head, frame, |reply| {
-        reply.records_raw(&message)?;
-        whole = true;
+        end = stored.write_records(reply)?;
         Ok(())
     });
-    if whole && aged.age != Age::Seconds(0) {
+    if aged.age != Age::Seconds(0) {
         // The records stand where they stand in the stored message.
-        for record in message.records().map_while(Result::ok) {
-            let at = record.rdata_offset - TTL_BEFORE_DATA;
-            frame[at..at + 4].copy_from_slice(&aged.ttl(record.ttl).to_be_bytes());
+        for at in stored.ttl_offsets().take_while(|at| *at < end) {
+            if let Some(ttl) = frame[at..].first_chunk_mut() {
+                *ttl = aged.ttl(u32::from_be_bytes(*ttl)).to_be_bytes();
+            }
         }
     }
     len
+}
+
+/// AD of an answer whose answer and authority section are those of a response (RFC 4035 section
+/// 3.2.3): to whoever understands it.
+pub(super) fn ad(asker: &Asker, response: &Stored) -> bool {
+    response.ad() && (asker.flags.ad() || asker.do_bit())
+}
+
+/// Hands records of a response to `write`. Where an additional record has no room, the additional
+/// section is left out and the message is complete without it (RFC 2181 section 9).
+pub(super) fn each<'a>(
+    to: &mut Builder<'_>,
+    records: Records<'a>,
+    mut write: impl FnMut(&mut Builder<'_>, &Record<'a>) -> Result<(), Truncated>,
+) -> Result<(), Truncated> {
+    for record in records.map_while(Result::ok) {
+        match write(to, &record) {
+            Err(Truncated) if record.section == Section::Additional => {
+                to.drop_additional();
+                return Ok(());
+            }
+            written => written?,
+        }
+    }
+    Ok(())
 }
 
 /// Writes an answer without records.
@@ -115,10 +142,13 @@ pub fn bad_version(asker: &Asker, frame: &mut [u8]) -> usize {
     write_extended(asker, &Head::default(), 1, frame, |_| Ok(()))
 }
 
-/// Writes an answer without a question, for what cannot be read so far; its opcode is that of the
-/// query. Its length in octets, 0 if `frame` is shorter than a header.
-pub fn bare(query: &Header, rcode: Rcode, frame: &mut [u8]) -> usize {
-    let Ok(mut reply) = Builder::new(frame, HEADER_LEN) else {
+/// Writes an answer without a question, to a query that has none or that cannot be read so far;
+/// its opcode is that of the query. With an OPT record if `edns` is given. Its length in octets, 0
+/// if `frame` is too short.
+pub fn bare(query: &Header, rcode: Rcode, edns: Option<&AskerEdns>, frame: &mut [u8]) -> usize {
+    let mut options = [0; OPTIONS_LEN_MAX];
+    let room = frame.len();
+    let Ok(mut reply) = Builder::new(frame, room) else {
         return 0;
     };
     let flags = Flags::default()
@@ -129,6 +159,12 @@ pub fn bare(query: &Header, rcode: Rcode, frame: &mut [u8]) -> usize {
         .with_cd(query.cd())
         .with_rcode(rcode);
     reply.header(query.id(), flags);
+    if let Some(edns) = edns {
+        let options_len = write_options(edns, None, &mut options);
+        if reply.opt(opt(edns, 0, &options[..options_len])).is_err() {
+            return 0;
+        }
+    }
     reply.finish()
 }
 
@@ -171,13 +207,7 @@ fn write_extended(
     let mut begun = reply.question(&asker.name, asker.rtype, asker.class);
     if let Some(edns) = asker.edns {
         let options_len = write_options(&edns, head.extended_error, &mut options);
-        let opt = Opt {
-            udp_size: edns.udp_size,
-            ext_rcode,
-            version: 0,
-            do_bit: edns.do_bit,
-            options: &options[..options_len],
-        };
+        let opt = opt(&edns, ext_rcode, &options[..options_len]);
         begun = begun.and_then(|()| reply.opt(opt));
     }
     if begun.is_err() {
@@ -187,6 +217,17 @@ fn write_extended(
         reply.truncate();
     }
     reply.finish()
+}
+
+/// The OPT record of an answer.
+fn opt<'o>(edns: &AskerEdns, ext_rcode: u8, options: &'o [u8]) -> Opt<'o> {
+    Opt {
+        udp_size: edns.udp_size,
+        ext_rcode,
+        version: 0,
+        do_bit: edns.do_bit,
+        options,
+    }
 }
 
 /// Writes the options of an answer and returns their length in octets.

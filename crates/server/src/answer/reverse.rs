@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{Class, Rcode, Rtype};
-use dns64_wire::message::{Record, Section};
+use dns64_wire::message::Section;
 use dns64_wire::name::NameBuf;
 
 use super::asker::Asker;
-use super::copy;
+use super::copy::{Copier, FIXED_LEN};
 use super::reply::{self, Head};
-use super::stored::{Aged, FIXED_LEN, Kind};
+use super::stored::{Aged, Kind};
 use crate::settings::dns64::{Dns64, Ptr};
 
 /// TTL in seconds of a local name, which no zone gives one: the limit that RFC 6147 section 5.1.7
@@ -110,57 +110,43 @@ pub fn local(asker: &Asker, name: &NameBuf, frame: &mut [u8]) -> usize {
 ///
 /// With a CNAME to `target` and its PTR records; under the name that was asked for, without a
 /// CNAME, if `target` is an alias itself, as in RFC 2317, which RFC 6147 wants no longer chain
-/// for; without records and with the same response code if there is no PTR record. Returns the
-/// octets written.
+/// for. If there is no PTR record, with the same response code and the SOA record, by which it is
+/// known for how long there is none (RFC 2308 section 5). Returns the octets written.
 pub fn alias(asker: &Asker, target: &NameBuf, ptr: Aged<'_>, frame: &mut [u8]) -> usize {
+    let stored = ptr.stored;
     let head = Head {
-        rcode: ptr.stored.rcode(),
-        aa: false,
-        ad: false,
-        extended_error: None,
+        rcode: stored.rcode(),
+        ..Head::default()
     };
-    let end = ptr.stored.chain_end();
-    let is_ptr = |record: &Record<'_>| {
-        record.section == Section::Answer
-            && record.rtype == Rtype::PTR
-            && record.name.eq_ignore_case(&end)
-    };
-    let message = ptr.stored.message();
-    let mut records = message.records().map_while(Result::ok);
-    if ptr.stored.kind() != Kind::Positive || !records.any(|record| is_ptr(&record)) {
-        return reply::write(asker, &head, frame, |_| Ok(()));
-    }
-    let ttl = answer_ttl(ptr);
-    let is_direct = end.eq_ignore_case(&target.as_name());
-    reply::write(asker, &head, frame, |builder| {
-        if !is_direct {
-            return copy::each(builder, ptr, None, |builder, copier, record| {
-                match is_ptr(record) {
-                    true => copier.under_question(builder, record, ttl),
-                    false => Ok(()),
+    let message = stored.message();
+    if stored.kind() != Kind::Positive || stored.found() == 0 {
+        return reply::write(asker, &head, frame, |to| {
+            let mut copier = Copier::new(&message, None);
+            reply::each(to, stored.behind_answer(), |to, record| {
+                match record.rtype {
+                    Rtype::SOA => copier.record(to, record, ptr.ttl(record.ttl)),
+                    _ => Ok(()),
                 }
-            });
-        }
-        let target_at = cname(builder, target, ttl)?;
-        copy::each(
-            builder,
-            ptr,
-            Some(target_at),
-            |builder, copier, record| match record.section {
-                Section::Answer => copier.record(builder, record, ptr.ttl(record.ttl)),
-                _ => Ok(()),
-            },
-        )
+            })
+        });
+    }
+    // Of a positive answer, the shortest of its answer section.
+    let ttl = ptr.ttl(stored.ttl_s());
+    let is_direct = stored.chain_end().eq_ignore_case(&target.as_name());
+    reply::write(asker, &head, frame, |to| {
+        let target_at = match is_direct {
+            true => Some(cname(to, target, ttl)?),
+            false => None,
+        };
+        let mut copier = Copier::new(&message, target_at);
+        reply::each(to, message.records(), |to, record| match record.section {
+            Section::Answer if is_direct => copier.record(to, record, ptr.ttl(record.ttl)),
+            Section::Answer if record.rtype == Rtype::PTR => {
+                copier.under(to, Owner::Question, record, ttl)
+            }
+            _ => Ok(()),
+        })
     })
-}
-
-/// Shortest TTL of the answer section, in seconds.
-fn answer_ttl(response: Aged<'_>) -> u32 {
-    let message = response.stored.message();
-    let records = message.records().map_while(Result::ok);
-    let answer = records.take_while(|record| record.section == Section::Answer);
-    let shortest = answer.map(|record| response.ttl(record.ttl)).min();
-    shortest.unwrap_or_default()
 }
 
 /// Writes the CNAME record; returns where its target stands.

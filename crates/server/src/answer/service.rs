@@ -7,19 +7,17 @@ use dns64_wire::message::{Message, Record, Section};
 use dns64_wire::name::Name;
 
 use super::asker::Asker;
-use super::copy::{self, Copier, QUESTION_AT};
+use super::copy::{Copier, QUESTION_AT};
+use super::rdata;
 use super::reply::{self, Head};
 use super::stored::{Aged, Kind};
-use super::synthesis::TTL_WITHOUT_SOA;
+use super::synthesis::{self, TTL_WITHOUT_SOA};
 use crate::settings::dns64::{Dns64, DomainAction, DomainRule};
 
 /// Names that are followed from one answer: targets and their aliases. Resolvers follow at most
 /// 8 alias records (RFC 9460 section 4.1 leaves the limit open); the rest is not looked at, which
 /// keeps a hostile answer from costing the square of its length.
 const NAMES: usize = 16;
-
-/// Octets of SvcPriority (RFC 9460 section 2.2).
-const PRIORITY_LEN: usize = 2;
 
 /// The answer to a question for SVCB or HTTPS with AAAA records for the A records of its targets
 /// in the additional section; `None` if there are none to add. Returns the octets written.
@@ -34,13 +32,12 @@ pub fn with_addresses(
 ) -> Option<usize> {
     let stored = answer.stored;
     let is_service = matches!(asker.rtype, Rtype::SVCB | Rtype::HTTPS);
-    let is_dnssec = asker.do_bit() && stored.is_signed() && !dns64.break_dnssec;
     let rule = dns64.domains.rule(&asker.name.as_name());
     if !dns64.svcb
         || !is_service
         || asker.class != Class::IN
-        || asker.cd()
-        || is_dnssec
+        || asker.validates()
+        || synthesis::is_protected(asker, dns64, stored)
         || stored.kind() != Kind::Positive
         || rule.action == DomainAction::Exclude
     {
@@ -49,29 +46,28 @@ pub fn with_addresses(
     let message = stored.message();
     let targets = Targets::of(&message, dns64);
     let mut records = message.records().map_while(Result::ok);
-    if !records.any(|record| targets.made_from(dns64, &record).is_some()) {
+    if !records.any(|record| targets.made_from(dns64, &record).next().is_some()) {
         return None;
     }
     let head = Head {
         rcode: stored.rcode(),
+        ad: reply::ad(asker, stored),
         extended_error: answer.extended_error(),
         ..Head::default()
     };
     Some(reply::write(asker, &head, frame, |builder| {
         let mut copier = Copier::new(&message, QUESTION_AT);
-        copy::each(builder, answer, QUESTION_AT, |builder, copier, record| {
+        reply::each(builder, message.records(), |builder, record| {
             copier.record(builder, record, answer.ttl(record.ttl))
         })?;
         for record in message.records().map_while(Result::ok) {
-            let Some(ipv6) = targets.made_from(dns64, &record) else {
-                continue;
-            };
             let ttl = answer.ttl(record.ttl).min(TTL_WITHOUT_SOA);
-            let section = Section::Additional;
-            let data = ipv6.octets();
-            let added = copier.with_data(builder, &record, section, Rtype::AAAA, ttl, &data);
-            if added.is_err() {
-                break;
+            for ipv6 in targets.made_from(dns64, &record) {
+                let (section, data) = (Section::Additional, ipv6.octets());
+                let added = copier.with_data(builder, &record, section, Rtype::AAAA, ttl, &data);
+                if added.is_err() {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -101,7 +97,7 @@ impl<'a> Targets<'a> {
             let is_answer = record.section == Section::Answer;
             match record.rtype {
                 Rtype::SVCB | Rtype::HTTPS if is_answer || targets.find(&record.name).is_some() => {
-                    let name = target_name(message, &record);
+                    let name = rdata::service_target(message.bytes(), &record);
                     if let Some(name) = name {
                         targets.add(name, dns64.domains.rule(&name));
                     }
@@ -148,32 +144,16 @@ impl<'a> Targets<'a> {
         known.find(|target| target.name.eq_ignore_case(name))
     }
 
-    /// The address to be added for a record, if it is an A record to add one for.
-    fn made_from(&self, dns64: &Dns64, record: &Record<'_>) -> Option<Ipv6Addr> {
-        let ipv4 = record
-            .a()
-            .filter(|_| record.section == Section::Additional)?;
-        let target = self.find(&record.name).filter(|target| !target.has_aaaa)?;
-        match target.rule.action {
-            DomainAction::Exclude => None,
-            DomainAction::Include | DomainAction::Force => dns64.embed(ipv4, target.rule),
-        }
-    }
-}
-
-/// TargetName of a record; its owner if that is "." in ServiceMode (RFC 9460 section 2.5.2). In
-/// AliasMode "." means that there is no service (section 2.5.1).
-fn target_name<'a>(message: &Message<'a>, record: &Record<'a>) -> Option<Name<'a>> {
-    let priority = record.rdata.first_chunk::<PRIORITY_LEN>()?;
-    let at = record.rdata_offset + PRIORITY_LEN;
-    let (name, end) = Name::parse(message.bytes(), at).ok()?;
-    if end > record.rdata_offset + record.rdata.len() {
-        return None;
-    }
-    match (name.is_root(), priority) {
-        (false, _) => Some(name),
-        (true, [0, 0]) => None,
-        (true, _) => Some(record.name),
+    /// The addresses to be added for a record, if it is an A record to add some for.
+    fn made_from(&self, dns64: &Dns64, record: &Record<'_>) -> impl Iterator<Item = Ipv6Addr> {
+        let is_additional = record.section == Section::Additional;
+        let ipv4 = record.a().filter(|_| is_additional);
+        let target = ipv4.and_then(|ipv4| Some((ipv4, self.find(&record.name)?)));
+        let target = target
+            .filter(|(_, target)| !target.has_aaaa && target.rule.action != DomainAction::Exclude);
+        target
+            .into_iter()
+            .flat_map(|(ipv4, target)| dns64.embed(ipv4, target.rule))
     }
 }
 

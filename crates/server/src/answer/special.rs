@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{Class, Rcode, Rtype};
-use dns64_wire::message::Section;
+use dns64_wire::message::{HEADER_LEN, Section};
 use dns64_wire::pref64::Pref64;
 
 use super::asker::Asker;
@@ -53,20 +53,27 @@ pub fn answer(asker: &Asker, dns64: Option<&Dns64>, frame: &mut [u8]) -> Option<
             _ => Some(negative(asker, Rcode::NOERROR, name.len(), frame)),
         };
     }
-    if is_below_zone(name) {
+    if is_within(name, ZONE) {
         return Some(negative(asker, Rcode::NXDOMAIN, name.len(), frame));
     }
     let asks_for_name = asker.rtype == Rtype::PTR && is_address_name(asker, dns64);
     asks_for_name.then(|| pointer(asker, frame))
 }
 
-/// Whether a name ends in that of the zone. What precedes it must end at a label's end.
-fn is_below_zone(name: &[u8]) -> bool {
-    let mut at = 0;
-    while name.len() - at > ZONE.len() {
-        at += 1 + usize::from(name[at]);
+/// Whether a name, written out, is `ancestor` or below it.
+pub(super) fn is_within(name: &[u8], ancestor: &[u8]) -> bool {
+    let Some(at) = name.len().checked_sub(ancestor.len()) else {
+        return false;
+    };
+    if !name[at..].eq_ignore_ascii_case(ancestor) {
+        return false;
     }
-    name[at..].eq_ignore_ascii_case(ZONE)
+    // What precedes it must end at a label's end.
+    let mut start = 0;
+    while start < at {
+        start += 1 + usize::from(name[start]);
+    }
+    start == at
 }
 
 /// Whether the name is that of an address made from one of the zone's (RFC 8880 section 7.2.1).
@@ -101,7 +108,7 @@ fn addresses(asker: &Asker, frame: &mut [u8]) -> usize {
 fn synthesised(asker: &Asker, dns64: &Dns64, frame: &mut [u8]) -> usize {
     let mut prefixes = [Pref64::WELL_KNOWN; PREFIXES];
     let mut count = 0;
-    for prefix in dns64.prefixes() {
+    for prefix in dns64.prefixes_in_use() {
         if count < PREFIXES && !prefixes[..count].contains(&prefix) {
             prefixes[count] = prefix;
             count += 1;
@@ -128,21 +135,34 @@ fn pointer(asker: &Asker, frame: &mut [u8]) -> usize {
 /// question, which is of `name_len` octets.
 fn negative(asker: &Asker, rcode: Rcode, name_len: usize, frame: &mut [u8]) -> usize {
     reply::write(asker, &head(rcode), frame, |builder| {
-        let zone_at = u16::try_from(12 + name_len - ZONE.len()).map_err(|_| Truncated)?;
-        let mname = (0xc000 | zone_at).to_be_bytes();
-        let mut numbers = [0; 20];
-        for (place, number) in numbers.chunks_exact_mut(4).zip(SOA_NUMBERS) {
-            place.copy_from_slice(&number.to_be_bytes());
-        }
-        builder.record_parts(
-            Section::Authority,
-            Owner::At(zone_at),
-            Rtype::SOA,
-            Class::IN,
-            TTL.min(SOA_MINIMUM),
-            [&mname, SOA_RNAME, &numbers],
-        )
+        let zone_at = HEADER_LEN + name_len - ZONE.len();
+        let ttl = TTL.min(SOA_MINIMUM);
+        soa(builder, Section::Authority, zone_at, SOA_NUMBERS, ttl)
     })
+}
+
+/// Writes the SOA record of a zone whose name stands at `zone_at` and is that of its server too.
+pub(super) fn soa(
+    builder: &mut Builder<'_>,
+    section: Section,
+    zone_at: usize,
+    numbers: [u32; 5],
+    ttl: u32,
+) -> Result<(), Truncated> {
+    let zone_at = u16::try_from(zone_at).map_err(|_| Truncated)?;
+    let mname = (0xc000 | zone_at).to_be_bytes();
+    let mut octets = [0; 20];
+    for (place, number) in octets.chunks_exact_mut(4).zip(numbers) {
+        place.copy_from_slice(&number.to_be_bytes());
+    }
+    builder.record_parts(
+        section,
+        Owner::At(zone_at),
+        Rtype::SOA,
+        Class::IN,
+        ttl,
+        [&mname, SOA_RNAME, &octets],
+    )
 }
 
 #[cfg(test)]

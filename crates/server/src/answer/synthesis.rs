@@ -3,22 +3,31 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dns64_wire::Truncated;
-use dns64_wire::build::Builder;
+use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{Class, Rcode, Rtype};
-use dns64_wire::message::{Record, Section};
-use dns64_wire::name::Name;
+use dns64_wire::message::Section;
+use dns64_wire::name::NAME_LEN_MAX;
 
 use super::asker::Asker;
 use super::copy::{self, Copier, QUESTION_AT};
 use super::reply::{self, Head};
 use super::stored::{Age, Aged, Kind, Stored};
-use crate::settings::dns64::{Dns64, DomainAction, DomainRule};
+use crate::settings::dns64::{Dns64, DomainAction, SignedPolicy};
 
 /// TTL in seconds of what is made without an SOA to limit it (RFC 6147 section 5.1.7).
 pub const TTL_WITHOUT_SOA: u32 = 600;
 
+/// Longest TTL in seconds of what is made because the AAAA question failed. A name that has AAAA
+/// records of its own may have lost one question, and should not be reached over the translator
+/// for long; a name whose servers never answer it should not wait for their timeout at each use. RFC
+/// 8767 section 4 takes 30 s for answers that are as much a makeshift.
+pub const TTL_AFTER_FAILURE: u32 = 30;
+
 /// Extended error "Forged Answer" (RFC 8914 section 4.5).
 const FORGED_ANSWER: u16 = 4;
+
+/// Octets of the shortest AAAA record: of the root (RFC 1035 section 4.1.3).
+const AAAA_LEN_MIN: usize = 1 + 10 + 16;
 
 /// Addresses of one answer among which duplicates are found. Resolvers send none; this only keeps
 /// a hostile answer from costing the square of its length.
@@ -40,8 +49,8 @@ pub enum Verdict {
 /// Why no AAAA records are made where there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The client wants DNSSEC records and the response has them, so that it would find what was
-    /// made to be bogus (RFC 6147 section 5.5).
+    /// The client wants DNSSEC records and the response has them, but not what the policy asks for
+    /// (RFC 6147 section 5.5).
     Dnssec,
     /// The domain is excluded.
     Domain,
@@ -49,25 +58,24 @@ pub enum Reason {
 
 /// What is to be done with the response to an AAAA question (RFC 6147 sections 5.1.1 to 5.1.6).
 ///
-/// Policy where the RFC leaves it open: CD=1 is never synthesised for, whatever DO is. An
-/// excluded domain is answered as if there were no DNS64. A forced domain is synthesised for
+/// Nothing is made for who validates. Policy where the RFC leaves it open: an excluded domain is answered as if there were no DNS64. A forced domain is synthesised for
 /// whatever DNSSEC records there are, unless the name does not exist. Where all AAAA records are
 /// excluded and DNSSEC forbids synthesis, they are left out all the same.
 pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
-    if asker.rtype != Rtype::AAAA || asker.class != Class::IN || asker.cd() {
+    if asker.rtype != Rtype::AAAA || asker.class != Class::IN || asker.validates() {
         return Verdict::Native;
     }
     if aaaa.kind() == Kind::NxDomain {
         return Verdict::Native;
     }
-    let found = Found::of(dns64, aaaa);
+    let found = Found::of(asker, dns64, aaaa);
     match dns64.domains.rule(&asker.name.as_name()).action {
         DomainAction::Exclude if found.any() => return Verdict::Native,
         DomainAction::Exclude => return Verdict::No(Reason::Domain),
         DomainAction::Force => return Verdict::NeedsA,
         DomainAction::Include => {}
     }
-    let dnssec = asker.do_bit() && aaaa.is_signed() && !dns64.break_dnssec;
+    let dnssec = is_protected(asker, dns64, aaaa);
     match found {
         Found {
             usable: true,
@@ -83,6 +91,17 @@ pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
     }
 }
 
+/// Whether DNSSEC records keep an answer from being made in place of a response.
+pub(super) fn is_protected(asker: &Asker, dns64: &Dns64, response: &Stored) -> bool {
+    asker.do_bit()
+        && response.is_signed()
+        && match dns64.signed {
+            SignedPolicy::Validated => !response.ad(),
+            SignedPolicy::Always => false,
+            SignedPolicy::Never => true,
+        }
+}
+
 /// The AAAA records that a response has for its question.
 #[derive(Clone, Copy)]
 struct Found {
@@ -91,7 +110,9 @@ struct Found {
 }
 
 impl Found {
-    fn of(dns64: &Dns64, aaaa: &Stored) -> Self {
+    /// Looks at no more usable records than fit into an answer: with one more it is truncated,
+    /// whatever is left out of it.
+    fn of(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Self {
         let mut found = Self {
             usable: false,
             excluded: false,
@@ -99,13 +120,16 @@ impl Found {
         if aaaa.kind() != Kind::Positive {
             return found;
         }
-        let end = aaaa.chain_end();
-        for record in aaaa.message().records().map_while(Result::ok) {
-            if let Some(address) = record.aaaa().filter(|_| is_at_end(&record, &end)) {
-                match dns64.excludes(address) {
-                    true => found.excluded = true,
-                    false => found.usable = true,
-                }
+        let mut room = asker.limit / AAAA_LEN_MIN;
+        for (_, address) in aaaa.aaaa() {
+            if dns64.excludes(address) {
+                found.excluded = true;
+            } else {
+                found.usable = true;
+                room = room.saturating_sub(1);
+            }
+            if found.usable && (found.excluded || room == 0) {
+                break;
             }
         }
         found
@@ -116,38 +140,69 @@ impl Found {
     }
 }
 
-/// Whether a record stands at the end of the chain of the answer section.
-fn is_at_end(record: &Record<'_>, end: &Name<'_>) -> bool {
-    record.section == Section::Answer && record.name.eq_ignore_case(end)
-}
-
 /// The AAAA response without its excluded AAAA records and without the signatures over them
 /// (RFC 6147 section 5.1.4). Returns the octets written.
 pub fn filtered(asker: &Asker, dns64: &Dns64, aaaa: Aged<'_>, frame: &mut [u8]) -> usize {
-    leave_out(asker, aaaa, Rtype::AAAA, frame, |record| {
-        record.aaaa().is_some_and(|address| dns64.excludes(address))
-    })
+    let (len, _) = with_addresses(asker, aaaa, aaaa.extended_error(), frame, |addresses| {
+        let mut kept = aaaa
+            .stored
+            .aaaa()
+            .filter(|(_, ipv6)| !dns64.excludes(*ipv6));
+        kept.try_for_each(|(ttl, ipv6)| addresses.add(aaaa.ttl(ttl), ipv6))
+    });
+    len
 }
 
-/// A response without those records of its answer section that are left out and without the
-/// signatures over records of their type.
-fn leave_out(
+/// A response with other addresses at the end of its chain, and without the signatures over those
+/// that it has. Returns the octets written and whether they are the whole answer.
+fn with_addresses(
     asker: &Asker,
     basis: Aged<'_>,
-    rtype: Rtype,
+    extended_error: Option<u16>,
     frame: &mut [u8],
-    is_left_out: impl Fn(&Record<'_>) -> bool,
-) -> usize {
-    let head = head(basis.stored.rcode(), basis.extended_error());
-    reply::write(asker, &head, frame, |builder| {
-        copy::each(builder, basis, QUESTION_AT, |builder, copier, record| {
-            let in_answer = record.section == Section::Answer;
-            if in_answer && (is_left_out(record) || covers(record, rtype)) {
-                return Ok(());
-            }
-            copier.record(builder, record, basis.ttl(record.ttl))
-        })
-    })
+    fill: impl FnOnce(&mut Addresses<'_, '_>) -> Result<(), Truncated>,
+) -> (usize, bool) {
+    let stored = basis.stored;
+    let head = head(stored.rcode(), extended_error);
+    let mut whole = false;
+    let len = reply::write(asker, &head, frame, |to| {
+        let mut copier = Copier::new(&stored.message(), QUESTION_AT);
+        reply::each(to, stored.aliases(), |to, record| {
+            copier.record(to, record, basis.ttl(record.ttl))
+        })?;
+        let (end, mut octets) = (stored.chain_end(), [0; NAME_LEN_MAX]);
+        let owner = match copier.place(&end) {
+            Some(place) => Owner::At(place),
+            None => Owner::Wire(copy::write_plain(end, &mut octets)),
+        };
+        fill(&mut Addresses { to, owner })?;
+        reply::each(to, stored.behind_answer(), |to, record| {
+            copier.record(to, record, basis.ttl(record.ttl))
+        })?;
+        whole = true;
+        Ok(())
+    });
+    (len, whole)
+}
+
+/// Where the AAAA records of an answer are written.
+struct Addresses<'t, 'b> {
+    to: &'t mut Builder<'b>,
+    owner: Owner<'t>,
+}
+
+impl Addresses<'_, '_> {
+    fn add(&mut self, ttl: u32, ipv6: Ipv6Addr) -> Result<(), Truncated> {
+        let data = ipv6.octets();
+        self.to.record(
+            Section::Answer,
+            self.owner,
+            Rtype::AAAA,
+            Class::IN,
+            ttl,
+            &data,
+        )
+    }
 }
 
 /// Neither authoritative nor authenticated: the records are of others, and not all of them.
@@ -158,11 +213,6 @@ fn head(rcode: Rcode, extended_error: Option<u16>) -> Head {
         ad: false,
         extended_error,
     }
-}
-
-/// Whether a record is a signature over records of this type (RFC 4034 section 3.1.1).
-fn covers(record: &Record<'_>, rtype: Rtype) -> bool {
-    record.rtype == Rtype::RRSIG && record.rdata.starts_with(&rtype.0.to_be_bytes())
 }
 
 /// What [`synthesise`] has made.
@@ -188,128 +238,89 @@ pub fn synthesise(
     frame: &mut [u8],
 ) -> Synthesised {
     let rule = dns64.domains.rule(&asker.name.as_name());
-    let mut maker = Maker {
-        dns64,
-        rule,
-        end: a.stored.chain_end(),
-        ttl_max: ttl_max(aaaa),
-        seen: [Ipv4Addr::UNSPECIFIED; DISTINCT],
-        seen_len: 0,
-        made: 0,
-    };
-    if !maker.makes_any(a.stored) {
-        let len = nothing_made(asker, dns64, aaaa, a, frame);
+    let makes = |ipv4| dns64.embed(ipv4, rule);
+    // RFC 6147 section 5.5 (2): whoever validates does so for both responses.
+    let is_unproven = dns64.signed == SignedPolicy::Validated
+        && rule.action != DomainAction::Force
+        && asker.do_bit()
+        && aaaa.stored.is_signed()
+        && !a.stored.ad();
+    let makes_any = a.stored.kind() == Kind::Positive
+        && !is_unproven
+        && a.stored.a().any(|(_, ipv4)| makes(ipv4).next().is_some());
+    if !makes_any {
+        let len = nothing_made(asker, aaaa, a, frame);
         return Synthesised { len, made: 0 };
     }
     let mark = dns64.mark_synthesised.then_some(FORGED_ANSWER);
     // Why an AAAA question failed does not matter any more; that its answer is stale does.
     let stale = aaaa.extended_error().filter(|_| aaaa.age == Age::Stale);
     let extended_error = mark.or(a.extended_error()).or(stale);
-    let len = reply::write(
-        asker,
-        &head(Rcode::NOERROR, extended_error),
-        frame,
-        |builder| {
-            let filled = copy::each(builder, a, QUESTION_AT, |builder, copier, record| {
-                maker.record(builder, copier, record, a.ttl(record.ttl))
-            });
-            if filled.is_err() {
-                maker.made = 0;
+    let (ttl_max, mut made) = (ttl_max(aaaa), 0);
+    let (len, whole) = with_addresses(asker, a, extended_error, frame, |addresses| {
+        let mut distinct = Distinct::default();
+        for (ttl, ipv4) in a.stored.a().filter(|(_, ipv4)| distinct.is_new(*ipv4)) {
+            for ipv6 in makes(ipv4) {
+                addresses.add(a.ttl(ttl).min(ttl_max), ipv6)?;
+                made += 1;
             }
-            filled
-        },
-    );
+        }
+        Ok(())
+    });
     Synthesised {
         len,
-        made: maker.made,
+        made: if whole { made } else { 0 },
     }
 }
 
 /// Longest TTL of what is made: what is left of the negative TTL of the AAAA response.
 fn ttl_max(aaaa: Aged<'_>) -> u32 {
-    let negative = aaaa.stored.soa_ttl_s();
-    negative.map_or(TTL_WITHOUT_SOA, |ttl| aaaa.ttl(ttl))
+    match (aaaa.stored.kind(), aaaa.stored.soa_ttl_s()) {
+        (Kind::Failure(_), _) => TTL_AFTER_FAILURE,
+        (_, Some(negative)) => aaaa.ttl(negative),
+        (_, None) => TTL_WITHOUT_SOA,
+    }
 }
 
-/// Makes the AAAA records of one answer.
-struct Maker<'a> {
-    dns64: &'a Dns64,
-    rule: DomainRule,
-    end: Name<'a>,
-    ttl_max: u32,
+/// Addresses of which each is made once.
+struct Distinct {
     seen: [Ipv4Addr; DISTINCT],
-    seen_len: usize,
-    made: usize,
+    len: usize,
 }
 
-impl<'a> Maker<'a> {
-    /// The address to be made from a record.
-    fn address(&self, record: &Record<'_>) -> Option<(Ipv4Addr, Ipv6Addr)> {
-        let ipv4 = record.a().filter(|_| is_at_end(record, &self.end))?;
-        Some((ipv4, self.dns64.embed(ipv4, self.rule)?))
-    }
-
-    fn makes_any(&self, a: &Stored) -> bool {
-        let mut records = a.message().records().map_while(Result::ok);
-        a.kind() == Kind::Positive && records.any(|record| self.address(&record).is_some())
-    }
-
-    /// Writes what a record of the A response becomes.
-    fn record(
-        &mut self,
-        builder: &mut Builder<'_>,
-        copier: &mut Copier<'a>,
-        record: &Record<'a>,
-        ttl: u32,
-    ) -> Result<(), Truncated> {
-        if record.section != Section::Answer {
-            return copier.record(builder, record, ttl);
-        }
-        match record.rtype {
-            Rtype::A => match self.address(record) {
-                Some((ipv4, _)) if self.is_repeated(ipv4) => Ok(()),
-                Some((_, ipv6)) => {
-                    self.made += 1;
-                    let (ttl, data) = (ttl.min(self.ttl_max), ipv6.octets());
-                    copier.with_data(builder, record, Section::Answer, Rtype::AAAA, ttl, &data)
-                }
-                None => Ok(()),
-            },
-            Rtype::AAAA => Ok(()),
-            _ if covers(record, Rtype::A) => Ok(()),
-            _ => copier.record(builder, record, ttl),
+impl Default for Distinct {
+    fn default() -> Self {
+        Self {
+            seen: [Ipv4Addr::UNSPECIFIED; DISTINCT],
+            len: 0,
         }
     }
+}
 
-    fn is_repeated(&mut self, ipv4: Ipv4Addr) -> bool {
-        if self.seen[..self.seen_len].contains(&ipv4) {
-            return true;
+impl Distinct {
+    fn is_new(&mut self, ipv4: Ipv4Addr) -> bool {
+        if self.seen[..self.len].contains(&ipv4) {
+            return false;
         }
-        if let Some(place) = self.seen.get_mut(self.seen_len) {
+        if let Some(place) = self.seen.get_mut(self.len) {
             *place = ipv4;
-            self.seen_len += 1;
+            self.len += 1;
         }
-        false
+        true
     }
 }
 
 /// The answer where no AAAA record can be made (RFC 6147 sections 5.1.2, 5.1.6 and 5.4).
 ///
 /// An AAAA response with records counts as empty here, but has no SOA record to say for how long.
-fn nothing_made(
-    asker: &Asker,
-    dns64: &Dns64,
-    aaaa: Aged<'_>,
-    a: Aged<'_>,
-    frame: &mut [u8],
-) -> usize {
+fn nothing_made(asker: &Asker, aaaa: Aged<'_>, a: Aged<'_>, frame: &mut [u8]) -> usize {
     let is_error = |kind| matches!(kind, Kind::Failure(_));
     let basis_is_a = is_error(a.stored.kind())
         || a.stored.kind() == Kind::NxDomain
         || is_error(aaaa.stored.kind())
-        || Found::of(dns64, aaaa.stored).any();
+        || aaaa.stored.found() > 0;
     if basis_is_a {
-        leave_out(asker, a, Rtype::A, frame, |record| record.rtype == Rtype::A)
+        with_addresses(asker, a, a.extended_error(), frame, |_| Ok(())).0
     } else {
         reply::forward(asker, aaaa, frame)
     }

@@ -9,7 +9,7 @@ use dns64_wire::name::{Name, NameBuf};
 
 use super::asker::{Asker, AskerEdns};
 use super::stored::{Asked, Stored, TtlBounds};
-use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr};
+use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr, SignedPolicy};
 use crate::settings::nets::NetSet;
 
 pub(crate) fn name(text: &str) -> NameBuf {
@@ -46,12 +46,12 @@ pub(crate) fn with_do(asker: Asker) -> Asker {
 /// The Well-Known Prefix, for all addresses, and the exclusion of IPv4-mapped ones.
 pub(crate) fn dns64() -> Dns64 {
     Dns64 {
-        prefix: Some("64:ff9b::/96".parse().expect("a prefix")),
+        prefixes: vec!["64:ff9b::/96".parse().expect("a prefix")],
         ranges: Vec::new(),
         exclude_aaaa: NetSet::new(vec!["::ffff:0:0/96".parse().expect("a network")]),
         well_known_private: true,
         domains: DomainRules::default(),
-        break_dnssec: false,
+        signed: SignedPolicy::Validated,
         ptr: Ptr::Cname,
         ipv4only: true,
         svcb: true,
@@ -77,6 +77,7 @@ fn rtype(text: &str) -> Rtype {
         "DNAME" => Rtype::DNAME,
         "SOA" => Rtype::SOA,
         "PTR" => Rtype::PTR,
+        "MX" => Rtype::MX,
         "TXT" => Rtype::TXT,
         "AAAA" => Rtype::AAAA,
         "RRSIG" => Rtype::RRSIG,
@@ -87,8 +88,8 @@ fn rtype(text: &str) -> Rtype {
     }
 }
 
-/// Data from text: an address; a name; of SOA the minimum; of RRSIG the type covered; of SVCB
-/// priority and target.
+/// Data from text: an address; a name; of SOA the minimum; of RRSIG the type covered, with the
+/// signer `example.com`; of SVCB priority and target.
 fn data(rtype: Rtype, text: &str) -> Vec<u8> {
     match rtype {
         Rtype::A => text.parse::<Ipv4Addr>().expect("IPv4").octets().to_vec(),
@@ -99,14 +100,17 @@ fn data(rtype: Rtype, text: &str) -> Vec<u8> {
         }
         Rtype::RRSIG => {
             let covered = self::rtype(text).0.to_be_bytes();
-            [&covered, &[0; 16][..], b"\0signature"].concat()
+            let signer = name("example.com");
+            [&covered, &[0; 16][..], signer.as_wire(), b"signature"].concat()
         }
         Rtype::SVCB | Rtype::HTTPS => {
             let (priority, target) = text.split_once(' ').expect("priority and target");
             let priority: u16 = priority.parse().expect("a priority");
             [&priority.to_be_bytes(), name(target).as_wire()].concat()
         }
-        Rtype::TXT => text.as_bytes().to_vec(),
+        Rtype::TXT => [&[u8::try_from(text.len()).expect("short")], text.as_bytes()].concat(),
+        Rtype::NSEC => [name(text).as_wire(), b"\0\x01\x40"].concat(),
+        Rtype::MX => [b"\0\x0a", name(text).as_wire()].concat(),
         _ => name(text).as_wire().to_vec(),
     }
 }
@@ -226,7 +230,13 @@ fn line(message: &[u8], record: &Record<'_>) -> String {
             let (target, _) = Name::parse(message, record.rdata_offset + 2).expect("target");
             format!("{} {target}", u16::from_be_bytes([rdata[0], rdata[1]]))
         }
-        Rtype::TXT => String::from_utf8_lossy(rdata).into_owned(),
+        Rtype::TXT => String::from_utf8_lossy(&rdata[1..]).into_owned(),
+        Rtype::NSEC => plain(Name::parse(rdata, 0).expect("a name").0),
+        Rtype::MX => plain(
+            Name::parse(message, record.rdata_offset + 2)
+                .expect("a host")
+                .0,
+        ),
         _ => plain(record.rdata_name().expect("a name")),
     };
     format!("{section} {owner} {} {} {data}", record.ttl, record.rtype)

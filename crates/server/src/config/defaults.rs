@@ -8,10 +8,11 @@ use dns64_transport::cpu;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::values::{DNS_PORT, GIB, MIB, MILLISECOND, MINUTE};
-use crate::settings::dns64::{Dns64, DomainRules, Ptr};
+use crate::settings::dns64::{Dns64, DomainRules, Ptr, SignedPolicy};
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, Selection, TcpSettings,
+    AnyPolicy, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget, LookupOrder, Selection,
+    TcpSettings,
 };
 use dns64_wire::pref64::Pref64;
 
@@ -32,6 +33,9 @@ pub(super) fn workers() -> usize {
 
 /// No machine that serves DNS has more cores; each worker costs sockets and a table.
 pub(super) const WORKERS: RangeInclusive<usize> = 1..=1_024;
+
+/// What the kernel lacks is left out, so it costs no start.
+pub(super) const SANDBOX: bool = true;
 
 /// Loopback, link-local and private addresses. An open resolver is an amplifier for attacks on
 /// others (RFC 5358 section 4), so whoever serves more has to say so.
@@ -57,6 +61,9 @@ pub(super) fn allow() -> NetSet {
     NetSet::new([loopback].into_iter().chain(ipv6).chain(ipv4).collect())
 }
 
+/// Clients that are not allowed learn it at once, as from Unbound, instead of waiting.
+pub(super) const DENY: DenyAction = DenyAction::Refuse;
+
 /// RFC 8482: nobody needs all records, and attackers like them.
 pub(super) const ANY: AnyPolicy = AnyPolicy::Minimal;
 
@@ -76,19 +83,22 @@ pub(super) const QUERIES: RangeInclusive<usize> = 1..=65_536;
 /// By round-trip time, as Unbound and BIND choose among forwarders.
 pub(super) const SELECTION: Selection = Selection::Fastest;
 
-/// As BIND waits before it asks again (`resolver-retry-interval`).
-pub(super) const TIMEOUT_NS: Nanos = 800 * MILLISECOND;
+/// A little less than a query is held for: with more, a question that is lost late is not sent again
+/// in time.
+pub(super) const TIMEOUT_NS: Nanos = 4 * SECOND;
 
-/// From the round trip of one country to the longest that a stub resolver can be set to wait
-/// (resolv.conf(5)).
-pub(super) const TIMEOUTS_NS: RangeInclusive<Nanos> = 10 * MILLISECOND..=30 * SECOND;
+/// From the round trip of one country to the time after which a query is answered SERVFAIL
+/// (`engine::DEADLINE_NS`): no client gets what comes later.
+pub(super) const TIMEOUTS_NS: RangeInclusive<Nanos> = 10 * MILLISECOND..=4_500 * MILLISECOND;
 
-/// AAAA and then A of a single upstream take 4.8 s with it: about as long as a stub resolver waits
-/// (resolv.conf(5)), which is all the time that there is.
+/// As BIND asks a server in a row. What two of three packets are lost of is hardly of use.
 pub(super) const ATTEMPTS: u8 = 3;
 
 /// More would outlast the patience of any client.
 pub(super) const ATTEMPTS_BOUNDS: RangeInclusive<u8> = 1..=10;
+
+/// Nine in ten servers copy the case, and the others are found out (draft-vixie-dnsext-dns0x20-00).
+pub(super) const RANDOMISE_CASE: bool = true;
 
 /// One question where one is enough, and RFC 6147 section 5.1.8 allows more but asks for none.
 pub(super) const ORDER: LookupOrder = LookupOrder::AaaaThenA;
@@ -96,20 +106,20 @@ pub(super) const ORDER: LookupOrder = LookupOrder::AaaaThenA;
 /// The Resolution Delay of Happy Eyeballs (RFC 8305 section 3).
 pub(super) const DELAY_NS: Nanos = 50 * MILLISECOND;
 
-/// Below a millisecond it is "both"; above a second it is "aaaa-then-a".
+/// Below a millisecond it is "both"; after a second "aaaa-then-a" asks for A too.
 pub(super) const DELAYS_NS: RangeInclusive<Nanos> = MILLISECOND..=SECOND;
 
 /// The DNS64 function with the Well-Known Prefix (RFC 6147 section 5.2).
 pub(super) fn dns64() -> Dns64 {
     Dns64 {
-        prefix: Some(Pref64::WELL_KNOWN),
+        prefixes: vec![Pref64::WELL_KNOWN],
         ranges: Vec::new(),
         exclude_aaaa: NetSet::new(vec![ipv4_mapped().into()]),
         // RFC 6052 section 3.1: MUST NOT.
         well_known_private: false,
         domains: DomainRules::default(),
-        // RFC 6147 section 5.5 and BIND's `break-dnssec no`.
-        break_dnssec: false,
+        // RFC 6147 section 5.5 (2): after validation, which the upstreams do.
+        signed: SignedPolicy::Validated,
         // RFC 6147 section 5.3.1, second way; what BIND does.
         ptr: Ptr::Cname,
         // RFC 8880 section 7.1: MUST.
@@ -159,11 +169,18 @@ pub(super) const STALE_S: RangeInclusive<u32> = 1..=7 * 86_400;
 pub(super) const TCP: TcpSettings = TcpSettings {
     // Fits the 1,024 descriptors that a process has by default, beside the sockets for upstreams.
     connections_max: 256,
+    per_client_max: per_client_max(256),
     // RFC 7766 section 6.2.3: of the order of a few seconds.
     idle_ns: 10 * SECOND,
     // As Knot Resolver's `tcp-pipeline`.
     pipeline_max: 100,
 };
+
+/// A quarter of all connections: a few greedy networks leave room for others, and a network of
+/// many clients still has dozens.
+pub(super) const fn per_client_max(connections_max: usize) -> usize {
+    connections_max.div_ceil(4)
+}
 
 /// All the ports of one client; 0: no TCP.
 pub(super) const CONNECTIONS: RangeInclusive<usize> = 0..=65_536;
@@ -188,6 +205,7 @@ pub(super) const LOG: LogSettings = LogSettings {
     target: LogTarget::Stderr,
     level: LogLevel::Info,
     queries: false,
+    servfail: false,
 };
 
 /// A port of the range that Prometheus exporters use, not taken by another name server.

@@ -11,7 +11,7 @@ use super::error::{Fault, Faults};
 use super::keys::{self, Keys};
 use super::section::{Section, Value};
 use super::{check, defaults, values};
-use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr};
+use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr, SignedPolicy};
 use crate::settings::nets::NetSet;
 use crate::settings::{VIEWS_MAX, View};
 
@@ -70,7 +70,7 @@ fn view(
 #[derive(Clone, Debug, Default)]
 struct Given {
     enabled: Option<bool>,
-    prefix: Option<Option<Pref64>>,
+    prefixes: Option<Vec<Pref64>>,
     map: Option<Map>,
     exclude_aaaa: Option<Vec<Spanned<Ipv6Net>>>,
     private_addresses: Option<bool>,
@@ -78,7 +78,7 @@ struct Given {
     exclude_domains: Option<Vec<Spanned<NameBuf>>>,
     force_domains: Option<Vec<Spanned<NameBuf>>>,
     domain_prefixes: Option<Vec<Spanned<(NameBuf, Pref64)>>>,
-    break_dnssec: Option<bool>,
+    signed: Option<SignedPolicy>,
     ptr: Option<Spanned<PtrWord>>,
     ptr_name: Option<Spanned<NameBuf>>,
     ipv4only: Option<bool>,
@@ -95,14 +95,20 @@ enum PtrWord {
 
 const PTR: [(&str, PtrWord); 2] = [("cname", PtrWord::Cname), ("local", PtrWord::Local)];
 
+const SIGNED: [(&str, SignedPolicy); 3] = [
+    ("validated", SignedPolicy::Validated),
+    ("always", SignedPolicy::Always),
+    ("never", SignedPolicy::Never),
+];
+
 const PREFIX_EXAMPLE: &str = "\"64:ff9b::/96\" or \"none\"";
 
 impl Given {
     fn read(section: &Section<'_, '_>, faults: &mut Faults) -> Self {
         let mut flag = |key| section.read(key, faults, |v| v.boolean());
         let (enabled, private_addresses) = (flag("enabled"), flag("private-addresses"));
-        let (break_dnssec, ipv4only) = (flag("break-dnssec"), flag("ipv4only"));
-        let (svcb, mark_synthesised) = (flag("svcb"), flag("mark-synthesised"));
+        let (ipv4only, svcb) = (flag("ipv4only"), flag("svcb"));
+        let mark_synthesised = flag("mark-synthesised");
         let mut domains = |key| {
             section.list(key, "[\"example.com\"]", faults, |v, faults| {
                 faults.keep(v.text("\"example.com\"", values::domain))
@@ -113,14 +119,16 @@ impl Given {
             include_domains: domains("include-domains"),
             exclude_domains: domains("exclude-domains"),
             force_domains: domains("force-domains"),
-            prefix: section.read("prefix", faults, prefix_or_none),
+            prefixes: prefixes(section, faults),
             map: map(section, faults),
             exclude_aaaa: section.list("exclude-aaaa", "[\"::ffff:0:0/96\"]", faults, |v, f| {
                 f.keep(v.text("\"::ffff:0:0/96\"", values::ipv6_network))
             }),
             private_addresses,
             domain_prefixes: domain_prefixes(section, faults),
-            break_dnssec,
+            signed: section.read("synthesise-signed", faults, |v| {
+                v.text("\"validated\"", |t| values::choice(t, &SIGNED))
+            }),
             ptr: section.read("ptr", faults, |v| {
                 let word = v.text("\"cname\"", |t| values::choice(t, &PTR))?;
                 Ok(v.spanned(word))
@@ -145,7 +153,7 @@ impl Given {
             .is_some_and(|p| *p.get_ref() == PtrWord::Cname);
         Self {
             enabled: self.enabled.or(other.enabled),
-            prefix: self.prefix.or(other.prefix),
+            prefixes: self.prefixes.or(other.prefixes),
             map: self.map.or(other.map),
             exclude_aaaa: self.exclude_aaaa.or(other.exclude_aaaa),
             private_addresses: self.private_addresses.or(other.private_addresses),
@@ -153,7 +161,7 @@ impl Given {
             exclude_domains: self.exclude_domains.or(other.exclude_domains),
             force_domains: self.force_domains.or(other.force_domains),
             domain_prefixes: self.domain_prefixes.or(other.domain_prefixes),
-            break_dnssec: self.break_dnssec.or(other.break_dnssec),
+            signed: self.signed.or(other.signed),
             ptr_name: self.ptr_name.or(other.ptr_name.filter(|_| !cname)),
             ptr: self.ptr.or(other.ptr),
             ipv4only: self.ipv4only.or(other.ipv4only),
@@ -175,12 +183,12 @@ impl Given {
             )
         });
         let built = Dns64 {
-            prefix: self.prefix.unwrap_or(default.prefix),
+            prefixes: self.prefixes.clone().unwrap_or(default.prefixes),
             ranges: map.into_iter().map(Spanned::into_inner).collect(),
             exclude_aaaa: excluded.unwrap_or(default.exclude_aaaa),
             well_known_private: self.private_addresses.unwrap_or(default.well_known_private),
             domains: self.domains(faults),
-            break_dnssec: self.break_dnssec.unwrap_or(default.break_dnssec),
+            signed: self.signed.unwrap_or(default.signed),
             ptr: self.ptr(faults),
             ipv4only: self.ipv4only.unwrap_or(default.ipv4only),
             svcb: self.svcb.unwrap_or(default.svcb),
@@ -299,6 +307,36 @@ fn nearest<T: Copy>(domains: &Domains<T>, wire: &[u8]) -> Option<T> {
         let label = usize::from(*rest.first()?);
         rest = rest.get(label + 1..)?;
     }
+}
+
+/// Most prefixes of one list. Each makes a record of every A record: with 8, an answer from five A
+/// records still fits into 1232 octets.
+const PREFIXES_MAX: usize = 8;
+
+/// One prefix, some, or none.
+fn prefixes(section: &Section<'_, '_>, faults: &mut Faults) -> Option<Vec<Pref64>> {
+    let value = section.value("prefix")?;
+    if !value.is_list() {
+        let prefix = faults.keep(prefix_or_none(value))?;
+        return Some(prefix.into_iter().collect());
+    }
+    let example = "[\"64:ff9b::/96\", \"2001:db8:64::/96\"]";
+    let given = section.some("prefix", example, faults, |v, faults| {
+        faults.keep(v.text("\"64:ff9b::/96\"", values::prefix))
+    })?;
+    let mut prefixes = Vec::new();
+    for prefix in given {
+        let (span, prefix) = (prefix.span(), prefix.into_inner());
+        if prefixes.contains(&prefix) {
+            faults.add(span, format!("prefix has {prefix} twice; leave one out"));
+        } else if prefixes.len() == PREFIXES_MAX {
+            let text = format!("prefix has more than {PREFIXES_MAX} entries; leave some out");
+            faults.add(span, text);
+            break;
+        }
+        prefixes.push(prefix);
+    }
+    Some(prefixes)
 }
 
 fn prefix_or_none(value: Value<'_, '_>) -> Result<Option<Pref64>, Fault> {

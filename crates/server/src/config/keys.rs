@@ -15,10 +15,13 @@ pub(super) const TOP: Keys = Keys {
         "listen",
         "workers",
         "user",
+        "sandbox",
         "allow",
+        "deny-action",
         "any",
         "udp-size",
         "queries-max",
+        "forward-special",
         "upstream",
         "dns64",
         "view",
@@ -61,7 +64,7 @@ pub(super) const DNS64: Keys = Keys {
         "exclude-domains",
         "force-domains",
         "domain-prefixes",
-        "break-dnssec",
+        "synthesise-signed",
         "ptr",
         "ptr-name",
         "ipv4only",
@@ -104,7 +107,7 @@ pub(super) const CACHE: Keys = Keys {
 
 pub(super) const TCP: Keys = Keys {
     table: "[tcp]",
-    keys: &["connections", "idle", "pipeline"],
+    keys: &["connections", "connections-per-client", "idle", "pipeline"],
 };
 
 pub(super) const RATE_LIMIT: Keys = Keys {
@@ -114,7 +117,7 @@ pub(super) const RATE_LIMIT: Keys = Keys {
 
 pub(super) const LOG: Keys = Keys {
     table: "[log]",
-    keys: &["target", "level", "queries"],
+    keys: &["target", "level", "queries", "servfail"],
 };
 
 pub(super) const METRICS: Keys = Keys {

@@ -84,6 +84,7 @@ pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str>
         ("listen", old.listen != new.listen),
         ("workers", old.workers != new.workers),
         ("user", old.user != new.user),
+        ("sandbox", old.sandbox != new.sandbox),
         ("control", old.control != new.control),
         ("metrics", old.metrics != new.metrics),
         ("log", old.log != new.log),
@@ -98,9 +99,11 @@ pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.listen.clone_from(&running.listen);
     new.workers = running.workers;
     new.user.clone_from(&running.user);
+    new.sandbox = running.sandbox;
     new.control.clone_from(&running.control);
     new.metrics = running.metrics;
     new.log = running.log;
+    new.source_ports = running.source_ports;
 }
 
 /// What is allowed, but seldom meant.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 use toml::Spanned;
 
@@ -12,10 +13,10 @@ use super::error::{ConfigError, Faults};
 use super::keys::{listed, nearest};
 use super::{Loaded, check, defaults, read_text, values};
 use crate::settings::nets::NetSet;
-use crate::settings::{LogLevel, LogSettings, Selection, Settings, Upstream, View};
+use crate::settings::{LogLevel, LogSettings, SOURCE_PORTS, Selection, Settings, Upstream, View};
 
 /// Where the system's own resolvers are named (resolv.conf(5)).
-const RESOLV_CONF: &str = "/etc/resolv.conf";
+pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Reads an mtd64-ng.conf; `nameserver defaults` reads /etc/resolv.conf.
 ///
@@ -229,7 +230,9 @@ impl Given {
 
     fn settings(&self, listen: Vec<SocketAddr>, upstreams: Vec<Upstream>) -> Settings {
         let mut dns64 = defaults::dns64();
-        dns64.prefix = self.prefix.or(dns64.prefix);
+        if let Some(prefix) = self.prefix {
+            dns64.prefixes = vec![prefix];
+        }
         let level = if self.debugging {
             LogLevel::Debug
         } else {
@@ -239,21 +242,25 @@ impl Given {
             listen,
             workers: self.workers(),
             user: None,
+            sandbox: defaults::SANDBOX,
             allow: NetSet::all(),
+            deny: defaults::DENY,
             upstreams,
             selection: self.selection.unwrap_or(defaults::SELECTION),
             order: defaults::ORDER,
-            randomise_case: false,
+            randomise_case: defaults::RANDOMISE_CASE,
             views: vec![View {
                 clients: NetSet::all(),
                 dns64: Some(dns64),
             }],
+            forward_special: vec![NameBuf::root()],
             cache: defaults::CACHE,
             udp_size: self.udp_size(),
             any: defaults::ANY,
             rate_limit: None,
             tcp: defaults::TCP,
             queries_max: defaults::QUERIES_MAX,
+            source_ports: SOURCE_PORTS,
             control: Some(defaults::CONTROL.into()),
             metrics: None,
             log: LogSettings {

@@ -187,6 +187,10 @@ impl<'a, 't> Value<'a, 't> {
         self.item.get_ref().is_str()
     }
 
+    pub(super) fn is_list(&self) -> bool {
+        self.item.get_ref().is_array()
+    }
+
     pub(super) fn is_table(&self) -> bool {
         self.item.get_ref().is_table()
     }

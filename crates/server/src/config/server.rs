@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use dns64_transport::clock::Nanos;
+use dns64_wire::name::NameBuf;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -11,10 +12,11 @@ use super::defaults;
 use super::error::{Fault, Faults};
 use super::section::{Section, Value};
 use super::{check, dns64, keys, values};
+use crate::answer::local_zones;
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    AnyPolicy, CacheSettings, LogLevel, LogSettings, LogTarget, LookupOrder, RateLimit, Selection,
-    Settings, TcpSettings, Upstream,
+    AnyPolicy, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget, LookupOrder, RateLimit,
+    SOURCE_PORTS, Selection, Settings, TcpSettings, Upstream,
 };
 
 /// Reads a whole document. What is wrong is added to the faults and replaced by the default.
@@ -24,17 +26,7 @@ pub(super) fn read(
     faults: &mut Faults,
 ) -> Settings {
     let top = Section::open(document.get_ref(), file_len..file_len, &keys::TOP, faults);
-    let listen = top.some("listen", "[\"[::]:53\"]", faults, |v, faults| {
-        faults.keep(v.text("\"[::]:53\"", |t| values::address(t, defaults::LISTEN_PORT)))
-    });
-    let listen = listen.unwrap_or_else(|| {
-        let addresses = defaults::listen(defaults::LISTEN_PORT);
-        addresses
-            .into_iter()
-            .map(|a| Spanned::new(0..0, a))
-            .collect()
-    });
-    check::once(&listen, "listen", faults);
+    let listen = listen(&top, faults);
     let upstream = upstream(&top, faults);
     check::loops(&listen, &upstream.servers, faults);
     let plain =
@@ -43,11 +35,21 @@ pub(super) fn read(
         listen: plain(listen),
         workers: workers(&top, faults),
         user: top.read("user", faults, |v| v.text("\"dns64d\"", user)),
+        sandbox: top
+            .read("sandbox", faults, |v| {
+                v.text("\"auto\"", |t| values::choice(t, &SANDBOX))
+            })
+            .unwrap_or(defaults::SANDBOX),
         allow: top
             .networks("allow", faults)
             .map_or_else(defaults::allow, |nets| {
                 NetSet::new(nets.into_iter().map(Spanned::into_inner).collect())
             }),
+        deny: top
+            .read("deny-action", faults, |v| {
+                v.text("\"refuse\"", |t| values::choice(t, &DENY))
+            })
+            .unwrap_or(defaults::DENY),
         upstreams: upstream
             .servers
             .into_iter()
@@ -57,6 +59,7 @@ pub(super) fn read(
         order: upstream.order,
         randomise_case: upstream.randomise_case,
         views: dns64::views(&top, faults),
+        forward_special: forward_special(&top, faults),
         cache: cache(&top, faults),
         udp_size: top
             .read("udp-size", faults, |v| v.number(defaults::UDP_SIZES))
@@ -68,6 +71,7 @@ pub(super) fn read(
             .unwrap_or(defaults::ANY),
         rate_limit: rate_limit(&top, faults),
         tcp: tcp(&top, faults),
+        source_ports: SOURCE_PORTS,
         queries_max: top
             .read("queries-max", faults, |v| v.count(defaults::QUERIES))
             .unwrap_or(defaults::QUERIES_MAX),
@@ -77,11 +81,30 @@ pub(super) fn read(
     }
 }
 
+fn listen(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<Spanned<SocketAddr>> {
+    let listen = top.some("listen", "[\"[::]:53\"]", faults, |v, faults| {
+        faults.keep(v.text("\"[::]:53\"", |t| values::address(t, defaults::LISTEN_PORT)))
+    });
+    let listen = listen.unwrap_or_else(|| {
+        let addresses = defaults::listen(defaults::LISTEN_PORT);
+        addresses
+            .into_iter()
+            .map(|a| Spanned::new(0..0, a))
+            .collect()
+    });
+    check::once(&listen, "listen", faults);
+    listen
+}
+
+const DENY: [(&str, DenyAction); 2] = [("refuse", DenyAction::Refuse), ("drop", DenyAction::Drop)];
+
 const ANY: [(&str, AnyPolicy); 3] = [
     ("minimal", AnyPolicy::Minimal),
     ("forward", AnyPolicy::Forward),
     ("refuse", AnyPolicy::Refuse),
 ];
+
+const SANDBOX: [(&str, bool); 2] = [("auto", true), ("off", false)];
 
 const SELECTION: [(&str, Selection); 4] = [
     ("fastest", Selection::Fastest),
@@ -129,6 +152,28 @@ fn user(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
+/// Domains of special-use zones that are forwarded.
+fn forward_special(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<NameBuf> {
+    let example = "\"10.in-addr.arpa\"";
+    let domains = top.list("forward-special", "[\"10.in-addr.arpa\"]", faults, |v, faults| {
+        let domain = faults.keep(v.text(example, values::domain))?;
+        if !local_zones::concerns(&domain) {
+            let text = format!(
+                "{domain} is in no special-use zone; name one, like {example}, or \".\" for all \
+                 of them"
+            );
+            let fault = v.fault(text);
+            faults.add(fault.span, fault.text);
+        }
+        Some(domain)
+    });
+    domains
+        .unwrap_or_default()
+        .into_iter()
+        .map(Spanned::into_inner)
+        .collect()
+}
+
 /// What `[upstream]` says.
 struct UpstreamTable {
     servers: Vec<Spanned<Upstream>>,
@@ -142,7 +187,7 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
         servers: Vec::new(),
         selection: defaults::SELECTION,
         order: defaults::ORDER,
-        randomise_case: false,
+        randomise_case: defaults::RANDOMISE_CASE,
     };
     let Some(section) = top.section("upstream", &keys::UPSTREAM, faults) else {
         if top.value("upstream").is_none() {
@@ -170,8 +215,9 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
         table.selection = selection;
     }
     table.order = order(&section, faults);
-    let randomise = section.read("randomise-case", faults, |v| v.boolean());
-    table.randomise_case = randomise.unwrap_or(false);
+    if let Some(randomise) = section.read("randomise-case", faults, |v| v.boolean()) {
+        table.randomise_case = randomise;
+    }
     table
 }
 
@@ -314,10 +360,15 @@ fn tcp(top: &Section<'_, '_>, faults: &mut Faults) -> TcpSettings {
         return tcp;
     };
     let connections = section.read("connections", faults, |v| v.count(defaults::CONNECTIONS));
+    let connections_max = connections.unwrap_or(tcp.connections_max);
+    let per_client = section.read("connections-per-client", faults, |v| {
+        v.count(1..=connections_max.max(1))
+    });
     let idle = section.read("idle", faults, |v| v.time(defaults::IDLE_NS));
     let pipeline = section.read("pipeline", faults, |v| v.count(defaults::PIPELINE));
     TcpSettings {
-        connections_max: connections.unwrap_or(tcp.connections_max),
+        connections_max,
+        per_client_max: per_client.unwrap_or(defaults::per_client_max(connections_max)),
         idle_ns: idle.unwrap_or(tcp.idle_ns),
         pipeline_max: pipeline.unwrap_or(tcp.pipeline_max),
     }
@@ -335,10 +386,12 @@ fn log(top: &Section<'_, '_>, faults: &mut Faults) -> LogSettings {
         v.text("\"info\"", |t| values::choice(t, &LEVELS))
     });
     let queries = section.read("queries", faults, |v| v.boolean());
+    let servfail = section.read("servfail", faults, |v| v.boolean());
     LogSettings {
         target: target.unwrap_or(log.target),
         level: level.unwrap_or(log.level),
         queries: queries.unwrap_or(log.queries),
+        servfail: servfail.unwrap_or(log.servfail),
     }
 }
 

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::values::{MIB, MILLISECOND};
 use super::*;
-use crate::settings::dns64::{Dns64, DomainAction, Ptr};
+use crate::settings::dns64::{Dns64, DomainAction, Ptr, SignedPolicy};
 use crate::settings::{
     AnyPolicy, LogLevel, LogTarget, LookupOrder, RateLimit, Selection, UPSTREAMS_MAX,
 };
@@ -56,7 +56,7 @@ fn two_lines_are_enough_and_the_rest_are_the_documented_defaults() {
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
     assert_eq!(listen, ["[::]:53", "0.0.0.0:53"]);
     assert_eq!(settings.upstreams[0].address.to_string(), "192.0.2.53:53");
-    assert_eq!(settings.upstreams[0].timeout_ns, 800 * MILLISECOND);
+    assert_eq!(settings.upstreams[0].timeout_ns, 4000 * MILLISECOND);
     assert_eq!(settings.order, LookupOrder::AaaaThenA);
     assert_eq!(settings.udp_size, 1_232);
     assert_eq!(settings.cache.bytes, 256 * MIB);
@@ -64,7 +64,7 @@ fn two_lines_are_enough_and_the_rest_are_the_documented_defaults() {
     assert_eq!(settings.metrics, None);
     assert_eq!(settings.views.len(), 1);
     let made = function(&settings, 0);
-    assert_eq!(made.prefix.unwrap().to_string(), "64:ff9b::/96");
+    assert_eq!(made.prefixes[0].to_string(), "64:ff9b::/96");
     assert!(made.excludes("::ffff:192.0.2.1".parse().unwrap()));
     assert!(!made.excludes("::192.0.2.1".parse().unwrap()));
     for inside in [
@@ -199,6 +199,9 @@ fn bounds_of_cache_tcp_and_rates_arrive() {
         (tcp.connections_max, tcp.idle_ns, tcp.pipeline_max),
         (0, 3 * SECOND / 2, 1)
     );
+    let per_client = |text: &str| read(&format!("[tcp]\n{text}")).tcp.per_client_max;
+    assert_eq!(per_client("connections = 41"), 11);
+    assert_eq!(per_client("connections-per-client = 256"), 256);
     let limit = RateLimit {
         responses_per_second: 20,
         burst: 20,
@@ -299,7 +302,7 @@ fn a_view_changes_what_it_names_and_keeps_the_rest() {
     assert_eq!(view("198.51.100.1"), 2);
     assert_eq!(view("2001:db8::1"), 3);
     let (own, rest) = (function(&settings, 0), function(&settings, 3));
-    assert_eq!(own.prefix.unwrap().to_string(), "2001:db8:2::/48");
+    assert_eq!(own.prefixes[0].to_string(), "2001:db8:2::/48");
     assert_eq!(own.ranges, rest.ranges);
     assert_eq!(rule(own, "a.test").0, DomainAction::Include);
     assert_eq!((&own.ptr, own.svcb), (&Ptr::Cname, false));
@@ -310,13 +313,26 @@ fn a_view_changes_what_it_names_and_keeps_the_rest() {
 }
 
 #[test]
+fn several_prefixes_keep_their_order() {
+    let settings = read(
+        "[dns64]\nprefix = [\"2001:db8:2::/96\", \"64:ff9b::/96\"]\n[[view]]\n\
+         clients = [\"2001:db8::/32\"]\ndns64.synthesise-signed = \"never\"",
+    );
+    let own = function(&settings, 0);
+    let prefixes: Vec<_> = own.prefixes.iter().map(ToString::to_string).collect();
+    assert_eq!(prefixes, ["2001:db8:2::/96", "64:ff9b::/96"]);
+    assert_eq!(own.signed, SignedPolicy::Never);
+    assert_eq!(function(&settings, 1).signed, SignedPolicy::Validated);
+}
+
+#[test]
 fn forwarding_alone_can_be_the_rule_and_dns64_the_exception() {
     let settings = read(
         "[dns64]\nenabled = false\n[[view]]\nclients = [\"2001:db8::/32\"]\n\
          dns64 = { enabled = true, prefix = \"none\" }",
     );
     assert_eq!(settings.views[1].dns64, None);
-    assert_eq!(function(&settings, 0).prefix, None);
+    assert_eq!(function(&settings, 0).prefixes, []);
 }
 
 #[test]
@@ -366,10 +382,12 @@ fn a_change_of_what_is_made_at_the_start_is_named() {
     );
     assert!(diff_needing_restart(&old, &kept).is_empty());
     let changed = read(
-        "listen = [\"[::1]:53\"]\nworkers = 1000\nuser = \"x\"\ncontrol.socket = \"off\"\n\
-         metrics.listen = \"127.0.0.1\"\nlog.queries = true",
+        "listen = [\"[::1]:53\"]\nworkers = 1000\nuser = \"x\"\nsandbox = \"off\"\n\
+         control.socket = \"off\"\nmetrics.listen = \"127.0.0.1\"\nlog.queries = true",
     );
-    let names = ["listen", "workers", "user", "control", "metrics", "log"];
+    let names = [
+        "listen", "workers", "user", "sandbox", "control", "metrics", "log",
+    ];
     assert_eq!(diff_needing_restart(&old, &changed), names);
 }
 

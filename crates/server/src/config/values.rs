@@ -1,6 +1,6 @@
 //! From the text of one value to what it means. Errors are texts: the value, the bound, the remedy.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use dns64_transport::clock::{Nanos, SECOND};
@@ -139,18 +139,19 @@ pub(super) fn within(
 }
 
 /// Reads an address with a port, or without one for the default port. IPv4-mapped addresses
-/// become IPv4.
+/// become IPv4. A link-local address needs its zone: the name of an interface of this machine, or
+/// its number.
 pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
-    let with_port = || text.parse::<SocketAddr>().ok();
+    let numbered = with_zone_number(text)?;
+    let with_port = || numbered.parse::<SocketAddr>().ok();
     let bare = || {
-        text.parse()
-            .ok()
-            .map(|ip| SocketAddr::new(ip, default_port))
+        let ip = numbered.parse().ok()?;
+        Some(SocketAddr::new(ip, default_port))
     };
     // The rest: an IPv6 address with brackets or a zone, without port.
     let bracketed = || {
-        let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-        let inner = inner.unwrap_or(text);
+        let inner = numbered.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+        let inner = inner.unwrap_or(&numbered);
         format!("[{inner}]:{default_port}").parse().ok()
     };
     let address: Option<SocketAddr> = with_port().or_else(bare).or_else(bracketed);
@@ -163,7 +164,47 @@ pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, Strin
     if let ip @ IpAddr::V4(_) = address.ip().to_canonical() {
         address.set_ip(ip);
     }
+    if address.port() == 0 {
+        return Err(format!(
+            "{text:?} has port 0, at which nobody can be asked; leave the port out for \
+             {default_port}"
+        ));
+    }
+    if matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
+    {
+        let ip = address.ip();
+        return Err(format!(
+            "{text:?} is link-local and has no zone; add the interface, like \"[{ip}%eth0]:{}\"",
+            address.port()
+        ));
+    }
     Ok(address)
+}
+
+/// The text of an address with the number of its zone (RFC 4007 section 11.2), if it has the name
+/// of an interface there.
+fn with_zone_number(text: &str) -> Result<String, String> {
+    let Some((address, after)) = text.split_once('%') else {
+        return Ok(text.to_owned());
+    };
+    let (zone, rest) = after.split_at(after.find(']').unwrap_or(after.len()));
+    if zone.bytes().all(|octet| octet.is_ascii_digit()) {
+        return Ok(text.to_owned());
+    }
+    let number = interface(zone).map_err(|reason| {
+        format!(
+            "{text:?} has the zone {zone:?}, which is no interface of this machine ({reason}); \
+             write the name of one of /sys/class/net"
+        )
+    })?;
+    Ok(format!("{address}%{number}{rest}"))
+}
+
+/// The number of an interface of this machine.
+fn interface(name: &str) -> rustix::io::Result<u32> {
+    use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+    let any = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
+    netdevice::name_to_index(&any, name)
 }
 
 /// Reads a network of clients, or one address. IPv4-mapped networks are refused: clients with
@@ -236,15 +277,44 @@ fn any_network(text: &str) -> Result<IpNet, String> {
     Ok(net)
 }
 
-/// Reads a prefix for IPv4 addresses (RFC 6052).
+/// Reads a prefix for IPv4 addresses (RFC 6052). One whose addresses no translator can have is
+/// refused.
 pub(super) fn prefix(text: &str) -> Result<Pref64, String> {
-    text.parse().map_err(|error| match error {
+    let prefix: Pref64 = text.parse().map_err(|error| match error {
         Pref64Error::Length { len } => {
             format!("length {len} is none of 32, 40, 48, 56, 64 and 96; use one of these")
         }
         other => other.to_string(),
-    })
+    })?;
+    let own = Ipv6Net::new_assert(prefix.addr(), prefix.prefix_len());
+    let taken = NO_PREFIX.into_iter().find_map(|(first, len, what)| {
+        let net = Ipv6Net::new_assert(first, len);
+        (net.contains(&own) || own.contains(&net)).then_some((net, what))
+    });
+    match taken {
+        None => Ok(prefix),
+        Some((net, what)) => Err(format!(
+            "{text:?} overlaps {net}, the {what} addresses, which are not routed to a translator; \
+             use the prefix of your NAT64, like \"64:ff9b::/96\""
+        )),
+    }
 }
+
+/// Networks of IPv6 that no packet to a translator has as its destination (RFC 4291 section 2.4).
+const NO_PREFIX: [(Ipv6Addr, u8, &str); 4] = [
+    // With unspecified and loopback: RFC 4291 section 2.5.5.1.
+    (Ipv6Addr::UNSPECIFIED, MAPPED_LEN, "IPv4-compatible"),
+    // RFC 4291 section 2.5.5.2.
+    (
+        Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0),
+        MAPPED_LEN,
+        "IPv4-mapped",
+    ),
+    // RFC 4291 section 2.5.6.
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, "link-local"),
+    // RFC 4291 section 2.7.
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
+];
 
 /// Reads a domain, which stands for itself and all names below it.
 pub(super) fn domain(text: &str) -> Result<NameBuf, String> {
@@ -279,11 +349,6 @@ pub(super) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Stri
 pub(super) fn upstream_address(text: &str) -> Result<SocketAddr, String> {
     let address = address(text, DNS_PORT)?;
     let ip = address.ip();
-    if address.port() == 0 {
-        return Err(format!(
-            "{text:?} has port 0, at which nobody can be asked; leave the port out for 53"
-        ));
-    }
     if ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
         return Err(format!(
             "{text:?} is not the address of one server; write that of a recursive resolver"
@@ -368,6 +433,34 @@ mod tests {
         ] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_zone_is_the_number_or_the_name_of_an_interface() {
+        let scope = |text| match address(text, 53) {
+            Ok(SocketAddr::V6(v6)) => Ok((v6.scope_id(), v6.port())),
+            Ok(other) => panic!("{other}"),
+            Err(wrong) => Err(wrong),
+        };
+        // The loopback interface is the first of each network namespace.
+        assert_eq!(scope("fe80::1%lo"), Ok((1, 53)));
+        assert_eq!(scope("[fe80::1%lo]:5353"), Ok((1, 5353)));
+        assert_eq!(scope("[fe80::1%lo]"), Ok((1, 53)));
+        assert_eq!(scope("[fe80::1%7]:5353"), Ok((7, 5353)));
+        for bad in [
+            "fe80::1",
+            "[fe80::1]:53",
+            "[febf::1]",
+            "fe80::1%",
+            "fe80::1%0",
+        ] {
+            assert!(scope(bad).is_err(), "{bad}");
+        }
+        let unknown = scope("fe80::1%nosuch0").unwrap_err();
+        assert!(
+            unknown.contains("\"nosuch0\", which is no interface"),
+            "{unknown}"
+        );
     }
 
     #[test]

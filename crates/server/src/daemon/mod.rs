@@ -1,20 +1,27 @@
 //! The running server: starts everything, then waits for signals, requests and the end.
 //!
 //! - [`run`]: from the configuration to the end of the process;
-//! - `start`: sockets, privileges and threads, in this order;
-//! - [`privileges`]: from root to a user;
-//! - `server`: what the main thread does meanwhile: reload, flush, stop.
+//! - `start`: sockets, privileges, the sandbox and threads, in this order;
+//! - [`privileges`]: from root to a user; `directory`: what root makes for that user before;
+//! - `sandbox`: which files and system calls are left to it;
+//! - `server`: what the main thread does meanwhile: reload, flush, stop;
+//! - `watchdog`: whether all workers turn, for the service manager.
 
+mod directory;
 pub mod privileges;
+mod sandbox;
 mod server;
 mod start;
+mod watchdog;
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::{fmt, io};
 
 use dns64_transport::clock::{Clock, MonotonicClock};
 use dns64_transport::socket::OpenError;
+use rustix::fs::Mode;
 use sd_notify::NotifyState;
 
 use crate::config::{self, ConfigError, Loaded};
@@ -106,12 +113,14 @@ pub enum DaemonError {
 }
 
 /// A thread of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thread {
     /// A worker, by its number.
     Worker(usize),
     /// The one with the connections.
     Gateway,
+    /// Another one.
+    Named(String),
 }
 
 impl fmt::Display for Thread {
@@ -119,6 +128,7 @@ impl fmt::Display for Thread {
         match self {
             Self::Worker(number) => write!(f, "worker {number}"),
             Self::Gateway => f.write_str("the gateway"),
+            Self::Named(name) => write!(f, "thread {name}"),
         }
     }
 }
@@ -130,15 +140,29 @@ impl fmt::Display for Thread {
 /// What kept it from starting, or from running on.
 pub fn run(source: Source) -> Result<(), DaemonError> {
     let started = MonotonicClock.now();
-    let Loaded { settings, notes } = source.load()?;
-    let _log = log::start(&settings.log)?;
+    let Loaded {
+        mut settings,
+        notes,
+    } = source.load()?;
+    let mut log = log::start(&settings.log)?;
     for note in &notes {
         tracing::info!("{}: {note}", source.path().display());
     }
     let to_stderr = settings.log.target == LogTarget::Stderr;
-    let ended = Opened::open(&settings)
-        .and_then(|opened| opened.start(source, settings, started))
-        .and_then(server::Server::supervise);
+    // Whatever it makes is for its owner and group.
+    rustix::process::umask(Mode::from_raw_mode(0o007));
+    let life = || {
+        let opened = Opened::open(&source, &mut settings)?;
+        log.begin()?;
+        opened.start(source, settings, started)?.supervise()
+    };
+    // Nothing of what it had is used after a panic.
+    let ended = catch_unwind(AssertUnwindSafe(life)).unwrap_or_else(|_| {
+        Err(DaemonError::Ended {
+            thread: Thread::Named("main".to_owned()),
+            reason: "it panicked".to_owned(),
+        })
+    });
     if let Err(error) = &ended
         && !to_stderr
     {

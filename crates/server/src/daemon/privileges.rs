@@ -4,6 +4,8 @@ use std::ffi::CString;
 
 use nix::errno::Errno;
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::thread::{clear_ambient_capability_set, set_capabilities, set_no_new_privs};
 
 /// The user of the settings cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +26,9 @@ pub enum PrivilegeError {
         /// What the system said.
         reason: Errno,
     },
+    /// The capabilities stay.
+    #[error("cannot give up the capabilities: {0}")]
+    Capabilities(rustix::io::Errno),
 }
 
 /// Whether this process is root.
@@ -61,6 +66,24 @@ pub fn become_user(user: &User) -> Result<(), PrivilegeError> {
     initgroups(&name, user.gid).map_err(failed("initgroups"))?;
     setgid(user.gid).map_err(failed("setgid"))?;
     setuid(user.uid).map_err(failed("setuid"))
+}
+
+/// Gives up all capabilities (capabilities(7)) of the calling thread and those that it starts, and with
+/// them the power to get any by executing a file. Whoever stays root keeps root's files, and no more.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn drop_capabilities() -> Result<(), PrivilegeError> {
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    set_no_new_privs(true)
+        .and_then(|()| clear_ambient_capability_set())
+        .and_then(|()| set_capabilities(None, none))
+        .map_err(PrivilegeError::Capabilities)
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use dns64_wire::name::NameBuf;
 use sd_notify::NotifyState;
 use tokio::sync::{oneshot, watch};
 
+use super::sandbox::Sandbox;
+use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, notify};
 use crate::config::{self, Loaded};
 use crate::control::{Answer, Request, SocketFile, Status, refused};
@@ -51,6 +53,8 @@ pub(super) struct Server {
     pub events: Receiver<Event>,
     pub stats: Stats,
     pub begun: Nanos,
+    pub sandbox: Sandbox,
+    pub watchdog: Option<Watchdog>,
     /// Removed with the server.
     pub _control_file: Option<SocketFile>,
 }
@@ -63,19 +67,18 @@ impl Server {
     /// A thread that ended without being told to.
     pub(super) fn supervise(mut self) -> Result<(), DaemonError> {
         loop {
-            // The threads hold senders: this fails only when all of them have ended.
-            match self.events.recv() {
-                Ok(Event::Hangup) => drop(self.reload()),
-                Ok(Event::Request(request, asker)) => {
+            match self.next() {
+                Some(Event::Hangup) => drop(self.reload()),
+                Some(Event::Request(request, asker)) => {
                     let answer = self.answer(request);
                     // Whoever is gone does not get it.
                     let _ = asker.send(answer);
                 }
-                Ok(Event::Stop) | Err(_) => {
+                Some(Event::Stop) | None => {
                     self.stop();
                     return Ok(());
                 }
-                Ok(Event::Ended(thread, result)) => {
+                Some(Event::Ended(thread, result)) => {
                     let reason = match result {
                         Ok(()) => "nobody told it to".to_owned(),
                         Err(reason) => reason,
@@ -86,11 +89,31 @@ impl Server {
         }
     }
 
+    /// Waits for the next event, and tells the service manager meanwhile that all is well. `None`: all
+    /// threads have ended, for they hold the senders.
+    fn next(&mut self) -> Option<Event> {
+        let Some(watchdog) = &mut self.watchdog else {
+            return self.events.recv().ok();
+        };
+        loop {
+            let now = MonotonicClock.now();
+            if watchdog.look(&self.stats.workers, now) {
+                notify(&[NotifyState::Watchdog]);
+            }
+            let left = Duration::from_nanos(watchdog.left(now));
+            match self.events.recv_timeout(left) {
+                Ok(event) => return Some(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
     fn answer(&mut self, request: Request) -> Answer {
         match request {
             Request::Status => Answer::Status(self.status()),
             Request::Stats => Answer::Stats {
-                figures: self.stats.by_name(),
+                figures: self.stats.by_name(&self.settings.upstreams),
             },
             Request::Flush { name } => self.flush(name.as_deref()),
             Request::Reload => self.reload(),
@@ -113,6 +136,7 @@ impl Server {
             cache_entries: sum(|counts| &counts.cache_entries),
             cache_bytes: sum(|counts| &counts.cache_bytes),
             cache_bytes_max: self.settings.cache.bytes,
+            sandbox: self.sandbox.to_string(),
         }
     }
 
@@ -278,6 +302,8 @@ mod tests {
                 gateway: Arc::default(),
             },
             begun: MonotonicClock.now(),
+            sandbox: Sandbox::OFF,
+            watchdog: None,
             _control_file: None,
         };
         (server, sender, mailbox)

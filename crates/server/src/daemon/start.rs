@@ -1,4 +1,4 @@
-//! Sockets, privileges and threads, in this order.
+//! Sockets, privileges, the sandbox and threads, in this order.
 
 use std::io;
 use std::net::TcpListener;
@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-use dns64_transport::LinkError;
-use dns64_transport::clock::Nanos;
-use dns64_transport::relay::udp::UdpRelay;
+use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos};
+use dns64_transport::relay::udp::{RECEIVE_BUFFER_BYTES, UdpRelay};
+use dns64_transport::{Relay as _, socket};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,17 +18,19 @@ use tokio::runtime;
 use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 
+use super::sandbox::{self, Sandbox};
 use super::server::{Event, Server};
-use super::{DaemonError, Source, Thread, notify, privileges};
+use super::watchdog::Watchdog;
+use super::{DaemonError, Source, Thread, directory, notify, privileges};
 use crate::control::{self, Socket, SocketFile};
-use crate::engine::Seeds;
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
 use crate::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
 use crate::metrics::{self, Page};
 use crate::settings::Settings;
 use crate::stats::Stats;
-use crate::worker;
+use crate::worker::supervise::WorkerError;
+use crate::worker::{self, THREAD};
 
 /// All the sockets of the server.
 pub(super) struct Opened {
@@ -36,30 +38,31 @@ pub(super) struct Opened {
     tcp: Bound,
     control: Option<Socket>,
     metrics: Option<TcpListener>,
+    sandbox: Sandbox,
 }
 
 impl Opened {
-    /// Opens them, and then gives up the privileges that it took.
+    /// Opens them, and gives up the privileges that it took. The control socket, which takes none, is
+    /// opened by whoever the process is then, and cannot harm what is not theirs. Threads keep what the
+    /// thread that starts them had, so there must be no other yet.
     ///
     /// # Errors
     ///
     /// The first socket that cannot be had, or the user.
-    pub(super) fn open(settings: &Settings) -> Result<Self, DaemonError> {
+    pub(super) fn open(source: &Source, settings: &mut Settings) -> Result<Self, DaemonError> {
+        allow_source_ports(settings)?;
         let user = settings.user.as_deref().map(privileges::find).transpose()?;
         // TCP first: unlike UDP it tells when another server has the address.
         let tcp = Bound::open(settings)?;
         let relays = (0..settings.workers).map(|_| UdpRelay::open(&settings.listen, &[]));
-        let opened = Self {
-            relays: relays.collect::<Result<_, _>>()?,
-            tcp,
-            control: settings.control.as_deref().map(Socket::open).transpose()?,
-            metrics: settings.metrics.map(open_metrics).transpose()?,
-        };
+        let mut relays = relays.collect::<Result<Vec<_>, _>>()?;
+        warn_of_small_buffers(&mut relays);
+        let metrics = settings.metrics.map(open_metrics).transpose()?;
         match (&user, privileges::is_root()) {
             (Some(user), true) => {
-                if let Some(control) = &opened.control {
-                    let given = control.give_to(user.uid.as_raw(), user.gid.as_raw());
-                    given.map_err(started("the control socket"))?;
+                if let Some(path) = &settings.control {
+                    // If it is missing still, whoever opens the socket says so.
+                    let _ = directory::make_for(user, path);
                 }
                 privileges::become_user(user)?;
             }
@@ -74,7 +77,22 @@ impl Opened {
             }
             (None, false) => {}
         }
-        Ok(opened)
+        if let Err(error) = privileges::drop_capabilities() {
+            // A service manager may forbid even this.
+            tracing::warn!("{error}");
+        }
+        let control = settings.control.as_deref().map(Socket::open).transpose()?;
+        let sandbox = match settings.sandbox {
+            true => sandbox::enter(source, settings),
+            false => Sandbox::OFF,
+        };
+        Ok(Self {
+            relays,
+            tcp,
+            control,
+            metrics,
+            sandbox,
+        })
     }
 
     /// Starts all threads.
@@ -90,6 +108,7 @@ impl Opened {
     ) -> Result<Server, DaemonError> {
         let settings = Arc::new(settings);
         let (sender, events) = channel();
+        watch_panics(sender.clone());
         spawn_signals(sender.clone())?;
         let (gateway, mailbox) = GatewayHandle::new();
         // A client's cookie is good at every worker.
@@ -105,12 +124,8 @@ impl Opened {
             let counts = Arc::default();
             stats.workers.push(Arc::clone(&counts));
             let settings = Arc::clone(&settings);
-            let seeds = Seeds {
-                random: rand::random(),
-                cookies,
-            };
             let gateway = gateway.clone();
-            let thread = worker::spawn(index, settings, relay, receiver, gateway, counts, seeds);
+            let thread = worker::spawn(index, settings, relay, receiver, gateway, counts, cookies);
             let thread = thread.map_err(started("a worker"))?;
             watch_worker(index, thread, sender.clone())?;
             workers.push(handle);
@@ -124,12 +139,12 @@ impl Opened {
             tcp: self.tcp,
             workers: workers.clone(),
             mailbox,
-            mode: seen,
             counts: Arc::clone(&stats.gateway),
             control,
             metrics: self
                 .metrics
-                .map(|socket| (socket, Page::new(stats.clone(), begun))),
+                .map(|socket| (socket, Page::new(stats.clone(), seen.clone(), begun))),
+            mode: seen,
         };
         spawn_network(network, sender)?;
         ready(&settings);
@@ -142,8 +157,40 @@ impl Opened {
             events,
             stats,
             begun,
+            sandbox: self.sandbox,
+            watchdog: watchdog(),
             _control_file: control_file,
         })
+    }
+}
+
+/// Raises the limit on open files for the source ports that the settings want, or has them want fewer.
+fn allow_source_ports(settings: &mut Settings) -> Result<(), DaemonError> {
+    let wanted = settings.workers * settings.upstreams.len() * settings.ports_per_upstream();
+    let granted = socket::allow_descriptors(settings.source_ports.max(wanted))?;
+    settings.source_ports = granted;
+    if granted < wanted {
+        tracing::warn!(
+            "the limit on open files leaves {granted} of {wanted} source ports toward upstreams, so \
+             that answers are easier to forge: raise it to {} (LimitNOFILE= of the unit, ulimit -Hn)",
+            wanted as u64 + socket::DESCRIPTORS_BESIDE
+        );
+    }
+    Ok(())
+}
+
+/// Tells if the kernel granted smaller receive buffers than were asked for.
+fn warn_of_small_buffers(relays: &mut [UdpRelay]) {
+    let granted = relays
+        .iter_mut()
+        .map(|relay| relay.clients().receive_buffer());
+    let granted = granted.min().unwrap_or(RECEIVE_BUFFER_BYTES);
+    if granted < RECEIVE_BUFFER_BYTES {
+        tracing::warn!(
+            "the receive buffers of UDP sockets have {granted} octets instead of \
+             {RECEIVE_BUFFER_BYTES}, so that bursts of queries can be lost: set \
+             net.core.rmem_max={RECEIVE_BUFFER_BYTES} by sysctl, or give the server CAP_NET_ADMIN"
+        );
     }
 }
 
@@ -165,6 +212,14 @@ fn ready(settings: &Settings) {
     );
     tracing::info!("dns64d {} is {status}", env!("CARGO_PKG_VERSION"));
     notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+}
+
+/// If the service manager wants to be told that all is well.
+fn watchdog() -> Option<Watchdog> {
+    let limit = sd_notify::watchdog_enabled()?;
+    // A limit beyond 584 years is as good as that.
+    let limit_ns = Nanos::try_from(limit.as_nanos()).unwrap_or(Nanos::MAX);
+    Some(Watchdog::new(limit_ns, MonotonicClock.now()))
 }
 
 /// Turns signals into events. The second one to end ends the process at once.
@@ -192,16 +247,39 @@ fn spawn_signals(events: Sender<Event>) -> Result<(), DaemonError> {
     spawn("signals", turn)
 }
 
+/// Has panics logged. One on another thread than a worker's ends the server: nothing takes over what that
+/// thread did, and tokio lets a task that panicked end without a word.
+fn watch_panics(events: Sender<Event>) {
+    std::panic::set_hook(Box::new(move |panic| {
+        let payload = panic.payload();
+        let message = payload.downcast_ref::<&str>().copied();
+        let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let place = panic.location().map(ToString::to_string);
+        let (message, place) = (message.unwrap_or_default(), place.unwrap_or_default());
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or_default();
+        tracing::error!("thread {name} panicked at {place}: {message}");
+        if !name.starts_with(THREAD) {
+            let ended = Event::Ended(
+                Thread::Named(name.to_owned()),
+                Err("it panicked".to_owned()),
+            );
+            // Without a receiver the process ends anyway.
+            let _ = events.send(ended);
+        }
+    }));
+}
+
 /// Tells when a worker has ended.
 fn watch_worker(
     index: usize,
-    thread: JoinHandle<Result<(), LinkError>>,
+    thread: JoinHandle<Result<(), WorkerError>>,
     events: Sender<Event>,
 ) -> Result<(), DaemonError> {
     spawn("watch", move || {
         let result = match thread.join() {
             Ok(result) => result.map_err(|error| error.to_string()),
-            Err(_) => Err("it panicked".to_owned()),
+            Err(_) => Err("it panicked while a panic was handled".to_owned()),
         };
         // Without a receiver the process ends anyway.
         let _ = events.send(Event::Ended(Thread::Worker(index), result));

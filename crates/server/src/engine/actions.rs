@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use dns64_transport::Origin;
+use dns64_transport::clock::Nanos;
+
+use crate::counts::Servfail;
 
 /// Where an answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,29 @@ pub enum Action {
         /// Number of the port.
         port: usize,
     },
+    /// Tell the operator, who wants to know, that a client gets SERVFAIL.
+    Servfail {
+        /// The client.
+        client: SocketAddr,
+        /// Why.
+        why: Servfail,
+        /// The answer.
+        message: Range<usize>,
+    },
+    /// Tell the operator that an upstream is down.
+    Down {
+        /// Number of the upstream.
+        server: usize,
+        /// How often it has not answered, in a row.
+        timeouts: u32,
+    },
+    /// Tell the operator that an upstream is up again.
+    Up {
+        /// Number of the upstream.
+        server: usize,
+        /// How long it was down.
+        after_ns: Nanos,
+    },
 }
 
 /// A list of actions and the messages that they speak of; reused, so that nothing is allocated
@@ -121,6 +147,23 @@ impl Actions {
 
     pub(super) fn renew(&mut self, server: usize, port: usize) {
         self.list.push(Action::Renew { server, port });
+    }
+
+    pub(super) fn servfail(&mut self, client: SocketAddr, why: Servfail, message: &[u8]) {
+        let message = self.keep(message);
+        self.list.push(Action::Servfail {
+            client,
+            why,
+            message,
+        });
+    }
+
+    pub(super) fn down(&mut self, server: usize, timeouts: u32) {
+        self.list.push(Action::Down { server, timeouts });
+    }
+
+    pub(super) fn up(&mut self, server: usize, after_ns: Nanos) {
+        self.list.push(Action::Up { server, after_ns });
     }
 
     fn keep(&mut self, message: &[u8]) -> Range<usize> {

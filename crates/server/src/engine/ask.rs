@@ -1,25 +1,47 @@
 //! Questions to upstreams: their bytes, and whether a reply is to one of them.
 
+use std::hash::{BuildHasher, Hasher as _};
+
 use dns64_wire::build::Builder;
-use dns64_wire::message::{Flags, Message, Opt};
+use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::{Flags, HEADER_LEN, Message, Opt, Section};
 use dns64_wire::name::NameBuf;
 use rand::Rng as _;
 use rand::rngs::StdRng;
 
+use super::habits::{COOKIE_MAX, Form, Habits};
 use super::lookups::Lookup;
 
 /// Largest UDP answer that upstreams may send: what passes without fragments (DNS flag day 2020).
 const UDP_SIZE: u16 = 1232;
 
-/// Octets of the longest question: header, name, type and class, OPT.
-pub(super) const QUESTION_MAX: usize = 12 + 255 + 4 + 11;
+/// Octets before the value of an EDNS option (RFC 6891 section 6.1.2).
+const OPTION_HEAD: usize = 4;
 
-/// Writes the question of a lookup; returns its length.
+/// Octets of the longest question: header, name, type and class, OPT with a cookie.
+pub(super) const QUESTION_MAX: usize = 12 + 255 + 4 + 11 + OPTION_HEAD + COOKIE_MAX;
+
+/// Code of the EDNS option with a cookie (RFC 7873 section 4).
+const OPTION_COOKIE: u16 = 10;
+
+/// The extended response code to a cookie that is not right (RFC 7873 section 8): its upper 8 bits
+/// in the OPT record, its lower 4 in the header.
+const BADCOOKIE: u16 = 23;
+
+/// Writes the question of a lookup with its name in the case in which it is to be asked; returns its
+/// length.
 ///
 /// The client's AD is not passed on: it is always set, so that one answer serves clients that
 /// want to know it and those that do not (RFC 6840 section 5.7). No EDNS option of a client is
 /// passed on either: they are between it and this server.
-pub(super) fn write(lookup: &Lookup, id: u16, frame: &mut [u8; QUESTION_MAX]) -> usize {
+pub(super) fn write(
+    lookup: &Lookup,
+    name: &NameBuf,
+    form: Form,
+    habits: &Habits,
+    id: u16,
+    frame: &mut [u8; QUESTION_MAX],
+) -> usize {
     let Ok(mut builder) = Builder::new(frame, QUESTION_MAX) else {
         return 0;
     };
@@ -28,21 +50,40 @@ pub(super) fn write(lookup: &Lookup, id: u16, frame: &mut [u8; QUESTION_MAX]) ->
         .with_ad(true)
         .with_cd(lookup.cd);
     builder.header(id, flags);
+    let mut option = [0; OPTION_HEAD + COOKIE_MAX];
+    let option_len = if form.cookie {
+        write_cookie(habits, &mut option)
+    } else {
+        0
+    };
     let opt = Opt {
         udp_size: UDP_SIZE,
         ext_rcode: 0,
         version: 0,
         do_bit: lookup.do_bit,
-        options: &[],
+        options: &option[..option_len],
     };
     let written = builder
-        .question(&lookup.name, lookup.rtype, lookup.class)
-        .and_then(|()| builder.opt(opt));
+        .question(name, lookup.rtype, lookup.class)
+        .and_then(|()| match form.edns {
+            true => builder.opt(opt),
+            false => Ok(()),
+        });
     match written {
         Ok(()) => builder.finish(),
         // The frame has room for every question.
         Err(_) => 0,
     }
+}
+
+fn write_cookie(habits: &Habits, to: &mut [u8; OPTION_HEAD + COOKIE_MAX]) -> usize {
+    let mut cookie = [0; COOKIE_MAX];
+    let len = habits.cookie(&mut cookie);
+    to[..2].copy_from_slice(&OPTION_COOKIE.to_be_bytes());
+    // At most 40.
+    to[2..OPTION_HEAD].copy_from_slice(&u16::try_from(len).unwrap_or_default().to_be_bytes());
+    to[OPTION_HEAD..][..len].copy_from_slice(&cookie[..len]);
+    OPTION_HEAD + len
 }
 
 /// How the question of a reply fits the lookup that has its ID and port.
@@ -52,6 +93,9 @@ pub(super) enum Fit {
     Same,
     /// It is the same but for the case of its letters.
     OtherCase,
+    /// There is none, in a message without anything but a response code for a failure: all that some
+    /// servers say to what they do not understand or do not want to answer.
+    Bare,
     /// It is another, or there is none.
     Other,
 }
@@ -71,24 +115,91 @@ pub(super) fn fit(lookup: &Lookup, reply: &Message<'_>) -> Fit {
                 Fit::OtherCase
             }
         }
+        None if reply.bytes().len() == HEADER_LEN && is_refusal(reply.rcode()) => Fit::Bare,
         _ => Fit::Other,
     }
 }
 
+/// Response codes by which an upstream fails a question: another may answer it.
+pub(super) fn is_refusal(rcode: Rcode) -> bool {
+    [
+        Rcode::SERVFAIL,
+        Rcode::REFUSED,
+        Rcode::FORMERR,
+        Rcode::NOTIMP,
+    ]
+    .contains(&rcode)
+}
+
+/// What the OPT record of a reply says to the engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EdnsSeen<'a> {
+    /// There is one.
+    pub(super) present: bool,
+    /// Its cookie.
+    pub(super) cookie: Option<&'a [u8]>,
+    /// The reply is BADCOOKIE.
+    pub(super) bad_cookie: bool,
+}
+
+impl<'a> EdnsSeen<'a> {
+    /// Of a reply without a sound OPT record: nothing.
+    pub(super) fn of(reply: &Message<'a>) -> Self {
+        let Ok(Some(opt)) = reply.opt() else {
+            return Self::default();
+        };
+        let cookie = opt.options().find(|o| o.code == OPTION_COOKIE);
+        let rcode = u16::from(opt.ext_rcode) << 4 | u16::from(reply.rcode().0);
+        Self {
+            present: true,
+            cookie: cookie.map(|option| option.value),
+            bad_cookie: rcode == BADCOOKIE,
+        }
+    }
+}
+
+/// What a reply says, in whatever case, order and age its records are: equal for equal answers.
+/// `None` if it is malformed.
+pub(super) fn fingerprint(reply: &Message<'_>, hashing: &impl BuildHasher) -> Option<u64> {
+    let mut sum = u64::from(reply.rcode().0);
+    for record in reply.records() {
+        let record = record.ok()?;
+        if record.section == Section::Answer && record.rtype != Rtype::OPT {
+            let mut hasher = hashing.build_hasher();
+            hasher.write_u16(record.rtype.0);
+            hasher.write(record.rdata);
+            sum = sum.wrapping_add(hasher.finish());
+        }
+    }
+    Some(sum)
+}
+
 /// The name with the case of each letter left to chance (draft-vixie-dnsext-dns0x20-00).
 pub(super) fn randomise_case(name: &NameBuf, random: &mut StdRng) -> NameBuf {
-    let mut wire = [0; 255];
-    let len = name.as_wire().len();
-    wire[..len].copy_from_slice(name.as_wire());
     let mut bits = 0_u64;
-    for (i, octet) in wire[..len].iter_mut().enumerate() {
+    let mut i = 0;
+    map_letters(name, |octet| {
         if i % 64 == 0 {
             bits = random.next_u64();
         }
-        // Length octets are below 64, no letters: they stay.
-        if octet.is_ascii_alphabetic() && bits >> (i % 64) & 1 == 1 {
-            *octet ^= 0x20;
-        }
+        let flip = bits >> (i % 64) & 1 == 1;
+        i += 1;
+        *octet ^= if flip { 0x20 } else { 0 };
+    })
+}
+
+/// The name in lower case.
+pub(super) fn lower_case(name: &NameBuf) -> NameBuf {
+    map_letters(name, |octet| octet.make_ascii_lowercase())
+}
+
+fn map_letters(name: &NameBuf, mut map: impl FnMut(&mut u8)) -> NameBuf {
+    let mut wire = [0; 255];
+    let len = name.as_wire().len();
+    wire[..len].copy_from_slice(name.as_wire());
+    // Length octets are below 64, no letters: they stay.
+    for octet in wire[..len].iter_mut().filter(|o| o.is_ascii_alphabetic()) {
+        map(octet);
     }
     NameBuf::from_wire(&wire[..len]).unwrap_or_else(|_| name.clone())
 }

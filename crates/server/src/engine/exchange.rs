@@ -1,74 +1,85 @@
-//! The engine's side toward upstreams: asks, takes answers, tries the next, gives up.
+//! The engine's side toward upstreams: asks, asks again, gives up. `replies` takes the answers.
 
 use std::rc::Rc;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::Rcode;
-use dns64_wire::message::Message;
 use rand::Rng as _;
 
+use super::Engine;
 use super::actions::Actions;
-use super::ask::{self, Fit};
-use super::lookups::{Exchange, Waiter};
-use super::queries::{Learnt, Woken};
+use super::ask;
+use super::exchanges::{Exchanges, Opening, Way};
+use super::habits::Form;
+use super::lookups::Waiter;
+use super::queries::Learnt;
 use super::resolve::Part;
-use super::{Engine, UPSTREAMS_MAX};
-use crate::answer::reply;
-use crate::answer::stored::{Age, Asked, Kind, Malformed, Stored, TtlBounds};
+use super::upstreams::Turn;
+use crate::answer::stored::{Age, Asked, Kind, Stored};
 use crate::cache::Found;
-use crate::mailbox::ConnectionFailed;
 
-/// List number of `lookup_timers` for questions over connections.
-const CONNECTION: usize = UPSTREAMS_MAX;
+/// How long upstreams are waited for with one question, its clients answered or not: a late answer
+/// is in the cache when they ask again, which those of resolv.conf(5) do after 5 s.
+const LOOKUP_NS: Nanos = 10 * SECOND;
 
-/// The gateway says what became of a connection long before this; it is for the case that it
-/// cannot.
-const CONNECTION_NS: Nanos = 60 * SECOND;
+/// A connection takes a round trip more than a datagram, and its first packet is sent again after a
+/// second (RFC 6298 section 2): another upstream is asked after that at the earliest.
+const CONNECTION_NS: Nanos = SECOND;
 
-/// Octets of answers after which queries that have learnt something wait for the next turn: one
-/// answer of 64 KiB can be what thousands wait for.
-const ANSWERS_PER_TURN: usize = 1 << 20;
+/// Lookups for each query that can wait: of AAAA and of A. So those that somebody waits for always
+/// have room, and those that nobody waits for give way.
+const LOOKUPS_PER_QUERY: usize = 2;
+
+/// Open exchanges for each lookup, beyond which those that have ended leave none behind.
+const EXCHANGES_PER_LOOKUP: usize = 2;
 
 /// Extended error of RFC 8914 section 4.23: no upstream has answered.
 pub(super) const NO_REACHABLE_AUTHORITY: u16 = 22;
 
 impl Engine {
-    /// Lets a query wait for one of its parts, asking for it if nobody has yet.
-    pub(super) fn want(&mut self, query: u32, part: Part, now: Nanos, actions: &mut Actions) {
-        let held = &mut self.queries[query as usize];
+    /// Lets a query wait for one of its parts, asking for it if nobody has yet. Returns since when it
+    /// has been asked for.
+    pub(super) fn want(
+        &mut self,
+        query: u32,
+        part: Part,
+        now: Nanos,
+        actions: &mut Actions,
+    ) -> Nanos {
+        let held = &self.queries[query as usize];
         if held.waiting[part as usize].is_some() {
-            return;
+            return now;
         }
         let question = held.plan.question(&held.asker, part);
         let key = question.key();
-        let found = self.lookups.find(&key);
-        let lookup = match found {
-            Some(lookup) => {
+        match self.lookups.find(&key) {
+            Ok(lookup) => {
                 self.counts.coalesced.tick();
-                lookup
+                self.join(query, part, lookup);
+                let found = self.lookups.get(lookup);
+                let begun = found.begun;
+                if found.resting {
+                    // The client asks again what upstreams have been silent about for long.
+                    self.ask_once_more(lookup, now, actions);
+                }
+                begun
             }
-            None => match self.lookups.add(&question, &key) {
-                Ok(lookup) => lookup,
-                Err(_) => return self.refuse(query, now, actions),
-            },
-        };
-        let first = &mut self.lookups.get(lookup).waiters;
-        held.waiting[part as usize] = Some(*first);
-        *first = Waiter::new(query, part);
-        if found.is_none() {
-            self.begin_lookup(lookup, now, actions);
+            Err(place) => {
+                let full = self.lookups.len() >= self.lookups_max();
+                let oldest = self.lookups.oldest_abandoned().filter(|_| full);
+                let lookup = self.lookups.add(&question, key, place, now);
+                self.join(query, part, lookup);
+                if let Some(oldest) = oldest {
+                    self.drop_lookup(oldest);
+                }
+                self.begin_lookup(lookup, now, actions);
+                now
+            }
         }
     }
 
-    /// There is no room for what a query needs.
-    fn refuse(&mut self, query: u32, now: Nanos, actions: &mut Actions) {
-        let held = &self.queries[query as usize];
-        if held.answered {
-            return;
-        }
-        self.counts.refused_full.tick();
-        let len = reply::error(&held.asker, Rcode::SERVFAIL, None, &mut self.maker.frame);
-        self.answer(query, len, now, actions);
+    fn lookups_max(&self) -> usize {
+        LOOKUPS_PER_QUERY * self.maker.settings.queries_max
     }
 
     /// Asks anew for answers that end soon; nobody waits for them.
@@ -76,10 +87,12 @@ impl Engine {
         while let Some((asker, plan, part)) = self.maker.ending.pop() {
             let question = plan.question(&asker, part);
             let key = question.key();
-            if self.lookups.find(&key).is_none()
-                && let Ok(lookup) = self.lookups.add(&question, &key)
+            if let Err(place) = self.lookups.find(&key)
+                && self.lookups.len() < self.lookups_max()
             {
                 self.counts.prefetches.tick();
+                let lookup = self.lookups.add(&question, key, place, now);
+                self.lookups.set_abandoned(lookup, Some(now));
                 self.begin_lookup(lookup, now, actions);
             }
         }
@@ -93,23 +106,76 @@ impl Engine {
         self.ask_next(slot, now, actions);
     }
 
-    /// Sends a question to the upstream whose turn it is, or gives up.
+    /// Lets all that is waited for be asked once more: an upstream has broken a long silence.
+    pub(super) fn ask_all_once_more(&mut self, now: Nanos, actions: &mut Actions) {
+        for slot in self.lookups.all() {
+            if self.lookups.get(slot).waiters != Waiter::NOBODY {
+                self.ask_once_more(slot, now, actions);
+            }
+        }
+    }
+
+    /// Lets a lookup be asked once more than it may be: at once if all its attempts are over.
+    fn ask_once_more(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
+        let lookup = self.lookups.get(slot);
+        for asked in lookup.asked.iter_mut().filter(|n| **n != u8::MAX) {
+            *asked = asked.saturating_sub(1);
+        }
+        if lookup.resting {
+            self.ask_next(slot, now, actions);
+        }
+    }
+
+    /// Sends a question to the upstream whose turn it is, or waits for late answers, or gives up.
     pub(super) fn ask_next(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
-        let asked = self.lookups.get(slot).asked;
-        let Some(server) = self.upstreams.choose(&asked, now, &mut self.random) else {
-            return self.give_up(slot, now, actions);
+        let lookup = self.lookups.get(slot);
+        let (asked, failed) = (lookup.asked, lookup.failed.is_some());
+        let in_time = now < lookup.begun + LOOKUP_NS;
+        let chosen = self.upstreams.choose(&asked, &mut self.random);
+        // One has failed the question, and those that are left are down: not worth the wait.
+        let worth = |server: &usize| !(failed && self.upstreams.is_down(*server));
+        let Some(server) = chosen.filter(|_| in_time).filter(worth) else {
+            let newest = self.lookups.get(slot).exchanges;
+            let may_come = self.exchanges.of(newest).any(|(_, e)| worth(&e.server));
+            return if may_come {
+                self.lookups.get(slot).resting = true;
+            } else {
+                self.give_up(slot, now, actions);
+            };
         };
-        let port = self.upstreams.take_port(server);
+        self.ask(slot, server, now, actions);
+        if let Some(probed) = self.upstreams.probe(&self.lookups.get(slot).asked, now) {
+            self.ask(slot, probed, now, actions);
+        }
+    }
+
+    /// Asks an upstream, in the form that it understands.
+    fn ask(&mut self, slot: u32, server: usize, now: Nanos, actions: &mut Actions) {
+        let randomise = self.maker.settings.randomise_case;
+        let form = self.upstreams.habits(server).form(randomise, now);
+        self.ask_as(slot, server, form, now, actions);
+    }
+
+    /// Asks an upstream in a certain form.
+    pub(super) fn ask_as(
+        &mut self,
+        slot: u32,
+        server: usize,
+        form: Form,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
+        if self.lookups.get(slot).connections_only {
+            return self.ask_connection(slot, server, form, now, actions);
+        }
+        let port = self.ports.take(server, now, actions);
         let id = self.unused_id(server, port);
         let mut frame = [0; ask::QUESTION_MAX];
+        let len = self.write(slot, server, form, id, &mut frame);
         let lookup = self.lookups.get(slot);
-        let len = ask::write(lookup, id, &mut frame);
-        lookup.asked[server] += 1;
-        lookup.sent_at = now;
-        self.lookups
-            .depart(slot, Exchange::Datagram { server, port, id });
-        let deadline = now + self.upstreams.timeout_ns(server);
-        self.lookup_timers.set(slot, server, deadline);
+        let repeats = lookup.asked[server];
+        lookup.asked[server] = repeats.saturating_add(1);
+        self.open(slot, server, Way::Port(port), id, form, repeats, now);
         self.counts.upstream_udp.tick();
         actions.ask(server, port, &frame[..len]);
     }
@@ -119,165 +185,176 @@ impl Engine {
         loop {
             let [high, low, ..] = self.random.next_u32().to_be_bytes();
             let id = u16::from_be_bytes([high, low]);
-            if self.lookups.at(server, port, id).is_none() {
+            if self.exchanges.at(server, port, id).is_none() {
                 return id;
             }
         }
     }
 
-    /// Asks the same upstream over a connection.
-    fn ask_connection(&mut self, slot: u32, server: usize, now: Nanos, actions: &mut Actions) {
+    /// Asks an upstream over a connection. What comes of it is its last word on the question.
+    pub(super) fn ask_connection(
+        &mut self,
+        slot: u32,
+        server: usize,
+        form: Form,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
         let [high, low, ..] = self.random.next_u32().to_be_bytes();
         let id = u16::from_be_bytes([high, low]);
         let mut frame = [0; ask::QUESTION_MAX];
-        let lookup = self.lookups.get(slot);
-        let len = ask::write(lookup, id, &mut frame);
-        let exchange = u64::from(lookup.generation) << 32 | u64::from(slot);
-        self.lookups
-            .depart(slot, Exchange::Connection { server, id });
-        self.lookup_timers
-            .set(slot, CONNECTION, now + CONNECTION_NS);
+        let len = self.write(slot, server, form, id, &mut frame);
+        self.exhaust(slot, server);
+        let exchange = self.open(slot, server, Way::Connection, id, form, 1, now);
         self.counts.upstream_tcp.tick();
-        actions.ask_connection(server, exchange, &frame[..len]);
+        let number = self.exchanges.number(exchange);
+        actions.ask_connection(server, number, &frame[..len]);
     }
 
-    /// A datagram has come from an upstream. What is no answer to what was asked there is
-    /// counted, and the true answer still waited for: it cannot be crowded out by lies.
-    pub fn on_reply(
+    fn write(
+        &mut self,
+        slot: u32,
+        server: usize,
+        form: Form,
+        id: u16,
+        frame: &mut [u8; ask::QUESTION_MAX],
+    ) -> usize {
+        let in_lower_case = self.maker.settings.randomise_case && !form.exact_case;
+        let (lookup, habits) = (self.lookups.get(slot), self.upstreams.habits(server));
+        if in_lower_case {
+            let name = ask::lower_case(&lookup.name);
+            return ask::write(lookup, &name, form, habits, id, frame);
+        }
+        ask::write(lookup, &lookup.name, form, habits, id, frame)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that an exchange is")]
+    fn open(
+        &mut self,
+        slot: u32,
+        server: usize,
+        way: Way,
+        id: u16,
+        form: Form,
+        repeats: u8,
+        now: Nanos,
+    ) -> u32 {
+        let lookup = self.lookups.get(slot);
+        lookup.resting = false;
+        let until = lookup.begun + LOOKUP_NS;
+        let exchange = self.exchanges.open(Opening {
+            lookup: slot,
+            before: lookup.exchanges,
+            server,
+            way,
+            id,
+            form,
+            repeats,
+            now,
+            until,
+        });
+        lookup.exchanges = Some(exchange);
+        let due = now + self.wait_of(exchange);
+        self.exchanges.timers.set(exchange, due.min(until));
+        exchange
+    }
+
+    /// How long an exchange is waited for before another is opened.
+    fn wait_of(&self, exchange: u32) -> Nanos {
+        let exchange = self.exchanges.get(exchange);
+        let wait = self.upstreams.timeout_ns(exchange.server, exchange.repeats);
+        match exchange.way {
+            Way::Port(_) => wait,
+            Way::Connection => wait.max(CONNECTION_NS),
+        }
+    }
+
+    /// Closes an exchange; its lookup knows it no more.
+    pub(super) fn close(&mut self, exchange: u32) {
+        let lookup = self.exchanges.get(exchange).lookup;
+        let newest = lookup.map(|slot| &mut self.lookups.get(slot).exchanges);
+        let closed = self.exchanges.close(exchange, newest);
+        if let Way::Port(port) = closed.way {
+            self.ports.release(closed.server, port);
+        }
+    }
+
+    /// Exchanges have waited for long enough.
+    pub(super) fn on_timeouts(&mut self, now: Nanos, actions: &mut Actions) {
+        while let Some(slot) = self.exchanges.timers.take(now) {
+            let due = self.exchanges.get(slot).sent_at + self.wait_of(slot);
+            let exchange = self.exchanges.get_mut(slot);
+            let (lookup, server, until) = (exchange.lookup, exchange.server, exchange.until);
+            let is_datagram = exchange.way != Way::Connection;
+            if now < until && now < due {
+                // Late answers have shown meanwhile that the upstream takes longer.
+                self.exchanges.timers.set(slot, due.min(until));
+                continue;
+            }
+            if !exchange.late {
+                exchange.late = true;
+                self.counts.upstream_timeout.tick();
+                if is_datagram {
+                    self.upstreams.late(server);
+                    let turn = self.upstreams.timed_out(server, exchange.sent_at, now);
+                    report(server, turn, actions);
+                }
+            }
+            if now >= until || self.exchanges.get(slot).unreachable {
+                self.close(slot);
+            } else {
+                self.exchanges.timers.set(slot, until);
+            }
+            if let Some(lookup) = lookup {
+                self.go_on(lookup, now, actions);
+            }
+        }
+    }
+
+    /// Asks the next upstream unless one is still waited for.
+    fn go_on(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
+        let newest = self.lookups.get(slot).exchanges;
+        if self.exchanges.of(newest).all(|(_, exchange)| exchange.late) {
+            self.ask_next(slot, now, actions);
+        }
+    }
+
+    /// Word has come that nobody listens at an upstream, or that no way leads there (ICMP), at one
+    /// port that it was asked from.
+    pub fn on_unreachable(
         &mut self,
         server: usize,
         port: usize,
-        message: &[u8],
         now: Nanos,
         actions: &mut Actions,
     ) {
-        let Ok(reply) = Message::parse(message) else {
-            return self.counts.rejected_malformed.tick();
-        };
-        let found = self.lookups.at(server, port, reply.id());
-        let Some(slot) = found.filter(|_| reply.qr()) else {
-            return self.counts.rejected_unknown.tick();
-        };
-        let lookup = self.lookups.get(slot);
-        let fit = ask::fit(lookup, &reply);
-        let rtt_ns = now.saturating_sub(lookup.sent_at);
-        match fit {
-            Fit::Other => return self.counts.rejected_question.tick(),
-            // Perhaps a lie that did not guess the case, perhaps a server that does not keep
-            // it: a connection tells.
-            Fit::OtherCase if self.maker.settings.randomise_case => {
-                self.counts.rejected_case.tick();
-                self.land(slot, actions);
-                return self.ask_connection(slot, server, now, actions);
-            }
-            Fit::OtherCase | Fit::Same => {}
-        }
-        if reply.tc() {
-            self.counts.upstream_truncated.tick();
-            self.land(slot, actions);
-            self.upstreams.answered(server, rtt_ns);
-            return self.ask_connection(slot, server, now, actions);
-        }
-        let Ok(stored) = self.accept(&reply) else {
-            return self.counts.rejected_malformed.tick();
-        };
-        self.land(slot, actions);
-        self.upstreams.answered(server, rtt_ns);
-        self.counts.upstream_answers.tick();
-        self.judge(slot, server, stored, now, actions);
-    }
-
-    /// What became of a question that was asked over a connection.
-    pub fn on_connection(
-        &mut self,
-        exchange: u64,
-        message: Result<&[u8], ConnectionFailed>,
-        now: Nanos,
-        actions: &mut Actions,
-    ) {
-        let [slot, generation] = [exchange & u64::from(u32::MAX), exchange >> 32]
-            .map(|half| u32::try_from(half).unwrap_or_default());
-        if !self.lookups.same(slot, generation) {
+        let hit = self.exchanges.at_port(server, port);
+        if hit.is_empty() {
             return;
         }
-        let Exchange::Connection { server, id } = self.lookups.get(slot).exchange else {
-            return;
-        };
-        self.land(slot, actions);
-        let lookup = self.lookups.get(slot);
-        let reply = message.ok().and_then(|m| Message::parse(m).ok());
-        let stored = reply
-            .filter(|r| r.qr() && !r.tc() && r.id() == id && ask::fit(lookup, r) != Fit::Other)
-            .and_then(|reply| self.accept(&reply).ok());
-        match stored {
-            Some(stored) => {
-                self.counts.upstream_answers.tick();
-                self.judge(slot, server, stored, now, actions);
+        self.counts.upstream_unreachable.tick();
+        let turn = self.upstreams.unreachable(server, now);
+        report(server, turn, actions);
+        for slot in hit {
+            let Some(lookup) = self.exchanges.get(slot).lookup else {
+                self.close(slot);
+                continue;
+            };
+            // Where no other can be asked at once, the timeout is waited for: this one may be back.
+            let asked = self.lookups.get(lookup).asked;
+            let next = self.upstreams.choose(&asked, &mut self.random);
+            if next.is_some_and(|next| !self.upstreams.is_suspect(next)) {
+                self.close(slot);
+                self.ask_next(lookup, now, actions);
+            } else {
+                self.exchanges.get_mut(slot).unreachable = true;
             }
-            None => {
-                self.counts.upstream_connection.tick();
-                self.exhaust(slot, server);
-                self.ask_next(slot, now, actions);
-            }
-        }
-    }
-
-    pub(super) fn on_timeout(&mut self, slot: u32, list: usize, now: Nanos, actions: &mut Actions) {
-        self.counts.upstream_timeout.tick();
-        if list != CONNECTION {
-            self.upstreams.timed_out(list, now);
-        } else if let Exchange::Connection { server, .. } = self.lookups.get(slot).exchange {
-            self.exhaust(slot, server);
-        }
-        self.land(slot, actions);
-        self.ask_next(slot, now, actions);
-    }
-
-    /// Takes a lookup out of flight.
-    fn land(&mut self, slot: u32, actions: &mut Actions) {
-        self.lookup_timers.clear(slot);
-        if let Exchange::Datagram { server, port, .. } = self.lookups.arrive(slot)
-            && self.upstreams.release_port(server, port)
-        {
-            actions.renew(server, port);
         }
     }
 
     /// An upstream is not asked again for this question.
-    fn exhaust(&mut self, slot: u32, server: usize) {
+    pub(super) fn exhaust(&mut self, slot: u32, server: usize) {
         self.lookups.get(slot).asked[server] = u8::MAX;
-    }
-
-    fn accept(&self, reply: &Message<'_>) -> Result<Stored, Malformed> {
-        let cache = &self.maker.settings.cache;
-        let bounds = TtlBounds {
-            min_s: cache.min_ttl_s,
-            max_s: cache.max_ttl_s,
-            max_negative_s: cache.max_negative_ttl_s,
-        };
-        Stored::accept(reply, &bounds)
-    }
-
-    /// Takes an answer, or asks another upstream if this one has failed the question.
-    fn judge(
-        &mut self,
-        slot: u32,
-        server: usize,
-        stored: Stored,
-        now: Nanos,
-        actions: &mut Actions,
-    ) {
-        match stored.kind() {
-            Kind::Failure(
-                rcode @ (Rcode::SERVFAIL | Rcode::REFUSED | Rcode::FORMERR | Rcode::NOTIMP),
-            ) => {
-                self.counts.upstream_rcode.tick();
-                self.lookups.get(slot).failed = Some((rcode, stored.extended_error()));
-                self.exhaust(slot, server);
-                self.ask_next(slot, now, actions);
-            }
-            _ => self.finish(slot, Rc::new(stored), now, actions),
-        }
     }
 
     /// All upstreams have failed.
@@ -300,16 +377,23 @@ impl Engine {
     }
 
     /// The end of a lookup: what it gave is kept, and all who waited for it go on.
-    fn finish(&mut self, slot: u32, stored: Rc<Stored>, now: Nanos, actions: &mut Actions) {
-        self.lookup_timers.clear(slot);
+    pub(super) fn finish(
+        &mut self,
+        slot: u32,
+        stored: Rc<Stored>,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
+        self.orphan(slot);
         let lookup = self.lookups.remove(slot);
-        self.maker.cache.keep(&lookup.key, &stored, now);
+        let key = lookup.key.as_bytes();
+        self.maker.cache.keep(key, &stored, now);
         let mut learnt = Learnt {
             stored,
             age: Age::Seconds(0),
         };
         if matches!(learnt.stored.kind(), Kind::Failure(_))
-            && let Found::Stale { stored, .. } = self.maker.cache.find(&lookup.key, now)
+            && let Found::Stale { stored, .. } = self.maker.cache.find(key, now)
         {
             self.counts.cache_stale.tick();
             learnt = Learnt {
@@ -317,27 +401,55 @@ impl Engine {
                 age: Age::Stale,
             };
         }
-        self.woken.push_back(Woken {
-            next: lookup.waiters,
-            learnt,
-        });
+        self.tell(lookup.waiters, &learnt);
         self.wake(now, actions);
     }
 
-    /// Goes on with queries that have learnt something, as far as this turn has room for answers.
-    pub(super) fn wake(&mut self, now: Nanos, actions: &mut Actions) {
-        while actions.octets() < ANSWERS_PER_TURN
-            && let Some(woken) = self.woken.front_mut()
-        {
-            if woken.next == Waiter::NOBODY {
-                self.woken.pop_front();
-                continue;
+    /// Ends a lookup that nobody waits for.
+    fn drop_lookup(&mut self, slot: u32) {
+        debug_assert_eq!(self.lookups.get(slot).waiters, Waiter::NOBODY);
+        self.orphan(slot);
+        self.lookups.remove(slot);
+    }
+
+    /// Exchanges of a lookup that ends stay open for what they show of the upstreams, if there is
+    /// room. What connections bring is of no more use.
+    fn orphan(&mut self, slot: u32) {
+        let room = EXCHANGES_PER_LOOKUP * self.lookups_max();
+        let has_room = self.exchanges.len() <= room;
+        let mut next = self.lookups.get(slot).exchanges;
+        while let Some(exchange) = next {
+            let found = self.exchanges.get_mut(exchange);
+            next = found.before;
+            if has_room && found.way != Way::Connection {
+                found.lookup = None;
+            } else {
+                self.close(exchange);
             }
-            let (query, part) = woken.next.parts();
-            let held = &mut self.queries[query as usize];
-            held.known[part as usize] = Some(woken.learnt.clone());
-            woken.next = held.waiting[part as usize].take().unwrap_or(Waiter::NOBODY);
-            self.progress(query, now, false, actions);
         }
+    }
+
+    /// Asks new upstreams for all that is waited for.
+    pub(super) fn ask_anew(&mut self, now: Nanos, actions: &mut Actions) {
+        self.exchanges = Exchanges::default();
+        for slot in self.lookups.all() {
+            let lookup = self.lookups.get(slot);
+            lookup.exchanges = None;
+            lookup.asked = super::upstreams::Asked::default();
+            if lookup.waiters == Waiter::NOBODY {
+                self.lookups.remove(slot);
+            } else {
+                self.ask_next(slot, now, actions);
+            }
+        }
+    }
+}
+
+/// Tells that an upstream is down or is no more.
+pub(super) fn report(server: usize, turn: Option<Turn>, actions: &mut Actions) {
+    match turn {
+        Some(Turn::Down { timeouts }) => actions.down(server, timeouts),
+        Some(Turn::Up { after_ns }) => actions.up(server, after_ns),
+        None => {}
     }
 }

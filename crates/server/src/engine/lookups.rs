@@ -1,4 +1,4 @@
-//! Questions in flight to upstreams: one for each question, however many clients ask it.
+//! Questions that upstreams are asked: one for each question, however many clients ask it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -8,12 +8,13 @@ use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::name::NameBuf;
 use hashbrown::HashTable;
 
+use super::heap::Heap;
 use super::upstreams::Asked;
 use crate::cache::Key;
 
-/// A question in flight.
+/// A question that upstreams are asked.
 pub(super) struct Lookup {
-    pub(super) key: Box<[u8]>,
+    pub(super) key: Key,
     hash: u64,
     /// As it is asked: in random case if that is wanted.
     pub(super) name: NameBuf,
@@ -23,26 +24,21 @@ pub(super) struct Lookup {
     pub(super) cd: bool,
     /// First of the queries that wait for it.
     pub(super) waiters: Waiter,
+    pub(super) begun: Nanos,
     pub(super) asked: Asked,
-    /// Where it was asked last.
-    pub(super) exchange: Exchange,
-    pub(super) sent_at: Nanos,
-    /// Tells this lookup from earlier ones in the same place.
-    pub(super) generation: u32,
+    /// The newest of its open exchanges; each knows the one before.
+    pub(super) exchanges: Option<u32>,
+    /// It has been asked as often as it may be, and waits for late answers.
+    pub(super) resting: bool,
+    /// It is asked over connections only: somebody forges answers to it.
+    pub(super) connections_only: bool,
+    /// Datagrams that were nearly answers: all but the ID was right, or all but the question.
+    pub(super) near_misses: u8,
+    /// The fingerprint of an answer that came in another case than the question.
+    pub(super) other_case: Option<u64>,
     /// The last response code that an upstream gave for a failure, and its extended error, if any
     /// did.
     pub(super) failed: Option<(Rcode, Option<u16>)>,
-}
-
-/// Where a question is in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exchange {
-    /// Nowhere at the moment.
-    None,
-    /// In a datagram from a port, with an ID.
-    Datagram { server: usize, port: usize, id: u16 },
-    /// Over a connection, with an ID.
-    Connection { server: usize, id: u16 },
 }
 
 /// One of the two things that a query can wait for, as number of the query times two plus
@@ -54,18 +50,14 @@ impl Waiter {
     pub(super) const NOBODY: Self = Self(u32::MAX);
 }
 
-/// The table of questions in flight.
+/// The table of lookups.
 pub(super) struct Lookups {
     slots: slab::Slab<Lookup>,
     by_key: HashTable<u32>,
-    by_exchange: HashTable<u32>,
     hashing: RandomState,
-    generation: u32,
-    capacity: usize,
+    /// Those that nobody waits for, by the moment since when.
+    abandoned: Heap,
 }
-
-/// The table is full.
-pub(super) struct Full;
 
 /// What is asked.
 pub(super) struct Question<'a> {
@@ -82,116 +74,90 @@ impl Question<'_> {
     }
 }
 
+/// A question that nobody has asked yet, with the hash of its key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vacant(u64);
+
 impl Lookups {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             slots: slab::Slab::new(),
             by_key: HashTable::new(),
-            by_exchange: HashTable::new(),
             hashing: RandomState::new(),
-            generation: 0,
-            capacity,
+            abandoned: Heap::default(),
         }
     }
 
-    pub(super) fn set_capacity(&mut self, capacity: usize) {
-        self.capacity = capacity;
+    /// A keyed hash that nobody outside can foresee.
+    pub(super) fn hashing(&self) -> &RandomState {
+        &self.hashing
     }
 
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// The lookup of a question that is in flight already.
-    pub(super) fn find(&self, key: &Key) -> Option<u32> {
+    /// The lookup of a question.
+    pub(super) fn find(&self, key: &Key) -> Result<u32, Vacant> {
         let hash = self.hashing.hash_one(key.as_bytes());
-        let same = |slot: &u32| *self.slots[*slot as usize].key == *key.as_bytes();
-        self.by_key.find(hash, same).copied()
+        let same = |slot: &u32| self.slots[*slot as usize].key.as_bytes() == key.as_bytes();
+        self.by_key.find(hash, same).copied().ok_or(Vacant(hash))
     }
 
-    /// Adds a lookup; the question must not be in flight.
-    pub(super) fn add(&mut self, question: &Question<'_>, key: &Key) -> Result<u32, Full> {
-        if self.slots.len() >= self.capacity {
-            return Err(Full);
-        }
-        let hash = self.hashing.hash_one(key.as_bytes());
-        self.generation = self.generation.wrapping_add(1);
+    /// Adds a lookup, for which nobody waits yet.
+    pub(super) fn add(
+        &mut self,
+        question: &Question<'_>,
+        key: Key,
+        place: Vacant,
+        now: Nanos,
+    ) -> u32 {
         let slot = self.slots.insert(Lookup {
-            key: key.as_bytes().into(),
-            hash,
+            key,
+            hash: place.0,
             name: question.name.clone(),
             rtype: question.rtype,
             class: question.class,
             do_bit: question.do_bit,
             cd: question.cd,
             waiters: Waiter::NOBODY,
+            begun: now,
             asked: Asked::default(),
-            exchange: Exchange::None,
-            sent_at: 0,
-            generation: self.generation,
+            exchanges: None,
+            resting: false,
+            connections_only: false,
+            near_misses: 0,
+            other_case: None,
             failed: None,
         });
-        // The capacity is far below 2^32.
-        let slot = u32::try_from(slot).map_err(|_| Full)?;
+        // The settings bound their number far below 2^32.
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         let slots = &self.slots;
         self.by_key
-            .insert_unique(hash, slot, |slot| slots[*slot as usize].hash);
-        Ok(slot)
+            .insert_unique(place.0, slot, |slot| slots[*slot as usize].hash);
+        slot
     }
 
     pub(super) fn get(&mut self, slot: u32) -> &mut Lookup {
         &mut self.slots[slot as usize]
     }
 
-    /// The lookup in a place, if it is still the one of that generation.
-    pub(super) fn same(&self, slot: u32, generation: u32) -> bool {
-        let found = self.slots.get(slot as usize);
-        found.is_some_and(|lookup| lookup.generation == generation)
-    }
-
-    /// The lookup that was asked from this port with this ID.
-    pub(super) fn at(&self, server: usize, port: usize, id: u16) -> Option<u32> {
-        let exchange = Exchange::Datagram { server, port, id };
-        let same = |slot: &u32| self.slots[*slot as usize].exchange == exchange;
-        let hash = self.hash_exchange(server, port, id);
-        self.by_exchange.find(hash, same).copied()
-    }
-
-    /// Notes where a lookup is in flight now; it must be nowhere before.
-    pub(super) fn depart(&mut self, slot: u32, exchange: Exchange) {
-        self.slots[slot as usize].exchange = exchange;
-        if let Exchange::Datagram { server, port, id } = exchange {
-            let hash = self.hash_exchange(server, port, id);
-            let Self {
-                slots,
-                by_exchange,
-                hashing,
-                ..
-            } = self;
-            by_exchange.insert_unique(hash, slot, |slot| match slots[*slot as usize].exchange {
-                Exchange::Datagram { server, port, id } => {
-                    hashing.hash_one(exchange_number(server, port, id))
-                }
-                _ => 0,
-            });
+    /// Notes whether anybody waits for a lookup.
+    pub(super) fn set_abandoned(&mut self, slot: u32, since: Option<Nanos>) {
+        match since {
+            Some(since) => self.abandoned.set(slot, since),
+            None => self.abandoned.clear(slot),
         }
     }
 
-    /// A lookup is in flight nowhere any more; tells where it was.
-    pub(super) fn arrive(&mut self, slot: u32) -> Exchange {
-        let exchange = self.slots[slot as usize].exchange;
-        if let Exchange::Datagram { server, port, id } = exchange {
-            let hash = self.hash_exchange(server, port, id);
-            if let Ok(found) = self.by_exchange.find_entry(hash, |s| *s == slot) {
-                found.remove();
-            }
-        }
-        self.slots[slot as usize].exchange = Exchange::None;
-        exchange
+    /// The lookup that nobody has waited for for the longest time.
+    pub(super) fn oldest_abandoned(&self) -> Option<u32> {
+        self.abandoned.first().map(|(_, slot)| slot)
     }
 
-    /// Takes a lookup out; it must be in flight nowhere.
+    /// Takes a lookup out.
     pub(super) fn remove(&mut self, slot: u32) -> Lookup {
+        self.abandoned.clear(slot);
         let lookup = self.slots.remove(slot as usize);
         if let Ok(found) = self.by_key.find_entry(lookup.hash, |s| *s == slot) {
             found.remove();
@@ -204,12 +170,4 @@ impl Lookups {
         let all = self.slots.iter().map(|(slot, _)| u32::try_from(slot));
         all.filter_map(Result::ok).collect()
     }
-
-    fn hash_exchange(&self, server: usize, port: usize, id: u16) -> u64 {
-        self.hashing.hash_one(exchange_number(server, port, id))
-    }
-}
-
-fn exchange_number(server: usize, port: usize, id: u16) -> u64 {
-    (server as u64) << 32 | (port as u64) << 16 | u64::from(id)
 }

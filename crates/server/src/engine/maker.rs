@@ -4,14 +4,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
-use dns64_wire::codes::Rtype;
+use dns64_wire::codes::{Rcode, Rtype};
 
 use super::actions::Client;
 use super::queries::{Learnt, Query};
-use super::resolve::{Part, Plan, Step};
+use super::resolve::{Known, Part, Plan, Step};
 use crate::answer::asker::Asker;
-use crate::answer::stored::Age;
-use crate::answer::{reply, special};
+use crate::answer::stored::{Age, Aged, Asked, Kind, Stored};
+use crate::answer::{local_zones, reply, special};
 use crate::cache::{Cache, Found};
 use crate::counts::Counts;
 use crate::settings::dns64::{Dns64, DomainAction};
@@ -69,6 +69,11 @@ impl Maker {
             self.counts.ipv4only.tick();
             return Ok(len);
         }
+        let forwarded = &self.settings.forward_special;
+        if let Some(len) = local_zones::answer(&asker, dns64, forwarded, &mut self.frame) {
+            self.counts.local_zones.tick();
+            return Ok(len);
+        }
         match Plan::new(&asker, dns64, &mut self.frame) {
             Ok(plan) => Err(Query::new(client, asker, view, plan, now)),
             Err(len) => {
@@ -79,7 +84,7 @@ impl Maker {
     }
 
     /// Goes through the procedure as far as results and cache allow. An answer is in the frame.
-    pub(super) fn advance(&mut self, query: &mut Query, now: Nanos, accept_stale: bool) -> Step {
+    pub(super) fn advance(&mut self, query: &mut Query, now: Nanos) -> Step {
         loop {
             let dns64 = self.settings.views[query.view].dns64.as_ref();
             let known = query.known();
@@ -89,21 +94,45 @@ impl Maker {
             let Step::Need(part) = step else {
                 return step;
             };
-            match self.recall(query, part, now, accept_stale) {
+            match self.recall(query, part, now) {
                 Some(learnt) => query.known[part as usize] = Some(learnt),
+                None if part == Part::First && query.accepts_silence => {
+                    return self.without_first(query, now);
+                }
                 None => return step,
             }
         }
     }
 
+    /// Makes an answer without that to the question itself, which does not come (RFC 6147 section
+    /// 5.1.3), if there are A records to make it of. An answer is in the frame.
+    fn without_first(&mut self, query: &mut Query, now: Nanos) -> Step {
+        if query.known[Part::Second as usize].is_none() {
+            query.known[Part::Second as usize] = self.recall(query, Part::Second, now);
+        }
+        let question = query.plan.question(&query.asker, Part::First);
+        let asked = Asked {
+            name: question.name,
+            rtype: question.rtype,
+            class: question.class,
+        };
+        let none = Stored::failure(&asked, Rcode::SERVFAIL, None);
+        let known = Known {
+            first: Some(Aged::fresh(&none, 0)),
+            ..query.known()
+        };
+        let has_records = |a: &Aged<'_>| a.stored.kind() == Kind::Positive;
+        if !known.second.as_ref().is_some_and(has_records) {
+            return Step::Need(Part::First);
+        }
+        let dns64 = self.settings.views[query.view].dns64.as_ref();
+        query
+            .plan
+            .step(&query.asker, dns64, &known, &mut self.frame)
+    }
+
     /// What the cache knows of a part of a query.
-    fn recall(
-        &mut self,
-        query: &Query,
-        part: Part,
-        now: Nanos,
-        accept_stale: bool,
-    ) -> Option<Learnt> {
+    fn recall(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
         let key = query.plan.question(&query.asker, part).key();
         match self.cache.find(key.as_bytes(), now) {
             Found::Fresh {
@@ -122,7 +151,7 @@ impl Maker {
             Found::Stale {
                 stored,
                 failed_lately,
-            } if accept_stale || failed_lately => {
+            } if query.accepts_stale || failed_lately => {
                 self.counts.cache_stale.tick();
                 let age = Age::Stale;
                 Some(Learnt { stored, age })
@@ -148,7 +177,7 @@ impl Maker {
             rule.action == DomainAction::Exclude
         };
         matches!(query.plan, Plan::Aaaa)
-            && !query.asker.cd()
+            && !query.asker.validates()
             && dns64.is_some_and(|dns64| !excluded(dns64))
     }
 }

@@ -3,43 +3,61 @@
 //!
 //! - [`actions`]: what comes out;
 //! - `resolve`: the procedure of RFC 6147, a pure function; `maker`: turns it over the cache;
-//! - `queries`: client queries that wait; `lookups`: questions in flight, each asked once;
-//! - `exchange`: asks upstreams and takes their answers; `upstreams`: whom to ask, from which port;
-//!   `ask`: questions and whether replies fit;
-//! - `timers`: deadlines; [`rate_limit`]: responses to one network.
+//! - `waiting`: holds queries until they can be answered or their time is over; `queries`: the table
+//!   of them; `fairness`: who gives way when it is full;
+//! - `exchange`: asks upstreams; `replies`: takes their answers; `lookups`: questions, each asked
+//!   once for all who wait; `exchanges`: what was sent and not answered; `ask`: the bytes of questions,
+//!   and whether replies fit;
+//! - `upstreams`: whom to ask; `ports`: from which port; `rtt`: how long each is waited for; `habits`: what
+//!   each can do;
+//! - `servfail`: why clients get SERVFAIL;
+//! - `heap`: deadlines; [`rate_limit`]: responses to one network.
 //!
-//! What happens when a table is full: a query for which there is no room among those that wait, or
-//! whose question finds no room in flight, is answered SERVFAIL and counted; cached answers go on
-//! being served. The cache drops what is used least.
+//! What happens when a table is full: of the queries that wait, the oldest of the network that has the
+//! most is answered SERVFAIL and counted, or the new one if no network has more than its share;
+//! cached answers go on being served. Lookups that nobody waits for end. The cache drops what is used
+//! least.
 
 pub mod actions;
 mod ask;
 mod exchange;
+mod exchanges;
+mod fairness;
+mod habits;
+mod heap;
 mod lookups;
 mod maker;
+mod ports;
 mod queries;
 pub mod rate_limit;
+mod replies;
 mod resolve;
-mod timers;
+mod rtt;
+mod servfail;
 mod upstreams;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
 use actions::{Actions, Client};
+use exchanges::Exchanges;
+use fairness::Shares;
+use heap::Heap;
 use lookups::Lookups;
 use maker::Maker;
-use queries::{Query, Woken};
+use ports::Ports;
+use queries::Query;
 use rate_limit::{RateLimiter, RateVerdict};
-use resolve::{Made, Part, Step};
-use timers::Timers;
+use resolve::{Made, Step};
+pub use upstreams::UpstreamState;
 use upstreams::Upstreams;
 
 use crate::answer::asker::{Asker, Transport};
@@ -48,8 +66,8 @@ use crate::answer::guard::{self, Admission, Context, Refusal, Silence};
 use crate::answer::reply;
 use crate::answer::synthesis::Reason;
 use crate::cache::seconds;
-use crate::counts::Counts;
-use crate::settings::{LookupOrder, Settings, UPSTREAMS_MAX};
+use crate::counts::{Counts, Servfail};
+use crate::settings::Settings;
 
 /// A DNS64 server for one thread.
 pub struct Engine {
@@ -59,14 +77,17 @@ pub struct Engine {
     random: StdRng,
     limiter: Option<RateLimiter>,
     queries: slab::Slab<Query>,
-    query_timers: Timers,
-    query_deadlines: Timers,
+    /// By the next moment of each.
+    query_timers: Heap,
+    shares: Shares,
     lookups: Lookups,
-    /// A list for each upstream, and one for connections.
-    lookup_timers: Timers,
+    exchanges: Exchanges,
     upstreams: Upstreams,
+    ports: Ports,
     /// Queries that have learnt something and wait for room in a turn.
-    woken: VecDeque<Woken>,
+    woken: VecDeque<u32>,
+    /// An upstream that was silent has answered, and may now answer what it did not.
+    revived: bool,
 }
 
 /// What an engine gets by chance, from the operating system or from a test.
@@ -78,37 +99,30 @@ pub struct Seeds {
     pub cookies: [u8; 16],
 }
 
-/// An answer that took longer is not sent: its client has given up. The default of resolv.conf(5).
-const LATE_NS: Nanos = 5 * SECOND;
-
 /// A query that upstreams have held up this long is answered SERVFAIL: a little before its client
 /// gives up. It also bounds how many answers can be held back to leave all at once (DNSBomb,
 /// CVE-2024-33655).
 pub const DEADLINE_NS: Nanos = 4_500_000_000;
 
-/// A stale answer is sent when upstreams have taken this long (RFC 8767 section 5).
-const STALE_NS: Nanos = 1_800_000_000;
-
-/// List numbers of `query_timers`.
-const DELAY: usize = 0;
-const STALE: usize = 1;
-
 impl Engine {
     /// An engine with an empty cache.
-    pub fn new(settings: &Settings, counts: Arc<Counts>, seeds: &Seeds, now: Nanos) -> Self {
+    pub fn new(settings: &Settings, counts: Arc<Counts>, seeds: &Seeds) -> Self {
         let mut random = StdRng::from_seed(seeds.random);
         let limiter = limiter(settings, &mut random);
+        let upstreams = upstreams(settings, &mut random);
         Self {
             maker: Maker::new(settings, Arc::clone(&counts)),
             cookies: Cookies::new(seeds.cookies),
             limiter,
             queries: slab::Slab::new(),
-            query_timers: Timers::new(2),
-            query_deadlines: Timers::new(1),
+            query_timers: Heap::default(),
+            shares: Shares::default(),
             woken: VecDeque::new(),
-            lookups: Lookups::new(settings.queries_max),
-            lookup_timers: Timers::new(UPSTREAMS_MAX + 1),
-            upstreams: Upstreams::new(&settings.upstreams, settings.selection, now),
+            revived: false,
+            lookups: Lookups::new(),
+            exchanges: Exchanges::default(),
+            upstreams,
+            ports: Ports::new(settings.upstreams.len(), settings.ports_per_upstream()),
             counts,
             random,
         }
@@ -124,8 +138,17 @@ impl Engine {
         &self.counts
     }
 
-    /// A client's message has come.
-    pub fn on_query(&mut self, client: Client, message: &[u8], now: Nanos, actions: &mut Actions) {
+    /// A client's message has come. An immediate response over UDP is written into `frame`, which
+    /// has room for the largest ([`Settings::udp_size`]), and its length returned; 0: none, or in
+    /// `actions`, now or later. For a connection the frame is not used and may be empty.
+    pub fn on_query(
+        &mut self,
+        client: Client,
+        message: &[u8],
+        frame: &mut [u8],
+        now: Nanos,
+        actions: &mut Actions,
+    ) -> usize {
         let transport = match client {
             Client::Udp(_) => Transport::Udp,
             Client::Tcp { .. } => Transport::Tcp,
@@ -137,6 +160,7 @@ impl Engine {
         let address = client.address().ip();
         let context = Context {
             allow: &self.maker.settings.allow,
+            deny: self.maker.settings.deny,
             udp_size: self.maker.settings.udp_size,
             any: self.maker.settings.any,
             cookies: &self.cookies,
@@ -148,13 +172,17 @@ impl Engine {
             Admission::Drop(reason) => {
                 self.count_dropped(reason);
                 stay_silent(client, actions);
+                0
             }
-            Admission::Answer { len, reason } => {
-                self.count_refused(reason);
+            Admission::Answer { len, refused } => {
+                if let Some(reason) = refused {
+                    self.count_refused(reason);
+                }
                 match self.limit(transport, address, false, now) {
-                    RateVerdict::Send => self.send(client, len, actions),
+                    RateVerdict::Send => self.respond(client, len, frame, actions),
                     RateVerdict::Truncate | RateVerdict::Drop => {
                         self.counts.dropped_rate_limit.tick();
+                        0
                     }
                 }
             }
@@ -162,12 +190,15 @@ impl Engine {
                 self.count_type(asker.rtype);
                 let known = asker.edns.is_some_and(|edns| edns.cookie_valid);
                 match self.limit(transport, address, known, now) {
-                    RateVerdict::Send => self.resolve(client, asker, now, actions),
+                    RateVerdict::Send => self.resolve(client, asker, frame, now, actions),
                     RateVerdict::Truncate => {
                         let len = reply::truncated(&asker, &mut self.maker.frame);
-                        self.send(client, len, actions);
+                        self.respond(client, len, frame, actions)
                     }
-                    RateVerdict::Drop => self.counts.dropped_rate_limit.tick(),
+                    RateVerdict::Drop => {
+                        self.counts.dropped_rate_limit.tick();
+                        0
+                    }
                 }
             }
         }
@@ -187,112 +218,59 @@ impl Engine {
     }
 
     /// Answers a query, from what is here or after asking upstreams.
-    fn resolve(&mut self, client: Client, asker: Asker, now: Nanos, actions: &mut Actions) {
+    fn resolve(
+        &mut self,
+        client: Client,
+        asker: Asker,
+        frame: &mut [u8],
+        now: Nanos,
+        actions: &mut Actions,
+    ) -> usize {
         let view = self.maker.settings.view_of(client.address().ip());
         match self.maker.begin(client, asker, view, now) {
-            Ok(len) => self.send(client, len, actions),
-            Err(mut query) => match self.maker.advance(&mut query, now, false) {
+            Ok(len) => {
+                self.counts.at_once.tick();
+                self.respond(client, len, frame, actions)
+            }
+            Err(mut query) => match self.maker.advance(&mut query, now) {
                 Step::Answer(len, made) => {
+                    self.counts.at_once.tick();
                     self.count_made(made);
-                    self.send(client, len, actions);
+                    if self.failed(len) {
+                        self.explain(client, Servfail::of(&query), len, actions);
+                    }
+                    let len = self.respond(client, len, frame, actions);
                     self.prefetch(now, actions);
+                    len
                 }
-                Step::Need(part) => self.hold(query, part, now, actions),
+                Step::Need(part) => {
+                    self.hold(query, part, now, actions);
+                    0
+                }
             },
         }
     }
 
-    /// Keeps a query until upstreams have answered what it needs.
-    fn hold(&mut self, query: Query, part: Part, now: Nanos, actions: &mut Actions) {
-        if self.queries.len() >= self.maker.settings.queries_max {
-            self.counts.refused_full.tick();
-            let len = reply::error(&query.asker, Rcode::SERVFAIL, None, &mut self.maker.frame);
-            return self.send(query.client, len, actions);
-        }
-        let may_synthesise = part == Part::First && self.maker.may_synthesise(&query);
-        // The settings bound the number far below 2^31.
-        let slot = u32::try_from(self.queries.insert(query)).unwrap_or(u32::MAX);
-        self.query_deadlines.set(slot, 0, now + DEADLINE_NS);
-        self.want(slot, part, now, actions);
-        if !self.queries.contains(slot as usize) {
-            return;
-        }
-        match self.maker.settings.order {
-            LookupOrder::Delayed(delay_ns) if may_synthesise => {
-                self.query_timers.set(slot, DELAY, now + delay_ns);
+    /// Gives the message in the maker's frame to a client at once: over UDP in the outgoing
+    /// `frame`. Returns its length there.
+    fn respond(
+        &self,
+        client: Client,
+        len: usize,
+        frame: &mut [u8],
+        actions: &mut Actions,
+    ) -> usize {
+        let message = &self.maker.frame[..len];
+        self.counts.count_response(message);
+        match client {
+            Client::Udp(_) => {
+                frame[..len].copy_from_slice(message);
+                len
             }
-            LookupOrder::Both if may_synthesise => self.want_ahead(slot, now, actions),
-            _ => self.await_stale(slot, now),
-        }
-    }
-
-    /// Lets a query wait for A records before it is known whether it needs them, unless they are
-    /// in the cache.
-    fn want_ahead(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
-        if !self
-            .maker
-            .knows(&self.queries[slot as usize], Part::Second, now)
-        {
-            self.want(slot, Part::Second, now, actions);
-        }
-        self.await_stale(slot, now);
-    }
-
-    /// Sets the time after which a stale answer will do.
-    fn await_stale(&mut self, slot: u32, now: Nanos) {
-        if self.maker.settings.cache.stale_s > 0 && self.queries.contains(slot as usize) {
-            self.query_timers.set(slot, STALE, now + STALE_NS);
-        }
-    }
-
-    /// Goes on with a query that has learnt something.
-    fn progress(&mut self, slot: u32, now: Nanos, accept_stale: bool, actions: &mut Actions) {
-        let Some(query) = self.queries.get_mut(slot as usize) else {
-            return;
-        };
-        if query.answered {
-            self.forget(slot);
-            return;
-        }
-        match self.maker.advance(query, now, accept_stale) {
-            Step::Answer(len, made) => {
-                self.count_made(made);
-                self.answer(slot, len, now, actions);
+            Client::Tcp { .. } => {
+                actions.reply(client, message);
+                0
             }
-            Step::Need(part) => self.want(slot, part, now, actions),
-        }
-        self.prefetch(now, actions);
-    }
-
-    /// The time of a query is over: it gets what there is.
-    fn end(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
-        let asker = &self.queries[slot as usize].asker;
-        let why = Some(exchange::NO_REACHABLE_AUTHORITY);
-        let len = reply::error(asker, Rcode::SERVFAIL, why, &mut self.maker.frame);
-        self.answer(slot, len, now, actions);
-    }
-
-    /// Sends the answer of a query that was held, unless it comes too late.
-    fn answer(&mut self, slot: u32, len: usize, now: Nanos, actions: &mut Actions) {
-        let query = &mut self.queries[slot as usize];
-        query.answered = true;
-        let (client, arrived) = (query.client, query.arrived);
-        self.query_timers.clear(slot);
-        self.query_deadlines.clear(slot);
-        if now - arrived > LATE_NS {
-            self.counts.dropped_late.tick();
-            stay_silent(client, actions);
-        } else {
-            self.send(client, len, actions);
-        }
-        self.forget(slot);
-    }
-
-    /// Forgets an answered query once nothing will come for it any more.
-    fn forget(&mut self, slot: u32) {
-        let query = &self.queries[slot as usize];
-        if query.answered && query.is_done() {
-            self.queries.remove(slot as usize);
         }
     }
 
@@ -305,23 +283,13 @@ impl Engine {
 
     /// Time has passed: meets the deadlines that are due, and begins a new turn.
     pub fn on_timer(&mut self, now: Nanos, actions: &mut Actions) {
-        self.upstreams.turn(now, &mut self.random, |server, port| {
-            actions.renew(server, port);
-        });
+        self.ports.turn();
         self.wake(now, actions);
-        while let Some((slot, list)) = self.query_timers.expired(now) {
-            if list == DELAY {
-                self.want_ahead(slot, now, actions);
-            } else {
-                self.progress(slot, now, true, actions);
-            }
+        if std::mem::take(&mut self.revived) {
+            self.ask_all_once_more(now, actions);
         }
-        while let Some((slot, _)) = self.query_deadlines.expired(now) {
-            self.end(slot, now, actions);
-        }
-        while let Some((slot, list)) = self.lookup_timers.expired(now) {
-            self.on_timeout(slot, list, now, actions);
-        }
+        self.on_moments(now, actions);
+        self.on_timeouts(now, actions);
         self.counts.queries_waiting.set(self.queries.len() as u64);
         self.counts.lookups_in_flight.set(self.lookups.len() as u64);
         self.counts.cache_entries.set(self.maker.cache.len() as u64);
@@ -330,15 +298,12 @@ impl Engine {
 
     /// When [`Engine::on_timer`] has something to do; 0: at once.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        if !self.woken.is_empty() {
+        if !self.woken.is_empty() || self.revived {
             return Some(0);
         }
-        let timers = [
-            &self.query_timers,
-            &self.query_deadlines,
-            &self.lookup_timers,
-        ];
-        timers.into_iter().filter_map(Timers::next).min()
+        let timers = [&self.query_timers, &self.exchanges.timers];
+        let next = timers.into_iter().filter_map(Heap::first);
+        next.map(|(deadline, _)| deadline).min()
     }
 
     /// Whether no client waits for an answer.
@@ -350,7 +315,6 @@ impl Engine {
     /// upstreams have changed.
     pub fn reload(&mut self, settings: &Settings, now: Nanos, actions: &mut Actions) {
         let old = self.maker.reload(settings);
-        self.lookups.set_capacity(settings.queries_max);
         if old.rate_limit != settings.rate_limit {
             self.limiter = limiter(settings, &mut self.random);
         }
@@ -358,17 +322,15 @@ impl Engine {
             query.view = settings.view_of(query.client.address().ip());
         }
         if old.upstreams != settings.upstreams || old.selection != settings.selection {
-            let slots = self.lookups.all();
-            for slot in &slots {
-                self.lookups.arrive(*slot);
-                self.lookup_timers.clear(*slot);
-                self.lookups.get(*slot).asked = upstreams::Asked::default();
-            }
-            self.upstreams = Upstreams::new(&settings.upstreams, settings.selection, now);
-            for slot in slots {
-                self.ask_next(slot, now, actions);
-            }
+            self.upstreams = upstreams(settings, &mut self.random);
+            self.ports = Ports::new(settings.upstreams.len(), settings.ports_per_upstream());
+            self.ask_anew(now, actions);
         }
+    }
+
+    /// What is known of an upstream, by its number in the settings.
+    pub fn upstream(&self, server: usize) -> Option<UpstreamState> {
+        self.upstreams.state(server)
     }
 
     /// Forgets cached answers: everything, or what stands at a name (lower case, uncompressed) and
@@ -381,6 +343,7 @@ impl Engine {
         match reason {
             Silence::Short => self.counts.dropped_short.tick(),
             Silence::Response => self.counts.dropped_response.tick(),
+            Silence::Access => self.counts.dropped_access.tick(),
         }
     }
 
@@ -431,6 +394,14 @@ fn limiter(settings: &Settings, random: &mut StdRng) -> Option<RateLimiter> {
     use rand::Rng as _;
     let limit = settings.rate_limit?;
     Some(RateLimiter::new(limit, random.next_u64()))
+}
+
+/// Upstreams of which nothing is known.
+fn upstreams(settings: &Settings, random: &mut StdRng) -> Upstreams {
+    use rand::Rng as _;
+    let mut secret = [0; 16];
+    random.fill_bytes(&mut secret);
+    Upstreams::new(&settings.upstreams, settings.selection, secret)
 }
 
 impl Counts {

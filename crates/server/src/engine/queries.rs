@@ -20,24 +20,47 @@ pub(super) struct Query {
     pub(super) arrived: Nanos,
     /// What is known, by [`Part`].
     pub(super) known: [Option<Learnt>; 2],
-    /// What is waited for, by [`Part`]: who waits next for the same.
-    pub(super) waiting: [Option<Waiter>; 2],
-    /// Whether it has its answer already, and only has to be forgotten.
-    pub(super) answered: bool,
+    /// What is waited for, by [`Part`].
+    pub(super) waiting: [Option<Wait>; 2],
+    /// Moments still to come, by [`Moment`].
+    moments: [Nanos; MOMENTS],
+    /// A stale answer will do (RFC 8767).
+    pub(super) accepts_stale: bool,
+    /// A records will do where no AAAA answer has come (RFC 6147 section 5.1.3).
+    pub(super) accepts_silence: bool,
 }
+
+/// The place of a query among those that wait for one lookup.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    pub(super) lookup: u32,
+    pub(super) before: Waiter,
+    pub(super) after: Waiter,
+}
+
+/// What a query does when it has waited for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Asks for A records before it is known whether they are needed.
+    Ahead,
+    /// Takes a stale answer.
+    Stale,
+    /// Takes the missing AAAA answer for none.
+    Silence,
+    /// Ends.
+    End,
+}
+
+const MOMENTS: usize = 4;
+
+/// A moment that does not come.
+const NEVER: Nanos = Nanos::MAX;
 
 /// An answer of an upstream, as one query knows it.
 #[derive(Clone)]
 pub(super) struct Learnt {
     pub(super) stored: Rc<Stored>,
     pub(super) age: Age,
-}
-
-/// Queries that go on with what a lookup gave.
-pub(super) struct Woken {
-    /// The next of them; each knows who follows.
-    pub(super) next: Waiter,
-    pub(super) learnt: Learnt,
 }
 
 impl Learnt {
@@ -65,7 +88,9 @@ impl Query {
             arrived,
             known: [None, None],
             waiting: [None, None],
-            answered: false,
+            moments: [NEVER; MOMENTS],
+            accepts_stale: false,
+            accepts_silence: false,
         }
     }
 
@@ -76,9 +101,25 @@ impl Query {
         }
     }
 
-    /// Whether nothing is waited for.
-    pub(super) fn is_done(&self) -> bool {
-        self.waiting == [None, None]
+    pub(super) fn set_moment(&mut self, moment: Moment, at: Nanos) {
+        self.moments[moment as usize] = at;
+    }
+
+    /// The next moment.
+    pub(super) fn next_moment(&self) -> Nanos {
+        self.moments.iter().copied().min().unwrap_or(NEVER)
+    }
+
+    /// Takes out the next moment, if it has come.
+    pub(super) fn take_moment(&mut self, now: Nanos) -> Option<Moment> {
+        let all = [Moment::Ahead, Moment::Stale, Moment::Silence, Moment::End];
+        let next = all.into_iter().min_by_key(|m| self.moments[*m as usize])?;
+        let at = &mut self.moments[next as usize];
+        let has_come = *at <= now;
+        if has_come {
+            *at = NEVER;
+        }
+        has_come.then_some(next)
     }
 }
 

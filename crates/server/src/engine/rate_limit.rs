@@ -11,6 +11,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use siphasher::sip::SipHasher13;
 
 use crate::settings::RateLimit;
+use crate::settings::nets::ClientNetwork;
 
 /// Cells, 16 octets each: 1 MiB.
 const CELLS: usize = 1 << 16;
@@ -82,14 +83,10 @@ impl RateLimiter {
         RateVerdict::Truncate
     }
 
-    /// The cell of a client's network: /24 of IPv4, /56 of IPv6, the sizes that BIND's response
-    /// rate limiting has by default.
+    /// The cell of a client's network.
     fn cell_of(&self, client: IpAddr) -> usize {
         let mut hasher = SipHasher13::new_with_keys(self.seed, 0);
-        match client.to_canonical() {
-            IpAddr::V4(address) => hasher.write(&address.octets()[..3]),
-            IpAddr::V6(address) => hasher.write(&address.octets()[..7]),
-        }
+        hasher.write_u64(ClientNetwork::of(client).number());
         let [.., high, low] = hasher.finish().to_be_bytes();
         usize::from(u16::from_be_bytes([high, low]))
     }

@@ -1,5 +1,6 @@
 //! What an engine holds back. All else is said in the dialogues.
 
+use dns64_transport::clock::SECOND;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::Class;
 use dns64_wire::message::{Message, Section};
@@ -35,13 +36,13 @@ fn message(flags: Flags, id: u16, records: u16) -> Vec<u8> {
 
 #[test]
 fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
-    let text = "allow = [\"::/0\", \"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n";
+    let text = "allow = [\"::/0\", \"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\nrandomise-case = false\n";
     let settings = crate::config::parse(text, "test").unwrap();
     let seeds = Seeds {
         random: [1; 32],
         cookies: [2; 16],
     };
-    let mut engine = Engine::new(&settings, Arc::default(), &seeds, 0);
+    let mut engine = Engine::new(&settings, Arc::default(), &seeds);
     let mut actions = Actions::default();
     let query = message(Flags::default().with_rd(true), 7, 0);
     for connection in 0..1000 {
@@ -49,9 +50,10 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
             connection,
             address: ([192, 0, 2, 1], 1024).into(),
         };
-        engine.on_query(client, &query, 0, &mut actions);
+        engine.on_query(client, &query, &mut [], 0, &mut actions);
     }
     let [
+        Action::Renew { .. },
         Action::Ask {
             server,
             port,
@@ -81,4 +83,25 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
     assert_eq!(answered, 1000);
     assert!(turns > 50, "{turns}");
     assert_eq!(engine.next_deadline(), None);
+    let waited = engine.counts().waited.snapshot();
+    assert_eq!((waited.count(), waited.sum_ns), (1000, 1000));
+    assert_eq!(engine.counts().at_once.get(), 0);
+    let again = Client::Tcp {
+        connection: 0,
+        address: ([192, 0, 2, 1], 1024).into(),
+    };
+    engine.on_query(again, &query, &mut [], 2, &mut actions);
+    assert_eq!(engine.counts().waited.snapshot(), waited);
+    assert_eq!(engine.counts().at_once.get(), 1);
+}
+
+#[test]
+fn no_timeout_is_longer_than_a_query_waits() {
+    let accepts = |timeout_ns: Nanos| {
+        let timeout_ms = timeout_ns / (SECOND / 1000);
+        let text =
+            format!("[upstream]\nservers = [\"192.0.2.53\"]\ntimeout = \"{timeout_ms}ms\"\n");
+        crate::config::parse(&text, "test").is_ok()
+    };
+    assert!(accepts(DEADLINE_NS) && !accepts(DEADLINE_NS + SECOND / 1000));
 }

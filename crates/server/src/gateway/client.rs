@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
+use super::Shared;
 use super::dialogue::{Closed, Dialogue};
-use super::{IdleSince, Shared};
 use crate::framed::Framed;
 use crate::mailbox::{ToWorker, WorkerHandle};
 
@@ -29,8 +29,6 @@ pub(super) struct Client {
     pub peer: SocketAddr,
     /// Answers, framed. When the other end is gone the connection is to make room for another.
     pub answers: mpsc::Receiver<Framed>,
-    /// For whoever looks for the connection idle longest.
-    pub idle_since: IdleSince,
     /// What all connections share.
     pub shared: Rc<Shared>,
 }
@@ -57,7 +55,7 @@ impl Client {
             if let Some(reason) = dialogue.over(now) {
                 return reason;
             }
-            self.idle_since.set(dialogue.idle_since());
+            self.shared.stand(self.number, dialogue.standing());
             let until = Duration::from_nanos(dialogue.deadline().0 - now);
             let moved = tokio::select! {
                 answer = self.answers.recv() => match answer {

@@ -6,6 +6,8 @@ crate::counts::counts! {
     Gauge "tcp_open" "Connections of clients that are open" { open, }
     Counter "tcp_accepted" "Connections of clients that were accepted" { accepted, }
     Counter "tcp_refused" "Connections of clients that came to nothing, by reason" {
+        refused_access = "reason": "access",
+        refused_client = "reason": "client",
         refused_full = "reason": "full",
         refused_system = "reason": "system",
     }
@@ -20,15 +22,16 @@ crate::counts::counts! {
     }
     Counter "tcp_held" "Times that a query waited for room in the mailbox of a worker" { held, }
     Counter "tcp_answers_unsent" "Answers whose connection was gone" { answers_unsent, }
-    Counter "upstream_connections" "Connections to upstreams, by kind" {
-        upstream_opened = "kind": "opened",
-        upstream_reused = "kind": "reused",
+    Counter "upstream_connections" "Connections to upstreams, by event" {
+        upstream_opened = "event": "opened",
+        upstream_wrong_id = "event": "wrong-id",
     }
     Counter "upstream_exchanges" "Questions asked over connections, by outcome" {
         upstream_answered = "outcome": "answered",
         upstream_failed = "outcome": "failed",
-        upstream_wrong_id = "outcome": "wrong-id",
         upstream_full = "outcome": "full",
     }
+    Counter "upstream_reused" "Questions that found a connection open" { upstream_reused, }
+    Counter "upstream_retried" "Questions asked again because their connection was closed" { upstream_retried, }
     Counter "upstream_undelivered" "Answers that no worker had room for" { upstream_undelivered, }
 }

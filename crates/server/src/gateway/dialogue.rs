@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::LENGTH_LEN;
+use super::places::Standing;
 use crate::framed::Framed;
 use crate::settings::TcpSettings;
 
@@ -26,7 +27,7 @@ const ANSWER_NS: Nanos = 20 * SECOND;
 
 /// Why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closed {
+pub enum Closed {
     /// The client closed or reset it, and had all its answers if it could have them.
     Client,
     /// No whole query came for too long.
@@ -37,7 +38,7 @@ pub(super) enum Closed {
     Unanswered,
     /// What came is no DNS.
     Format,
-    /// It was the one idle longest when there was no room for another.
+    /// It made room for another.
     Full,
     /// The server ends.
     Drain,
@@ -45,7 +46,7 @@ pub(super) enum Closed {
 
 /// The state of one connection.
 #[derive(Debug)]
-pub(super) struct Dialogue {
+pub struct Dialogue {
     limits: TcpSettings,
     /// What has come and is not yet handed over.
     inbox: Vec<u8>,
@@ -57,6 +58,8 @@ pub(super) struct Dialogue {
     under_way: usize,
     /// When the last whole query came or the last whole answer left.
     last: Nanos,
+    /// When the last whole answer left, or the first query after all answers came.
+    progress: Nanos,
     /// When the first answer of the outbox became the first.
     first_since: Nanos,
     /// The client sends no more.
@@ -66,7 +69,7 @@ pub(super) struct Dialogue {
 }
 
 impl Dialogue {
-    pub(super) fn new(limits: TcpSettings, now: Nanos) -> Self {
+    pub fn new(limits: TcpSettings, now: Nanos) -> Self {
         Self {
             limits,
             inbox: Vec::new(),
@@ -75,6 +78,7 @@ impl Dialogue {
             unsent: 0,
             under_way: 0,
             last: now,
+            progress: now,
             first_since: now,
             ended: false,
             draining: false,
@@ -82,22 +86,22 @@ impl Dialogue {
     }
 
     /// Where what comes is put.
-    pub(super) fn inbox(&mut self) -> &mut Vec<u8> {
+    pub fn inbox(&mut self) -> &mut Vec<u8> {
         &mut self.inbox
     }
 
     /// The client sends no more. It may still read.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.ended = true;
     }
 
     /// No query is taken any more.
-    pub(super) fn drain(&mut self) {
+    pub fn drain(&mut self) {
         self.draining = true;
     }
 
     /// The next whole query, if there is one and it may be worked on now.
-    pub(super) fn query(&self) -> Result<Option<&[u8]>, Closed> {
+    pub fn query(&self) -> Result<Option<&[u8]>, Closed> {
         let Some((length, rest)) = self.inbox.split_first_chunk::<LENGTH_LEN>() else {
             return Ok(None);
         };
@@ -109,18 +113,21 @@ impl Dialogue {
     }
 
     /// The query that [`Dialogue::query`] gave is under way.
-    pub(super) fn taken(&mut self, len: usize, now: Nanos) {
+    pub fn taken(&mut self, len: usize, now: Nanos) {
         self.inbox.drain(..LENGTH_LEN + len);
         if self.inbox.is_empty() {
             // What a large query needed is not kept for the small ones that follow.
             self.inbox = Vec::new();
+        }
+        if self.is_quiet() {
+            self.progress = now;
         }
         self.under_way += 1;
         self.last = now;
     }
 
     /// A worker is done with a query: the answer with its length, empty if there is none.
-    pub(super) fn answered(&mut self, framed: Framed, now: Nanos) {
+    pub fn answered(&mut self, framed: Framed, now: Nanos) {
         self.under_way = self.under_way.saturating_sub(1);
         if framed.is_empty() {
             return;
@@ -133,12 +140,12 @@ impl Dialogue {
     }
 
     /// What has to leave next.
-    pub(super) fn unsent(&self) -> Option<&[u8]> {
+    pub fn unsent(&self) -> Option<&[u8]> {
         self.outbox.front().map(|first| &first[self.written..])
     }
 
     /// So many octets of [`Dialogue::unsent`] have left.
-    pub(super) fn sent(&mut self, len: usize, now: Nanos) {
+    pub fn sent(&mut self, len: usize, now: Nanos) {
         self.written += len;
         self.unsent -= len;
         if self
@@ -149,12 +156,13 @@ impl Dialogue {
             self.outbox.pop_front();
             self.written = 0;
             self.last = now;
+            self.progress = now;
             self.first_since = now;
         }
     }
 
     /// Whether more queries are to be read.
-    pub(super) fn wants_queries(&self) -> bool {
+    pub fn wants_queries(&self) -> bool {
         !self.ended && self.has_room()
     }
 
@@ -168,13 +176,16 @@ impl Dialogue {
         self.under_way == 0 && self.outbox.is_empty()
     }
 
-    /// Since when it has been idle; `None`: there are answers to come.
-    pub(super) fn idle_since(&self) -> Option<Nanos> {
-        self.is_quiet().then_some(self.last)
+    /// Whether answers are to come, and since when there has been no progress.
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            busy: !self.is_quiet(),
+            since: self.progress,
+        }
     }
 
     /// When it has lasted too long, and why.
-    pub(super) fn deadline(&self) -> (Nanos, Closed) {
+    pub fn deadline(&self) -> (Nanos, Closed) {
         let idle_ns = self.limits.idle_ns;
         if !self.outbox.is_empty() {
             (self.first_since.saturating_add(idle_ns), Closed::Unread)
@@ -187,7 +198,7 @@ impl Dialogue {
     }
 
     /// Whether it is over, and why. To be asked once all queries that there are were taken.
-    pub(super) fn over(&self, now: Nanos) -> Option<Closed> {
+    pub fn over(&self, now: Nanos) -> Option<Closed> {
         let (deadline, reason) = self.deadline();
         if self.unsent > UNSENT_MAX {
             Some(Closed::Unread)
@@ -210,6 +221,7 @@ mod tests {
 
     const LIMITS: TcpSettings = TcpSettings {
         connections_max: 1,
+        per_client_max: 1,
         idle_ns: SECOND,
         pipeline_max: 2,
     };
@@ -271,13 +283,23 @@ mod tests {
         let mut dialogue = Dialogue::new(LIMITS, 0);
         dialogue.inbox().extend_from_slice(&framed(12));
         dialogue.taken(12, 0);
-        assert_eq!(dialogue.idle_since(), None);
+        dialogue.inbox().extend_from_slice(&framed(12));
+        dialogue.taken(12, SECOND);
+        let busy = |since| Standing { busy: true, since };
+        // A further query is no progress.
+        assert_eq!(dialogue.standing(), busy(0));
         assert_eq!(dialogue.over(2 * SECOND), None);
-        assert_eq!(dialogue.over(ANSWER_NS), Some(Closed::Unanswered));
+        assert_eq!(dialogue.over(SECOND + ANSWER_NS), Some(Closed::Unanswered));
         dialogue.answered(framed(12), 2 * SECOND);
         assert_eq!(dialogue.over(3 * SECOND), Some(Closed::Unread));
         dialogue.sent(14, 3 * SECOND);
-        assert_eq!(dialogue.idle_since(), Some(3 * SECOND));
+        assert_eq!(dialogue.standing(), busy(3 * SECOND));
+        dialogue.answered(Held::default().frame(&[]).unwrap(), 4 * SECOND);
+        let idle = Standing {
+            busy: false,
+            since: 3 * SECOND,
+        };
+        assert_eq!(dialogue.standing(), idle);
         assert_eq!(dialogue.over(3 * SECOND), None);
     }
 

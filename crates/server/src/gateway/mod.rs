@@ -3,23 +3,25 @@
 //! - [`Bound`]: listening sockets, opened while the privileges for them are there;
 //! - [`serve`]: takes queries from clients to workers and answers back, and asks upstreams;
 //! - `dialogue`: one connection without socket and clock; `client` turns it over its socket;
+//! - `places`: which connections stay when there are too many;
 //! - `upstream`: questions to upstreams;
 //! - [`counts`]: what is counted.
 
 mod client;
 pub mod counts;
-mod dialogue;
+#[doc(hidden)] // For a fuzz target.
+pub mod dialogue;
+pub(crate) mod places;
 mod upstream;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use dns64_transport::clock::{Clock, MonotonicClock};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
@@ -28,10 +30,12 @@ use crate::counts::Counter;
 use crate::framed::Framed;
 use crate::mailbox::{GatewayMailbox, ToGateway, WorkerHandle};
 use crate::settings::Settings;
+use crate::settings::nets::ClientNetwork;
 use client::Client;
 use counts::GatewayCounts;
 use dialogue::Closed;
-use upstream::{Ask, Upstreams};
+use places::{Limits, Places, Refused, Standing};
+use upstream::{Upstreams, Wanted};
 
 /// Octets of the length before each message (RFC 1035 section 4.2.2).
 const LENGTH_LEN: usize = 2;
@@ -131,21 +135,12 @@ pub struct Mode {
     pub draining: bool,
 }
 
-/// Since when a connection has been idle; `None`: it is not.
-type IdleSince = Rc<Cell<Option<Nanos>>>;
-
-/// A connection of a client, seen from the others.
-struct Entry {
-    answers: mpsc::Sender<Framed>,
-    idle_since: IdleSince,
-}
-
 /// What all connections share.
 struct Shared {
     workers: Vec<WorkerHandle>,
     mode: watch::Receiver<Mode>,
-    connections: RefCell<HashMap<u64, Entry>>,
-    next: Cell<u64>,
+    /// Where the answers of each connection go.
+    places: RefCell<Places<mpsc::Sender<Framed>>>,
     open: Cell<usize>,
     all_closed: Notify,
     upstreams: Upstreams,
@@ -168,8 +163,7 @@ pub async fn serve(
     let shared = Rc::new(Shared {
         workers,
         mode,
-        connections: RefCell::default(),
-        next: Cell::new(0),
+        places: RefCell::default(),
         open: Cell::new(0),
         all_closed: Notify::new(),
         upstreams: Upstreams::default(),
@@ -225,7 +219,7 @@ impl Shared {
                 message,
             } => upstream::ask(
                 self,
-                Ask {
+                Wanted {
                     worker,
                     exchange,
                     server,
@@ -237,38 +231,42 @@ impl Shared {
     }
 
     fn reply(&self, number: u64, answer: Framed) {
-        let connections = self.connections.borrow();
-        let entry = connections.get(&number);
-        if entry.is_none_or(|entry| entry.answers.try_send(answer).is_err()) {
+        let places = self.places.borrow();
+        let answers = places.get(number);
+        if answers.is_none_or(|answers| answers.try_send(answer).is_err()) {
             self.counts.answers_unsent.tick();
         }
     }
 
-    /// Takes a new connection in, if there is room or can be made.
+    /// Takes a new connection in, if its client may ask and there is room or can be made.
     fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
-        let limits = self.mode.borrow().settings.tcp;
-        let full = self.connections.borrow().len() >= limits.connections_max;
-        if full && !(limits.connections_max > 0 && self.evict()) {
-            self.counts.refused_full.tick();
+        let settings = Arc::clone(&self.mode.borrow().settings);
+        if !settings.allow.contains(peer.ip()) {
+            self.counts.refused_access.tick();
             return;
         }
+        let limits = settings.tcp;
+        let places = Limits {
+            total: limits.connections_max,
+            network: limits.per_client_max,
+        };
+        let (network, now) = (ClientNetwork::of(peer.ip()), MonotonicClock.now());
+        let room = self.places.borrow_mut().make_room(network, places, now);
+        match room {
+            // The task of an evicted connection sees that nobody can send answers any more, and ends.
+            Ok(evicted) => drop(evicted),
+            Err(Refused::Network) => return self.counts.refused_client.tick(),
+            Err(Refused::Full) => return self.counts.refused_full.tick(),
+        }
         self.counts.accepted.tick();
-        let number = self.next.get();
-        self.next.set(number + 1);
         // A query under way brings one message at most, so this never fills.
         let (sender, answers) = mpsc::channel(limits.pipeline_max.max(1));
-        let idle_since = Rc::new(Cell::new(Some(MonotonicClock.now())));
-        let entry = Entry {
-            answers: sender,
-            idle_since: Rc::clone(&idle_since),
-        };
-        self.connections.borrow_mut().insert(number, entry);
+        let number = self.places.borrow_mut().take(network, now, sender);
         self.set_open(self.open.get() + 1);
         let client = Client {
             number,
             peer,
             answers,
-            idle_since,
             shared: Rc::clone(self),
         };
         let shared = Rc::clone(self);
@@ -278,23 +276,13 @@ impl Shared {
         });
     }
 
-    /// Makes room by closing the connection idle longest; whether there was one.
-    fn evict(&self) -> bool {
-        let mut connections = self.connections.borrow_mut();
-        let idle = connections.iter().filter_map(|(&number, entry)| {
-            let since = entry.idle_since.get()?;
-            Some((since, number))
-        });
-        let Some((_, number)) = idle.min() else {
-            return false;
-        };
-        // Its task sees that nobody can send answers any more, and ends.
-        connections.remove(&number);
-        true
+    /// Notes what a connection is doing.
+    fn stand(&self, number: u64, standing: Standing) {
+        self.places.borrow_mut().stand(number, standing);
     }
 
     fn close(&self, number: u64, reason: Closed) {
-        self.connections.borrow_mut().remove(&number);
+        self.places.borrow_mut().release(number);
         self.closed(reason).tick();
         self.set_open(self.open.get() - 1);
         if self.open.get() == 0 {

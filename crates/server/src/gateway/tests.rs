@@ -5,20 +5,21 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 
-use dns64_transport::clock::SECOND;
+use dns64_transport::clock::{Nanos, SECOND};
 
-use super::upstream::ASKS_MAX;
 use super::*;
 use crate::config;
 use crate::framed::framed;
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToWorker};
 use crate::settings::TcpSettings;
+use crate::settings::nets::NetSet;
 
 /// Longer than anything here takes: what does not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const TCP: TcpSettings = TcpSettings {
     connections_max: 20,
+    per_client_max: 20,
     idle_ns: 15 * SECOND,
     pipeline_max: 16,
 };
@@ -248,13 +249,86 @@ fn idle_connections_make_room_and_busy_ones_do_not() {
     let queries: Vec<_> = kept.iter().map(|_| rig.query()).collect();
     let mut late = rig.connect();
     assert!(is_closed(&mut late));
-    assert_eq!(rig.counts.refused_full.get(), 1);
+    assert_eq!(rig.counts.refused_client.get(), 1);
     for (connection, query) in queries {
         rig.reply(connection, query);
     }
     for (stream, id) in kept.iter_mut().zip(0..) {
         assert_eq!(read(stream), message(id, 40));
     }
+}
+
+/// A connection from an address of the loopback network.
+fn connect_from(rig: &Rig, address: [u8; 4]) -> TcpStream {
+    let flags = SocketFlags::CLOEXEC;
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((address, 0))).unwrap();
+    rustix::net::connect(&socket, &rig.address).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+#[test]
+fn connections_with_stuck_queries_leave_room_for_other_networks() {
+    let rig = Rig::new(TcpSettings {
+        per_client_max: 15,
+        ..TCP
+    });
+    let mut greedy = Vec::new();
+    for id in 0..30 {
+        let mut stream = connect_from(&rig, [127, 0, 1, 1]);
+        // It may have been refused already.
+        let _ = stream.write_all(&framed(&message(id, 40)).unwrap());
+        greedy.push(stream);
+        if id < 15 {
+            rig.query();
+        }
+    }
+    rig.wait_for(|counts| &counts.refused_client, 15);
+    for network in 2..7 {
+        let mut stuck = connect_from(&rig, [127, 0, network, 1]);
+        write(&mut stuck, &message(9, 40));
+        rig.query();
+        greedy.push(stuck);
+    }
+    rig.wait_for(|counts| &counts.open, 20);
+    // The table is full of queries without an answer, and each of these gets in.
+    let mut others: Vec<_> = (10..20)
+        .map(|network| {
+            let mut stream = connect_from(&rig, [127, 0, network, 1]);
+            rig.round(&mut stream, network.into());
+            stream
+        })
+        .collect();
+    assert_eq!(rig.counts.refused_full.get(), 0);
+    for (stream, id) in others.iter_mut().zip(0..) {
+        rig.round(stream, id);
+    }
+}
+
+#[test]
+fn a_stranger_is_closed_at_once_by_the_settings_in_force() {
+    let rig = Rig::new(TCP);
+    let allow = |net: &str| {
+        let allow = NetSet::new(vec![net.parse().unwrap()]);
+        rig.mode.send_modify(|mode| {
+            let mut settings = Settings::clone(&mode.settings);
+            settings.allow = allow;
+            mode.settings = Arc::new(settings);
+        });
+    };
+    let mut before = rig.connect();
+    rig.round(&mut before, 1);
+    allow("10.0.0.0/8");
+    for refused in 1..4 {
+        assert!(is_closed(&mut rig.connect()));
+        rig.wait_for(|counts| &counts.refused_access, refused);
+    }
+    assert_eq!(rig.counts.accepted.get(), 1);
+    allow("127.0.0.0/8");
+    rig.round(&mut rig.connect(), 2);
 }
 
 #[test]
@@ -392,81 +466,4 @@ fn a_port_in_use_is_named_with_a_remedy() {
     assert!(error.ends_with("choose another address"), "{error}");
 }
 
-/// An upstream that lets `serve` have each of its connections.
-fn upstream(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            serve(stream.unwrap());
-        }
-    });
-    address
-}
-
-#[test]
-fn upstreams_are_asked_over_connections_that_are_kept() {
-    let rig = Rig::new(TCP);
-    let server = upstream(|mut stream| {
-        for len in [12, 65_535] {
-            assert_eq!(read(&mut stream), message(7, 30));
-            write(&mut stream, &message(7, len));
-        }
-        // Then it closes, which the next question has to find out.
-    });
-    for (exchange, len) in [(1, 12), (2, 65_535), (3, 12)] {
-        rig.ask(exchange, server, 15 * SECOND);
-        assert_eq!(rig.answer(), (exchange, Ok(message(7, len))));
-    }
-    assert_eq!(rig.counts.upstream_opened.get(), 2);
-    assert_eq!(rig.counts.upstream_answered.get(), 3);
-}
-
-#[test]
-fn answers_that_are_none_fail() {
-    let rig = Rig::new(TCP);
-    let wrong_id = upstream(|mut stream| {
-        read(&mut stream);
-        write(&mut stream, &message(8, 30));
-    });
-    let short = upstream(|mut stream| {
-        read(&mut stream);
-        write(&mut stream, &message(7, 11));
-    });
-    let cut = upstream(|mut stream| {
-        read(&mut stream);
-        stream.write_all(&[0, 30, 0, 7, 1]).unwrap();
-    });
-    for (exchange, server) in [(1, wrong_id), (2, short), (3, cut)] {
-        rig.ask(exchange, server, 15 * SECOND);
-        assert_eq!(rig.answer(), (exchange, Err(ConnectionFailed)));
-    }
-    assert_eq!(rig.counts.upstream_wrong_id.get(), 1);
-    assert_eq!(rig.counts.upstream_failed.get(), 2);
-}
-
-#[test]
-fn upstreams_that_refuse_or_hang_fail_in_time() {
-    let rig = Rig::new(TCP);
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
-    let refuses = gone.local_addr().unwrap();
-    drop(gone);
-    rig.ask(1, refuses, 15 * SECOND);
-    assert_eq!(rig.answer(), (1, Err(ConnectionFailed)));
-    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
-    rig.ask(2, hangs.local_addr().unwrap(), SECOND / 10);
-    assert_eq!(rig.answer(), (2, Err(ConnectionFailed)));
-}
-
-#[test]
-fn questions_beyond_the_bound_fail_at_once() {
-    let rig = Rig::new(TCP);
-    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = hangs.local_addr().unwrap();
-    let bound = ASKS_MAX as u64;
-    for exchange in 0..=bound {
-        rig.ask(exchange, server, 20 * SECOND);
-    }
-    assert_eq!(rig.answer(), (bound, Err(ConnectionFailed)));
-    assert_eq!(rig.counts.upstream_full.get(), 1);
-}
+mod upstreams;

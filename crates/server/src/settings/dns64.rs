@@ -12,8 +12,9 @@ use super::nets::NetSet;
 /// How AAAA records are made for one group of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns64 {
-    /// The prefix for IPv4 addresses that no range of `ranges` holds; `None`: nothing is made.
-    pub prefix: Option<Pref64>,
+    /// The prefixes for IPv4 addresses that no range of `ranges` holds: an AAAA record for each, in
+    /// this order (several Pref64::/n, RFC 7050 section 3). None: nothing is made.
+    pub prefixes: Vec<Pref64>,
     /// IPv4 ranges with a prefix of their own, or with none (RFC 6147 section 5.1.7). They do
     /// not overlap.
     pub ranges: Vec<(Ipv4Net, Option<Pref64>)>,
@@ -24,8 +25,8 @@ pub struct Dns64 {
     pub well_known_private: bool,
     /// Domains with a rule of their own.
     pub domains: DomainRules,
-    /// Whether an answer is made for DO=1 where the AAAA answer came with DNSSEC records.
-    pub break_dnssec: bool,
+    /// When answers are made for DO=1 where the AAAA answer came with DNSSEC records.
+    pub signed: SignedPolicy,
     /// How names of synthesised addresses are looked up.
     pub ptr: Ptr,
     /// Whether this server answers for `ipv4only.arpa` itself (RFC 8880).
@@ -38,31 +39,33 @@ pub struct Dns64 {
 }
 
 impl Dns64 {
-    /// The address that stands for `ipv4` under a name with this rule; `None` if none is to be
-    /// made.
-    pub fn embed(&self, ipv4: Ipv4Addr, rule: DomainRule) -> Option<Ipv6Addr> {
+    /// The addresses that stand for `ipv4` under a name with this rule.
+    pub fn embed(&self, ipv4: Ipv4Addr, rule: DomainRule) -> impl Iterator<Item = Ipv6Addr> {
         let range = self.ranges.iter().find(|(net, _)| net.contains(&ipv4));
-        let prefix = match range {
-            Some((_, prefix)) => *prefix,
-            None => rule.prefix.or(self.prefix),
-        }?;
-        let allowed = prefix != Pref64::WELL_KNOWN || self.well_known_private || is_global(ipv4);
-        allowed.then(|| prefix.embed(ipv4))
+        let (own, common) = match (range, rule.prefix) {
+            (Some((_, prefix)), _) => (*prefix, &[][..]),
+            (None, Some(prefix)) => (Some(prefix), &[][..]),
+            (None, None) => (None, &self.prefixes[..]),
+        };
+        let prefixes = own.into_iter().chain(common.iter().copied());
+        prefixes
+            .filter(move |prefix| {
+                *prefix != Pref64::WELL_KNOWN || self.well_known_private || is_global(ipv4)
+            })
+            .map(move |prefix| prefix.embed(ipv4))
     }
 
     /// All the prefixes in use.
-    pub fn prefixes(&self) -> impl Iterator<Item = Pref64> {
+    pub fn prefixes_in_use(&self) -> impl Iterator<Item = Pref64> {
         let ranges = self.ranges.iter().filter_map(|(_, prefix)| *prefix);
-        self.prefix
-            .into_iter()
-            .chain(ranges)
-            .chain(self.domains.prefixes())
+        let common = self.prefixes.iter().copied();
+        common.chain(ranges).chain(self.domains.prefixes())
     }
 
     /// The IPv4 address that a synthesised address stands for: under any prefix in use or the
     /// Well-Known Prefix (RFC 6147 section 5.3.1).
     pub fn extract(&self, ipv6: Ipv6Addr) -> Option<Ipv4Addr> {
-        self.prefixes()
+        self.prefixes_in_use()
             .chain([Pref64::WELL_KNOWN])
             .find_map(|prefix| prefix.extract(ipv6))
     }
@@ -71,6 +74,18 @@ impl Dns64 {
     pub fn excludes(&self, aaaa: Ipv6Addr) -> bool {
         self.exclude_aaaa.contains_bits(aaaa)
     }
+}
+
+/// When AAAA records are made for a client that sets DO, and not CD, though DNSSEC records say that
+/// there are none, or others (RFC 6147 section 5.5 (2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignedPolicy {
+    /// If the upstream has validated both responses: if it set AD in them.
+    Validated,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
 }
 
 /// How names of synthesised addresses are looked up (RFC 6147 section 5.3.1).
@@ -224,12 +239,12 @@ mod tests {
 
     fn with_prefix(prefix: &str) -> Dns64 {
         Dns64 {
-            prefix: Some(pref64(prefix)),
+            prefixes: vec![pref64(prefix)],
             ranges: Vec::new(),
             exclude_aaaa: NetSet::new(vec!["::ffff:0:0/96".parse().unwrap()]),
             well_known_private: false,
             domains: DomainRules::default(),
-            break_dnssec: false,
+            signed: SignedPolicy::Validated,
             ptr: Ptr::Cname,
             ipv4only: true,
             svcb: true,
@@ -240,7 +255,11 @@ mod tests {
     /// The text of what stands for an IPv4 address under the rule for all names.
     fn embedded(dns64: &Dns64, ipv4: &str) -> String {
         let made = dns64.embed(ipv4.parse().unwrap(), rule(DomainAction::Include));
-        made.map_or("none".to_owned(), |ipv6| ipv6.to_string())
+        let made: Vec<_> = made.map(|ipv6| ipv6.to_string()).collect();
+        match made.is_empty() {
+            true => "none".to_owned(),
+            false => made.join(" "),
+        }
     }
 
     #[test]
@@ -266,9 +285,9 @@ mod tests {
             action: DomainAction::Include,
             prefix: Some(pref64("2001:db8:2::/96")),
         };
-        assert_eq!(dns64.embed(Ipv4Addr::new(10, 0, 0, 1), corp), None);
-        let made = dns64.embed(Ipv4Addr::new(192, 0, 2, 1), corp).unwrap();
-        assert_eq!(made.to_string(), "2001:db8:2::c000:201");
+        assert_eq!(dns64.embed(Ipv4Addr::new(10, 0, 0, 1), corp).count(), 0);
+        let made: Vec<_> = dns64.embed(Ipv4Addr::new(192, 0, 2, 1), corp).collect();
+        assert_eq!(made, ["2001:db8:2::c000:201".parse::<Ipv6Addr>().unwrap()]);
     }
 
     #[test]
@@ -286,9 +305,25 @@ mod tests {
     #[test]
     fn no_prefix_makes_nothing() {
         let mut dns64 = with_prefix("64:ff9b::/96");
-        dns64.prefix = None;
+        dns64.prefixes.clear();
         assert_eq!(embedded(&dns64, "8.8.8.8"), "none");
-        assert_eq!(dns64.prefixes().count(), 0);
+        assert_eq!(dns64.prefixes_in_use().count(), 0);
+    }
+
+    #[test]
+    fn each_prefix_makes_an_address_that_leads_back() {
+        let mut dns64 = with_prefix("2001:db8::/96");
+        dns64.prefixes.push(Pref64::WELL_KNOWN);
+        assert_eq!(
+            embedded(&dns64, "8.8.8.8"),
+            "2001:db8::808:808 64:ff9b::808:808"
+        );
+        // RFC 6052 section 3.1 binds one of the two.
+        assert_eq!(embedded(&dns64, "10.0.0.1"), "2001:db8::a00:1");
+        for prefix in dns64.prefixes.clone() {
+            let ipv4 = Ipv4Addr::new(8, 8, 8, 8);
+            assert_eq!(dns64.extract(prefix.embed(ipv4)), Some(ipv4));
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use dns64_transport::clock::Nanos;
+use dns64_wire::name::NameBuf;
 
 use dns64::Dns64;
 use nets::NetSet;
@@ -25,8 +26,13 @@ pub struct Settings {
     pub workers: usize,
     /// User to become after the sockets are bound, when started as root.
     pub user: Option<String>,
-    /// Who may ask. Others get REFUSED.
+    /// Whether files and system calls that a running server does not need are denied to it, as far as
+    /// the kernel can.
+    pub sandbox: bool,
+    /// Who may ask.
     pub allow: NetSet,
+    /// What others get.
+    pub deny: DenyAction,
     /// Resolvers that are asked; 1 to [`UPSTREAMS_MAX`].
     pub upstreams: Vec<Upstream>,
     /// Which of them is asked first.
@@ -38,6 +44,8 @@ pub struct Settings {
     /// Groups of clients; the first that holds a client's address is taken. The last holds all;
     /// before it there are at most [`VIEWS_MAX`].
     pub views: Vec<View>,
+    /// Domains of special-use zones that are forwarded all the same, and not answered here.
+    pub forward_special: Vec<NameBuf>,
     /// What is remembered.
     pub cache: CacheSettings,
     /// Largest UDP payload that clients are told and sent, in octets; 512 to 4096.
@@ -50,6 +58,9 @@ pub struct Settings {
     pub tcp: TcpSettings,
     /// Client queries that one worker holds at once.
     pub queries_max: usize,
+    /// Source ports of all workers toward all upstreams together: [`SOURCE_PORTS`], or what the limit on
+    /// open files leaves.
+    pub source_ports: usize,
     /// Unix socket of `dns64d ctl`.
     pub control: Option<PathBuf>,
     /// Address of the metrics page.
@@ -64,10 +75,25 @@ impl Settings {
         let found = self.views.iter().position(|v| v.clients.contains(client));
         found.unwrap_or(self.views.len() - 1)
     }
+
+    /// Source ports of one worker toward one upstream: an equal share, 64 to 4096.
+    pub fn ports_per_upstream(&self) -> usize {
+        let pools = self.workers * self.upstreams.len();
+        let (least, most) = (*PORTS_PER_UPSTREAM.start(), *PORTS_PER_UPSTREAM.end());
+        (self.source_ports / pools.max(1)).clamp(least, most)
+    }
 }
 
 /// Most upstreams that a server can have.
 pub const UPSTREAMS_MAX: usize = 16;
+
+/// Source ports of all workers toward all upstreams together, unless the limit on open files is lower:
+/// half of all ports. Each open one takes about 3 KiB of kernel memory.
+pub const SOURCE_PORTS: usize = 32_768;
+
+/// Least and most source ports of one worker toward one upstream. 2048 are 11 bits (RFC 5452 section
+/// 9.2); with more than 4096, few more of a few thousand questions have one of their own.
+const PORTS_PER_UPSTREAM: std::ops::RangeInclusive<usize> = 64..=4096;
 
 /// Most views beside that of all other clients, so that the number of a view fits an octet.
 pub const VIEWS_MAX: usize = 255;
@@ -134,6 +160,15 @@ pub struct CacheSettings {
     pub prefetch: bool,
 }
 
+/// What clients get that may not ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DenyAction {
+    /// REFUSED.
+    Refuse,
+    /// No answer.
+    Drop,
+}
+
 /// How questions for ANY are answered (RFC 8482).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyPolicy {
@@ -163,6 +198,9 @@ pub struct RateLimit {
 pub struct TcpSettings {
     /// Connections at once; 0: no TCP.
     pub connections_max: usize,
+    /// Connections of one client network ([`nets::ClientNetwork`]) at once; at most
+    /// `connections_max`.
+    pub per_client_max: usize,
     /// A connection without a whole query for this long is closed (RFC 7766 section 6.2.3).
     pub idle_ns: Nanos,
     /// Queries of one connection that are worked on at once.
@@ -178,6 +216,8 @@ pub struct LogSettings {
     pub level: LogLevel,
     /// Whether each query is written too.
     pub queries: bool,
+    /// Whether queries that are answered SERVFAIL are written, with the reason.
+    pub servfail: bool,
 }
 
 /// Where the log goes.
@@ -202,4 +242,32 @@ pub enum LogLevel {
     Info,
     /// More, for whoever looks for a fault.
     Debug,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_ports_are_shared_by_workers_and_upstreams_within_bounds() {
+        let mut settings = crate::config::parse(crate::config::template(), "template").unwrap();
+        let upstream = settings.upstreams[0];
+        for (workers, upstreams, source_ports, expected) in [
+            (1, 1, SOURCE_PORTS, 4096),
+            (2, 8, SOURCE_PORTS, 2048),
+            (16, 16, SOURCE_PORTS, 128),
+            (64, 16, SOURCE_PORTS, 64),
+            (2, 1, 1000, 500),
+            (4, 16, 1000, 64),
+        ] {
+            settings.workers = workers;
+            settings.upstreams = vec![upstream; upstreams];
+            settings.source_ports = source_ports;
+            assert_eq!(
+                settings.ports_per_upstream(),
+                expected,
+                "{workers} x {upstreams}"
+            );
+        }
+    }
 }

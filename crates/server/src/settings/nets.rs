@@ -1,4 +1,4 @@
-//! Sets of addresses.
+//! Sets of addresses, and the network that counts as one client.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,18 +8,30 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetSet {
     nets: Vec<IpNet>,
+    ipv4: Ranges<u32>,
+    ipv6: Ranges<u128>,
 }
+
+/// First and last addresses of ranges, in their order, without overlaps.
+type Ranges<T> = Vec<(T, T)>;
 
 impl NetSet {
     /// The addresses of all these networks.
     pub fn new(nets: Vec<IpNet>) -> Self {
-        Self { nets }
+        let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
+        for net in &nets {
+            match net {
+                IpNet::V4(net) => ipv4.push((net.network().to_bits(), net.broadcast().to_bits())),
+                IpNet::V6(net) => ipv6.push((net.network().to_bits(), net.broadcast().to_bits())),
+            }
+        }
+        let (ipv4, ipv6) = (merged(ipv4), merged(ipv6));
+        Self { nets, ipv4, ipv6 }
     }
 
     /// All addresses.
     pub fn all() -> Self {
-        let nets = vec![Ipv6Net::default().into(), Ipv4Net::default().into()];
-        Self { nets }
+        Self::new(vec![Ipv6Net::default().into(), Ipv4Net::default().into()])
     }
 
     /// The networks that make up the set.
@@ -27,17 +39,58 @@ impl NetSet {
         &self.nets
     }
 
-    /// Whether the address is in the set.
+    /// Whether the address is in the set. The time grows with the logarithm of the networks.
     pub fn contains(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        self.nets.iter().any(|net| net.contains(&address))
+        match address.to_canonical() {
+            IpAddr::V4(address) => holds(&self.ipv4, address.to_bits()),
+            IpAddr::V6(address) => holds(&self.ipv6, address.to_bits()),
+        }
     }
 
     /// As [`NetSet::contains`], without the rule for IPv4-mapped addresses: what is excluded from
     /// answers is told apart by its bits.
     pub fn contains_bits(&self, address: Ipv6Addr) -> bool {
-        let address = IpAddr::V6(address);
-        self.nets.iter().any(|net| net.contains(&address))
+        holds(&self.ipv6, address.to_bits())
+    }
+}
+
+/// Sorts ranges and joins those that overlap: networks are disjoint or one within the other.
+fn merged<T: Copy + Ord>(mut ranges: Ranges<T>) -> Ranges<T> {
+    ranges.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+    ranges.dedup_by(|next, before| next.1 <= before.1);
+    ranges
+}
+
+fn holds<T: Copy + Ord>(ranges: &Ranges<T>, address: T) -> bool {
+    let after = ranges.partition_point(|(first, _)| *first <= address);
+    after > 0 && address <= ranges[after - 1].1
+}
+
+/// The network that counts as one client where limits hold for each client: /24 of IPv4, /56 of
+/// IPv6, the defaults of BIND's response rate limiting. IPv4-mapped IPv6 addresses count as IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientNetwork(u64);
+
+impl ClientNetwork {
+    /// The network of an address.
+    pub fn of(address: IpAddr) -> Self {
+        // The family and the octets of the prefix: 3 or 7.
+        let octets = match address.to_canonical() {
+            IpAddr::V4(address) => {
+                let [a, b, c, _] = address.octets();
+                [4, a, b, c, 0, 0, 0, 0]
+            }
+            IpAddr::V6(address) => {
+                let [a, b, c, d, e, f, g, ..] = address.octets();
+                [6, a, b, c, d, e, f, g]
+            }
+        };
+        Self(u64::from_be_bytes(octets))
+    }
+
+    /// The network as a number, different for each network.
+    pub fn number(self) -> u64 {
+        self.0
     }
 }
 
@@ -66,6 +119,29 @@ mod tests {
     }
 
     #[test]
+    fn nested_and_equal_networks_count_once() {
+        let nested = set(&[
+            "10.1.0.0/16",
+            "10.0.0.0/8",
+            "10.0.0.0/8",
+            "10.255.0.0/16",
+            "12.0.0.0/8",
+        ]);
+        for inside in [
+            "10.0.0.0",
+            "10.1.255.255",
+            "10.2.0.0",
+            "10.255.255.255",
+            "12.0.0.1",
+        ] {
+            assert!(nested.contains(ip(inside)), "{inside}");
+        }
+        for outside in ["9.255.255.255", "11.0.0.0", "13.0.0.0"] {
+            assert!(!nested.contains(ip(outside)), "{outside}");
+        }
+    }
+
+    #[test]
     fn a_client_with_a_mapped_address_counts_as_ipv4() {
         assert!(set(&["10.0.0.0/8"]).contains(ip("::ffff:10.1.2.3")));
         // A dual-stack socket's IPv4 clients are no IPv6 clients.
@@ -91,5 +167,16 @@ mod tests {
         ] {
             assert!(NetSet::all().contains(ip(address)), "{address}");
         }
+    }
+
+    #[test]
+    fn a_client_is_a_24_or_a_56() {
+        let same = |a, b| ClientNetwork::of(ip(a)) == ClientNetwork::of(ip(b));
+        assert!(same("192.0.2.1", "192.0.2.254"));
+        assert!(same("192.0.2.1", "::ffff:192.0.2.9"));
+        assert!(!same("192.0.2.1", "192.0.3.1"));
+        assert!(same("2001:db8:0:ff::1", "2001:db8::2"));
+        assert!(!same("2001:db8:0:100::1", "2001:db8::2"));
+        assert!(!same("10.1.2.3", "a01:200::"));
     }
 }

@@ -99,7 +99,10 @@ pub(crate) fn response(query: &[u8], rcode: Rcode, records: &[Record]) -> Vec<u8
             .question_raw(&query.bytes()[question.range()])
             .unwrap();
         for record in records {
-            let owner = Owner::Name(&record.owner);
+            let owner = match record.owner.as_name().eq_ignore_case(&question.name) {
+                true => Owner::Question,
+                false => Owner::Name(&record.owner),
+            };
             let (rtype, data) = (record.rtype, record.data.as_slice());
             let section = record.section;
             if builder

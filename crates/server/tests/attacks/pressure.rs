@@ -33,7 +33,8 @@ fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
     let server = start(&upstream, "", "timeout = \"100ms\"\nattempts = 2");
     assert_resolves(server.dns, 1);
     silent.store(true, Ordering::Relaxed);
-    for number in 10..20 {
+    // Each is held for as long as a client waits.
+    for number in 10..13 {
         let answer = ask_name(server.dns, &name(number), Rtype::AAAA);
         assert_eq!(rcode(&answer), Rcode::SERVFAIL);
         assert_resolves(server.dns, 1);
@@ -48,7 +49,7 @@ fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
     let again = upstream.times_asked("n10.example", Rtype::AAAA);
     let whiles = usize::try_from((MonotonicClock.now() - begun) / FAILURE_TTL_NS).unwrap();
     assert!(
-        times <= 2 && again <= times + 2 * (1 + whiles),
+        times <= TIMES_MAX && again <= times + 2 * (1 + whiles),
         "{times} then {again} times in {whiles} times 5 s"
     );
     silent.store(false, Ordering::Relaxed);
@@ -66,6 +67,9 @@ fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
     });
     server.ends();
 }
+
+/// Two attempts, and one more when the client asks again, 4 s later, while it has no answer.
+const TIMES_MAX: usize = 3;
 
 /// How long a failure is remembered.
 const FAILURE_TTL_NS: u64 = FAILURE_TTL_S as u64 * SECOND;
@@ -157,7 +161,7 @@ fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
         },
         honest,
     );
-    let server = start(&upstream, "", "timeout = \"30s\"\nattempts = 1");
+    let server = start(&upstream, "", "timeout = \"4500ms\"\nattempts = 2");
     let client = socket(PATIENCE);
     for id in 0..50 {
         let question = query(id, &name(100 + u32::from(id)), Rtype::A);
@@ -175,9 +179,9 @@ fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
         .set_read_timeout(Some(Duration::from_secs(1)))
         .unwrap();
     assert!(client.recv(&mut answer).is_err(), "a second answer");
-    // They were learnt all the same.
+    // They were learnt all the same, from the second attempt.
     let at_once = ask(server.dns, &query(1, &name(100), Rtype::A));
     assert_eq!(rcode(&at_once), Rcode::NOERROR);
-    assert_eq!(upstream.times_asked("n100.example", Rtype::A), 1);
+    assert_eq!(upstream.times_asked("n100.example", Rtype::A), 2);
     server.ends();
 }

@@ -49,12 +49,12 @@ fn tellable_lies(question: &[u8]) -> Vec<Vec<u8>> {
         lie[..11].to_vec(),
         changed(&|lie| lie.truncate(end + 5)),
         changed(&|lie| lie.truncate(end - 2)),
-        // No question; a header alone, with an error and without.
+        // No question; a header alone. With an error it would be an answer.
         changed(&|lie| lie[5] = 0),
         changed(&|lie| {
             lie.truncate(12);
             lie[4..12].fill(0);
-            lie[3] |= 2;
+            lie[3] &= 0xf0;
         }),
         changed(&|lie| lie[5] = 2),
         // A query, not an answer.
@@ -86,11 +86,11 @@ fn tellable_lies(question: &[u8]) -> Vec<Vec<u8>> {
             lie.truncate(end);
             lie.extend([0xff, 0xff, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0]);
         }),
-        // An alias whose target is in its TTL, which is beyond a day and will be cut.
+        // An alias whose target is in its TTL, where a label of a reserved type stands.
         changed(&|lie| {
             lie.truncate(end);
             lie[6..12].copy_from_slice(&[0, 1, 0, 0, 0, 0]);
-            let target = u8::try_from(end + 8).unwrap();
+            let target = u8::try_from(end + 9).unwrap();
             lie.extend([0xc0, 12, 0, 5, 0, 1, 5, 0, 0, 0x80, 0, 2, 0xc0, target]);
         }),
         // A length of data that lies, upward and downward; more records than there are.
@@ -144,7 +144,7 @@ fn no_lie_stands_before_the_truth() {
         },
         honest,
     );
-    let server = start(&upstream, "", "timeout = \"30s\"");
+    let server = start(&upstream, "", "timeout = \"4500ms\"");
     for number in 0..40 {
         assert_resolves(server.dns, number);
     }
@@ -208,7 +208,7 @@ fn records_of_other_names_answer_no_later_question() {
         },
         honest,
     );
-    let server = start(&upstream, "", "timeout = \"30s\"");
+    let server = start(&upstream, "", "timeout = \"4500ms\"");
     for number in [10, 11, 12, 13] {
         for rtype in [Rtype::A, Rtype::AAAA, Rtype::NS] {
             ask_name(server.dns, &name(number), rtype);

@@ -2,6 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dns64_transport::clock::{MonotonicClock, SECOND};
 use dns64_wire::codes::{Rcode, Rtype};
@@ -9,8 +11,8 @@ use dns64_wire::message::Section;
 use rustix::net::sockopt;
 
 use super::packets::{
-    MESSAGE_MAX, Record, address, addresses, asked, name, query, query_edns, rcode, response,
-    synthesised, truncated,
+    MESSAGE_MAX, Record, address, addresses, asked, honest, name, query, query_edns, rcode,
+    response, synthesised, truncated,
 };
 use super::upstream::Upstream;
 use super::victim::{
@@ -174,7 +176,7 @@ fn large_answers_that_nobody_reads_are_bounded() {
             response(question, Rcode::NOERROR, &records)
         },
     );
-    let server = start(&upstream, "", "");
+    let server = start(&upstream, "[tcp]\nconnections-per-client = 256", "");
     let pid = server.child.id();
     let question = query(1, &name(1), Rtype::A);
     assert!(ask_connection(server.dns, &question).len() > 60_000);
@@ -199,6 +201,32 @@ fn large_answers_that_nobody_reads_are_bounded() {
     drop(streams);
     let good = ask_connection(server.dns, &question);
     assert!(good.len() > 60_000);
+    server.ends();
+}
+
+#[test]
+fn six_hundred_truncated_responses_at_once_lose_none() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let all = Arc::clone(&asked);
+    let upstream = Upstream::start(
+        move |socket, question| {
+            let _ = socket.send_to(&truncated(&question.message), question.from);
+            asked.fetch_add(1, Ordering::Relaxed);
+        },
+        move |question| {
+            // The first answers leave once the last question has been asked.
+            wait_until("all are asked", || all.load(Ordering::Relaxed) >= 600);
+            honest(question)
+        },
+    );
+    let server = start(&upstream, "[tcp]\npipeline = 600", "");
+    let mut stream = connect(server.dns);
+    let queries = (0..600).flat_map(|id| framed(&query(id, &name(id.into()), Rtype::A)));
+    stream.write_all(&queries.collect::<Vec<_>>()).unwrap();
+    for _ in 0..600 {
+        assert_eq!(rcode(&read_message(&mut stream)), Rcode::NOERROR);
+    }
+    assert_eq!(figure(&server, "upstream_exchanges.full"), 0);
     server.ends();
 }
 

@@ -122,12 +122,13 @@ impl Upstream {
         self.asked.lock().unwrap().clone()
     }
 
-    /// How often it was asked for this name and type.
+    /// How often it was asked for this name, in lower case, and type.
     pub(crate) fn times_asked(&self, name: &str, rtype: Rtype) -> usize {
         let log = self.asked();
         let same = log.iter().filter(|question| {
             let (asked, asked_type) = asked(&question.message);
-            asked.as_name().to_string().trim_end_matches('.') == name && asked_type == rtype
+            let asked = asked.as_name().to_string().to_ascii_lowercase();
+            asked.trim_end_matches('.') == name && asked_type == rtype
         });
         same.count()
     }

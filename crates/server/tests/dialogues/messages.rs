@@ -6,6 +6,7 @@ use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN, Message};
 use dns64_wire::name::NameBuf;
 
+use super::stage::InFlight;
 use super::text::{self, Writer};
 
 /// Code of the EDNS option with an extended error (RFC 8914 section 2).
@@ -201,7 +202,7 @@ pub(crate) fn query(
 }
 
 /// Words of a reply.
-pub(crate) const REPLY_WORDS: [&str; 17] = [
+pub(crate) const REPLY_WORDS: [&str; 19] = [
     "aa",
     "tc",
     "ad",
@@ -219,19 +220,20 @@ pub(crate) const REPLY_WORDS: [&str; 17] = [
     "ext",
     "keep",
     "plain",
+    "bare",
+    "cookie",
 ];
 
 /// The octets of an upstream's reply to a question.
 pub(crate) fn reply(
-    asked: &Question,
-    id: u16,
+    in_flight: &InFlight,
     rcode: Rcode,
     words: &Words<'_>,
     records: &[(String, String)],
 ) -> Vec<u8> {
     let mut to = Writer::new();
     to.compress = !words.has("plain");
-    let mut question = asked.clone();
+    let (id, mut question) = (in_flight.id, in_flight.question.clone());
     if let Some(other) = words.value("question") {
         question = Question::read(&other.split('/').collect::<Vec<_>>()).0;
     }
@@ -254,8 +256,9 @@ pub(crate) fn reply(
             .count();
         u16::try_from(count).unwrap()
     };
-    let questions = u16::from(!words.has("no-question"));
-    let edns = u16::from(!words.has("noedns"));
+    // `bare`: a header and nothing else.
+    let questions = u16::from(!words.has("no-question") && !words.has("bare"));
+    let edns = u16::from(!words.has("noedns") && !words.has("bare"));
     let counts = [
         count("answer"),
         count("authority"),
@@ -277,14 +280,26 @@ pub(crate) fn reply(
         }
     }
     if edns > 0 {
-        let mut options = Writer::new();
-        if let Some(code) = words.number("ede") {
-            push_option(&mut options, EXTENDED_ERROR, &code.to_be_bytes());
-        }
+        let options = reply_options(in_flight, words);
         let ext = words.number("ext").unwrap_or(0) << 8;
         push_opt(&mut to, 1232, ext, 0, &options.bytes);
     }
     cut_and_join(to.bytes, words)
+}
+
+/// The EDNS options of an upstream's reply.
+fn reply_options(in_flight: &InFlight, words: &Words<'_>) -> Writer {
+    let mut options = Writer::new();
+    if let Some(code) = words.number("ede") {
+        push_option(&mut options, EXTENDED_ERROR, &code.to_be_bytes());
+    }
+    let cookie = match words.value("cookie") {
+        Some("forged") => [CLIENT_COOKIE, *b"a server"].concat(),
+        Some(server) => [&in_flight.cookie, server.as_bytes()].concat(),
+        None => return options,
+    };
+    push_option(&mut options, COOKIE, &cookie);
+    options
 }
 
 /// A letter in the other case.
@@ -404,21 +419,39 @@ pub(crate) fn server_cookie(message: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// What a question to an upstream says. What is as it always is goes without saying: RD=1, AD=1,
-/// an OPT record with 1232 octets and without options.
+/// an OPT record with 1232 octets and without options but perhaps a client cookie.
 pub(crate) fn of_question(message: &[u8]) -> (Question, String) {
     let parsed = Message::parse(message).unwrap();
     let question = Question::of(&parsed).unwrap();
-    let opt = parsed.opt().unwrap().unwrap();
     let usual = Flags::default().with_rd(true).with_ad(true);
     let rest = parsed.flags().with_cd(false);
     assert_eq!(rest, usual, "flags of a question to an upstream");
-    assert_eq!((opt.udp_size, opt.version, opt.options), (1232, 0, &[][..]));
     let mut line = question.to_string();
-    if opt.do_bit {
+    let opt = parsed.opt().unwrap();
+    if let Some(opt) = opt {
+        assert_eq!((opt.udp_size, opt.version), (1232, 0));
+    } else {
+        line.push_str(" noedns");
+    }
+    if opt.is_some_and(|opt| opt.do_bit) {
         line.push_str(" +do");
     }
     if parsed.cd() {
         line.push_str(" +cd");
     }
+    for option in opt.iter().flat_map(|opt| opt.options()) {
+        assert_eq!(option.code, COOKIE);
+        if let Some(server) = option.value.get(8..).filter(|server| !server.is_empty()) {
+            write!(line, " cookie={}", str::from_utf8(server).unwrap()).unwrap();
+        }
+    }
     (question, line)
+}
+
+/// The client cookie of a question to an upstream, if it has one.
+pub(crate) fn client_cookie(message: &[u8]) -> Vec<u8> {
+    let opt = Message::parse(message).unwrap().opt().unwrap();
+    let mut options = opt.iter().flat_map(|opt| opt.options());
+    let cookie = options.find(|option| option.code == COOKIE);
+    cookie.map_or(Vec::new(), |option| option.value[..8].to_vec())
 }

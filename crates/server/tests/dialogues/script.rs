@@ -12,6 +12,7 @@
 //! reply [NAME TYPE] [from SERVER]: RCODE [words]         to the question in flight that was asked last
 //!   answer NAME TTL TYPE DATA                            authority and additional likewise
 //! closed [NAME TYPE] [from SERVER]                       a connection came to nothing
+//! unreachable [NAME TYPE] [from SERVER]                  nobody listens there (ICMP)
 //! wait 800ms                                             or s
 //! flush [NAME]
 //! count METRIC
@@ -96,6 +97,7 @@ fn perform(stage: &mut Stage, first: &str, below: &[&str]) {
             stage.reply(stage.find(which), rcode, &words, &records);
         }
         ["closed", which @ ..] => stage.close(stage.find(which)),
+        ["unreachable", which @ ..] => stage.unreachable(stage.find(which)),
         ["wait", span] => stage.wait(nanos(span)),
         ["flush", name @ ..] => stage.flush(name.first().copied()),
         ["count", metric] => stage.count(metric),

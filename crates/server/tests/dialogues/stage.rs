@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dns64_transport::clock::{Clock as _, ManualClock, Nanos, SECOND};
-use dns64_transport::{Origin, PORTS_PER_SERVER};
+use dns64_transport::{FRAME_BYTES, Origin};
 use dns64_wire::codes::Rcode;
 use dns64_wire::message::Message;
 use dns64d::config;
@@ -27,6 +27,7 @@ const SETTINGS: &str = r#"
     [upstream]
     servers = ["192.0.2.53"]
     selection = "failover"
+    randomise-case = false
     [dns64]
     prefix = "2001:db8:64::/96"
 "#;
@@ -43,6 +44,8 @@ pub(crate) struct Stage {
     queries: HashMap<u32, Asked>,
     in_flight: Vec<InFlight>,
     last_cookie: Vec<u8>,
+    /// Answers since the last line.
+    replies: Vec<(u32, Vec<String>)>,
     lines: Vec<String>,
 }
 
@@ -60,6 +63,8 @@ pub(crate) struct InFlight {
     pub(crate) way: Way,
     pub(crate) id: u16,
     pub(crate) question: Question,
+    /// The client cookie that it had.
+    pub(crate) cookie: Vec<u8>,
 }
 
 /// How it went there.
@@ -86,13 +91,14 @@ impl Stage {
             cookies: [9; 16],
         };
         Self {
-            engine: Engine::new(&settings, Arc::clone(&counts), &seeds, BEGINNING),
+            engine: Engine::new(&settings, Arc::clone(&counts), &seeds),
             counts,
             clock,
             actions: Actions::default(),
             queries: HashMap::new(),
             in_flight: Vec::new(),
             last_cookie: Vec::new(),
+            replies: Vec::new(),
             lines: Vec::new(),
         }
     }
@@ -152,8 +158,16 @@ impl Stage {
                 Client::Udp(Origin::new(peer))
             };
             let now = self.clock.now();
-            self.engine
-                .on_query(client, &message, now, &mut self.actions);
+            self.see_actions();
+            let mut frame = [0; FRAME_BYTES];
+            let len = self
+                .engine
+                .on_query(client, &message, &mut frame, now, &mut self.actions);
+            if len > 0 {
+                assert!(!tcp, "a connection is not answered in a datagram");
+                let answer = self.see_answer(label, &frame[..len]);
+                self.replies.push((label, answer));
+            }
         }
         self.see();
     }
@@ -168,13 +182,13 @@ impl Stage {
     ) {
         self.turn();
         let asked = &self.in_flight[index];
-        let message = messages::reply(&asked.question, asked.id, rcode, words, records);
+        let message = messages::reply(asked, rcode, words, records);
         let now = self.clock.now();
         let server = words.number("server").map_or(asked.server, usize::from);
         let actions = &mut self.actions;
         match asked.way {
             Way::Port(port) => {
-                let other = (port + 1) % PORTS_PER_SERVER;
+                let other = (port + 1) % self.engine.settings().ports_per_upstream();
                 let port = if words.has("port") { other } else { port };
                 self.engine.on_reply(server, port, &message, now, actions);
             }
@@ -186,6 +200,19 @@ impl Stage {
         if !words.has("keep") {
             self.in_flight.remove(index);
         }
+        self.see();
+    }
+
+    /// Word comes that nobody listens where a question was sent.
+    pub(crate) fn unreachable(&mut self, index: usize) {
+        self.turn();
+        let asked = self.in_flight.remove(index);
+        let Way::Port(port) = asked.way else {
+            panic!("{} was not asked in a datagram", asked.question);
+        };
+        let now = self.clock.now();
+        self.engine
+            .on_unreachable(asked.server, port, now, &mut self.actions);
         self.see();
     }
 
@@ -296,15 +323,20 @@ impl Stage {
 
     /// Writes down what the engine wants, and plays the world that does it.
     fn see(&mut self) {
+        self.see_actions();
+        self.see_answers();
+    }
+
+    fn see_actions(&mut self) {
         let actions = std::mem::take(&mut self.actions);
-        let mut replies: Vec<(u32, Vec<String>)> = Vec::new();
         for action in actions.list() {
             if let Action::Reply { to, message } = action {
                 let label = u32::from(to.address().port()) - 10_000;
-                replies.push((label, self.see_answer(label, actions.message(message))));
+                let answer = self.see_answer(label, actions.message(message));
+                self.replies.push((label, answer));
                 continue;
             }
-            self.see_answers(&mut replies);
+            self.see_answers();
             match action {
                 Action::Ask {
                     server,
@@ -319,17 +351,29 @@ impl Stage {
                     let way = Way::Connection(*exchange);
                     self.see_question(*server, way, actions.message(message));
                 }
+                Action::Servfail { client, why, .. } => {
+                    let label = u32::from(client.port()) - 10_000;
+                    self.lines.push(format!("note {label}: {why}"));
+                }
+                Action::Down { server, timeouts } => {
+                    self.lines
+                        .push(format!("down {server}: {timeouts} timeouts"));
+                }
+                Action::Up { server, after_ns } => {
+                    let after_ms = after_ns / 1_000_000;
+                    self.lines.push(format!("up {server}: after {after_ms} ms"));
+                }
                 // Which port leaves when is a matter of chance.
                 Action::Renew { .. } | Action::Reply { .. } => {}
             }
         }
-        self.see_answers(&mut replies);
         self.actions = actions;
         self.actions.clear();
     }
 
     fn see_question(&mut self, server: usize, way: Way, message: &[u8]) {
         let (question, text) = messages::of_question(message);
+        let cookie = messages::client_cookie(message);
         let over = match way {
             Way::Port(_) => "",
             Way::Connection(_) => " tcp",
@@ -340,6 +384,7 @@ impl Stage {
             way,
             id: u16::from_be_bytes([message[0], message[1]]),
             question,
+            cookie,
         });
     }
 
@@ -363,7 +408,8 @@ impl Stage {
     }
 
     /// Writes answers down, equal ones to neighbours together.
-    fn see_answers(&mut self, replies: &mut Vec<(u32, Vec<String>)>) {
+    fn see_answers(&mut self) {
+        let replies = std::mem::take(&mut self.replies);
         let mut rest = replies.as_slice();
         while let Some((first, text)) = rest.first() {
             let same = rest
@@ -382,7 +428,6 @@ impl Stage {
                 .extend(text[1..].iter().map(|line| format!("  {line}")));
             rest = &rest[count..];
         }
-        replies.clear();
     }
 }
 

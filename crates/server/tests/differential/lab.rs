@@ -200,7 +200,7 @@ impl Lab {
         more: &str,
     ) {
         let config = format!(
-            "listen = [\"{address}\"]\nworkers = 1\n[upstream]\nservers = [\"{upstream}\"]\n\
+            "listen = [\"{address}\"]\nworkers = 1\nforward-special = [\".\"]\n[upstream]\nservers = [\"{upstream}\"]\n\
              {more}[control]\nsocket = \"off\"\n"
         );
         let program = env!("CARGO_BIN_EXE_dns64d");

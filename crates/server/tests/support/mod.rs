@@ -42,17 +42,19 @@ impl Server {
     /// Starts it with this configuration, which begins at the top level and leaves out `listen` and
     /// `[control]`, and waits until it is ready.
     pub(crate) fn start(settings: &str, stderr: impl Fn() -> Stdio) -> Self {
-        Self::start_with(|| (settings.to_owned(), ()), stderr).0
+        Self::start_with(|| (settings.to_owned(), ()), &[], stderr).0
     }
 
-    /// The same with settings that name ports as well, which are chosen anew for each attempt.
+    /// The same with settings that name ports as well, which are chosen anew for each attempt, and with
+    /// variables of the environment.
     pub(crate) fn start_with<T>(
         settings: impl Fn() -> (String, T),
+        environment: &[(&str, &str)],
         stderr: impl Fn() -> Stdio,
     ) -> (Self, T) {
         for _ in 0..ATTEMPTS {
             let (settings, ports) = settings();
-            if let Some(server) = Self::attempt(&settings, stderr()) {
+            if let Some(server) = Self::attempt(&settings, stderr(), environment) {
                 return (server, ports);
             }
         }
@@ -60,7 +62,7 @@ impl Server {
     }
 
     /// `None` if it ended because it does not get what it needs, which is a port here.
-    fn attempt(settings: &str, stderr: Stdio) -> Option<Self> {
+    fn attempt(settings: &str, stderr: Stdio, environment: &[(&str, &str)]) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let notices = UnixDatagram::bind(dir.path().join("notify")).unwrap();
         // Whoever it becomes.
@@ -72,6 +74,7 @@ impl Server {
             .arg("--config")
             .arg(&config)
             .env("NOTIFY_SOCKET", dir.path().join("notify"))
+            .envs(environment.iter().copied())
             .stderr(stderr)
             .spawn()
             .unwrap();
@@ -97,8 +100,8 @@ impl Server {
         Some(server)
     }
 
-    fn socket(&self) -> PathBuf {
-        self.dir.path().join("control.sock")
+    pub(crate) fn socket(&self) -> PathBuf {
+        socket(&self.dir)
     }
 
     /// What it tells its service manager next.
@@ -128,10 +131,15 @@ impl Server {
     }
 }
 
+/// Its control socket, in a directory that it has to make.
+fn socket(dir: &TempDir) -> PathBuf {
+    dir.path().join("run/control.sock")
+}
+
 /// Writes a configuration for a server at this address.
 pub(crate) fn config(dir: &TempDir, dns: SocketAddr, settings: &str) -> PathBuf {
     let path = dir.path().join("dns64d.toml");
-    let socket = dir.path().join("control.sock");
+    let socket = socket(dir);
     let text = format!("listen = [\"{dns}\"]\n{settings}\n[control]\nsocket = {socket:?}\n");
     fs::write(&path, text).unwrap();
     path

@@ -93,10 +93,12 @@ fn losses_disorder_and_duplicates_behind_dns64d_cost_questions_and_no_answers() 
         let (asked, unheard) = (whole.asked(), whole.unheard());
         let counts = &whole.counts;
         let timeouts = counts.upstream_timeout.get();
-        assert_eq!(counts.upstream_udp.get(), 4000 + timeouts);
-        assert_eq!(asked.queries() + unheard, 4000 + timeouts);
+        let sent = counts.upstream_udp.get();
+        // Whatever is sent again was waited for; so is what is lost once the answer is known.
+        assert!((4000..=4000 + timeouts).contains(&sent), "{sent}");
+        assert_eq!(asked.queries() + unheard, sent);
         assert_eq!(counts.upstream_answers.get(), 4000);
-        assert_eq!(unheard, (4000 + timeouts) / 100);
+        assert_eq!(unheard, sent / 100);
         assert!(timeouts > unheard + 10, "answers were lost as well");
         // None of them is taken for the answer to anything.
         assert!(counts.rejected_unknown.get() > 10);
@@ -220,18 +222,17 @@ fn when_one_of_two_upstreams_dies_answers_go_on_and_it_is_used_again_when_it_ret
     assert!(during.rtt.max.unwrap() < 402 * MILLISECOND, "{during:?}");
     let lost = whole.upstreams[0].lost;
     assert_eq!(whole.counts.upstream_timeout.get(), lost);
-    // 102 AAAA of the 204 ms until the third timeout, two A that followed timeouts before it, and
-    // one question after another second, to find out whether it is back.
-    assert_eq!(lost, 105);
-    // It was not, and is left alone for two seconds: until query 1,702.
+    // AAAA and A of the 51 ms until the first timeout, and then one question after another.
+    assert!((50..105).contains(&lost), "{lost}");
+    // After 2 s of silence it is left alone for a second: the queries of 5 s are answered there.
     let again = whole.upstreams[0].heard() - first;
-    assert_eq!(again, 2 * (4000 - 1702));
-    assert_eq!(again + whole.upstreams[1].heard(), 8000);
+    assert!((2 * 2450..=2 * 2550).contains(&again), "{again}");
+    assert!(again + whole.upstreams[1].heard() >= 8000);
     whole.assert_idle();
 }
 
 #[test]
-fn when_all_upstreams_die_clients_are_told_and_served_again_when_they_return() {
+fn when_all_upstreams_die_clients_that_wait_are_served_when_they_return() {
     let mut whole = Whole::new(Setup {
         upstreams: 2,
         upstream_keys: "timeout = \"100ms\"\nattempts = 1",
@@ -241,23 +242,18 @@ fn when_all_upstreams_die_clients_are_told_and_served_again_when_they_return() {
     let back = |whole: &mut Whole| whole.upstreams.iter_mut().for_each(|u| u.dead = false);
     let events: [Event<'_>; 2] = [(SECOND, &die), (3 * SECOND, &back)];
     let result = whole.trial(steady(6 * SECOND), &events);
-    // AAAA at both, then A at both (a failure counts as no AAAA, RFC 6147 section 5.1.3): whoever
-    // asks in the last 300 ms has a question left when they are back.
-    let error = 850;
+    // All are asked for again once one answers. The first to wait has done so for 2 s, and is late.
     assert_eq!(
         result.answers,
         Answers {
-            valid: 3000 - error,
-            error,
+            valid: 2999,
+            late: 1,
             ..NONE
         }
     );
     let counts = &whole.counts;
-    assert_eq!(counts.responses_servfail.get(), error);
-    // Two of each that failed, and the AAAA of those that began 300 to 100 ms before the end.
-    assert_eq!(counts.lookups_failed.get(), 2 * error + 100);
-    // 4 timeouts of each that failed; 3, 2 and 1 of the 50 in each 100 ms after them.
-    assert_eq!(counts.upstream_timeout.get(), 4 * error + (3 + 2 + 1) * 50);
+    assert_eq!(counts.responses_servfail.get(), 0);
+    assert_eq!(counts.lookups_failed.get(), 0);
     assert_eq!(counts.upstream_timeout.get(), whole.unheard());
     whole.assert_idle();
     let after = whole.trial(steady(SECOND), &[]);

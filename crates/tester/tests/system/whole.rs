@@ -21,7 +21,7 @@ use dns64d::counts::Counts;
 use dns64d::engine::actions::Actions;
 use dns64d::engine::{Engine, Seeds};
 use dns64d::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
-use dns64d::worker::{Stage, Worker, addresses};
+use dns64d::worker::{Stage, Worker, set_servers};
 
 use crate::rough::Rough;
 use crate::trial::{MILLISECOND, SERVER, Shards, names, zone};
@@ -152,7 +152,9 @@ impl Whole {
         let clock = ManualClock::default();
         let network = Network::new(&clock, setup.seed);
         let zone = zone(setup.aaaa_share);
-        let settings = dns64d::config::parse(&config(&setup), "simulated").unwrap();
+        let mut settings = dns64d::config::parse(&config(&setup), "simulated").unwrap();
+        // The simulated network looks at every port each turn: as few as there can be.
+        settings.source_ports = 0;
         let authority = || {
             Authority::new(ZoneConfig {
                 zone: zone.clone(),
@@ -176,13 +178,13 @@ impl Whole {
         let upstreams = upstreams.collect();
         let server: SocketAddr = SERVER.parse().unwrap();
         let mut relay = network.relay(server, server.ip(), setup.relayed);
-        relay.set_servers(&addresses(&settings)).unwrap();
+        set_servers(relay.upstreams(), &settings).unwrap();
         let counts = Arc::new(Counts::default());
         let seeds = Seeds {
             random: [setup.seed.to_le_bytes(); 4].concat().try_into().unwrap(),
             cookies: [7; 16],
         };
-        let engine = Engine::new(&settings, Arc::clone(&counts), &seeds, clock.now());
+        let engine = Engine::new(&settings, Arc::clone(&counts), &seeds);
         let (handle, mailbox) = WorkerHandle::new(Arc::new(|| ()));
         let (gateway, gateway_mailbox) = GatewayHandle::new();
         Self {
@@ -296,6 +298,8 @@ impl Whole {
 
     /// Nothing waits any more, in dns64d's own eyes as well.
     pub(crate) fn assert_idle(&mut self) {
+        // Late answers are waited for that long.
+        self.rest(10 * SECOND);
         self.turn();
         assert!(self.worker.engine.is_idle());
         assert_eq!(self.worker.engine.next_deadline(), None);

@@ -60,7 +60,9 @@ fn the_clauses_of_rfc_8219_name_code_and_tests_that_exist() {
 
 #[test]
 fn the_clauses_of_rfc_6147_name_code_and_proofs_that_exist() {
-    let texts = texts("crates/server");
+    let transport = texts("crates/transport");
+    let mut texts = texts("crates/server");
+    texts.extend(transport);
     let server = root().join("crates/server");
     let scripts = server.join("tests/dialogues/scripts");
     let rows = Row::all("rfc6147.md", "| ");

@@ -2,63 +2,90 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Impairment, Network, Queue};
+use super::{FRAME_BYTES, Impairment, Network, Queue};
 use crate::clock::Nanos;
-use crate::{Arrival, Counters, LinkError, Origin, PORTS_PER_SERVER, Relay};
+use crate::{Arrival, ClientSide, Counters, LinkError, Origin, Relay, UpstreamSide};
 
 impl Network {
     /// A relay that listens at `listen` and asks servers from ports at `local`.
     pub fn relay(&self, listen: SocketAddr, local: IpAddr, impairment: Impairment) -> MemoryRelay {
         self.0.borrow_mut().queues.insert(listen, Queue::default());
         MemoryRelay {
-            network: self.clone(),
-            listen,
-            local,
-            impairment,
-            pools: Vec::new(),
-            accepting: true,
-            counted: Counters::default(),
+            clients: MemoryClients {
+                network: self.clone(),
+                listen,
+                impairment,
+                accepting: true,
+                frame: vec![0; FRAME_BYTES],
+            },
+            upstreams: MemoryUpstreams {
+                network: self.clone(),
+                local,
+                impairment,
+                pools: Vec::new(),
+                frame: vec![0; FRAME_BYTES],
+                counted: Counters::default(),
+            },
         }
     }
 }
 
 /// Both sides of a forwarder on a [`Network`].
 pub struct MemoryRelay {
+    clients: MemoryClients,
+    upstreams: MemoryUpstreams,
+}
+
+/// The address at which clients of a [`MemoryRelay`] ask.
+pub struct MemoryClients {
     network: Network,
     listen: SocketAddr,
+    impairment: Impairment,
+    accepting: bool,
+    frame: Vec<u8>,
+}
+
+/// The ports from which a [`MemoryRelay`] asks.
+pub struct MemoryUpstreams {
+    network: Network,
     local: IpAddr,
     impairment: Impairment,
     pools: Vec<Pool>,
-    accepting: bool,
+    frame: Vec<u8>,
     /// What belongs to no port that is open now.
     counted: Counters,
 }
 
 struct Pool {
     server: SocketAddr,
-    ports: Vec<SocketAddr>,
+    /// Open and closed ports.
+    ports: Vec<Option<SocketAddr>>,
 }
 
 impl MemoryRelay {
     /// Changes what happens to the datagrams sent from now on, to clients and to servers.
     pub fn set_impairment(&mut self, impairment: Impairment) {
-        self.impairment = impairment;
+        self.clients.impairment = impairment;
+        self.upstreams.impairment = impairment;
+    }
+}
+
+impl Relay for MemoryRelay {
+    type Clients = MemoryClients;
+    type Upstreams = MemoryUpstreams;
+
+    fn clients(&mut self) -> &mut MemoryClients {
+        &mut self.clients
     }
 
-    fn arrived(&self, at: SocketAddr) -> Option<(SocketAddr, Vec<u8>)> {
-        let (_, from, payload) = self.network.0.borrow_mut().arrived(at)?;
-        Some((from, payload))
+    fn upstreams(&mut self) -> &mut MemoryUpstreams {
+        &mut self.upstreams
     }
 
-    fn send(&self, from: SocketAddr, to: SocketAddr, payload: &[u8]) {
-        let mut wire = self.network.0.borrow_mut();
-        wire.send(from, to, payload, self.impairment);
-    }
-
-    fn close(&mut self, port: SocketAddr) {
-        if let Some(queue) = self.network.0.borrow_mut().queues.remove(&port) {
-            count(&mut self.counted, &queue);
-        }
+    /// Does nothing: on a manual clock, time passes only when the simulation says so. What has
+    /// arrived is handed over without it.
+    fn wait(&mut self, _timeout: Nanos) -> Result<(), LinkError> {
+        Ok(())
     }
 }
 
@@ -68,39 +95,97 @@ fn count(counters: &mut Counters, queue: &Queue) {
     counters.foreign_from = counters.foreign_from.or(queue.foreign_from);
 }
 
-impl Relay for MemoryRelay {
-    fn set_servers(&mut self, servers: &[SocketAddr]) -> Result<(), LinkError> {
+impl ClientSide for MemoryClients {
+    fn receive(
+        &mut self,
+        max: usize,
+        mut answer: impl FnMut(&Origin, &[u8], &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        let mut queries = 0;
+        while self.accepting && queries < max {
+            let mut wire = self.network.0.borrow_mut();
+            let Some((_, peer, payload)) = wire.arrived(self.listen) else {
+                break;
+            };
+            let len = answer(&Origin::new(peer), &payload, &mut self.frame);
+            if len > 0 {
+                wire.send(self.listen, peer, &self.frame[..len], self.impairment);
+            }
+            queries += 1;
+        }
+        Ok(queries)
+    }
+
+    fn reply(&mut self, to: &Origin, fill: impl FnOnce(&mut [u8]) -> usize) {
+        let len = fill(&mut self.frame);
+        let mut wire = self.network.0.borrow_mut();
+        wire.send(self.listen, to.peer(), &self.frame[..len], self.impairment);
+    }
+
+    /// Does nothing: what was taken has left.
+    fn flush(&mut self) {}
+
+    fn accept(&mut self, yes: bool) {
+        self.accepting = yes;
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        let mut counters = Counters::default();
+        if let Some(queue) = self.network.0.borrow().queues.get(&self.listen) {
+            count(&mut counters, queue);
+        }
+        Ok(counters)
+    }
+}
+
+impl MemoryUpstreams {
+    fn close(&mut self, port: SocketAddr) {
+        if let Some(queue) = self.network.0.borrow_mut().queues.remove(&port) {
+            count(&mut self.counted, &queue);
+        }
+    }
+
+    /// Local and remote address of a port, which is opened if it is closed.
+    fn way(&mut self, server: usize, port: usize) -> Option<(SocketAddr, SocketAddr)> {
+        let pool = self.pools.get_mut(server)?;
+        let place = pool.ports.get_mut(port)?;
+        let mut wire = self.network.0.borrow_mut();
+        let from = *place.get_or_insert_with(|| wire.connected(self.local, pool.server));
+        Some((from, pool.server))
+    }
+}
+
+impl UpstreamSide for MemoryUpstreams {
+    fn set_servers(&mut self, servers: &[SocketAddr], ports: usize) -> Result<(), LinkError> {
         let mut old = std::mem::take(&mut self.pools);
         for &server in servers {
             let stays = old.iter().position(|pool| pool.server == server);
-            let pool = stays.map_or_else(
-                || {
-                    let mut wire = self.network.0.borrow_mut();
-                    let ports = (0..PORTS_PER_SERVER).map(|_| wire.connected(self.local, server));
-                    Pool {
-                        server,
-                        ports: ports.collect(),
-                    }
+            let mut pool = stays.map_or(
+                Pool {
+                    server,
+                    ports: Vec::new(),
                 },
                 |i| old.swap_remove(i),
             );
+            for port in pool.ports.drain(ports.min(pool.ports.len())..).flatten() {
+                self.close(port);
+            }
+            pool.ports.resize(ports, None);
             self.pools.push(pool);
         }
-        for port in old.iter().flat_map(|pool| &pool.ports) {
-            self.close(*port);
+        for port in old.into_iter().flat_map(|pool| pool.ports).flatten() {
+            self.close(port);
         }
         Ok(())
     }
 
-    fn receive(
-        &mut self,
-        max: usize,
-        mut each: impl FnMut(Arrival<'_>),
-    ) -> Result<usize, LinkError> {
+    fn receive(&mut self, mut each: impl FnMut(Arrival<'_>)) -> Result<usize, LinkError> {
         let mut total = 0;
         for (server, pool) in self.pools.iter().enumerate() {
-            for (port, &at) in pool.ports.iter().enumerate() {
-                while let Some((_, payload)) = self.arrived(at) {
+            for (port, at) in pool.ports.iter().enumerate() {
+                let Some(at) = at else { continue };
+                let mut wire = self.network.0.borrow_mut();
+                while let Some((_, _, payload)) = wire.arrived(*at) {
                     let payload = &payload;
                     each(Arrival::Reply {
                         server,
@@ -111,70 +196,44 @@ impl Relay for MemoryRelay {
                 }
             }
         }
-        let mut queries = 0;
-        while self.accepting
-            && queries < max
-            && let Some((peer, payload)) = self.arrived(self.listen)
-        {
-            each(Arrival::Query {
-                origin: &Origin::new(peer),
-                payload: &payload,
-            });
-            queries += 1;
-        }
-        Ok(total + queries)
+        Ok(total)
     }
 
-    fn reply(&mut self, to: &Origin, payload: &[u8]) -> Result<(), LinkError> {
-        self.send(self.listen, to.peer(), payload);
-        Ok(())
-    }
-
-    fn ask(&mut self, server: usize, port: usize, payload: &[u8]) -> Result<(), LinkError> {
-        let pool = self.pools.get(server);
-        match pool.and_then(|pool| Some((pool.server, *pool.ports.get(port)?))) {
-            Some((server, from)) => self.send(from, server, payload),
+    fn ask(&mut self, server: usize, port: usize, fill: impl FnOnce(&mut [u8]) -> usize) {
+        let len = fill(&mut self.frame);
+        match self.way(server, port) {
+            Some((from, to)) => {
+                let mut wire = self.network.0.borrow_mut();
+                wire.send(from, to, &self.frame[..len], self.impairment);
+            }
             None => self.counted.send_drops += 1,
+        }
+    }
+
+    fn renew(&mut self, server: usize, port: usize) -> Result<(), LinkError> {
+        let old = self.pools.get_mut(server).and_then(|pool| {
+            let place = pool.ports.get_mut(port)?;
+            place.take()
+        });
+        // The new one is opened before the old one is closed: it is another.
+        self.way(server, port);
+        if let Some(old) = old {
+            self.close(old);
         }
         Ok(())
     }
 
     /// Does nothing: what was taken has left.
-    fn flush(&mut self) -> Result<(), LinkError> {
-        Ok(())
-    }
-
-    fn renew(&mut self, server: usize, port: usize) -> Result<(), LinkError> {
-        let local = self.local;
-        let Some(pool) = self.pools.get_mut(server) else {
-            return Ok(());
-        };
-        let Some(place) = pool.ports.get_mut(port) else {
-            return Ok(());
-        };
-        let new = self.network.0.borrow_mut().connected(local, pool.server);
-        let old = std::mem::replace(place, new);
-        self.close(old);
-        Ok(())
-    }
-
-    fn accept_queries(&mut self, yes: bool) {
-        self.accepting = yes;
-    }
-
-    /// Does nothing: on a manual clock, time passes only when the simulation says so.
-    fn wait(&mut self, _timeout: Nanos) -> Result<(), LinkError> {
-        Ok(())
-    }
+    fn flush(&mut self) {}
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
         let wire = self.network.0.borrow();
-        let ports = self.pools.iter().flat_map(|pool| &pool.ports);
+        let ports = self
+            .pools
+            .iter()
+            .flat_map(|pool| pool.ports.iter().flatten());
         let mut counters = self.counted;
-        for queue in ports
-            .chain([&self.listen])
-            .filter_map(|a| wire.queues.get(a))
-        {
+        for queue in ports.filter_map(|at| wire.queues.get(at)) {
             count(&mut counters, queue);
         }
         Ok(counters)
@@ -187,6 +246,8 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use crate::{Datagram, Link};
+
+    const PORTS: usize = 64;
 
     const LISTEN: &str = "[2001:2::64]:53";
     const UPSTREAMS: [&str; 2] = ["[2001:2::1]:53", "[2001:2::2]:53"];
@@ -203,7 +264,7 @@ mod tests {
         let local = "2001:2::64".parse().unwrap();
         let mut relay = network.relay(LISTEN.parse().unwrap(), local, NONE);
         let servers = UPSTREAMS.map(|s| s.parse().unwrap());
-        relay.set_servers(&servers).unwrap();
+        relay.upstreams().set_servers(&servers, PORTS).unwrap();
         let links = servers.iter().map(|&s| network.server(s, NONE)).collect();
         (clock, network, relay, links)
     }
@@ -216,10 +277,21 @@ mod tests {
                 port,
                 payload,
             } => got.push((server, port, payload.to_vec())),
-            Arrival::Query { .. } => panic!("nobody has asked"),
+            Arrival::Unreachable { .. } => panic!("all of them are there"),
         };
-        relay.receive(usize::MAX, each).unwrap();
+        relay.upstreams().receive(each).unwrap();
         got
+    }
+
+    fn copy(payload: &[u8]) -> impl FnOnce(&mut [u8]) -> usize {
+        |frame| {
+            frame[..payload.len()].copy_from_slice(payload);
+            payload.len()
+        }
+    }
+
+    fn ask(relay: &mut MemoryRelay, server: usize, port: usize, payload: &[u8]) {
+        relay.upstreams().ask(server, port, copy(payload));
     }
 
     fn echo(link: &mut MemoryLink) -> Vec<SocketAddr> {
@@ -246,19 +318,23 @@ mod tests {
                 })
                 .unwrap();
         }
-        relay.accept_queries(false);
-        assert_eq!(relay.receive(9, |_| panic!("handed over")).unwrap(), 0);
-        relay.accept_queries(true);
+        let clients = relay.clients();
+        clients.accept(false);
+        let got = clients.receive(9, |_, _, _| panic!("handed over"));
+        assert_eq!(got.unwrap(), 0);
+        clients.accept(true);
         let mut asked = Vec::new();
         for expected in [2, 1, 0] {
-            let each = |arrival: Arrival<'_>| match arrival {
-                Arrival::Query { origin, payload } => asked.push((*origin, payload.to_vec())),
-                Arrival::Reply { .. } => panic!("nobody was asked"),
+            // The first has its answer at once.
+            let each = |origin: &Origin, payload: &[u8], frame: &mut [u8]| {
+                asked.push((*origin, payload.to_vec()));
+                frame[0] = payload[0];
+                usize::from(asked.len() == 1)
             };
-            assert_eq!(relay.receive(2, each).unwrap(), expected);
+            assert_eq!(clients.receive(2, each).unwrap(), expected);
         }
-        for (origin, payload) in asked.iter().rev() {
-            relay.reply(origin, payload).unwrap();
+        for (origin, payload) in asked[1..].iter().rev() {
+            clients.reply(origin, copy(payload));
         }
         let mut got = Vec::new();
         client
@@ -275,10 +351,10 @@ mod tests {
             delay_ns: 500,
             ..NONE
         });
-        relay.ask(0, 7, b"a").unwrap();
-        relay.ask(1, PORTS_PER_SERVER - 1, b"b").unwrap();
-        relay.ask(1, PORTS_PER_SERVER, b"no such port").unwrap();
-        relay.ask(2, 0, b"no such server").unwrap();
+        ask(&mut relay, 0, 7, b"a");
+        ask(&mut relay, 1, PORTS - 1, b"b");
+        ask(&mut relay, 1, PORTS, b"no such port");
+        ask(&mut relay, 2, 0, b"no such server");
         assert!(echo(&mut links[0]).is_empty(), "still under way");
         clock.advance(500);
         links.iter_mut().for_each(|link| {
@@ -288,24 +364,24 @@ mod tests {
             replies(&mut relay),
             [(0, 7, b"a".to_vec()), (1, 63, b"b".to_vec())]
         );
-        assert_eq!(relay.counters().unwrap().send_drops, 2);
+        assert_eq!(relay.upstreams().counters().unwrap().send_drops, 2);
     }
 
     #[test]
     fn a_renewed_port_is_another_and_what_was_under_way_to_the_old_is_lost() {
         let (_clock, network, mut relay, mut links) = setup();
-        relay.ask(0, 0, b"a").unwrap();
+        ask(&mut relay, 0, 0, b"a");
         let old = echo(&mut links[0])[0];
         let stranger = "[2001:2::66]:53".parse().unwrap();
         network.server(stranger, NONE).send_to(old, b"boo");
-        relay.renew(0, 0).unwrap();
+        relay.upstreams().renew(0, 0).unwrap();
         assert!(replies(&mut relay).is_empty());
-        relay.ask(0, 0, b"b").unwrap();
+        ask(&mut relay, 0, 0, b"b");
         let new = echo(&mut links[0])[0];
         assert_ne!(new, old);
         links[0].send_to(old, b"late");
         assert_eq!(replies(&mut relay), [(0, 0, b"b".to_vec())]);
-        let counters = relay.counters().unwrap();
+        let counters = relay.upstreams().counters().unwrap();
         assert_eq!(
             (counters.foreign, counters.foreign_from),
             (1, Some(stranger)),
@@ -316,12 +392,13 @@ mod tests {
     #[test]
     fn a_server_that_stays_keeps_its_ports_under_its_new_number() {
         let (_clock, _network, mut relay, mut links) = setup();
-        relay.ask(0, 3, b"gone").unwrap();
-        relay.ask(1, 3, b"stays").unwrap();
+        ask(&mut relay, 0, 3, b"gone");
+        ask(&mut relay, 1, 3, b"stays");
         let peers: Vec<_> = links.iter_mut().map(|link| echo(link)[0]).collect();
-        relay.set_servers(&[UPSTREAMS[1].parse().unwrap()]).unwrap();
+        let stays = UPSTREAMS[1].parse().unwrap();
+        relay.upstreams().set_servers(&[stays], PORTS).unwrap();
         assert_eq!(replies(&mut relay), [(0, 3, b"stays".to_vec())]);
-        relay.ask(0, 3, b"again").unwrap();
+        ask(&mut relay, 0, 3, b"again");
         assert_eq!(echo(&mut links[1]), [peers[1]]);
     }
 }

@@ -9,11 +9,11 @@ use rustix::net::{connect, sockopt};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use crate::socket::{OpenError, bind_to, enlarge, gather, option, unbound};
-use crate::{LinkError, PORTS_PER_SERVER, sys};
+use crate::socket::{OpenError, bind_to, gather, option, unbound};
+use crate::{LinkError, sys};
 
-/// The sockets for one server. A port whose socket could not be opened is closed until a later
-/// try succeeds.
+/// The sockets for one server. A port is closed until the first question that leaves from it; one whose
+/// socket could not be opened stays closed until a later try succeeds.
 pub(super) struct Pool {
     server: SocketAddr,
     source: IpAddr,
@@ -27,19 +27,24 @@ pub(super) struct Pool {
 const RETRY_NS: Nanos = SECOND;
 
 impl Pool {
-    /// Opens what can be opened toward `server`, from the address `source`, and has `epoll` watch
-    /// it under `number`.
-    pub(super) fn open(server: SocketAddr, source: IpAddr, epoll: &OwnedFd, number: usize) -> Self {
-        let mut pool = Self {
+    /// A pool of closed ports toward `server`, from the address `source`.
+    pub(super) fn new(server: SocketAddr, source: IpAddr, ports: usize) -> Self {
+        Self {
             server,
             source,
-            ports: (0..PORTS_PER_SERVER).map(|_| None).collect(),
+            ports: (0..ports).map(|_| None).collect(),
             retry_at: 0,
-        };
-        for port in 0..PORTS_PER_SERVER {
-            pool.socket(port, epoll, number);
         }
-        pool
+    }
+
+    /// Gives the pool so many ports; those beyond are closed.
+    pub(super) fn resize(&mut self, ports: usize) {
+        self.ports.resize_with(ports, || None);
+    }
+
+    /// Its ports, open and closed.
+    pub(super) fn ports(&self) -> usize {
+        self.ports.len()
     }
 
     pub(super) fn server(&self) -> SocketAddr {
@@ -91,12 +96,6 @@ impl Pool {
         }
         Ok(())
     }
-
-    /// Datagrams that found the buffers of the open sockets full.
-    pub(super) fn drops(&self) -> Result<u64, LinkError> {
-        let sockets = self.ports.iter().flatten();
-        sockets.map(drops).sum()
-    }
 }
 
 /// Datagrams that found the buffer of this socket full.
@@ -107,15 +106,36 @@ pub(super) fn drops(socket: &OwnedFd) -> Result<u64, LinkError> {
     })
 }
 
-/// How epoll names a socket of a pool: the upper half, which is 0 for listening sockets, is the
-/// server's number plus one, the lower half the port.
+/// Server and port in one number, if they fit.
+pub(super) fn port_token(server: usize, port: usize) -> Option<u32> {
+    let [server, port] = [server, port].map(u16::try_from);
+    Some(u32::from(server.ok()?) << 16 | u32::from(port.ok()?))
+}
+
+/// Server and port of a [`port_token`].
+pub(super) fn of_port_token(token: u32) -> (usize, usize) {
+    ((token >> 16) as usize, (token & 0xffff) as usize)
+}
+
+/// How epoll names things: the upper half is the kind.
+const LISTENER: u64 = 0;
+const PORT: u64 = 1;
+const WAKER: u64 = 2;
+
+/// How epoll names a socket of a pool.
 fn token(number: usize, port: usize) -> EventData {
-    EventData::new_u64((number as u64 + 1) << 32 | port as u64)
+    let token = port_token(number, port).unwrap_or(u32::MAX);
+    EventData::new_u64(PORT << 32 | u64::from(token))
 }
 
 /// How epoll names a listening socket.
 pub(super) fn listener_token(i: usize) -> EventData {
-    EventData::new_u64(i as u64)
+    EventData::new_u64(LISTENER << 32 | i as u64)
+}
+
+/// How epoll names the relay's waker.
+pub(super) fn waker_token() -> EventData {
+    EventData::new_u64(WAKER << 32)
 }
 
 /// What an event of epoll is about.
@@ -129,31 +149,31 @@ pub(super) enum Ready {
         /// The port in its pool.
         port: usize,
     },
+    /// The relay's waker.
+    Waker,
 }
 
 impl Ready {
     pub(super) fn of(data: EventData) -> Self {
-        // On a machine with smaller words, what does not fit is beyond any table.
-        let index = |bits: u64| usize::try_from(bits).unwrap_or(usize::MAX);
-        let (high, low) = (data.u64() >> 32, data.u64() & u64::from(u32::MAX));
-        match high.checked_sub(1) {
-            None => Self::Listener(index(low)),
-            Some(server) => Self::Port {
-                server: index(server),
-                port: index(low),
-            },
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+        let token = data.u64() as u32;
+        match data.u64() >> 32 {
+            PORT => {
+                let (server, port) = of_port_token(token);
+                Self::Port { server, port }
+            }
+            WAKER => Self::Waker,
+            _ => Self::Listener(token as usize),
         }
     }
 }
-
-/// Receive buffer asked for per socket of a pool: some 1,000 small datagrams, 64 times that for
-/// the pool. There are many of them, so less than for a listening socket.
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// A random port is free with near certainty: were nine in ten taken, 256 tries would still fail
 /// only once in 10^11.
 const BIND_TRIES: usize = 256;
 
+/// Its buffers are those that the kernel gives (`net.core.rmem_default`, some 100 replies): questions are
+/// spread over the ports of the pool, so that few replies come to one.
 fn open_port(
     server: SocketAddr,
     source: IpAddr,
@@ -164,7 +184,6 @@ fn open_port(
     if server.is_ipv6() {
         option("IPV6_V6ONLY", sockopt::set_ipv6_v6only(&socket, true))?;
     }
-    enlarge(&socket, BUFFER_BYTES)?;
     gather(&socket)?;
     bind_at_random(&socket, source)?;
     connect(&socket, &server).map_err(|e| OpenError::Connect {

@@ -26,6 +26,7 @@ impl Server {
     fn context(&self) -> Context<'_> {
         Context {
             allow: &self.allow,
+            deny: DenyAction::Refuse,
             udp_size: 1232,
             any: AnyPolicy::Minimal,
             cookies: &self.cookies,
@@ -37,16 +38,19 @@ impl Server {
 }
 
 /// The answer to a query that is refused, and why.
-fn answer(parts: &[&[u8]], context: &Context<'_>) -> (Vec<u8>, Refusal) {
+fn answer_of(parts: &[&[u8]], context: &Context<'_>) -> (Vec<u8>, Refusal) {
     let mut frame = [0xff; 512];
     match admit(&parts.concat(), context, &mut frame) {
-        Admission::Answer { len, reason } => (frame[..len].to_vec(), reason),
+        Admission::Answer {
+            len,
+            refused: Some(reason),
+        } => (frame[..len].to_vec(), reason),
         other => panic!("{other:?}"),
     }
 }
 
 fn refused(parts: &[&[u8]]) -> (Vec<u8>, Refusal) {
-    answer(parts, &Server::new().context())
+    answer_of(parts, &Server::new().context())
 }
 
 /// Header with these last flags, the question, and other records.
@@ -134,15 +138,15 @@ fn strangers_are_refused_before_anything_else() {
         client: "198.51.100.1".parse().unwrap(),
         ..server.context()
     };
-    let plain = answer(&[HEADER, QUESTION], &stranger);
+    let plain = answer_of(&[HEADER, QUESTION], &stranger);
     assert_eq!(plain, (reply(b"\x81\x85", 0, b""), Refusal::Access));
     let opt = b"\0\0\x29\x04\xd0\0\0\x80\0\0\x06\0\x0f\0\x02\0\x12";
-    let edns = answer(&[HEADER_OPT, QUESTION, OPT], &stranger);
+    let edns = answer_of(&[HEADER_OPT, QUESTION, OPT], &stranger);
     assert_eq!(edns, (reply(b"\x81\x85", 1, opt), Refusal::Access));
-    let garbled = answer(&[HEADER, b"\xff\xff"], &stranger);
+    let garbled = answer_of(&[HEADER, b"\xff\xff"], &stranger);
     let bare = b"\x12\x34\x81\x85\0\0\0\0\0\0\0\0".to_vec();
     assert_eq!(garbled, (bare, Refusal::Access));
-    let update = answer(&[b"\x12\x34\x28\0\0\x01\0\0\0\0\0\0", QUESTION], &stranger);
+    let update = answer_of(&[b"\x12\x34\x28\0\0\x01\0\0\0\0\0\0", QUESTION], &stranger);
     let bare = b"\x12\x34\xa8\x85\0\0\0\0\0\0\0\0".to_vec();
     assert_eq!(update, (bare, Refusal::Access));
 }
@@ -176,10 +180,154 @@ fn what_is_broken_behind_the_question_is_a_format_error() {
     assert_eq!(refused(&[HEADER_OPT, QUESTION, b"junk"]), formerr);
     let twice = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x02";
     assert_eq!(refused(&[twice, QUESTION, OPT, OPT]), formerr);
-    let in_answer = b"\x12\x34\x01\0\0\x01\0\x01\0\0\0\0";
-    assert_eq!(refused(&[in_answer, QUESTION, OPT]), formerr);
+    let address = b"\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02\x01";
+    assert_eq!(refused(&[HEADER_OPT, QUESTION, address]), formerr);
+    assert_eq!(refused(&[twice, QUESTION, OPT, address]), formerr);
     let options = b"\0\0\x29\x04\xd0\0\0\0\0\0\x05\0\x0a\0\x08x";
     assert_eq!(refused(&[HEADER_OPT, QUESTION, options]), formerr);
+}
+
+#[test]
+fn sections_that_no_query_has_are_a_format_error_by_the_counts_of_the_header() {
+    let bare = b"\x12\x34\x81\x81\0\0\0\0\0\0\0\0".to_vec();
+    let formerr = (bare, Refusal::Format);
+    let counted = |counts: [u8; 3]| {
+        let [answers, authorities, additionals] = counts;
+        let header = [
+            0x12,
+            0x34,
+            1,
+            0,
+            0,
+            1,
+            0,
+            answers,
+            0,
+            authorities,
+            0,
+            additionals,
+        ];
+        refused(&[&header, QUESTION, OPT, OPT, OPT])
+    };
+    assert_eq!(counted([1, 0, 0]), formerr);
+    assert_eq!(counted([0, 1, 0]), formerr);
+    assert_eq!(counted([0, 0, 3]), formerr);
+    // The counts are judged before there is a question to read.
+    let header = b"\x12\x34\x01\0\0\x01\xff\xff\0\0\0\0";
+    assert_eq!(refused(&[header]), formerr);
+}
+
+#[test]
+fn a_signature_may_stand_beside_opt() {
+    let server = Server::new();
+    let two = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x02";
+    let tsig = b"\x01k\0\0\xfa\0\xff\0\0\0\0\0\0";
+    let sig0 = b"\0\0\x18\0\xff\0\0\0\0\0\0";
+    for signature in [&tsig[..], sig0] {
+        let asker = admitted(&[two, QUESTION, OPT, signature], &server.context());
+        assert!(asker.do_bit());
+        let asker = admitted(&[HEADER_OPT, QUESTION, signature], &server.context());
+        assert_eq!(asker.edns, None);
+    }
+}
+
+/// A query whose additional records are owned by chains of 126 pointers, of up to `len` octets;
+/// `tail` ends it.
+fn chained(len: usize, tail: &[u8]) -> Vec<u8> {
+    let txt = b"\xc0\x0c\0\x10\0\x01\0\0\0\0\0\xfc";
+    let mut query = [HEADER, QUESTION, txt].concat();
+    let mut target = [0xc0, 12];
+    for _ in 0..126 {
+        let [high, low] = u16::try_from(query.len()).unwrap().to_be_bytes();
+        query.extend_from_slice(&target);
+        target = [0xc0 | high, low];
+    }
+    let mut records = 1 + u16::from(!tail.is_empty());
+    while query.len() + 12 + tail.len() <= len {
+        query.extend_from_slice(&target);
+        query.extend_from_slice(b"\0\x10\0\x01\0\0\0\0\0\0");
+        records += 1;
+    }
+    query.extend_from_slice(tail);
+    query[10..12].copy_from_slice(&records.to_be_bytes());
+    query
+}
+
+#[test]
+fn a_datagram_of_pointer_chains_is_refused_by_its_header() {
+    let bare = b"\x12\x34\x81\x81\0\0\0\0\0\0\0\0".to_vec();
+    for len in [1_464, 65_507] {
+        let query = chained(len, OPT);
+        assert_eq!(refused(&[&query]), (bare.clone(), Refusal::Format));
+        // Its header alone gets the same answer: nothing behind it was looked at.
+        assert_eq!(refused(&[&query[..12]]), (bare.clone(), Refusal::Format));
+    }
+}
+
+#[test]
+fn a_stranger_is_dropped_by_the_header_and_the_list() {
+    let server = Server::new();
+    let stranger = Context {
+        client: "198.51.100.1".parse().unwrap(),
+        deny: DenyAction::Drop,
+        ..server.context()
+    };
+    let update = b"\x12\x34\x28\0\0\x01\0\0\0\0\0\0";
+    for query in [
+        &[HEADER, QUESTION].concat()[..],
+        update,
+        &chained(65_507, OPT),
+    ] {
+        let admission = admit(query, &stranger, &mut [0; 512]);
+        assert!(matches!(admission, Admission::Drop(Silence::Access)));
+    }
+    let friend = Context {
+        client: "192.0.2.1".parse().unwrap(),
+        ..stranger
+    };
+    admitted(&[HEADER, QUESTION], &friend);
+}
+
+#[test]
+fn a_query_without_a_question_gets_a_cookie_if_it_asks_for_one() {
+    let server = Server::new();
+    let context = server.context();
+    let header = b"\x12\x34\x01\0\0\0\0\0\0\0\0\x01";
+    let mut frame = [0xff; 512];
+    let query = [&header[..], OPT_COOKIE].concat();
+    let Admission::Answer { len, refused: None } = admit(&query, &context, &mut frame) else {
+        panic!("it is answered");
+    };
+    let answer = Message::parse(&frame[..len]).unwrap();
+    assert_eq!((answer.rcode(), answer.qdcount()), (Rcode::NOERROR, 0));
+    let opt = answer.opt().unwrap().unwrap();
+    let option = opt.options().next().unwrap();
+    assert!(option.value.starts_with(b"clientck") && option.value.len() == 24);
+    // The cookie is a good one.
+    let len = [
+        0,
+        u8::try_from(option.value.len() + 4).unwrap(),
+        0,
+        10,
+        0,
+        24,
+    ];
+    let known = [HEADER_OPT, QUESTION, &OPT[..9], &len, option.value].concat();
+    assert!(admitted(&[&known], &context).edns.unwrap().cookie_valid);
+    // Without a cookie, or with one of a wrong length, it asks for nothing.
+    let bare = b"\x12\x34\x81\x81\0\0\0\0\0\0\0\0".to_vec();
+    let short = b"\0\0\x29\x04\xd0\0\0\0\0\0\x07\0\x0a\0\x03cli";
+    for opt in [OPT, short] {
+        let formerr = (bare.clone(), Refusal::Format);
+        assert_eq!(answer_of(&[header, opt], &context), formerr);
+    }
+    let stranger = Context {
+        client: "198.51.100.1".parse().unwrap(),
+        ..context
+    };
+    let refused = b"\x12\x34\x81\x85\0\0\0\0\0\0\0\0".to_vec();
+    let answer = answer_of(&[header, OPT_COOKIE], &stranger);
+    assert_eq!(answer, (refused, Refusal::Access));
 }
 
 #[test]
@@ -244,8 +392,8 @@ fn types_and_classes_that_hold_no_data_are_refused() {
         let mut frame = [0; 512];
         match admit(&[HEADER, &question].concat(), &context, &mut frame) {
             Admission::Asker(_) => Rcode::NOERROR,
-            Admission::Answer { len, reason } => {
-                assert_eq!(reason, Refusal::Type);
+            Admission::Answer { len, refused } => {
+                assert_eq!(refused, Some(Refusal::Type));
                 Message::parse(&frame[..len]).unwrap().rcode()
             }
             other => panic!("{other:?}"),
@@ -317,6 +465,29 @@ fn queries() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #[test]
+    fn a_stranger_is_answered_by_the_first_512_octets(
+        (len, cut) in (512_usize..3_000).prop_flat_map(|len| (Just(len), 0..len)),
+        tail in prop_oneof![Just(OPT), Just(OPT_COOKIE), Just(&b""[..])],
+        query in queries(),
+    ) {
+        let server = Server::new();
+        let stranger = Context {
+            client: "198.51.100.1".parse().unwrap(),
+            ..server.context()
+        };
+        let one_opt = [HEADER_OPT, QUESTION, &OPT[..9], b"\xff\x00", &[0; 0xff00]].concat();
+        let chain = chained(len, tail);
+        for query in [&chain[..], &chain[..cut.min(chain.len())], &query, &one_opt] {
+            let seen = &query[..query.len().min(STRANGER_LEN)];
+            let mut frames = [[0; 512]; 2];
+            let [whole, first] = &mut frames;
+            let kinds = [admit(query, &stranger, whole), admit(seen, &stranger, first)];
+            prop_assert!(!matches!(kinds[0], Admission::Asker(_)));
+            prop_assert_eq!(whole, first);
+        }
+    }
+
     #[test]
     fn whatever_comes_is_dropped_or_answered_within_its_limit(
         query in queries(),

@@ -66,9 +66,9 @@ fn an_error_is_header_and_question_and_opt_if_there_was_one() {
 fn an_answer_without_a_question_is_a_header() {
     let header = Header::parse(b"\xab\xcd\x29\x30\0\x02\0\0\0\0\0\0").unwrap();
     let mut frame = [0xff; 512];
-    let len = bare(&header, Rcode::NOTIMP, &mut frame);
+    let len = bare(&header, Rcode::NOTIMP, None, &mut frame);
     assert_eq!(&frame[..len], b"\xab\xcd\xa9\x94\0\0\0\0\0\0\0\0");
-    assert_eq!(bare(&header, Rcode::NOTIMP, &mut frame[..11]), 0);
+    assert_eq!(bare(&header, Rcode::NOTIMP, None, &mut frame[..11]), 0);
 }
 
 #[test]
@@ -160,6 +160,49 @@ fn an_answer_that_does_not_fit_is_truncated() {
 }
 
 #[test]
+fn additional_records_that_do_not_fit_are_left_out_without_truncation() {
+    // RFC 2181 section 9.
+    let asked = Asker {
+        name: "example".parse().unwrap(),
+        rtype: Rtype::MX,
+        ..asker(None)
+    };
+    let mut bytes = vec![0; 4096];
+    let mut message = Builder::new(&mut bytes, 4096).unwrap();
+    message.header(7, Flags(0x8180));
+    message
+        .question(&asked.name, asked.rtype, Class::IN)
+        .unwrap();
+    let host: NameBuf = "mail.example".parse().unwrap();
+    let mx = [b"\0\x0a", host.as_wire()].concat();
+    let mut add = |section, owner: &NameBuf, rtype, data: &[u8]| {
+        let owner = Owner::Name(owner);
+        message
+            .record(section, owner, rtype, Class::IN, 60, data)
+            .unwrap();
+    };
+    add(Section::Answer, &asked.name, Rtype::MX, &mx);
+    for i in 0..30 {
+        add(Section::Additional, &host, Rtype::A, &[192, 0, 2, i]);
+    }
+    let len = message.finish();
+    let stored = stored(&bytes[..len]);
+    let mut frame = [0; 1232];
+    let mut counts = |limit| {
+        let asker = Asker {
+            limit,
+            ..asked.clone()
+        };
+        let len = forward(&asker, Aged::fresh(&stored, 1), &mut frame);
+        let answer = Message::parse(&frame[..len]).unwrap();
+        assert!(answer.records().all(|record| record.unwrap().ttl == 59));
+        (answer.tc(), answer.ancount(), answer.arcount())
+    };
+    assert_eq!(counts(1232), (false, 1, 30));
+    assert_eq!(counts(512), (false, 1, 0));
+}
+
+#[test]
 fn every_answer_without_records_fits_into_512_octets() {
     let mut frame = [0; 512];
     let longest = Asker {
@@ -189,7 +232,7 @@ fn response(records: &[(Section, u8, u8, u32)]) -> Vec<u8> {
             1 => (Rtype::AAAA, b"0123456789abcdef"),
             2 => (Rtype::CNAME, b"\x01b\xc0\x0e"),
             3 => (Rtype::MX, b"\0\x0a\xc0\x0c"),
-            4 => (Rtype::RRSIG, b"signature"),
+            4 => (Rtype::RRSIG, b"\0\x1c\x08\x02aaaabbbbcccc\0\0\0signature"),
             _ => (Rtype::TXT, b"\x02hi"),
         };
         message
@@ -201,18 +244,31 @@ fn response(records: &[(Section, u8, u8, u32)]) -> Vec<u8> {
     frame
 }
 
-/// What a record says, its names without compression.
-fn meaning(record: &dns64_wire::message::Record<'_>) -> (Section, String, Rtype, String) {
+/// What a record says, its names without compression, and its TTL after a time.
+fn meaning(
+    record: &Record<'_>,
+    message: &[u8],
+    age_s: u32,
+) -> (Section, String, Rtype, String, u32) {
+    let name = |at| {
+        dns64_wire::name::Name::parse(message, at)
+            .unwrap()
+            .0
+            .to_string()
+    };
     let rdata = match record.rtype {
-        Rtype::CNAME => record.rdata_name().unwrap().to_string(),
+        Rtype::CNAME => name(record.rdata_offset),
+        Rtype::MX => name(record.rdata_offset + 2),
         _ => format!("{:?}", record.rdata),
     };
     let owner = record.name.to_string().to_ascii_lowercase();
+    let ttl = record.ttl.saturating_sub(age_s);
     (
         record.section,
         owner,
         record.rtype,
         rdata.to_ascii_lowercase(),
+        ttl,
     )
 }
 
@@ -231,15 +287,14 @@ fn records() -> impl Strategy<Value = Vec<(Section, u8, u8, u32)>> {
 
 proptest! {
     #[test]
-    fn what_is_forwarded_has_the_records_that_were_taken(
+    fn what_is_forwarded_has_the_records_that_are_kept(
         records in records(),
         age_s in 0_u32..100_000,
         with_edns in any::<bool>(),
         limit in 512_usize..4096,
     ) {
-        let bytes = response(&records);
-        let sent = Message::parse(&bytes).unwrap();
-        let stored = stored(&bytes);
+        let stored = stored(&response(&records));
+        let kept = stored.message();
         let asker = Asker { limit, ..asker(with_edns.then_some(EDNS)) };
         let mut frame = [0; 4096];
         let len = forward(&asker, Aged::fresh(&stored, age_s), &mut frame);
@@ -249,17 +304,21 @@ proptest! {
         prop_assert_eq!(question.name.to_string(), "A.Test.");
         prop_assert_eq!(answer.id(), 0x1234);
         prop_assert_eq!(answer.opt().unwrap().is_some(), with_edns);
-        let got: Vec<_> = answer.records().map(Result::unwrap).filter(|r| r.rtype != Rtype::OPT).collect();
-        if answer.tc() {
-            let opt_len = if with_edns { 11 + 4 + 24 } else { 0 };
-            prop_assert!(bytes.len() + opt_len > limit && got.is_empty());
-            return Ok(());
+        let got = answer.records().map(Result::unwrap).filter(|r| r.rtype != Rtype::OPT);
+        let got: Vec<_> = got.map(|r| meaning(&r, &frame[..len], 0)).collect();
+        let expected = kept.records().map(Result::unwrap);
+        let mut expected: Vec<_> = expected.map(|r| meaning(&r, kept.bytes(), age_s)).collect();
+        let opt_len = if with_edns { 11 + 4 + 24 } else { 0 };
+        if kept.bytes().len() + opt_len > limit {
+            // RFC 2181 section 9: the additional section first, and all of it.
+            expected.retain(|record| record.0 != Section::Additional);
         }
-        let expected: Vec<_> = sent.records().map(Result::unwrap).collect();
-        prop_assert_eq!(got.len(), expected.len());
-        for (got, expected) in got.iter().zip(&expected) {
-            prop_assert_eq!(meaning(got), meaning(expected));
-            prop_assert_eq!(got.ttl, expected.ttl.saturating_sub(age_s));
+        prop_assert_eq!(answer.tc(), got != expected);
+        if answer.tc() {
+            let others = kept.records().map(Result::unwrap).filter(|r| r.section != Section::Additional);
+            let ends = others.map(|r| r.rdata_offset + r.rdata.len());
+            let needed = ends.last().unwrap_or(kept.question().unwrap().range().end);
+            prop_assert!(got.is_empty() && needed + opt_len > limit);
         }
     }
 

@@ -5,6 +5,7 @@ use dns64_wire::codes::Rcode;
 use super::super::stored::Stored;
 use super::super::texts::*;
 use super::*;
+use crate::settings::dns64::SignedPolicy;
 
 const ASKED: &str = "www.example";
 
@@ -38,7 +39,6 @@ fn addresses_of_the_targets_get_aaaa_records_beside_them() {
             "ar www.example 900 A 192.0.2.1",
             "ar pool.example 900 CNAME pool.example.net",
             "ar pool.example.net 100 A 192.0.2.2",
-            "ar other.example 900 A 192.0.2.3",
             "ar www.example 600 AAAA 64:ff9b::c000:201",
             "ar pool.example.net 100 AAAA 64:ff9b::c000:202",
         ]
@@ -79,7 +79,7 @@ fn where_there_is_nothing_to_add_the_answer_is_left_alone() {
     let excluded = with_rule("www.example", DomainAction::Exclude, None);
     assert_eq!(answered(&excluded, &only_answer), None);
     let none = Dns64 {
-        prefix: None,
+        prefixes: Vec::new(),
         ..dns64()
     };
     assert_eq!(answered(&none, &only_answer), None);
@@ -116,21 +116,20 @@ fn cd_dnssec_and_other_types_are_left_alone() {
         with_addresses(asker, dns64, Aged::fresh(&signed, 0), &mut frame).is_some()
     };
     let plain = asker(ASKED, Rtype::HTTPS);
-    assert!(ask(&plain, &dns64()));
-    let disabled = Asker {
-        flags: plain.flags.with_cd(true),
-        ..plain.clone()
+    let disabled = |asker: &Asker| Asker {
+        flags: asker.flags.with_cd(true),
+        ..asker.clone()
     };
-    assert!(!ask(&disabled, &dns64()));
     let dnssec = with_do(plain.clone());
-    assert!(!ask(&dnssec, &dns64()));
-    assert!(ask(
-        &dnssec,
-        &Dns64 {
-            break_dnssec: true,
-            ..dns64()
-        }
-    ));
+    for asker in [&plain, &disabled(&plain), &dnssec] {
+        assert!(ask(asker, &dns64()));
+    }
+    assert!(!ask(&disabled(&dnssec), &dns64()));
+    let never = Dns64 {
+        signed: SignedPolicy::Never,
+        ..dns64()
+    };
+    assert!(!ask(&dnssec, &never));
     assert!(!ask(
         &Asker {
             rtype: Rtype::MX,

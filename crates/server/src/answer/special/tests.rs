@@ -59,7 +59,7 @@ fn other_types_are_empty_and_ds_is_not_ours() {
     }
     assert_eq!(answered("ipv4only.arpa", Rtype::DS, &dns64()), None);
     let none = Dns64 {
-        prefix: None,
+        prefixes: Vec::new(),
         ..dns64()
     };
     let answer = answered("ipv4only.arpa", Rtype::AAAA, &none).expect("ours");

@@ -1,4 +1,8 @@
+use proptest::strategy::Strategy as _;
+
 use super::*;
+
+mod scrubbing;
 
 const BOUNDS: TtlBounds = TtlBounds {
     min_s: 0,
@@ -36,16 +40,28 @@ const C_AAAA: &[u8] =
 const SOA: &[u8] = b"\xc0\x0e\0\x06\0\x01\0\0\x04\xb0\0\x16\0\0\
     \0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\x03\x84";
 const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
+/// `test NS ns.test`, 9 s.
+const NS: &[u8] = b"\xc0\x0e\0\x02\0\x01\0\0\0\x09\0\x05\x02ns\xc0\x0e";
 /// `ns.test A 192.0.2.1`, 7 s.
 const GLUE: &[u8] = b"\x02ns\xc0\x0e\0\x01\0\x01\0\0\0\x07\0\x04\xc0\0\x02\x01";
 
 const NOERROR: u16 = 0x8180;
 const NXDOMAIN: u16 = 0x8183;
 
+/// Its records as text: `owner TYPE`.
+fn kept(stored: &Stored) -> Vec<String> {
+    let message = stored.message();
+    let records = message.records().map(Result::unwrap);
+    records.map(|r| format!("{} {}", r.name, r.rtype)).collect()
+}
+
 #[test]
-fn a_positive_answer_keeps_its_octets_without_id_and_opt() {
-    let stored = accept(&response(0x81a0, [1, 0, 2], &[AAAA, GLUE, OPT])).unwrap();
-    let mut expected = response(0x81a0, [1, 0, 1], &[AAAA, GLUE]);
+fn a_positive_answer_is_kept_without_id_and_opt() {
+    let stored = accept(&response(0x81a0, [1, 1, 2], &[AAAA, NS, GLUE, OPT])).unwrap();
+    // The name of the server stands in the data of its NS record.
+    let ns_at = u8::try_from(response(0, [0; 3], &[AAAA, NS]).len() - 5).unwrap();
+    let glue = [&[0xc0, ns_at], &GLUE[5..]].concat();
+    let mut expected = response(0x81a0, [1, 1, 1], &[AAAA, NS, &glue]);
     expected[..2].fill(0);
     assert_eq!(stored.message().bytes(), expected);
     assert_eq!(
@@ -55,16 +71,18 @@ fn a_positive_answer_keeps_its_octets_without_id_and_opt() {
     assert_eq!((stored.ttl_s(), stored.soa_ttl_s()), (60, None));
     assert!(stored.ad() && !stored.is_signed());
     assert_eq!(stored.chain_end().to_string(), "a.test.");
-    assert_eq!(stored.memory_bytes(), size_of::<Stored>() + expected.len());
+    let ttls: Vec<_> = stored.ttl_offsets().map(|at| expected[at + 3]).collect();
+    assert_eq!(ttls, [60, 9, 7]);
+    assert_eq!(
+        stored.memory_bytes(),
+        size_of::<Stored>() + expected.len() + 2 * ttls.len()
+    );
 }
 
 #[test]
-fn what_stands_behind_the_opt_record_is_left_out() {
-    let stored = accept(&response(NOERROR, [1, 0, 3], &[AAAA, GLUE, OPT, GLUE])).unwrap();
-    assert_eq!(stored.message().arcount(), 1);
-    assert_eq!(stored.message().records().filter(Result::is_ok).count(), 2);
-    let end = response(NOERROR, [1, 0, 1], &[AAAA, GLUE]).len();
-    assert_eq!(stored.message().bytes().len(), end);
+fn what_stands_behind_the_opt_record_is_kept_and_junk_is_not() {
+    let stored = accept(&response(NOERROR, [1, 1, 2], &[AAAA, NS, OPT, GLUE])).unwrap();
+    assert_eq!(kept(&stored), ["a.test. AAAA", "test. NS", "ns.test. A"]);
     let junk = accept(&response(NOERROR, [1, 0, 0], &[AAAA, b"junk"])).unwrap();
     assert!(junk.message().bytes().ends_with(AAAA));
 }
@@ -88,43 +106,81 @@ fn aliases_are_followed_in_any_order_and_case() {
 }
 
 #[test]
+fn chains_that_cost_too_much_are_malformed() {
+    // The data of an unknown type may hold anything.
+    let mut chain = b"\xc0\x0c\xff\0\0\x01\0\0\0\x3c\0\xfc".to_vec();
+    let mut target = [0xc0, 12];
+    for _ in 0..126 {
+        let at = response(NOERROR, [0; 3], &[&chain]).len();
+        let [high, low] = u16::try_from(at).unwrap().to_be_bytes();
+        chain.extend_from_slice(&target);
+        target = [0xc0 | high, low];
+    }
+    let ns = |owner: [u8; 2], data: [u8; 2]| {
+        [&owner, &b"\0\x02\0\x01\0\0\0\x3c\0\x02"[..], &data].concat()
+    };
+    let question = [0xc0, 12];
+    let reason = ParseError::NameSteps;
+    let rtype = Rtype::NS;
+    for (record, error) in [
+        (ns(target, question), Malformed::Parse { reason }),
+        (ns(question, target), Malformed::Data { rtype }),
+    ] {
+        let few = accept(&response(
+            NOERROR,
+            [11, 0, 0],
+            &[&chain, &record.repeat(10)],
+        ));
+        assert!(few.is_ok());
+        let many = accept(&response(
+            NOERROR,
+            [61, 0, 0],
+            &[&chain, &record.repeat(60)],
+        ));
+        assert_eq!(many.unwrap_err(), error);
+    }
+}
+
+#[test]
 fn aliases_that_go_round_end() {
-    let stored = accept(&response(
-        NOERROR,
-        [3, 1, 0],
-        &[A_TO_B, B_TO_C, C_TO_A, SOA],
-    ))
-    .unwrap();
+    let records = [A_TO_B, B_TO_C, C_TO_A, SOA];
+    let stored = accept(&response(NOERROR, [3, 1, 0], &records)).unwrap();
     assert_eq!(stored.kind(), Kind::NoData);
     assert_eq!(stored.chain_end().to_string(), "a.test.");
-    // Many aliases in reverse: given up, not walked for ever.
-    let label = |i: u8| {
+    assert_eq!(kept(&stored)[2..], ["C.test. CNAME", "test. SOA"]);
+}
+
+/// `n00.test CNAME n01.test` and so on up to `n59.test`, the first for `a.test`.
+fn aliases() -> Vec<Vec<u8>> {
+    let label = |i: u8| [b"\x03n", &[b'0' + i / 10, b'0' + i % 10][..], b"\xc0\x0e"].concat();
+    let owner = |i| match i {
+        0 => b"\xc0\x0c".to_vec(),
+        i => label(i),
+    };
+    let record = |i| {
         [
-            b"\x03n".as_slice(),
-            &[b'0' + i / 10, b'0' + i % 10],
-            b"\xc0\x0e",
+            &owner(i),
+            &b"\0\x05\0\x01\0\0\0\x3c\0\x06"[..],
+            &label(i + 1),
         ]
         .concat()
     };
-    let mut records = Vec::new();
-    for i in (0..60).rev() {
-        let owner = if i == 0 {
-            b"\xc0\x0c".to_vec()
-        } else {
-            label(i)
-        };
-        records.extend(
-            [
-                owner,
-                b"\0\x05\0\x01\0\0\0\x3c\0\x06".to_vec(),
-                label(i + 1),
-            ]
-            .concat(),
-        );
-    }
-    let stored = accept(&response(NOERROR, [60, 0, 0], &[&records])).unwrap();
-    assert_eq!(stored.kind(), Kind::Positive);
-    assert_eq!(stored.chain_end().to_string(), "n12.test.");
+    (0..60).map(record).collect()
+}
+
+#[test]
+fn chains_are_followed_to_the_15th_alias_and_in_reverse_to_the_12th() {
+    // BIND 9 and Unbound follow 11.
+    let mut records = aliases();
+    let in_order = accept(&response(NOERROR, [60, 0, 0], &[&records.concat()])).unwrap();
+    assert_eq!(in_order.kind(), Kind::Positive);
+    assert_eq!(in_order.chain_end().to_string(), "n15.test.");
+    assert_eq!(in_order.open_end().unwrap().to_string(), "n15.test.");
+    assert_eq!(kept(&in_order).len(), 15);
+    records.reverse();
+    let reversed = accept(&response(NOERROR, [60, 0, 0], &[&records.concat()])).unwrap();
+    assert_eq!(reversed.chain_end().to_string(), "n12.test.");
+    assert_eq!(kept(&reversed).len(), 12);
 }
 
 #[test]
@@ -219,8 +275,13 @@ fn a_failure_is_header_and_question() {
 
 #[test]
 fn signatures_count_in_answer_and_authority() {
-    let rrsig = b"\xc0\x0c\0\x2e\0\x01\0\0\0\x3c\0\x01x".as_slice();
-    let nsec3 = b"\xc0\x0c\0\x32\0\x01\0\0\0\x3c\0\x01x".as_slice();
+    // RRSIG AAAA of the signer `test`; the same over the CNAME; NSEC3 with a hash of 1 octet.
+    let over = |rtype: u8| {
+        let data = [&[0, rtype], &[0; 16][..], b"\x04test\0x"].concat();
+        [b"\xc0\x0c\0\x2e\0\x01\0\0\0\x3c\0\x19", &data[..]].concat()
+    };
+    let (rrsig, over_alias) = (&over(28)[..], &over(5)[..]);
+    let nsec3 = b"\xc0\x0c\0\x32\0\x01\0\0\0\x3c\0\x07\x01\0\0\0\0\x01h".as_slice();
     let signed = |counts, records: &[&[u8]]| {
         accept(&response(NOERROR, counts, records))
             .unwrap()
@@ -229,6 +290,8 @@ fn signatures_count_in_answer_and_authority() {
     assert!(signed([2, 0, 0], &[AAAA, rrsig]));
     assert!(signed([0, 2, 0], &[SOA, nsec3]));
     assert!(!signed([1, 0, 1], &[AAAA, rrsig]));
+    // What leads to the end of the chain is signed, what stands there is not.
+    assert!(!signed([2, 1, 0], &[A_TO_B, over_alias, SOA]));
 }
 
 #[test]
@@ -243,36 +306,17 @@ fn unsound_responses_are_not_taken() {
         record.extend_from_slice(rdata);
         record
     };
-    let address = |rtype, len| Malformed::Address { rtype, len };
-    assert_eq!(error(&[&record(1, b"abc")]), address(Rtype::A, 3));
-    assert_eq!(error(&[&record(28, b"abcd")]), address(Rtype::AAAA, 4));
+    let data = |rtype| Malformed::Data { rtype };
     let parse = |reason| Malformed::Parse { reason };
-    // NS, CNAME, PTR, DNAME, MX, SRV: the name is too long, too short, or not there.
-    for (rtype, before) in [(2, 0), (5, 0), (12, 0), (39, 0), (15, 2), (33, 6)] {
-        let rdata = |name: &[u8]| record(rtype, &[&[0; 6][..before], name].concat());
-        assert_eq!(error(&[&rdata(b"\0\0")]), parse(ParseError::NameTooShort));
-        // A label that goes on into the next record.
-        let overrun = error(&[&rdata(b"\x05a"), AAAA]);
-        assert_eq!(overrun, parse(ParseError::ShortMessage), "{rtype}");
-        assert_eq!(
-            error(&[&rdata(b""), &[0; 12]]),
-            parse(ParseError::ShortMessage)
-        );
-        assert_eq!(
-            error(&[&rdata(b"\xc0\xff")]),
-            parse(ParseError::PointerForward)
-        );
-        let fits = response(NOERROR, [0, 0, 1], &[&rdata(b"\xc0\x0e")]);
-        assert!(accept(&fits).is_ok());
-    }
-    assert_eq!(
-        error(&[&record(6, &[0; 21])]),
-        parse(ParseError::ShortMessage)
-    );
-    assert_eq!(
-        error(&[&record(6, &[0; 23])]),
-        parse(ParseError::NameTooShort)
-    );
+    assert_eq!(error(&[&record(1, b"abc")]), data(Rtype::A));
+    assert_eq!(error(&[&record(28, b"abcd")]), data(Rtype::AAAA));
+    // A label that goes on into the next record, and a pointer to nothing.
+    assert_eq!(error(&[&record(5, b"\x05a"), AAAA]), data(Rtype::CNAME));
+    assert_eq!(error(&[&record(5, b"\xc0\xff")]), data(Rtype::CNAME));
+    assert!(accept(&response(NOERROR, [0, 0, 1], &[&record(5, b"\xc0\x0e")])).is_ok());
+    // RFC 9460 section 2.2: keys out of order.
+    let svcb = b"\0\x01\0\0\x03\0\x02\0\x50\0\x01\0\0";
+    assert_eq!(error(&[&record(65, svcb)]), data(Rtype::HTTPS));
     let chaos = b"\0\0\x10\0\x03\0\0\0\0\0\0";
     assert_eq!(error(&[chaos]), Malformed::Class { class: Class::CH });
     assert_eq!(error(&[OPT, OPT]), parse(ParseError::OptRepeated));
@@ -282,7 +326,7 @@ fn unsound_responses_are_not_taken() {
         parse(ParseError::OptMisplaced)
     );
     // Broken records behind the OPT record are broken all the same.
-    assert_eq!(error(&[OPT, &record(1, b"abc")]), address(Rtype::A, 3));
+    assert_eq!(error(&[OPT, &record(1, b"abc")]), data(Rtype::A));
     let whole = response(NOERROR, [1, 1, 1], &[AAAA, SOA, GLUE]);
     for len in 24..whole.len() {
         let error = accept(&whole[..len]).unwrap_err();
@@ -318,14 +362,14 @@ fn ttls_run_down_and_stale_ones_stand() {
 }
 
 #[test]
-fn no_name_may_lead_through_a_ttl() {
-    // The TTL stands at 30 and the target of the alias at 32, in it: the root today, and a label of
-    // a type that there is not once the TTL has run down.
-    let alias = |ttl: &[u8; 4]| [b"\xc0\x0c\0\x05\0\x01", &ttl[..], b"\0\x02\xc0\x20"].concat();
-    for ttl in [b"\0\0\0\x80", b"\x05\0\0\x80"] {
-        let through = accept(&response(0x8180, [1, 0, 0], &[&alias(ttl)]));
-        assert!(matches!(through, Err(Malformed::Parse { .. })));
-    }
+fn no_pointer_of_an_upstream_survives() {
+    // The TTL stands at 30 and the target of the alias at 32, in it: the root for now, and another
+    // name or none as the TTL runs down.
+    let alias = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\xc0\x20";
+    let stored = accept(&response(NOERROR, [1, 0, 0], &[alias])).unwrap();
+    let root = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x01\0";
+    assert!(stored.message().bytes().ends_with(root));
+    assert!(stored.chain_end().is_root());
 }
 
 #[test]
@@ -343,4 +387,58 @@ fn names_may_lead_to_earlier_names_outside_the_question() {
     let stored = accept(&response(0x8180, [2, 0, 0], &[alias, &address])).unwrap();
     assert_eq!(stored.kind(), Kind::Positive);
     assert_eq!(stored.ttl_s(), 60);
+}
+
+/// A response of `a.test AAAA` with this many addresses.
+fn many(count: u16) -> Vec<u8> {
+    let mut bytes = response(NOERROR, [0; 3], &[]);
+    bytes[6..8].copy_from_slice(&count.to_be_bytes());
+    for i in 0..count {
+        bytes.extend_from_slice(&AAAA[..26]);
+        bytes.extend_from_slice(&i.to_be_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_known_without_reading_its_records() {
+    use crate::answer::texts::{asker, dns64, lines};
+    use crate::answer::{reply, synthesis};
+    let mut stored = accept(&many(2200)).unwrap();
+    assert_eq!(stored.found(), 2200);
+    // Of the first records nothing is left but the addresses: whoever walks them finds none. The
+    // addresses of the rest are such as are excluded: whoever looks at them has to filter.
+    let at = usize::from(stored.found.at);
+    let records = stored.octets[at..usize::from(stored.message_len)].chunks_exact_mut(28);
+    for (i, record) in records.enumerate() {
+        record[..12].fill(0xff);
+        if i > 1232 / 27 {
+            record[12..].copy_from_slice(b"\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x01");
+        }
+    }
+    assert!(stored.message().records().all(|record| record.is_err()));
+    let (asker, mut frame) = (asker("a.test", Rtype::AAAA), [0; 1232]);
+    let verdict = synthesis::judge(&asker, &dns64(), &stored);
+    assert_eq!(verdict, synthesis::Verdict::Native);
+    let len = reply::forward(&asker, Aged::fresh(&stored, 1), &mut frame);
+    assert_eq!(lines(&frame[..len]), ["NOERROR tc; a.test. AAAA"]);
+}
+
+#[test]
+fn addresses_are_read_where_they_stand() {
+    let stored = accept(&many(3)).unwrap();
+    let found: Vec<_> = stored
+        .aaaa()
+        .map(|(ttl, ip)| format!("{ttl} {ip}"))
+        .collect();
+    assert_eq!(found, ["60 2001:db8::", "60 2001:db8::1", "60 2001:db8::2"]);
+    // At the root, whose name is no place for a pointer.
+    let mut root = b"\0\0\x81\x80\0\x01\0\x02\0\0\0\0\0\0\x01\0\x01".to_vec();
+    for last in [1, 2] {
+        root.extend_from_slice(b"\0\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02");
+        root.push(last);
+    }
+    let stored = accept(&root).unwrap();
+    let found: Vec<_> = stored.a().map(|(ttl, ip)| format!("{ttl} {ip}")).collect();
+    assert_eq!(found, ["5 192.0.2.1", "5 192.0.2.2"]);
 }

@@ -49,6 +49,99 @@ prefix = 96"#,
 }
 
 #[test]
+fn a_prefix_is_one_that_a_translator_can_have() {
+    refused_beside_upstream(
+        &[
+            r#"[dns64]
+prefix = "::ffff:0:0/96""#,
+            r#"[dns64]
+prefix = "::/96""#,
+            r#"[dns64]
+prefix = "::/32""#,
+            r#"[dns64]
+map = [{ ipv4 = "10.0.0.0/8", prefix = "ff00::/32" }]"#,
+            r#"[dns64]
+domain-prefixes = [{ domain = "example.com", prefix = "fe80::/64" }]"#,
+            r#"[dns64]
+prefix = "febf:ffff::/96""#,
+            r#"[dns64]
+prefix = "::1:0:0/96""#,
+        ],
+        expect![[r#"
+            dns64d.toml:3:10: prefix "::ffff:0:0/96" overlaps ::ffff:0.0.0.0/96, the IPv4-mapped addresses, which are not routed to a translator; use the prefix of your NAT64, like "64:ff9b::/96"
+              |
+            3 | prefix = "::ffff:0:0/96"
+              |          ^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:10: prefix "::/96" overlaps ::/96, the IPv4-compatible addresses, which are not routed to a translator; use the prefix of your NAT64, like "64:ff9b::/96"
+              |
+            3 | prefix = "::/96"
+              |          ^^^^^^^
+            ---
+            dns64d.toml:3:10: prefix "::/32" overlaps ::/96, the IPv4-compatible addresses, which are not routed to a translator; use the prefix of your NAT64, like "64:ff9b::/96"
+              |
+            3 | prefix = "::/32"
+              |          ^^^^^^^
+            ---
+            dns64d.toml:3:40: prefix "ff00::/32" overlaps ff00::/8, the multicast addresses, which are not routed to a translator; use the prefix of your NAT64, like "64:ff9b::/96"
+              |
+            3 | map = [{ ipv4 = "10.0.0.0/8", prefix = "ff00::/32" }]
+              |                                        ^^^^^^^^^^^
+            ---
+            dns64d.toml:3:55: prefix "fe80::/64" overlaps fe80::/10, the link-local addresses, which are not routed to a translator; use the prefix of your NAT64, like "64:ff9b::/96"
+              |
+            3 | domain-prefixes = [{ domain = "example.com", prefix = "fe80::/64" }]
+              |                                                       ^^^^^^^^^^^
+            ---
+            dns64d.toml:3:10: prefix "febf:ffff::/96" overlaps fe80::/10, the link-local addresses, which are not routed to a translator; use the prefix of your NAT64, like "64:ff9b::/96"
+              |
+            3 | prefix = "febf:ffff::/96"
+              |          ^^^^^^^^^^^^^^^^
+            ---
+            accepted
+        "#]],
+    );
+}
+
+#[test]
+fn a_list_of_prefixes_has_each_once_and_at_most_8() {
+    let nine: Vec<_> = (1..=9).map(|i| format!("\"2001:db8:{i}::/96\"")).collect();
+    let nine = format!("[dns64]\nprefix = [{}]", nine.join(", "));
+    refused_beside_upstream(
+        &[
+            r#"[dns64]
+prefix = []"#,
+            r#"[dns64]
+prefix = ["2001:db8:1::/96", "64:ff9b::/96", "2001:db8:1::/96"]"#,
+            r#"[dns64]
+prefix = ["2001:db8:1::/96", "none"]"#,
+            &nine,
+        ],
+        expect![[r#"
+            dns64d.toml:3:10: prefix is empty; write at least one, like ["64:ff9b::/96", "2001:db8:64::/96"]
+              |
+            3 | prefix = []
+              |          ^^
+            ---
+            dns64d.toml:3:46: prefix has 2001:db8:1::/96 twice; leave one out
+              |
+            3 | prefix = ["2001:db8:1::/96", "64:ff9b::/96", "2001:db8:1::/96"]
+              |                                              ^^^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:30: prefix "none" is not an IPv6 prefix; write it like 64:ff9b::/96
+              |
+            3 | prefix = ["2001:db8:1::/96", "none"]
+              |                              ^^^^^^
+            ---
+            dns64d.toml:3:163: prefix has more than 8 entries; leave some out
+              |
+            3 | prefix = ["2001:db8:1::/96", "2001:db8:2::/96", "2001:db8:3::/96", "2001:db8:4::/96", "2001:db8:5::/96", "2001:db8:6::/96", "2001:db8:7::/96", "2001:db8:8::/96", "2001:db8:9::/96"]
+              |                                                                                                                                                                   ^^^^^^^^^^^^^^^^^
+        "#]],
+    );
+}
+
+#[test]
 fn networks_have_no_host_bits_and_the_right_family() {
     refused_beside_upstream(
         &[

@@ -32,7 +32,7 @@ udp-size = 512"#,
             3 | exclude_aaaa = []
               | ^^^^^^^^^^^^
             ---
-            dns64d.toml:3:1: unknown key "frobnicate" in [tcp]; its keys are connections, idle and pipeline
+            dns64d.toml:3:1: unknown key "frobnicate" in [tcp]; its keys are connections, connections-per-client, idle and pipeline
               |
             3 | frobnicate = 1
               | ^^^^^^^^^^
@@ -397,6 +397,9 @@ servers = ["127.0.0.1"]"#,
             r#"listen = ["192.0.2.1:5353"]
 [upstream]
 servers = ["192.0.2.1:5353"]"#,
+            r#"listen = ["127.0.0.1"]
+[upstream]
+servers = ["[::ffff:127.0.0.1]:53"]"#,
         ],
         expect![[r#"
             dns64d.toml:2:12: servers "192.0.2.1:0" has port 0, at which nobody can be asked; leave the port out for 53
@@ -428,6 +431,36 @@ servers = ["192.0.2.1:5353"]"#,
               |
             3 | servers = ["192.0.2.1:5353"]
               |            ^^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:12: upstream 127.0.0.1:53 is this server itself, which listens at 127.0.0.1:53; name another server, or listen at other addresses or another port
+              |
+            3 | servers = ["[::ffff:127.0.0.1]:53"]
+              |            ^^^^^^^^^^^^^^^^^^^^^^^
+        "#]],
+    );
+}
+
+#[test]
+fn an_address_has_a_port_and_a_link_local_one_a_zone() {
+    refused(
+        &[r#"listen = ["127.0.0.1:0"]
+[upstream]
+servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]"#],
+        expect![[r#"
+            dns64d.toml:1:11: listen "127.0.0.1:0" has port 0, at which nobody can be asked; leave the port out for 53
+              |
+            1 | listen = ["127.0.0.1:0"]
+              |           ^^^^^^^^^^^^^
+
+            dns64d.toml:3:12: servers "fe80::1" is link-local and has no zone; add the interface, like "[fe80::1%eth0]:53"
+              |
+            3 | servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]
+              |            ^^^^^^^^^
+
+            dns64d.toml:3:23: servers "[fe80::1%nosuch0]:53" has the zone "nosuch0", which is no interface of this machine (No such device (os error 19)); write the name of one of /sys/class/net
+              |
+            3 | servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]
+              |                       ^^^^^^^^^^^^^^^^^^^^^^
         "#]],
     );
 }
@@ -440,13 +473,13 @@ fn an_upstream_has_a_time_and_a_number_of_attempts() {
 servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]"#,
             r#"[upstream]
 servers = ["192.0.2.1"]
-timeout = "31s"
+timeout = "4501ms"
 attempts = 300
 selection = "fast"
 delay = "50ms""#,
         ],
         expect![[r#"
-            dns64d.toml:2:47: timeout "1ms" is below 10ms; take something from 10ms to 30s
+            dns64d.toml:2:47: timeout "1ms" is below 10ms; take something from 10ms to 4500ms
               |
             2 | servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]
               |                                               ^^^^^
@@ -461,10 +494,10 @@ delay = "50ms""#,
             2 | servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]
               |                                                                      ^^^^^^^^^^^^^^^^^^
             ---
-            dns64d.toml:3:11: timeout "31s" is above 30s; take something from 10ms to 30s
+            dns64d.toml:3:11: timeout "4501ms" is above 4500ms; take something from 10ms to 4500ms
               |
-            3 | timeout = "31s"
-              |           ^^^^^
+            3 | timeout = "4501ms"
+              |           ^^^^^^^^
 
             dns64d.toml:4:12: attempts 300 is above 10; take something from 1 to 10
               |
@@ -528,6 +561,19 @@ workers = 2"#,
               |
             1 | a = "�"
               |      ^
+        "#]],
+    );
+}
+
+#[test]
+fn connections_of_one_client_exceed_all_connections() {
+    refused_beside_upstream(
+        &["[tcp]\nconnections = 8\nconnections-per-client = 9"],
+        expect![[r#"
+            dns64d.toml:4:26: connections-per-client 9 is above 8; take something from 1 to 8
+              |
+            4 | connections-per-client = 9
+              |                          ^
         "#]],
     );
 }

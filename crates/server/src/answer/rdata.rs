@@ -1,0 +1,269 @@
+//! The data of records by type: where names stand in it, and whether it has the form of its type.
+
+use dns64_wire::ParseError;
+use dns64_wire::codes::{Class, Rtype};
+use dns64_wire::message::{Record, Records};
+use dns64_wire::name::Name;
+
+/// Where the names are in the data of a type that may have come compressed. Data of all other
+/// types is copied as it is (RFC 3597 section 4).
+pub(super) struct Layout {
+    before: Before,
+    names: usize,
+    /// Whether the names may be compressed when they are sent.
+    pub(super) compress: bool,
+}
+
+/// What stands before the first name.
+enum Before {
+    /// So many octets.
+    Octets(usize),
+    /// So many octets and three character strings (NAPTR, RFC 3403 section 4.1).
+    Strings(usize),
+}
+
+impl Layout {
+    pub(super) fn of(rtype: Rtype) -> Option<Self> {
+        let layout = |octets, names, compress| {
+            Some(Self {
+                before: Before::Octets(octets),
+                names,
+                compress,
+            })
+        };
+        match rtype.0 {
+            // The types of RFC 1035: NS, MD, MF, CNAME, MB, MG, MR, PTR; SOA, MINFO; MX.
+            2 | 3 | 4 | 5 | 7 | 8 | 9 | 12 => layout(0, 1, true),
+            6 | 14 => layout(0, 2, true),
+            15 => layout(2, 1, true),
+            // Types that are read compressed and sent plain (RFC 3597 section 4): RP; AFSDB, RT;
+            // SIG; PX; NXT; SRV; DNAME (RFC 6672 section 2.5); KX (RFC 2230 section 3.1); NAPTR.
+            17 => layout(0, 2, false),
+            18 | 21 | 36 => layout(2, 1, false),
+            24 => layout(18, 1, false),
+            26 => layout(2, 2, false),
+            30 | 39 => layout(0, 1, false),
+            33 => layout(6, 1, false),
+            35 => Some(Self {
+                before: Before::Strings(4),
+                names: 1,
+                compress: false,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The parts of a record's data; `None` if it is not of this layout. `name` reads the name at an
+    /// offset of the message.
+    pub(super) fn split<'a>(
+        &self,
+        record: &Record<'a>,
+        mut name: impl FnMut(usize) -> Result<(Name<'a>, usize), ParseError>,
+    ) -> Option<Parts<'a>> {
+        let data = record.rdata;
+        let before_len = match self.before {
+            Before::Octets(len) => len,
+            Before::Strings(len) => {
+                let string_end = |at: usize| Some(at + 1 + usize::from(*data.get(at)?));
+                string_end(string_end(string_end(len)?)?)?
+            }
+        };
+        let before = data.get(..before_len)?;
+        let mut at = record.rdata_offset + before_len;
+        let mut names = [None; 2];
+        for place in names.iter_mut().take(self.names) {
+            let (found, end) = name(at).ok()?;
+            *place = Some(found);
+            at = end;
+        }
+        let after = data.get(at - record.rdata_offset..)?;
+        Some(Parts {
+            before,
+            names,
+            after,
+        })
+    }
+}
+
+/// The data of a record, taken apart.
+pub(super) struct Parts<'a> {
+    pub(super) before: &'a [u8],
+    pub(super) names: [Option<Name<'a>>; 2],
+    pub(super) after: &'a [u8],
+}
+
+/// Octets of an SOA record behind its two names (RFC 1035 section 3.3.13).
+const SOA_NUMBERS_LEN: usize = 20;
+
+/// Octets of an RRSIG record before the signer's name (RFC 4034 section 3.1).
+const RRSIG_FIXED_LEN: usize = 18;
+
+/// Octets of SvcPriority (RFC 9460 section 2.2).
+const PRIORITY_LEN: usize = 2;
+
+/// Whether the data of a record has the form of its type, as far as its parts tell: names and
+/// strings end where they should, what has one length has it. Types that are not known here may
+/// hold anything (RFC 3597 section 3), and so may addresses of other classes than IN. Names count
+/// toward the bound on `records`, the walk that the record comes from.
+pub(super) fn is_sound(records: &mut Records<'_>, record: &Record<'_>) -> bool {
+    if let Some(layout) = Layout::of(record.rtype) {
+        let parts = layout.split(record, |at| records.name(at));
+        return parts.is_some_and(|parts| match record.rtype.0 {
+            6 => parts.after.len() == SOA_NUMBERS_LEN,
+            // SIG: the signature. NXT: the bit map.
+            24 | 30 => !parts.after.is_empty(),
+            _ => parts.after.is_empty(),
+        });
+    }
+    match record.rtype {
+        Rtype::A | Rtype::AAAA if record.class != Class::IN => true,
+        rtype => has_form(rtype, record.rdata).is_some(),
+    }
+}
+
+/// `Some` if the data has the form of a type without compressed names.
+fn has_form(rtype: Rtype, data: &[u8]) -> Option<()> {
+    let is = |sound: bool| sound.then_some(());
+    let len = data.len();
+    match rtype.0 {
+        1 => is(len == 4),
+        28 => is(len == 16),
+        // HINFO; TXT and SPF.
+        13 => is(strings(data)? == 2),
+        16 | 99 => is(strings(data)? > 0),
+        // LOC of version 0 (RFC 1876 section 2).
+        29 => is(data.first()? > &0 || len == 16),
+        // DS and CDS, DNSKEY and CDNSKEY: four octets and a digest or a key (RFC 4034, RFC 7344).
+        43 | 48 | 59 | 60 => is(len > 4),
+        // SSHFP (RFC 4255 section 3.1).
+        44 => is(len > 2),
+        // RRSIG: the signer's name is not compressed (RFC 4034 section 3.1.7).
+        46 => is(!behind_name(data.get(RRSIG_FIXED_LEN..)?)?.is_empty()),
+        // NSEC (RFC 4034 section 4.1), NSEC3 and NSEC3PARAM (RFC 5155 sections 3.2 and 4.2).
+        47 => is(is_type_map(behind_name(data)?)),
+        50 => {
+            let hash = behind_string(data.get(4..)?)?;
+            is(hash.first()? > &0 && is_type_map(behind_string(hash)?))
+        }
+        51 => is(behind_string(data.get(4..)?)?.is_empty()),
+        // TLSA and SMIMEA: three octets and data (RFC 6698 section 2.1).
+        52 | 53 => is(len > 3),
+        // CSYNC (RFC 7477 section 2.1.1).
+        62 => is(is_type_map(data.get(6..)?)),
+        64 | 65 => is(are_parameters(behind_name(data.get(PRIORITY_LEN..)?)?)),
+        // URI: its target is not empty (RFC 7553 section 4.4).
+        256 => is(len > 4),
+        257 => is(is_caa(data)),
+        _ => Some(()),
+    }
+}
+
+/// How many character strings fill the data (RFC 1035 section 3.3).
+fn strings(mut data: &[u8]) -> Option<usize> {
+    let mut count = 0;
+    while !data.is_empty() {
+        data = behind_string(data)?;
+        count += 1;
+    }
+    Some(count)
+}
+
+/// What follows an octet of length and as many octets.
+fn behind_string(data: &[u8]) -> Option<&[u8]> {
+    data.get(1 + usize::from(*data.first()?)..)
+}
+
+/// What follows a name that is not compressed: within the data no pointer leads anywhere.
+fn behind_name(data: &[u8]) -> Option<&[u8]> {
+    let (_, end) = Name::parse(data, 0).ok()?;
+    data.get(end..)
+}
+
+/// Whether these are blocks of a bit map of types, in their order and of 1 to 32 octets each
+/// (RFC 4034 section 4.1.2).
+fn is_type_map(mut data: &[u8]) -> bool {
+    let mut last = None;
+    while let [window, len @ 1..=32, rest @ ..] = data {
+        if last.is_some_and(|last| last >= window) || rest.len() < usize::from(*len) {
+            return false;
+        }
+        last = Some(window);
+        data = &rest[usize::from(*len)..];
+    }
+    data.is_empty()
+}
+
+/// Whether these are service parameters, each key once and in order (RFC 9460 section 2.2), those
+/// of fixed form in it (sections 7.1.1, 7.2 and 7.3).
+fn are_parameters(mut data: &[u8]) -> bool {
+    let mut last = None;
+    while let [k0, k1, l0, l1, rest @ ..] = data {
+        let [key, len] = [[*k0, *k1], [*l0, *l1]].map(u16::from_be_bytes);
+        let len = usize::from(len);
+        let is_formed = match key {
+            // no-default-alpn; port; ipv4hint; ipv6hint.
+            2 => len == 0,
+            3 => len == 2,
+            4 => len > 0 && len.is_multiple_of(4),
+            6 => len > 0 && len.is_multiple_of(16),
+            _ => true,
+        };
+        if !is_formed || last.is_some_and(|last| last >= key) || rest.len() < len {
+            return false;
+        }
+        last = Some(key);
+        data = &rest[len..];
+    }
+    data.is_empty()
+}
+
+/// Whether the tag of a CAA record has letters and digits, at least one (RFC 8659 section 4.1).
+fn is_caa(data: &[u8]) -> bool {
+    let tag = data
+        .get(1)
+        .and_then(|len| data.get(2..2 + usize::from(*len)));
+    tag.is_some_and(|tag| !tag.is_empty() && tag.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// The name in a record's data whose addresses belong into the additional section, if its type
+/// has one: that of a host (RFC 1035 section 3.3, RFC 2782, RFC 3403) or of a service.
+pub(super) fn target<'a>(message: &'a [u8], record: &Record<'a>) -> Option<Name<'a>> {
+    match record.rtype.0 {
+        // NS, MX, AFSDB, RT, SRV, NAPTR, KX.
+        2 | 15 | 18 | 21 | 33 | 35 | 36 => {
+            Layout::of(record.rtype)?
+                .split(record, |at| Name::parse(message, at))?
+                .names[0]
+        }
+        64 | 65 => service_target(message, record),
+        _ => None,
+    }
+}
+
+/// TargetName of an SVCB or HTTPS record; its owner if that is "." in ServiceMode (RFC 9460
+/// section 2.5.2). In AliasMode "." means that there is no service (section 2.5.1).
+pub(super) fn service_target<'a>(message: &'a [u8], record: &Record<'a>) -> Option<Name<'a>> {
+    let priority = record.rdata.first_chunk::<PRIORITY_LEN>()?;
+    let (name, _) = Name::parse(message, record.rdata_offset + PRIORITY_LEN).ok()?;
+    match (name.is_root(), priority) {
+        (false, _) => Some(name),
+        (true, [0, 0]) => None,
+        (true, _) => Some(record.name),
+    }
+}
+
+/// The type that a signature covers (RFC 4034 section 3.1.1); `None` for other records.
+pub(super) fn covered(record: &Record<'_>) -> Option<Rtype> {
+    let covered = record.rdata.first_chunk()?;
+    (record.rtype == Rtype::RRSIG).then(|| Rtype(u16::from_be_bytes(*covered)))
+}
+
+/// The zone whose key made a signature (RFC 4034 section 3.1.7); `None` for other records.
+pub(super) fn signer<'a>(record: &Record<'a>) -> Option<Name<'a>> {
+    let data = record.rdata.get(RRSIG_FIXED_LEN..)?;
+    let (name, _) = Name::parse(data, 0).ok()?;
+    (record.rtype == Rtype::RRSIG).then_some(name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,432 @@
+//! From a response to what is kept of it.
+
+use dns64_wire::build::{Builder, Owner};
+use dns64_wire::codes::{Class, Rcode, Rtype};
+use dns64_wire::message::{Message, Opt, Question, Record, Section};
+use dns64_wire::name::NAME_LEN_MAX;
+use dns64_wire::{ParseError, Truncated};
+
+use super::chain::{Chain, answers, is_wanted};
+use super::scrub::{self, Additional, Authority};
+use super::{
+    FAILURE_TTL_S, Kind, Malformed, OPTION_EXTENDED_ERROR, QUESTION_AT, Run, Stored, TtlBounds,
+};
+use crate::answer::copy::{self, Copier, FIXED_LEN};
+use crate::answer::rdata;
+
+/// Octets of the frame on the stack in which a message is written first: room for what a datagram
+/// brings, 1232 octets by default, though its names may come out longer.
+const FRAME_LEN: usize = 2048;
+
+/// Longest message: its length has 16 bits over TCP (RFC 1035 section 4.2.2).
+const MESSAGE_LEN_MAX: usize = 65_535;
+
+/// Octets from the TTL of a record to its data: the TTL itself and the length of the data
+/// (RFC 1035 section 4.1.3).
+const TTL_BEFORE_DATA: u16 = 6;
+
+impl Stored {
+    /// Takes a response whose ID and question have been found to be those that were sent.
+    ///
+    /// What is kept is written anew. Of the answer section: the aliases from the name of the
+    /// question on, then the records of the type asked for at their end, then the signatures over
+    /// these; everything that the name has, if all types were asked for. Of authority and
+    /// additional section: what belongs to that, see `scrub`. OPT is left out, the ID is zero, and
+    /// TTLs are within `bounds`; a TTL with its top bit set counts as 0 (RFC 2181 section 8). An
+    /// extended response code, which only the OPT record has, counts as SERVFAIL.
+    ///
+    /// # Errors
+    ///
+    /// If any record, kept or not, is unsound: its owner, its class, which is not that of the
+    /// question, or its data, which does not have the form of its type.
+    pub fn accept(reply: &Message<'_>, bounds: &TtlBounds) -> Result<Self, Malformed> {
+        if reply.bytes().len() > MESSAGE_LEN_MAX {
+            return Err(Malformed::TooLong);
+        }
+        let question = reply.question().ok_or(Malformed::NoQuestion)?;
+        let seen = Survey::of(reply, question.class)?;
+        let chain = Chain::follow(reply, &question);
+        let end = chain.end();
+        let soa = seen.soa.filter(|soa| end.is_within(&soa.name));
+        let accepted = Accepted {
+            reply,
+            question,
+            kind: kind(reply, &seen, &chain, soa.is_some()),
+            seen,
+            chain: &chain,
+            soa,
+            bounds,
+        };
+        accepted
+            .write(&mut [0; FRAME_LEN])
+            .or_else(|_| accepted.write(&mut vec![0; MESSAGE_LEN_MAX]))
+            .map_err(|_| Malformed::TooLong)
+    }
+}
+
+fn kind(reply: &Message<'_>, seen: &Survey<'_>, chain: &Chain<'_>, has_soa: bool) -> Kind {
+    match (seen.extended_rcode, reply.rcode()) {
+        (true, _) => Kind::Failure(Rcode::SERVFAIL),
+        (_, Rcode::NXDOMAIN) => Kind::NxDomain,
+        (_, Rcode::NOERROR) if chain.found => Kind::Positive,
+        (_, Rcode::NOERROR) if chain.names().len() > 1 && !has_soa => Kind::Positive,
+        (_, Rcode::NOERROR) => Kind::NoData,
+        (_, rcode) => Kind::Failure(rcode),
+    }
+}
+
+/// What one walk over a response shows: that all its records are sound.
+struct Survey<'a> {
+    extended_rcode: bool,
+    extended_error: Option<u16>,
+    /// First SOA record of the authority section.
+    soa: Option<Record<'a>>,
+    /// Whether there are signatures in the answer section.
+    signatures: bool,
+    /// Whether there are proofs in the authority section.
+    proofs: bool,
+    /// Whether there are additional records besides OPT.
+    additionals: bool,
+}
+
+impl<'a> Survey<'a> {
+    fn of(reply: &Message<'a>, class: Class) -> Result<Self, Malformed> {
+        let mut seen = Self {
+            extended_rcode: false,
+            extended_error: None,
+            soa: None,
+            signatures: false,
+            proofs: false,
+            additionals: false,
+        };
+        let mut opt_seen = false;
+        let mut records = reply.records();
+        while let Some(record) = records.next() {
+            let record = record?;
+            let rtype = record.rtype;
+            if rtype == Rtype::OPT {
+                if opt_seen {
+                    return Err(ParseError::OptRepeated.into());
+                }
+                opt_seen = true;
+                seen.opt(&record)?;
+                continue;
+            }
+            if record.class != class {
+                let class = record.class;
+                return Err(Malformed::Class { class });
+            }
+            if !rdata::is_sound(&mut records, &record) {
+                return Err(Malformed::Data { rtype });
+            }
+            match (record.section, rtype) {
+                (Section::Answer, _) => seen.signatures |= rtype == Rtype::RRSIG,
+                (Section::Authority, Rtype::SOA) => {
+                    seen.soa.get_or_insert(record);
+                }
+                (Section::Authority, _) => seen.proofs |= scrub::is_proof(rtype),
+                (Section::Additional, _) => seen.additionals = true,
+            }
+        }
+        Ok(seen)
+    }
+
+    fn opt(&mut self, record: &Record<'_>) -> Result<(), ParseError> {
+        if record.section != Section::Additional || !record.name.is_root() {
+            return Err(ParseError::OptMisplaced);
+        }
+        let [ext_rcode, version, _, _] = record.ttl.to_be_bytes();
+        self.extended_rcode = ext_rcode != 0;
+        let opt = Opt {
+            udp_size: record.class.0,
+            ext_rcode,
+            version,
+            do_bit: false,
+            options: record.rdata,
+        };
+        let mut errors = opt.options().filter(|o| o.code == OPTION_EXTENDED_ERROR);
+        let code = errors.next().and_then(|o| o.value.first_chunk().copied());
+        self.extended_error = code.map(u16::from_be_bytes);
+        Ok(())
+    }
+}
+
+/// A response that is taken, and how.
+struct Accepted<'r, 'a> {
+    reply: &'r Message<'a>,
+    question: Question<'a>,
+    seen: Survey<'a>,
+    chain: &'r Chain<'a>,
+    kind: Kind,
+    /// The SOA record that counts.
+    soa: Option<Record<'a>>,
+    bounds: &'r TtlBounds,
+}
+
+impl<'a> Accepted<'_, 'a> {
+    fn write(&self, frame: &mut [u8]) -> Result<Stored, Truncated> {
+        let reply = self.reply;
+        let room = frame.len();
+        let mut to = Builder::new(frame, room)?;
+        to.header(0, reply.flags());
+        to.question_raw(&reply.bytes()[self.question.range()])?;
+        let mut writer = Writer {
+            to,
+            copier: Copier::new(reply, copy::QUESTION_AT),
+            accepted: self,
+            written: 0,
+            answer_ttl_s: None,
+            additional: self.seen.additionals.then_some(Additional::NONE),
+            signed: false,
+        };
+        let chain_end = writer.aliases()?;
+        let aliases = writer.written;
+        let found = writer.found()?;
+        writer.signatures()?;
+        let answer_end = writer.to.position();
+        writer.authority()?;
+        let authority_end = writer.to.position();
+        writer.additional()?;
+        let (answer_ttl_s, signed) = (writer.answer_ttl_s, writer.signed);
+        let (count, len) = (writer.written, writer.to.finish());
+        let octets = with_ttl_offsets(&frame[..len], self.question.range().end, count);
+        let chain_end_at = chain_end.map_or(QUESTION_AT, |alias| {
+            let at = octets[len + 2 * alias..].first_chunk();
+            at.map_or(QUESTION_AT, |at| u16::from_be_bytes(*at) + TTL_BEFORE_DATA)
+        });
+        let soa_ttl_s = self.soa.map(|soa| self.ttl_s(&soa).min(minimum_s(&soa)));
+        Ok(Stored {
+            octets,
+            message_len: offset(len)?,
+            answer_end: offset(answer_end)?,
+            authority_end: offset(authority_end)?,
+            aliases: offset(aliases)?,
+            found,
+            chain_end_at,
+            kind: self.kind,
+            ttl_s: match self.kind {
+                Kind::Positive => answer_ttl_s.unwrap_or(0),
+                Kind::NoData | Kind::NxDomain => {
+                    soa_ttl_s.map_or(0, |soa| answer_ttl_s.map_or(soa, |s| s.min(soa)))
+                }
+                Kind::Failure(_) => FAILURE_TTL_S,
+            },
+            soa_ttl_s,
+            extended_error: self.seen.extended_error,
+            signed,
+            ad: reply.ad(),
+        })
+    }
+
+    /// The TTL of a record within bounds, in seconds.
+    fn ttl_s(&self, record: &Record<'_>) -> u32 {
+        let sent_s = if record.ttl >> 31 == 1 { 0 } else { record.ttl };
+        let is_negative = matches!(self.kind, Kind::NoData | Kind::NxDomain);
+        if is_negative && record.section == Section::Authority {
+            // Counted down from here, so that nobody behind this server keeps it for longer
+            // (RFC 2308 sections 3 and 6).
+            let minimum_s = match record.rtype {
+                Rtype::SOA => minimum_s(record),
+                _ => u32::MAX,
+            };
+            sent_s.min(minimum_s).min(self.bounds.max_negative_s)
+        } else {
+            sent_s.max(self.bounds.min_s).min(self.bounds.max_s)
+        }
+    }
+}
+
+/// Writes what is kept of a response.
+struct Writer<'w, 'r, 'a> {
+    to: Builder<'w>,
+    copier: Copier<'a>,
+    accepted: &'w Accepted<'r, 'a>,
+    /// Records written.
+    written: usize,
+    /// Shortest TTL of the answer section, in seconds.
+    answer_ttl_s: Option<u32>,
+    /// What is kept of the additional section, if there is one.
+    additional: Option<Additional<'a>>,
+    signed: bool,
+}
+
+impl<'a> Writer<'_, '_, 'a> {
+    /// Writes what makes the aliases; returns which record has the name of the chain's end.
+    fn aliases(&mut self) -> Result<Option<usize>, Truncated> {
+        let Accepted { chain, reply, .. } = self.accepted;
+        let mut chain_end = None;
+        if !chain.has_links() {
+            return Ok(None);
+        }
+        for record in answers(reply) {
+            let is_kept = match record.rtype {
+                Rtype::CNAME | Rtype::DNAME => chain.is_link(&record),
+                _ => rdata::covered(&record)
+                    .is_some_and(|covered| chain.has_link_of(covered, &record.name)),
+            };
+            if !is_kept {
+                continue;
+            }
+            let is_last = record.rtype == Rtype::CNAME
+                && record
+                    .rdata_name()
+                    .is_ok_and(|name| name.eq_ignore_case(&chain.end()));
+            if is_last {
+                chain_end = Some(self.written);
+            }
+            self.record(&record)?;
+        }
+        Ok(chain_end)
+    }
+
+    /// Writes the records that were asked for, side by side under one owner.
+    fn found(&mut self) -> Result<Run, Truncated> {
+        let Accepted {
+            chain,
+            reply,
+            question,
+            ..
+        } = self.accepted;
+        let (at, end) = (self.to.position(), chain.end());
+        let mut octets = [0; NAME_LEN_MAX];
+        let mut run = Run::default();
+        if !chain.found {
+            return Ok(run);
+        }
+        run.at = offset(at)?;
+        let owner = match self.copier.place(&end) {
+            Some(place) => Owner::At(place),
+            None => Owner::Wire(copy::write_plain(end, &mut octets)),
+        };
+        run.owner_len = offset(copy::owner_len(&owner))?;
+        for record in answers(reply) {
+            if is_wanted(question, &record) && record.name.eq_ignore_case(&end) {
+                let ttl_s = self.answer_ttl_s(&record);
+                self.copier.under(&mut self.to, owner, &record, ttl_s)?;
+                self.follow(&record);
+                self.written += 1;
+                run.count += 1;
+            }
+        }
+        Ok(run)
+    }
+
+    /// Writes the signatures over the records that were asked for.
+    fn signatures(&mut self) -> Result<(), Truncated> {
+        let Accepted {
+            chain,
+            reply,
+            question,
+            seen,
+            ..
+        } = self.accepted;
+        if !seen.signatures {
+            return Ok(());
+        }
+        // Asked for by themselves, or with all that the name has, they have been written.
+        let is_asked = matches!(question.rtype, Rtype::RRSIG | Rtype::ANY);
+        self.signed |= is_asked && chain.found;
+        for record in answers(reply).filter(|_| !is_asked) {
+            let is_over_found = rdata::covered(&record) == Some(question.rtype);
+            if is_over_found && record.name.eq_ignore_case(&chain.end()) {
+                self.signed = true;
+                self.record(&record)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn authority(&mut self) -> Result<(), Truncated> {
+        let Accepted {
+            chain,
+            reply,
+            soa,
+            seen,
+            ..
+        } = self.accepted;
+        if reply.nscount() == 0 {
+            return Ok(());
+        }
+        let mut authority = Authority::of(chain, soa.map(|soa| soa.rdata_offset));
+        if seen.proofs {
+            authority.take_zones(reply);
+        }
+        for record in self.section(Section::Authority) {
+            if authority.keeps(&record) {
+                let is_proof = matches!(record.rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3);
+                self.signed |= is_proof;
+                self.follow(&record);
+                self.record(&record)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn additional(&mut self) -> Result<(), Truncated> {
+        let Some(mut additional) = self.additional.take() else {
+            return Ok(());
+        };
+        for record in self.section(Section::Additional) {
+            if additional.keeps(self.accepted.reply, &record) {
+                self.record(&record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the addresses of the host that a record names.
+    fn follow(&mut self, record: &Record<'a>) {
+        if let Some(additional) = &mut self.additional {
+            additional.follow(self.accepted.reply, record);
+        }
+    }
+
+    /// The records of one section.
+    fn section(&self, section: Section) -> impl Iterator<Item = Record<'a>> + use<'a> {
+        let records = self.accepted.reply.records().map_while(Result::ok);
+        records.filter(move |record| record.section == section)
+    }
+
+    fn record(&mut self, record: &Record<'a>) -> Result<(), Truncated> {
+        let ttl_s = match record.section {
+            Section::Answer => self.answer_ttl_s(record),
+            Section::Authority | Section::Additional => self.accepted.ttl_s(record),
+        };
+        self.written += 1;
+        self.copier.record(&mut self.to, record, ttl_s)
+    }
+
+    /// The TTL of a record of the answer section, which counts for the whole section.
+    fn answer_ttl_s(&mut self, record: &Record<'_>) -> u32 {
+        let ttl_s = self.accepted.ttl_s(record);
+        self.answer_ttl_s = Some(self.answer_ttl_s.map_or(ttl_s, |least| least.min(ttl_s)));
+        ttl_s
+    }
+}
+
+/// The MINIMUM of an SOA record, in seconds.
+fn minimum_s(soa: &Record<'_>) -> u32 {
+    soa.rdata
+        .last_chunk()
+        .map_or(0, |minimum| u32::from_be_bytes(*minimum))
+}
+
+/// An offset or a count in a message, which has at most 65,535 octets.
+fn offset(at: usize) -> Result<u16, Truncated> {
+    u16::try_from(at).map_err(|_| Truncated)
+}
+
+/// A message and, behind it, the offsets of the TTLs of its `count` records, the first of which
+/// stands at `at`.
+fn with_ttl_offsets(message: &[u8], mut at: usize, count: usize) -> Box<[u8]> {
+    let mut octets = Vec::with_capacity(message.len() + 2 * count);
+    octets.extend_from_slice(message);
+    for _ in 0..count {
+        let fields = copy::name_end(message, at);
+        let [high, low] = [message[fields + 8], message[fields + 9]];
+        let ttl_at = u16::try_from(fields + 4).unwrap_or_default();
+        octets.extend_from_slice(&ttl_at.to_be_bytes());
+        at = fields + FIXED_LEN + usize::from(u16::from_be_bytes([high, low]));
+    }
+    octets.into()
+}

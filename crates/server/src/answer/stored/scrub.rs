@@ -1,0 +1,140 @@
+//! Which records of a response belong to an answer to its question, as Unbound's scrubber has it:
+//! a client must not learn from an answer what it did not ask for.
+
+use dns64_wire::codes::Rtype;
+use dns64_wire::message::{Message, Record, Section};
+use dns64_wire::name::Name;
+
+use super::chain::Chain;
+use crate::answer::rdata;
+
+/// Zones of one response whose proofs are kept. A chain of two zones that both prove something is
+/// already rare.
+const ZONES_MAX: usize = 8;
+
+/// Names of one response whose addresses are kept: 13 name servers of a zone (RFC 8109 section 4)
+/// and more hosts than a service has. Additional records of the rest are left out: they are a
+/// courtesy (RFC 1034 section 3.7).
+const TARGETS_MAX: usize = 32;
+
+/// A few names, each once.
+pub(super) struct Names<'a, const N: usize>([Option<Name<'a>>; N]);
+
+impl<'a, const N: usize> Names<'a, N> {
+    pub(super) const NONE: Self = Self([None; N]);
+
+    /// Adds a name, if there is room for it.
+    pub(super) fn add(&mut self, name: Name<'a>) {
+        for place in &mut self.0 {
+            match place {
+                Some(known) if known.eq_ignore_case(&name) => return,
+                Some(_) => {}
+                None => {
+                    *place = Some(name);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Name<'a>> {
+        self.0.iter().map_while(Option::as_ref)
+    }
+
+    fn has(&self, name: &Name<'_>) -> bool {
+        self.iter().any(|known| known.eq_ignore_case(name))
+    }
+}
+
+/// Which records of the authority section are kept: the SOA record of a negative answer, servers of
+/// zones that the chain goes through, and DNSSEC records of these zones.
+pub(super) struct Authority<'c, 'a> {
+    chain: &'c Chain<'a>,
+    /// Where the data of the SOA record stands that counts.
+    soa_at: Option<usize>,
+    zones: Names<'a, ZONES_MAX>,
+}
+
+impl<'c, 'a> Authority<'c, 'a> {
+    /// `soa_at`: where the data of the SOA record stands that counts.
+    pub(super) fn of(chain: &'c Chain<'a>, soa_at: Option<usize>) -> Self {
+        Self {
+            chain,
+            soa_at,
+            zones: Names::NONE,
+        }
+    }
+
+    /// Finds the zones whose proofs are kept. Without, none are.
+    pub(super) fn take_zones(&mut self, reply: &Message<'a>) {
+        for record in reply.records().map_while(Result::ok) {
+            let zone = match (record.section, record.rtype) {
+                (Section::Additional, _) => break,
+                (Section::Authority, Rtype::SOA | Rtype::NS) => Some(record.name),
+                _ => rdata::signer(&record),
+            };
+            if let Some(zone) = zone.filter(|zone| self.chain.is_below(zone)) {
+                self.zones.add(zone);
+            }
+        }
+    }
+
+    pub(super) fn keeps(&self, record: &Record<'_>) -> bool {
+        match record.rtype {
+            Rtype::SOA => self.soa_at == Some(record.rdata_offset),
+            Rtype::RRSIG => {
+                rdata::covered(record).is_some_and(|covered| self.keeps_type(covered, &record.name))
+            }
+            rtype => self.keeps_type(rtype, &record.name),
+        }
+    }
+
+    fn keeps_type(&self, rtype: Rtype, owner: &Name<'_>) -> bool {
+        match rtype {
+            Rtype::SOA => self.chain.end().is_within(owner),
+            Rtype::NS => self.chain.is_below(owner),
+            _ => is_proof(rtype) && self.zones.iter().any(|zone| owner.is_within(zone)),
+        }
+    }
+}
+
+/// Whether records of this type prove something of their zone (RFC 4034, RFC 5155).
+pub(super) fn is_proof(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::DS | Rtype::NSEC | Rtype::NSEC3)
+}
+
+/// Which records of the additional section are kept: addresses of hosts and services that kept
+/// records name, and what leads to these addresses.
+pub(super) struct Additional<'a> {
+    targets: Names<'a, TARGETS_MAX>,
+}
+
+impl<'a> Additional<'a> {
+    pub(super) const NONE: Self = Self {
+        targets: Names::NONE,
+    };
+
+    /// A record of another section is kept.
+    pub(super) fn follow(&mut self, message: &Message<'a>, record: &Record<'a>) {
+        if let Some(target) = rdata::target(message.bytes(), record) {
+            self.targets.add(target);
+        }
+    }
+
+    /// Whether an additional record is kept. It must stand behind those that lead to it, as
+    /// resolvers write them.
+    pub(super) fn keeps(&mut self, message: &Message<'a>, record: &Record<'a>) -> bool {
+        let rtype = rdata::covered(record).unwrap_or(record.rtype);
+        let is_kept = matches!(
+            rtype,
+            Rtype::A | Rtype::AAAA | Rtype::CNAME | Rtype::SRV | Rtype::SVCB | Rtype::HTTPS
+        ) && self.targets.has(&record.name);
+        if is_kept {
+            self.follow(message, record);
+            if let (Rtype::CNAME, Ok(target)) = (record.rtype, record.rdata_name()) {
+                self.targets.add(target);
+            }
+        }
+        is_kept
+    }
+}

@@ -1,0 +1,193 @@
+//! The system calls that are left to a server that runs; all others fail with EPERM.
+//!
+//! A list of what is allowed, not of what is forbidden: each call that is not on it, new ones
+//! included, is one less way into the kernel. What is on it is what the Rust library, tokio, glibc
+//! and the relay were seen to call after the start, or document to call on a rarer path. A call
+//! that is missing fails like any call that the system refuses, and kills nothing.
+
+use std::collections::BTreeMap;
+
+use libc::{
+    AF_INET, AF_INET6, AF_UNIX, CLONE_THREAD, EPERM, FIONBIO, FIONREAD, O_ACCMODE, O_CREAT,
+    O_TRUNC, PR_SET_NAME, PROT_EXEC, c_int,
+};
+use seccompiler::SeccompCmpArgLen::{Dword, Qword};
+use seccompiler::SeccompCmpOp::{Eq, MaskedEq};
+use seccompiler::{
+    BackendError, BpfProgram, Error, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, apply_filter,
+};
+
+/// Calls that are allowed with any arguments.
+pub(super) const ALLOWED: &[libc::c_long] = &[
+    // Sockets: connections, and a new port in place of an old one. Without listen(2).
+    libc::SYS_accept4,
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    // Descriptors that are open, and what says when they are ready.
+    libc::SYS_close,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_lseek,
+    libc::SYS_newfstatat,
+    libc::SYS_pread64,
+    libc::SYS_ppoll,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_statx,
+    libc::SYS_write,
+    libc::SYS_writev,
+    // The control socket at the end; a message that is too long for journald in one piece.
+    libc::SYS_memfd_create,
+    libc::SYS_unlinkat,
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_madvise,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    // Threads and their ends; see `conditions` for clone(2). clone3(2) is handled by `NO_CLONE3`.
+    libc::SYS_clone3,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_get_robust_list,
+    libc::SYS_getcpu,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_membarrier,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    // Signals.
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    // Time, chance, and who it is.
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getrandom,
+    libc::SYS_gettimeofday,
+    libc::SYS_getuid,
+    libc::SYS_nanosleep,
+];
+
+/// Older forms of some of those, which this processor still has.
+#[cfg(target_arch = "x86_64")]
+pub(super) const OLDER: &[libc::c_long] = &[
+    libc::SYS_epoll_wait,
+    libc::SYS_poll,
+    libc::SYS_time,
+    libc::SYS_unlink,
+];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const OLDER: &[libc::c_long] = &[];
+
+/// Restricts the calling thread and those that it starts.
+///
+/// # Errors
+///
+/// The kernel does not filter, or does not know the processor.
+pub(super) fn restrict() -> Result<(), Error> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    // The second one forbids to install another.
+    apply_filter(&no_clone3(arch)?)?;
+    apply_filter(&allowed_only(arch)?)
+}
+
+fn allowed_only(arch: TargetArch) -> Result<BpfProgram, BackendError> {
+    let always = ALLOWED.iter().chain(OLDER).map(|&call| (call, Vec::new()));
+    let filter = SeccompFilter::new(
+        always.chain(conditions()?).collect(),
+        SeccompAction::Errno(EPERM.unsigned_abs()),
+        SeccompAction::Allow,
+        arch,
+    )?;
+    filter.try_into()
+}
+
+/// The flags of clone3(2) are in memory, where no filter reads. If it does not exist, glibc calls
+/// clone(2).
+fn no_clone3(arch: TargetArch) -> Result<BpfProgram, BackendError> {
+    let filter = SeccompFilter::new(
+        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::ENOSYS.unsigned_abs()),
+        arch,
+    )?;
+    filter.try_into()
+}
+
+/// Calls that are allowed with some arguments only: any one of the rules has to hold.
+pub(super) fn conditions() -> Result<Vec<(libc::c_long, Vec<SeccompRule>)>, BackendError> {
+    let equal = |argument, value: c_int| {
+        let value = u64::from(value.cast_unsigned());
+        SeccompCondition::new(argument, Dword, Eq, value)
+    };
+    let without = |argument, bits: c_int| {
+        let bits = u64::from(bits.cast_unsigned());
+        SeccompCondition::new(argument, Dword, MaskedEq(bits), 0)
+    };
+    let any_of = |argument, values: &[c_int]| -> Result<Vec<SeccompRule>, BackendError> {
+        let rule = |&value: &c_int| SeccompRule::new(vec![equal(argument, value)?]);
+        values.iter().map(rule).collect()
+    };
+    let only = |condition: SeccompCondition| Ok(vec![SeccompRule::new(vec![condition])?]);
+    let own_pid = rustix::process::getpid().as_raw_nonzero().get();
+    let thread = u64::from(CLONE_THREAD.cast_unsigned());
+    let requests = [FIONBIO, FIONREAD].map(|request| SeccompCondition::new(1, Qword, Eq, request));
+    let requests = requests
+        .into_iter()
+        .map(|request| SeccompRule::new(vec![request?]));
+    Ok(vec![
+        // Threads, but no processes.
+        (
+            libc::SYS_clone,
+            only(SeccompCondition::new(0, Dword, MaskedEq(thread), thread)?)?,
+        ),
+        // Files are opened to be read. Which ones is up to Landlock.
+        (
+            libc::SYS_openat,
+            only(without(2, O_ACCMODE | O_CREAT | O_TRUNC)?)?,
+        ),
+        // Nothing that was written becomes code.
+        (libc::SYS_mmap, only(without(2, PROT_EXEC)?)?),
+        (libc::SYS_mprotect, only(without(2, PROT_EXEC)?)?),
+        (libc::SYS_socket, any_of(0, &[AF_UNIX, AF_INET, AF_INET6])?),
+        // How signals reach the thread that waits for them.
+        (libc::SYS_socketpair, any_of(0, &[AF_UNIX])?),
+        // Not TIOCSTI, which types into a terminal.
+        (
+            libc::SYS_ioctl,
+            requests.collect::<Result<Vec<_>, BackendError>>()?,
+        ),
+        // The names of threads.
+        (libc::SYS_prctl, any_of(0, &[PR_SET_NAME])?),
+        // Its own limits.
+        (libc::SYS_prlimit64, any_of(0, &[0, own_pid])?),
+        // abort(3), and the end by a second SIGTERM.
+        (libc::SYS_tgkill, any_of(0, &[own_pid])?),
+    ])
+}

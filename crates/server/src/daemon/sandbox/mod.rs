@@ -1,0 +1,149 @@
+//! What the process gives up once it is set up: files, by Landlock (landlock(7)), and system calls,
+//! by seccomp (seccomp(2)). A bug in the parser of messages then opens neither a file nor a shell.
+//!
+//! - [`enter`]: both, as far as the kernel has them;
+//! - `calls`: the system calls that are left.
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod calls;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, LandlockStatus, RestrictionStatus, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+};
+
+use super::Source;
+use crate::config::mtd64ng;
+use crate::settings::{LogTarget, Settings};
+
+/// What is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sandbox {
+    /// Version of Landlock's interface that is in use.
+    landlock: Option<i32>,
+    /// Whether system calls are restricted.
+    seccomp: bool,
+}
+
+/// `landlock abi 7, seccomp`, or `off` if nothing is in force.
+impl fmt::Display for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let landlock = self.landlock.map(|abi| format!("landlock abi {abi}"));
+        let seccomp = self.seccomp.then(|| "seccomp".to_owned());
+        let parts: Vec<String> = [landlock, seccomp].into_iter().flatten().collect();
+        f.write_str(if parts.is_empty() { "off" } else { "" })?;
+        f.write_str(&parts.join(", "))
+    }
+}
+
+impl Sandbox {
+    /// For servers whose configuration turns it off.
+    pub(super) const OFF: Self = Self {
+        landlock: None,
+        seccomp: false,
+    };
+}
+
+/// The newest interface of Landlock whose rights are known here (Linux 6.15).
+const NEWEST: ABI = ABI::V7;
+
+/// Restricts the calling thread and all that it starts, for good. A kernel that lacks one of the two
+/// keeps nothing from starting; the log says so.
+pub(super) fn enter(source: &Source, settings: &Settings) -> Sandbox {
+    let sandbox = Sandbox {
+        landlock: logged("landlock", restrict_files(source, settings)),
+        seccomp: logged("seccomp", restrict_calls()).is_some(),
+    };
+    tracing::info!("sandbox: {sandbox}");
+    sandbox
+}
+
+fn logged<T>(name: &str, result: Result<T, impl fmt::Display>) -> Option<T> {
+    result
+        .inspect_err(|error| tracing::warn!("no sandbox by {name}: {error}"))
+        .ok()
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn restrict_calls() -> Result<(), seccompiler::Error> {
+    calls::restrict()
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn restrict_calls() -> Result<(), &'static str> {
+    Err("the system calls of this processor are not known here")
+}
+
+/// Why files are not restricted.
+#[derive(Debug, thiserror::Error)]
+enum FilesError {
+    /// The kernel refuses.
+    #[error(transparent)]
+    Refused(#[from] RulesetError),
+    /// The kernel does not have it.
+    #[error("the kernel does not have it, or it is turned off")]
+    Missing,
+}
+
+/// Leaves nothing of the file system but reading the configuration and removing the control socket.
+/// No TCP port can be bound, and no process outside signalled. Where the kernel knows fewer rights,
+/// fewer are taken. Returns the version in use.
+fn restrict_files(source: &Source, settings: &Settings) -> Result<i32, FilesError> {
+    let ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::BindTcp)?
+        .scope(Scope::Signal)?;
+    let restricted = ruleset
+        .create()?
+        .add_rules(path_beneath_rules(
+            readable(source, settings),
+            AccessFs::ReadFile,
+        ))?
+        .add_rules(path_beneath_rules(
+            settings.control.as_deref().and_then(Path::parent),
+            AccessFs::RemoveFile,
+        ))?
+        .restrict_self()?;
+    match restricted {
+        RestrictionStatus {
+            ruleset: RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
+            landlock: LandlockStatus::Available { effective_abi, .. },
+            ..
+        } => Ok((effective_abi as i32).min(NEWEST as i32)),
+        _ => Err(FilesError::Missing),
+    }
+}
+
+/// What is read while the server runs. A reload opens the configuration by its name again, and many
+/// editors put a new file in its place, so the directories count and not the files.
+fn readable(source: &Source, settings: &Settings) -> Vec<PathBuf> {
+    let mut files = vec![source.path().as_path()];
+    if let Source::Mtd64Ng(_) = source {
+        files.push(Path::new(mtd64ng::RESOLV_CONF));
+    }
+    let mut readable: Vec<PathBuf> = files.into_iter().flat_map(directories).collect();
+    if settings.log.target == LogTarget::Syslog {
+        // syslog(3) writes local time.
+        readable.push("/etc/localtime".into());
+    }
+    readable
+}
+
+/// The directory of a file, and if the file is a link that of its target.
+fn directories(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let target = file.canonicalize().ok();
+    [Some(file.to_owned()), target]
+        .into_iter()
+        .flatten()
+        .filter_map(|file| {
+            let directory = file.parent()?;
+            // The parent of a bare name is empty.
+            Some(Path::new(".").join(directory))
+        })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! Exchanges with upstreams that are open: sent and not answered. A lookup can have several, so that
+//! a late answer is still one; and an exchange can outlive its lookup, so that a late answer still
+//! shows that the upstream lives and how long it takes.
+
+use dns64_transport::clock::Nanos;
+use hashbrown::HashTable;
+
+use super::habits::Form;
+use super::heap::Heap;
+
+/// A question that was sent to an upstream.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    /// Whose question it is; `None` if that has been answered.
+    pub(super) lookup: Option<u32>,
+    /// The one that was opened before it for the same lookup.
+    pub(super) before: Option<u32>,
+    pub(super) server: usize,
+    pub(super) way: Way,
+    pub(super) id: u16,
+    pub(super) form: Form,
+    pub(super) sent_at: Nanos,
+    /// How often the question had been sent to the same upstream before.
+    pub(super) repeats: u8,
+    /// It has been waited for long enough: another was sent, or could have been.
+    pub(super) late: bool,
+    /// Nobody listens there (ICMP): no answer will come.
+    pub(super) unreachable: bool,
+    /// When it ends unanswered.
+    pub(super) until: Nanos,
+    /// Tells it from all others that had its place.
+    number: u32,
+}
+
+/// How a question went to an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// In a datagram from this port.
+    Port(usize),
+    /// Over a connection.
+    Connection,
+}
+
+/// The table of open exchanges.
+#[derive(Default)]
+pub(super) struct Exchanges {
+    slots: slab::Slab<Exchange>,
+    by_place: HashTable<u32>,
+    pub(super) timers: Heap,
+    number: u32,
+}
+
+/// A new exchange.
+pub(super) struct Opening {
+    pub(super) lookup: u32,
+    /// The newest of the lookup's.
+    pub(super) before: Option<u32>,
+    pub(super) server: usize,
+    pub(super) way: Way,
+    pub(super) id: u16,
+    pub(super) form: Form,
+    pub(super) repeats: u8,
+    pub(super) now: Nanos,
+    pub(super) until: Nanos,
+}
+
+impl Exchanges {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn get(&self, slot: u32) -> &Exchange {
+        &self.slots[slot as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, slot: u32) -> &mut Exchange {
+        &mut self.slots[slot as usize]
+    }
+
+    /// Opens an exchange. No other may be open at the same port with the same ID.
+    pub(super) fn open(&mut self, opening: Opening) -> u32 {
+        self.number = self.number.wrapping_add(1);
+        let slot = self.slots.insert(Exchange {
+            lookup: Some(opening.lookup),
+            before: opening.before,
+            server: opening.server,
+            way: opening.way,
+            id: opening.id,
+            form: opening.form,
+            sent_at: opening.now,
+            repeats: opening.repeats,
+            late: false,
+            unreachable: false,
+            until: opening.until,
+            number: self.number,
+        });
+        // Their number is bounded by that of lookups.
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        if let Way::Port(port) = opening.way {
+            let hash = hash(opening.server, port, opening.id);
+            let slots = &self.slots;
+            self.by_place.insert_unique(hash, slot, |slot| {
+                let other = &slots[*slot as usize];
+                match other.way {
+                    Way::Port(port) => hash_of(other, port),
+                    Way::Connection => 0,
+                }
+            });
+        }
+        slot
+    }
+
+    /// Takes an exchange out, and out of the list of its lookup, whose newest is `newest`.
+    pub(super) fn close(&mut self, slot: u32, newest: Option<&mut Option<u32>>) -> Exchange {
+        self.timers.clear(slot);
+        let before = self.get(slot).before;
+        match newest {
+            Some(newest) if *newest == Some(slot) => *newest = before,
+            Some(newest) => {
+                let after = self.of(*newest).find(|(_, e)| e.before == Some(slot));
+                if let Some(after) = after.map(|(after, _)| after) {
+                    self.get_mut(after).before = before;
+                }
+            }
+            None => {}
+        }
+        let exchange = self.slots.remove(slot as usize);
+        if let Way::Port(port) = exchange.way
+            && let Ok(found) = self
+                .by_place
+                .find_entry(hash_of(&exchange, port), |s| *s == slot)
+        {
+            found.remove();
+        }
+        exchange
+    }
+
+    /// The exchange that was opened from this port with this ID.
+    pub(super) fn at(&self, server: usize, port: usize, id: u16) -> Option<u32> {
+        let same = |slot: &u32| {
+            let exchange = &self.slots[*slot as usize];
+            (exchange.server, exchange.way, exchange.id) == (server, Way::Port(port), id)
+        };
+        self.by_place.find(hash(server, port, id), same).copied()
+    }
+
+    /// All exchanges at one port.
+    pub(super) fn at_port(&self, server: usize, port: usize) -> Vec<u32> {
+        let all = self.slots.iter();
+        let there = all.filter(|(_, e)| e.server == server && e.way == Way::Port(port));
+        there
+            .filter_map(|(slot, _)| u32::try_from(slot).ok())
+            .collect()
+    }
+
+    /// The exchanges of a lookup, from the newest.
+    pub(super) fn of(&self, newest: Option<u32>) -> impl Iterator<Item = (u32, &Exchange)> {
+        let each = move |slot: u32| (slot, &self.slots[slot as usize]);
+        std::iter::successors(newest.map(each), move |(_, exchange)| {
+            exchange.before.map(each)
+        })
+    }
+
+    /// The number by which whoever holds connections knows an exchange.
+    pub(super) fn number(&self, slot: u32) -> u64 {
+        u64::from(self.slots[slot as usize].number) << 32 | u64::from(slot)
+    }
+
+    /// The exchange with a number, if it is still open.
+    pub(super) fn numbered(&self, number: u64) -> Option<u32> {
+        let [slot, number] = [number & u64::from(u32::MAX), number >> 32]
+            .map(|half| u32::try_from(half).unwrap_or_default());
+        let found = self.slots.get(slot as usize);
+        found.is_some_and(|e| e.number == number).then_some(slot)
+    }
+}
+
+fn hash_of(exchange: &Exchange, port: usize) -> u64 {
+    hash(exchange.server, port, exchange.id)
+}
+
+/// IDs are chosen here, by chance, so that nobody can choose ones that collide: any mixing does.
+/// The multiplier is 2^64 divided by the golden ratio (Knuth, TAOCP volume 3, section 6.4).
+fn hash(server: usize, port: usize, id: u16) -> u64 {
+    let number = (server as u64) << 32 | (port as u64) << 16 | u64::from(id);
+    number
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(u64::BITS / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opening(before: Option<u32>, way: Way, id: u16) -> Opening {
+        let form = Form {
+            edns: true,
+            cookie: false,
+            exact_case: false,
+            again: false,
+        };
+        Opening {
+            lookup: 1,
+            before,
+            server: 0,
+            way,
+            id,
+            form,
+            repeats: 0,
+            now: 0,
+            until: 10,
+        }
+    }
+
+    #[test]
+    fn exchanges_of_a_lookup_leave_its_list_in_any_order() {
+        for gone in [0, 1, 2] {
+            let mut table = Exchanges::default();
+            let mut newest = None;
+            let mut slots = Vec::new();
+            for id in 0..3 {
+                let slot = table.open(opening(newest, Way::Port(5), id));
+                newest = Some(slot);
+                slots.push(slot);
+            }
+            let id = table.close(slots.remove(gone), Some(&mut newest)).id;
+            assert_eq!(table.at(0, 5, id), None);
+            let left: Vec<_> = table.of(newest).map(|(slot, _)| slot).collect();
+            slots.reverse();
+            assert_eq!(left, slots);
+            assert_eq!(table.at_port(0, 5).len(), 2);
+        }
+    }
+
+    #[test]
+    fn a_connection_s_number_is_good_for_one_exchange() {
+        let mut table = Exchanges::default();
+        let first = table.open(opening(None, Way::Connection, 1));
+        let number = table.number(first);
+        assert_eq!(table.numbered(number), Some(first));
+        table.close(first, None);
+        let second = table.open(opening(None, Way::Connection, 2));
+        assert_eq!(second, first, "the same place");
+        assert_eq!(table.numbered(number), None);
+    }
+}

@@ -1,0 +1,177 @@
+//! Who gives way when all places for waiting queries are taken: shares by network of clients.
+//!
+//! The network with the most places gives up its oldest query, whoever needs the place. So nobody
+//! can keep those out who need few.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+
+use hashbrown::HashTable;
+
+use super::heap::Heap;
+use crate::settings::nets::ClientNetwork;
+
+const NIL: u32 = u32::MAX;
+
+/// The places that each network holds, its queries from the oldest to the newest.
+#[derive(Default)]
+pub(super) struct Shares {
+    networks: slab::Slab<Network>,
+    by_network: HashTable<u32>,
+    hashing: RandomState,
+    /// The networks by the complement of their number of places: the largest first.
+    largest: Heap,
+    /// By query.
+    places: Vec<Place>,
+}
+
+struct Network {
+    network: ClientNetwork,
+    places: u32,
+    oldest: u32,
+    newest: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    network: u32,
+    older: u32,
+    newer: u32,
+}
+
+/// The query that gives way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) query: u32,
+    /// Its network holds more places than that of the newcomer will, so that it gives way however
+    /// young it is.
+    pub(super) beyond_share: bool,
+}
+
+impl Shares {
+    /// A query of this network has taken a place.
+    pub(super) fn enter(&mut self, query: u32, network: ClientNetwork) {
+        let number = self.find(network).unwrap_or_else(|| self.add(network));
+        let of = &mut self.networks[number as usize];
+        let older = std::mem::replace(&mut of.newest, query);
+        if older == NIL {
+            of.oldest = query;
+        } else {
+            self.places[older as usize].newer = query;
+        }
+        let index = query as usize;
+        let place = Place {
+            network: number,
+            older,
+            newer: NIL,
+        };
+        if self.places.len() <= index {
+            self.places.resize(index + 1, place);
+        }
+        self.places[index] = place;
+        self.count(number, 1);
+    }
+
+    /// A query that had a place has left it.
+    pub(super) fn leave(&mut self, query: u32) {
+        let Place {
+            network,
+            older,
+            newer,
+        } = self.places[query as usize];
+        match older {
+            NIL => self.networks[network as usize].oldest = newer,
+            older => self.places[older as usize].newer = newer,
+        }
+        match newer {
+            NIL => self.networks[network as usize].newest = older,
+            newer => self.places[newer as usize].older = older,
+        }
+        self.count(network, -1);
+    }
+
+    /// Who gives way first to a newcomer of this network; `None` if no place is taken.
+    pub(super) fn candidate(&self, newcomer: ClientNetwork) -> Option<Candidate> {
+        let (_, largest) = self.largest.first()?;
+        let largest = &self.networks[largest as usize];
+        let own = self.find(newcomer);
+        let own = own.map_or(0, |number| self.networks[number as usize].places);
+        Some(Candidate {
+            query: largest.oldest,
+            beyond_share: largest.places > own + 1,
+        })
+    }
+
+    fn count(&mut self, number: u32, change: i32) {
+        let of = &mut self.networks[number as usize];
+        of.places = of.places.saturating_add_signed(change);
+        if of.places > 0 {
+            return self.largest.set(number, !u64::from(of.places));
+        }
+        self.largest.clear(number);
+        let hash = self.hashing.hash_one(of.network);
+        if let Ok(found) = self.by_network.find_entry(hash, |n| *n == number) {
+            found.remove();
+        }
+        self.networks.remove(number as usize);
+    }
+
+    fn find(&self, network: ClientNetwork) -> Option<u32> {
+        let same = |number: &u32| self.networks[*number as usize].network == network;
+        let hash = self.hashing.hash_one(network);
+        self.by_network.find(hash, same).copied()
+    }
+
+    fn add(&mut self, network: ClientNetwork) -> u32 {
+        let number = self.networks.insert(Network {
+            network,
+            places: 0,
+            oldest: NIL,
+            newest: NIL,
+        });
+        // There are no more networks than queries.
+        let number = u32::try_from(number).unwrap_or(NIL);
+        let (networks, hashing) = (&self.networks, &self.hashing);
+        self.by_network
+            .insert_unique(hashing.hash_one(network), number, |number| {
+                hashing.hash_one(networks[*number as usize].network)
+            });
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(third: u8) -> ClientNetwork {
+        ClientNetwork::of([192, 0, third, 1].into())
+    }
+
+    #[test]
+    fn the_oldest_query_of_the_largest_network_gives_way() {
+        let mut shares = Shares::default();
+        assert_eq!(shares.candidate(network(0)), None);
+        for query in 0..10 {
+            shares.enter(query, network(if query < 4 { 1 } else { 2 }));
+        }
+        let first = |shares: &Shares, newcomer| {
+            let candidate = shares.candidate(network(newcomer)).unwrap();
+            (candidate.query, candidate.beyond_share)
+        };
+        assert_eq!(first(&shares, 3), (4, true));
+        assert_eq!(first(&shares, 1), (4, true), "four places and six");
+        assert_eq!(first(&shares, 2), (4, false), "its own");
+        shares.leave(4);
+        shares.leave(6);
+        assert!(!first(&shares, 1).1, "four places each");
+        shares.leave(5);
+        shares.leave(9);
+        assert_eq!(first(&shares, 3), (0, true), "four places and two");
+        for query in [0, 1, 2, 3, 7, 8] {
+            shares.leave(query);
+        }
+        assert_eq!(shares.candidate(network(1)), None);
+        assert!(shares.by_network.is_empty() && shares.networks.is_empty());
+    }
+}

@@ -1,0 +1,43 @@
+//! Why clients get SERVFAIL: counted for each response, and told to operators who want to know.
+
+use dns64_wire::codes::Rcode;
+use dns64_wire::message::{Flags, HEADER_LEN};
+
+use super::Engine;
+use super::actions::{Actions, Client};
+use super::exchange::NO_REACHABLE_AUTHORITY;
+use super::queries::Query;
+use crate::answer::stored::Kind;
+use crate::counts::Servfail;
+
+impl Servfail {
+    /// What went wrong with a query whose answer was made from what is known.
+    pub(super) fn of(query: &Query) -> Self {
+        // A record that was asked for last is what was missing last.
+        let known = query.known.iter().rev().flatten();
+        let mut failed = known.filter(|part| matches!(part.stored.kind(), Kind::Failure(_)));
+        match failed.next().and_then(|part| part.stored.extended_error()) {
+            Some(NO_REACHABLE_AUTHORITY) => Self::NoAnswer,
+            _ => Self::Rcode,
+        }
+    }
+}
+
+impl Engine {
+    /// If the answer in the frame, which is about to be sent, is SERVFAIL: counts why, and says so if the
+    /// settings want that.
+    pub(super) fn explain(&self, client: Client, why: Servfail, len: usize, actions: &mut Actions) {
+        if self.failed(len) {
+            self.counts.count_servfail(why);
+            if self.maker.settings.log.servfail {
+                actions.servfail(client.address(), why, &self.maker.frame[..len]);
+            }
+        }
+    }
+
+    /// Whether the answer in the frame is SERVFAIL.
+    pub(super) fn failed(&self, len: usize) -> bool {
+        let header = self.maker.frame[..len].first_chunk::<HEADER_LEN>();
+        header.is_some_and(|h| Flags(u16::from_be_bytes([h[2], h[3]])).rcode() == Rcode::SERVFAIL)
+    }
+}

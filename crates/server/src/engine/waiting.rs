@@ -1,0 +1,245 @@
+//! The engine's side toward clients that wait: holds queries until upstreams have answered, or until
+//! their time is over.
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::codes::Rcode;
+
+use super::exchange::NO_REACHABLE_AUTHORITY;
+use super::lookups::Waiter;
+use super::queries::{Learnt, Moment, Query, Wait};
+use super::resolve::{Part, Step};
+use super::{Actions, DEADLINE_NS, Engine, stay_silent};
+use crate::answer::reply;
+use crate::counts::Servfail;
+use crate::settings::LookupOrder;
+use crate::settings::nets::ClientNetwork;
+
+/// An answer that took longer is not sent: its client has given up. The default of resolv.conf(5).
+const LATE_NS: Nanos = 5 * SECOND;
+
+/// A stale answer is sent when upstreams have taken this long (RFC 8767 section 5).
+const STALE_NS: Nanos = 1_800_000_000;
+
+/// A is asked for when AAAA has taken this long, whatever the order: both of an upstream that takes 3 s
+/// for each come within the time of a query.
+const AHEAD_NS: Nanos = SECOND;
+
+/// AAAA that has taken this long counts as no answer (RFC 6147 section 5.1.3), if there are A records
+/// to make one of: half the time that clients have.
+const SILENCE_NS: Nanos = 2_400_000_000;
+
+/// A query that has waited for less does not give way to another of its own network, as in Unbound
+/// (`jostle-timeout`).
+const YOUNG_NS: Nanos = 200_000_000;
+
+/// Octets of answers after which queries that have learnt something wait for the next turn: one
+/// answer of 64 KiB can be what thousands wait for.
+const ANSWERS_PER_TURN: usize = 1 << 20;
+
+impl Engine {
+    /// Keeps a query until upstreams have answered what it needs.
+    pub(super) fn hold(&mut self, query: Query, part: Part, now: Nanos, actions: &mut Actions) {
+        let network = ClientNetwork::of(query.client.address().ip());
+        if self.queries.len() >= self.maker.settings.queries_max
+            && !self.make_way(network, now, actions)
+        {
+            self.counts.refused_full.tick();
+            let len = reply::error(&query.asker, Rcode::SERVFAIL, None, &mut self.maker.frame);
+            self.explain(query.client, Servfail::Full, len, actions);
+            return self.send(query.client, len, actions);
+        }
+        let may_synthesise = part == Part::First && self.maker.may_synthesise(&query);
+        // The settings bound the number far below 2^31.
+        let slot = u32::try_from(self.queries.insert(query)).unwrap_or(u32::MAX);
+        self.shares.enter(slot, network);
+        let since = self.want(slot, part, now, actions);
+        let Some(query) = self.queries.get_mut(slot as usize) else {
+            return;
+        };
+        query.set_moment(Moment::End, now + DEADLINE_NS);
+        if self.maker.settings.cache.stale_s > 0 {
+            query.set_moment(Moment::Stale, now + STALE_NS);
+        }
+        let order = self.maker.settings.order;
+        if may_synthesise {
+            query.set_moment(Moment::Silence, since + SILENCE_NS);
+            match order {
+                LookupOrder::Both => {}
+                LookupOrder::Delayed(delay_ns) => query.set_moment(Moment::Ahead, since + delay_ns),
+                LookupOrder::AaaaThenA => query.set_moment(Moment::Ahead, since + AHEAD_NS),
+            }
+        }
+        self.query_timers.set(slot, query.next_moment());
+        if may_synthesise && order == LookupOrder::Both {
+            self.want_ahead(slot, now, actions);
+        }
+    }
+
+    /// Frees a place for a query of this network; whether there is one.
+    fn make_way(&mut self, network: ClientNetwork, now: Nanos, actions: &mut Actions) -> bool {
+        let Some(candidate) = self.shares.candidate(network) else {
+            return false;
+        };
+        let query = &self.queries[candidate.query as usize];
+        if !candidate.beyond_share && now < query.arrived + YOUNG_NS {
+            return false;
+        }
+        self.counts.refused_full.tick();
+        let len = reply::error(&query.asker, Rcode::SERVFAIL, None, &mut self.maker.frame);
+        self.answer(candidate.query, Servfail::Full, len, now, actions);
+        true
+    }
+
+    /// Lets a query wait for A records before it is known whether it needs them, unless they are
+    /// in the cache.
+    fn want_ahead(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
+        if let Some(query) = self.queries.get(slot as usize)
+            && !self.maker.knows(query, Part::Second, now)
+        {
+            self.want(slot, Part::Second, now, actions);
+        }
+    }
+
+    /// Goes on with a query that has learnt something, or has waited for long.
+    pub(super) fn progress(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
+        let Some(query) = self.queries.get_mut(slot as usize) else {
+            return;
+        };
+        match self.maker.advance(query, now) {
+            Step::Answer(len, made) => {
+                let why = Servfail::of(query);
+                self.count_made(made);
+                self.answer(slot, why, len, now, actions);
+            }
+            Step::Need(part) => {
+                self.want(slot, part, now, actions);
+            }
+        }
+        self.prefetch(now, actions);
+    }
+
+    /// Moments of queries have come.
+    pub(super) fn on_moments(&mut self, now: Nanos, actions: &mut Actions) {
+        while let Some(slot) = self.query_timers.take(now) {
+            let query = &mut self.queries[slot as usize];
+            let moment = query.take_moment(now);
+            self.query_timers.set(slot, query.next_moment());
+            match moment {
+                Some(Moment::Ahead) => self.want_ahead(slot, now, actions),
+                Some(Moment::Stale) => {
+                    query.accepts_stale = true;
+                    self.progress(slot, now, actions);
+                }
+                Some(Moment::Silence) => {
+                    query.accepts_silence = true;
+                    self.progress(slot, now, actions);
+                }
+                Some(Moment::End) => self.end(slot, now, actions),
+                None => {}
+            }
+        }
+    }
+
+    /// The time of a query is over: it gets what there is.
+    fn end(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
+        let query = &mut self.queries[slot as usize];
+        let (len, why) = match self.maker.advance(query, now) {
+            Step::Answer(len, made) => {
+                let why = Servfail::of(query);
+                self.count_made(made);
+                (len, why)
+            }
+            Step::Need(_) => {
+                let asker = &self.queries[slot as usize].asker;
+                let error = Some(NO_REACHABLE_AUTHORITY);
+                let len = reply::error(asker, Rcode::SERVFAIL, error, &mut self.maker.frame);
+                (len, Servfail::Deadline)
+            }
+        };
+        self.answer(slot, why, len, now, actions);
+    }
+
+    /// Sends the answer of a query that was held, unless it comes too late, and frees its place;
+    /// `why` it failed, if it did.
+    fn answer(&mut self, slot: u32, why: Servfail, len: usize, now: Nanos, actions: &mut Actions) {
+        for part in [Part::First, Part::Second] {
+            self.leave(slot, part, now);
+        }
+        self.query_timers.clear(slot);
+        self.shares.leave(slot);
+        let query = self.queries.remove(slot as usize);
+        self.counts.waited.observe(now - query.arrived);
+        if now - query.arrived > LATE_NS {
+            self.counts.dropped_late.tick();
+            stay_silent(query.client, actions);
+        } else {
+            self.explain(query.client, why, len, actions);
+            self.send(query.client, len, actions);
+        }
+    }
+
+    /// Lets a query wait for a lookup.
+    pub(super) fn join(&mut self, query: u32, part: Part, lookup: u32) {
+        let found = self.lookups.get(lookup);
+        let waiter = Waiter::new(query, part);
+        let after = std::mem::replace(&mut found.waiters, waiter);
+        self.lookups.set_abandoned(lookup, None);
+        self.queries[query as usize].waiting[part as usize] = Some(Wait {
+            lookup,
+            before: Waiter::NOBODY,
+            after,
+        });
+        self.relink(after, |wait| wait.before = waiter);
+    }
+
+    /// Lets a query wait no longer for one of its parts.
+    fn leave(&mut self, query: u32, part: Part, now: Nanos) {
+        let held = &mut self.queries[query as usize];
+        let Some(wait) = held.waiting[part as usize].take() else {
+            return;
+        };
+        self.relink(wait.after, |after| after.before = wait.before);
+        if wait.before == Waiter::NOBODY {
+            let lookup = self.lookups.get(wait.lookup);
+            lookup.waiters = wait.after;
+            if wait.after == Waiter::NOBODY {
+                self.lookups.set_abandoned(wait.lookup, Some(now));
+            }
+        } else {
+            self.relink(wait.before, |before| before.after = wait.after);
+        }
+    }
+
+    /// Changes the place of a waiter, if it is one.
+    fn relink(&mut self, waiter: Waiter, change: impl FnOnce(&mut Wait)) {
+        if waiter == Waiter::NOBODY {
+            return;
+        }
+        let (query, part) = waiter.parts();
+        if let Some(wait) = &mut self.queries[query as usize].waiting[part as usize] {
+            change(wait);
+        }
+    }
+
+    /// Tells all who wait for a lookup what it gave; they go on in this turn or in the next.
+    pub(super) fn tell(&mut self, mut next: Waiter, learnt: &Learnt) {
+        while next != Waiter::NOBODY {
+            let (query, part) = next.parts();
+            let held = &mut self.queries[query as usize];
+            held.known[part as usize] = Some(learnt.clone());
+            let wait = held.waiting[part as usize].take();
+            next = wait.map_or(Waiter::NOBODY, |wait| wait.after);
+            self.woken.push_back(query);
+        }
+    }
+
+    /// Goes on with queries that have learnt something, as far as this turn has room for answers.
+    /// One that has ended meanwhile may have left its place to another, for which it is no harm.
+    pub(super) fn wake(&mut self, now: Nanos, actions: &mut Actions) {
+        while actions.octets() < ANSWERS_PER_TURN
+            && let Some(query) = self.woken.pop_front()
+        {
+            self.progress(query, now, actions);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The questions for one upstream that wait for a connection, without sockets and clocks.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dns64_transport::clock::Nanos;
+
+/// Questions for one upstream that wait, are asked or whose answer waits for a worker. Each takes
+/// less than 1 KiB: 64 MiB for [`crate::settings::UPSTREAMS_MAX`] upstreams.
+pub(in crate::gateway) const ASKS_MAX: usize = 4096;
+
+/// Connections to one upstream: 256 to all of them, a quarter of the 1,024 descriptors that a
+/// process may open by default.
+pub(super) const CONNECTIONS_MAX: usize = 16;
+
+/// Questions in flight on each connection before another is opened. A server should see few
+/// connections (RFC 7766 section 6.2.2), but many forwarders answer the questions of one connection
+/// one after the other, and eight recursions of 100 ms are as long as [`crate::config`] waits.
+const SHARE: usize = 8;
+
+/// Questions in flight on one connection at most: half of [`ASKS_MAX`] on all of them.
+const WINDOW_MAX: usize = 128;
+
+/// Connections without any answer on which a question may be asked (RFC 7766 section 6.2.4: the
+/// question is asked again when its connection closes).
+const FRUITLESS_MAX: u8 = 2;
+
+/// A question to an upstream.
+#[derive(Debug)]
+pub(super) struct Ask {
+    /// See [`crate::mailbox::ToGateway::Ask`].
+    pub worker: usize,
+    pub exchange: u64,
+    /// When it has failed.
+    pub deadline: Nanos,
+    /// The message behind its length.
+    pub framed: Vec<u8>,
+    /// Connections that closed without any answer while this was asked on them.
+    pub fruitless: u8,
+    /// Its share of [`ASKS_MAX`].
+    pub place: Place,
+}
+
+/// One of the [`ASKS_MAX`] questions, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place(Rc<Cell<usize>>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// The questions that wait, the earliest deadline first, and how many connections there are.
+#[derive(Debug)]
+pub(super) struct Queue {
+    asks: Rc<Cell<usize>>,
+    waiting: BTreeMap<(Nanos, u64), Ask>,
+    /// Tells questions with the same deadline apart.
+    next: u64,
+    /// Questions that the upstream answers on one connection before it closes it.
+    window: usize,
+    connections: usize,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self {
+            asks: Rc::default(),
+            waiting: BTreeMap::new(),
+            next: 0,
+            window: WINDOW_MAX,
+            connections: 0,
+        }
+    }
+
+    /// A place for one more question, if there is one.
+    pub(super) fn place(&self) -> Option<Place> {
+        (self.asks.get() < ASKS_MAX).then(|| {
+            self.asks.set(self.asks.get() + 1);
+            Place(Rc::clone(&self.asks))
+        })
+    }
+
+    /// Lets a question wait.
+    pub(super) fn push(&mut self, ask: Ask) {
+        self.waiting.insert((ask.deadline, self.next), ask);
+        self.next += 1;
+    }
+
+    /// The next question for a connection that has `in_flight` already.
+    pub(super) fn pop(&mut self, in_flight: usize) -> Option<Ask> {
+        let share = SHARE.max(self.asks.get().div_ceil(CONNECTIONS_MAX));
+        if in_flight >= share.min(self.window) {
+            return None;
+        }
+        self.waiting.pop_first().map(|(_, ask)| ask)
+    }
+
+    /// A question whose time is over.
+    pub(super) fn expired(&mut self, now: Nanos) -> Option<Ask> {
+        let first = self.waiting.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+
+    /// The deadline of the question that has waited longest.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.waiting.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Notes one more connection, if the questions need it.
+    pub(super) fn open(&mut self) -> bool {
+        let needed = self.asks.get() > self.connections * SHARE.min(self.window);
+        let open = needed && self.connections < CONNECTIONS_MAX;
+        self.connections += usize::from(open);
+        open
+    }
+
+    /// Notes that a connection is gone. Returns whether it was the last.
+    pub(super) fn close(&mut self) -> bool {
+        self.connections -= 1;
+        self.connections == 0
+    }
+
+    /// A connection has given so many answers. One that keeps up gets more questions.
+    pub(super) fn answered(&mut self, answers: usize) {
+        if answers >= 2 * self.window {
+            self.window = WINDOW_MAX.min(2 * self.window);
+        }
+    }
+
+    /// A connection has closed after so many answers, with these questions left. Returns those that
+    /// have failed; the others wait for another connection.
+    pub(super) fn unanswered(&mut self, left: Vec<Ask>, answers: usize) -> Vec<Ask> {
+        if left.len() > 1 {
+            // It answers so many on each connection: one at a time, perhaps.
+            self.window = answers.clamp(1, WINDOW_MAX);
+        }
+        let mut failed = Vec::new();
+        for mut ask in left {
+            ask.fruitless += u8::from(answers == 0);
+            if ask.fruitless < FRUITLESS_MAX {
+                self.push(ask);
+            } else {
+                failed.push(ask);
+            }
+        }
+        failed
+    }
+
+    /// Nobody answers at all: these questions have failed.
+    pub(super) fn fail_all(&mut self) -> Vec<Ask> {
+        std::mem::take(&mut self.waiting).into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(queue: &mut Queue, exchange: u64, deadline: Nanos) {
+        let ask = Ask {
+            worker: 0,
+            exchange,
+            deadline,
+            framed: vec![0; 14],
+            fruitless: 0,
+            place: queue.place().unwrap(),
+        };
+        queue.push(ask);
+    }
+
+    fn numbers(asks: &[Ask]) -> Vec<u64> {
+        asks.iter().map(|ask| ask.exchange).collect()
+    }
+
+    #[test]
+    fn the_earliest_deadline_is_first_and_expires_first() {
+        let mut queue = Queue::new();
+        for (exchange, deadline) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
+            push(&mut queue, exchange, deadline);
+        }
+        assert_eq!(queue.deadline(), Some(10));
+        assert!(queue.expired(9).is_none());
+        assert_eq!(queue.expired(10).unwrap().exchange, 2);
+        assert_eq!(queue.pop(0).unwrap().exchange, 4);
+        assert!(queue.pop(SHARE).is_none(), "it has its share");
+        assert_eq!(numbers(&queue.fail_all()), [3, 1]);
+        assert_eq!(queue.deadline(), None);
+    }
+
+    #[test]
+    fn questions_are_spread_over_connections_that_are_opened_as_needed() {
+        let mut queue = Queue::new();
+        let mut opened = Vec::new();
+        for asks in 1..=ASKS_MAX {
+            push(&mut queue, 0, 0);
+            if queue.open() {
+                opened.push(asks);
+            }
+        }
+        assert!(queue.place().is_none(), "the queue is full");
+        assert_eq!(opened[..3], [1, SHARE + 1, 2 * SHARE + 1]);
+        assert_eq!(opened.len(), CONNECTIONS_MAX);
+        let taken = (0..ASKS_MAX).map_while(|in_flight| queue.pop(in_flight));
+        let taken: Vec<_> = taken.collect();
+        assert_eq!(taken.len(), WINDOW_MAX);
+        drop(taken);
+        drop(queue.fail_all());
+        assert!(queue.place().is_some());
+        for left in (0..CONNECTIONS_MAX).rev() {
+            assert_eq!(queue.close(), left == 0);
+        }
+    }
+
+    #[test]
+    fn a_question_fails_after_two_connections_without_an_answer() {
+        let mut queue = Queue::new();
+        push(&mut queue, 1, 10);
+        for _ in 0..5 {
+            let ask = queue.pop(0).unwrap();
+            assert!(queue.unanswered(vec![ask], 3).is_empty(), "others had one");
+        }
+        let ask = queue.pop(0).unwrap();
+        assert!(queue.unanswered(vec![ask], 0).is_empty());
+        let ask = queue.pop(0).unwrap();
+        assert_eq!(numbers(&queue.unanswered(vec![ask], 0)), [1]);
+    }
+
+    #[test]
+    fn the_window_is_what_a_connection_answers_before_it_closes() {
+        let mut queue = Queue::new();
+        for exchange in 0..20 {
+            push(&mut queue, exchange, 10);
+        }
+        let mut close_after = |answers| {
+            let mut asked = Vec::new();
+            while let Some(ask) = queue.pop(asked.len()) {
+                asked.push(ask);
+            }
+            let left = asked.split_off(answers);
+            asked.into_iter().for_each(|ask| queue.push(ask));
+            queue.answered(answers);
+            queue.unanswered(left, answers);
+            queue.window
+        };
+        assert_eq!(close_after(1), 1);
+        assert_eq!(close_after(1), 1, "it stays");
+        // Answers of connections that stay open.
+        for (answers, window) in [(1, 1), (2, 2), (3, 2), (4, 4), (1000, 8)] {
+            queue.answered(answers);
+            assert_eq!(queue.window, window);
+        }
+    }
+}

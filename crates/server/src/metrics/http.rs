@@ -1,0 +1,262 @@
+//! The metrics page over HTTP/1.1: one request and one response on each connection.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dns64_transport::clock::{Clock, MonotonicClock};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+use super::Page;
+use crate::gateway::places::{Limits, Places, Standing};
+use crate::settings::nets::ClientNetwork;
+
+/// Requests at once. A few scrapers come once in some seconds, and one network of clients leaves
+/// room for three others. A new request closes the connection that has not finished its own for
+/// the longest time.
+const REQUESTS: Limits = Limits {
+    total: 64,
+    network: 16,
+};
+
+/// Octets of a request that are read: scrapers send a few hundred.
+const REQUEST_LEN_MAX: usize = 8 * 1024;
+
+/// How long the head of a request may take to come: enough for a lost segment, which is sent again
+/// after 1 s (RFC 6298 section 2.1).
+const HEAD_TIME: Duration = Duration::from_secs(2);
+
+/// How long a client may take to read the page; scrapers give up after 10 s by default.
+const READ_TIME: Duration = Duration::from_secs(10);
+
+/// How long no request is accepted after the kernel refused one.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves the page for as long as the runtime turns. Needs a [`tokio::task::LocalSet`].
+///
+/// # Errors
+///
+/// A socket that tokio does not take.
+pub async fn serve(listener: TcpListener, page: Page) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let page = Rc::new(page);
+    let places = Rc::new(RefCell::new(Places::default()));
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else {
+            // Mostly for want of descriptors.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let (network, now) = (ClientNetwork::of(peer.ip()), MonotonicClock.now());
+        if places
+            .borrow_mut()
+            .make_room(network, REQUESTS, now)
+            .is_err()
+        {
+            continue;
+        }
+        // Dropped with the place, which ends the request.
+        let (place, evicted) = oneshot::channel::<()>();
+        let number = places.borrow_mut().take(network, now, place);
+        let request = Request {
+            number,
+            places: Rc::clone(&places),
+            page: Rc::clone(&page),
+        };
+        tokio::task::spawn_local(async move {
+            tokio::select! {
+                _ = evicted => {}
+                // Whoever is too slow, or gone, does not get the page.
+                _ = request.answer(stream) => {}
+            }
+            request.places.borrow_mut().release(request.number);
+        });
+    }
+}
+
+/// One request.
+struct Request {
+    number: u64,
+    places: Rc<RefCell<Places<oneshot::Sender<()>>>>,
+    page: Rc<Page>,
+}
+
+impl Request {
+    async fn answer(&self, mut stream: TcpStream) -> io::Result<()> {
+        let head = tokio::time::timeout(HEAD_TIME, read_head(&mut stream)).await??;
+        let standing = Standing {
+            busy: true,
+            since: MonotonicClock.now(),
+        };
+        self.places.borrow_mut().stand(self.number, standing);
+        let response = response(&head, &self.page);
+        tokio::time::timeout(READ_TIME, stream.write_all(&response)).await??;
+        stream.shutdown().await
+    }
+}
+
+/// Reads the head of a request, or as much as is read of one.
+async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    let mut seen = 0;
+    while !is_whole(&head[seen..]) && head.len() < REQUEST_LEN_MAX {
+        // The end may have begun already.
+        seen = head.len().saturating_sub(END.len() - 1);
+        if stream.read_buf(&mut head).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(head)
+}
+
+/// What ends the head of a request; requests for the page have no body.
+const END: &[u8; 4] = b"\r\n\r\n";
+
+fn is_whole(request: &[u8]) -> bool {
+    request.windows(END.len()).any(|end| end == END)
+}
+
+/// The response to the head of a request, whatever that is.
+#[doc(hidden)] // For a fuzz target.
+pub fn response(request: &[u8], page: &Page) -> Vec<u8> {
+    let line = request.split(|&octet| octet == b'\r').next();
+    let line = String::from_utf8_lossy(line.unwrap_or_default());
+    let mut words = line.split(' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    let path = target.map(|target| target.split('?').next().unwrap_or_default());
+    let status = match (method, path, version) {
+        _ if !is_whole(request) => "431 Request Header Fields Too Large",
+        (Some("GET"), Some("/metrics"), Some("HTTP/1.1" | "HTTP/1.0")) => "200 OK",
+        (Some(_), Some("/metrics"), Some(_)) => "405 Method Not Allowed",
+        (Some(_), Some(_), Some(_)) => "404 Not Found",
+        _ => "400 Bad Request",
+    };
+    let (content, body) = if status == "200 OK" {
+        (
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            page.text(),
+        )
+    } else {
+        ("text/plain; charset=utf-8", format!("{status}\n"))
+    };
+    let allow = if status.starts_with("405") {
+        "Allow: GET\r\n"
+    } else {
+        ""
+    };
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::SocketAddr;
+    use std::thread;
+
+    use tokio::runtime::Builder;
+    use tokio::task::LocalSet;
+
+    use super::super::tests::page;
+    use super::*;
+
+    fn respond(request: &str) -> String {
+        String::from_utf8(response(request.as_bytes(), &page())).unwrap()
+    }
+
+    #[test]
+    fn only_the_page_is_there() {
+        let (head, body) = {
+            let whole = respond("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+            let (head, body) = whole.split_once("\r\n\r\n").unwrap();
+            (head.to_owned(), body.to_owned())
+        };
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(
+            head.contains(&format!("Content-Length: {}\r\n", body.len())),
+            "{head}"
+        );
+        assert_eq!(body, page().text());
+        for (request, status) in [
+            ("GET / HTTP/1.1\r\n\r\n", "404"),
+            ("GET /metrics/x HTTP/1.1\r\n\r\n", "404"),
+            ("GET /metrics?x=1 HTTP/1.0\r\n\r\n", "200"),
+            ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            ("GET\r\n\r\n", "400"),
+            ("\r\n\r\n", "400"),
+            ("GET /metrics HTTP/1.1\r\nX: ", "431"),
+        ] {
+            let got = respond(request);
+            assert!(
+                got.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{request:?}: {got}"
+            );
+        }
+    }
+
+    /// Serves the page in a thread of its own.
+    fn served() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        // Ends with the process of the tests.
+        thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            LocalSet::new().block_on(&runtime, serve(listener, page()))
+        });
+        address
+    }
+
+    fn connect(address: SocketAddr) -> std::net::TcpStream {
+        let stream = std::net::TcpStream::connect(address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream
+    }
+
+    #[test]
+    fn whoever_asks_gets_the_page_and_the_end_of_the_connection() {
+        let mut stream = connect(served());
+        for piece in ["GET /metr", "ics HTTP/1.1\r\n", "Host: x\r\n\r\n"] {
+            stream.write_all(piece.as_bytes()).unwrap();
+        }
+        let mut got = String::new();
+        stream.read_to_string(&mut got).unwrap();
+        assert!(got.starts_with("HTTP/1.1 200 OK\r\n"), "{got}");
+        assert!(got.ends_with("# EOF\n"), "{got}");
+    }
+
+    #[test]
+    fn two_hundred_unfinished_requests_do_not_hold_up_a_scrape() {
+        let address = served();
+        let open: Vec<_> = (0..200)
+            .map(|_| {
+                let mut stream = connect(address);
+                // It may have made room already.
+                let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\n");
+                stream
+            })
+            .collect();
+        let mut scrape = connect(address);
+        scrape.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut got = String::new();
+        scrape.read_to_string(&mut got).unwrap();
+        assert!(got.ends_with("# EOF\n"), "{got}");
+        drop(open);
+    }
+
+    #[test]
+    fn an_unfinished_request_is_closed_after_a_while() {
+        let mut stream = connect(served());
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+    }
+}

@@ -1,0 +1,236 @@
+//! The metrics page: `GET /metrics` over HTTP/1.1, in the text format of OpenMetrics 1.0.
+//!
+//! - [`Page`]: the text;
+//! - `http`: requests for it.
+
+mod http;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::sync::watch;
+
+use crate::counts::{BOUNDS_NS, Figure, Shape};
+use crate::gateway::Mode;
+use crate::stats::{Distribution, Stats};
+
+#[doc(inline)]
+pub use http::{response, serve};
+
+/// What stands before all names.
+const PREFIX: &str = "dns64d_";
+
+/// What the page shows.
+#[derive(Clone, Debug)]
+pub struct Page {
+    stats: Stats,
+    /// The settings name the upstreams.
+    mode: watch::Receiver<Mode>,
+    started_s: f64,
+}
+
+impl Page {
+    /// A page of these figures, for a process that started at `started` on the monotonic clock.
+    pub fn new(stats: Stats, mode: watch::Receiver<Mode>, started: Nanos) -> Self {
+        let started_ns = started.cast_signed() + MonotonicClock.realtime_offset();
+        Self {
+            stats,
+            mode,
+            started_s: Duration::from_nanos(started_ns.cast_unsigned()).as_secs_f64(),
+        }
+    }
+
+    /// The text of the page now.
+    pub fn text(&self) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self.clone()));
+        let mut text = String::new();
+        // Writing into a string does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+        text
+    }
+}
+
+impl Collector for Page {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        let name = format!("{PREFIX}build");
+        let help = "Version of the program";
+        build.encode(encoder.encode_descriptor(&name, help, None, MetricType::Info)?)?;
+        let started = ConstGauge::new(self.started_s);
+        let help = "When the process started, in seconds since 1970";
+        let name = "process_start_time_seconds";
+        started.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        let figures = self.stats.figures();
+        for family in figures.chunk_by(|a, b| a.name == b.name) {
+            encode_family(&mut encoder, family)?;
+        }
+        let settings = Arc::clone(&self.mode.borrow().settings);
+        let distributions = self.stats.distributions(&settings.upstreams);
+        for family in distributions.chunk_by(|a, b| a.name == b.name) {
+            encode_distributions(&mut encoder, family)?;
+        }
+        Ok(())
+    }
+}
+
+/// Figures of one name, at least one.
+fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &[Figure]) -> fmt::Result {
+    let Some(first) = family.first() else {
+        return Ok(());
+    };
+    let shape = match first.shape {
+        Shape::Counter => MetricType::Counter,
+        Shape::Gauge => MetricType::Gauge,
+    };
+    let name = format!("{PREFIX}{}", first.name);
+    let mut metric = encoder.encode_descriptor(&name, first.help, None, shape)?;
+    for figure in family {
+        if figure.label.0.is_empty() {
+            encode_value(&mut metric, figure)?;
+        } else {
+            let labels = [figure.label];
+            encode_value(&mut metric.encode_family(&labels)?, figure)?;
+        }
+    }
+    Ok(())
+}
+
+/// Distributions of one name, at least one.
+fn encode_distributions(
+    encoder: &mut DescriptorEncoder<'_>,
+    family: &[Distribution],
+) -> fmt::Result {
+    let Some(first) = family.first() else {
+        return Ok(());
+    };
+    let name = format!("{PREFIX}{}", first.name);
+    let (unit, shape) = (Some(&Unit::Seconds), MetricType::Histogram);
+    let mut metric = encoder.encode_descriptor(&name, first.help, unit, shape)?;
+    for distribution in family {
+        let times = &distribution.times;
+        let bounds = BOUNDS_NS.map(seconds).into_iter().chain([f64::INFINITY]);
+        let buckets: Vec<_> = bounds.zip(times.buckets).collect();
+        let labels = [(distribution.label.0, distribution.label.1.as_str())];
+        metric
+            .encode_family(&labels)?
+            .encode_histogram::<NoLabelSet>(seconds(times.sum_ns), times.count(), &buckets, None)?;
+    }
+    Ok(())
+}
+
+fn seconds(time_ns: Nanos) -> f64 {
+    Duration::from_nanos(time_ns).as_secs_f64()
+}
+
+fn encode_value(metric: &mut MetricEncoder<'_>, figure: &Figure) -> fmt::Result {
+    match figure.shape {
+        Shape::Counter => metric.encode_counter::<NoLabelSet, _, u64>(&figure.value, None),
+        // A gauge is below 2^63: it counts octets or entries in memory.
+        Shape::Gauge => metric.encode_gauge(&figure.value.cast_signed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config;
+    use expect_test::expect;
+
+    pub(super) fn page() -> Page {
+        let stats = Stats {
+            workers: vec![Arc::default(), Arc::default()],
+            gateway: Arc::default(),
+        };
+        stats.workers[0].queries_udp.add(2);
+        stats.workers[1].queries_udp.add(3);
+        stats.workers[1].cache_bytes.set(4096);
+        stats.gateway.closed_idle.add(7);
+        stats.workers[0].waited.observe(1_500_000);
+        stats.workers[1].waited.observe(20_000_000_000);
+        let settings = config::parse(config::template(), "template").unwrap();
+        let (_, mode) = watch::channel(Mode {
+            settings: Arc::new(settings),
+            draining: false,
+        });
+        Page {
+            stats,
+            mode,
+            started_s: 1_700_000_000.25,
+        }
+    }
+
+    #[test]
+    fn the_page_has_all_figures_with_their_labels() {
+        let text = page().text();
+        let chosen = [
+            "dns64d_build",
+            "start_time",
+            "_queries ",
+            "_queries_total",
+            "cache_bytes",
+            "tcp_closed",
+            "duration_seconds_sum",
+            "duration_seconds_count",
+            "le=\"0.001\",outcome=\"asked\"",
+            "le=\"0.002\",outcome=\"asked\"",
+            "le=\"+Inf\",outcome=\"asked\"",
+            "upstream_duration_seconds_count",
+            "EOF",
+        ];
+        let chosen = |line: &&str| chosen.iter().any(|word| line.contains(word));
+        let shown: Vec<_> = text.lines().filter(chosen).collect();
+        expect![[r##"
+            # HELP dns64d_build Version of the program
+            # TYPE dns64d_build info
+            dns64d_build_info{version="0.1.0"} 1
+            # HELP process_start_time_seconds When the process started, in seconds since 1970
+            # TYPE process_start_time_seconds gauge
+            process_start_time_seconds 1700000000.25
+            # HELP dns64d_queries Queries taken in, by transport
+            # TYPE dns64d_queries counter
+            dns64d_queries_total{transport="udp"} 5
+            dns64d_queries_total{transport="tcp"} 0
+            # HELP dns64d_upstream_queries Questions sent to upstreams, by transport
+            # TYPE dns64d_upstream_queries counter
+            dns64d_upstream_queries_total{transport="udp"} 0
+            dns64d_upstream_queries_total{transport="tcp"} 0
+            # HELP dns64d_cache_bytes Memory of the answers in the cache, in octets
+            # TYPE dns64d_cache_bytes gauge
+            dns64d_cache_bytes 4096
+            # HELP dns64d_tcp_closed Connections of clients that were closed, by reason
+            # TYPE dns64d_tcp_closed counter
+            dns64d_tcp_closed_total{reason="client"} 0
+            dns64d_tcp_closed_total{reason="idle"} 7
+            dns64d_tcp_closed_total{reason="unread"} 0
+            dns64d_tcp_closed_total{reason="unanswered"} 0
+            dns64d_tcp_closed_total{reason="format"} 0
+            dns64d_tcp_closed_total{reason="full"} 0
+            dns64d_tcp_closed_total{reason="drain"} 0
+            dns64d_query_duration_seconds_sum{outcome="cached"} 0.0
+            dns64d_query_duration_seconds_count{outcome="cached"} 0
+            dns64d_query_duration_seconds_sum{outcome="asked"} 20.0015
+            dns64d_query_duration_seconds_count{outcome="asked"} 2
+            dns64d_query_duration_seconds_bucket{le="0.001",outcome="asked"} 0
+            dns64d_query_duration_seconds_bucket{le="0.002",outcome="asked"} 1
+            dns64d_query_duration_seconds_bucket{le="+Inf",outcome="asked"} 2
+            dns64d_upstream_duration_seconds_sum{upstream="192.0.2.53:53"} 0.0
+            dns64d_upstream_duration_seconds_count{upstream="192.0.2.53:53"} 0
+            # EOF"##]]
+        .assert_eq(&shown.join("\n"));
+        let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+        // Two queries and one upstream, each with a sum, a count and its buckets.
+        let histograms = 3 * (2 + BOUNDS_NS.len() + 1);
+        assert_eq!(samples, 2 + page().stats.figures().len() + histograms);
+    }
+}

@@ -1,0 +1,86 @@
+//! The files for Prometheus and Grafana speak of metrics that exist.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dns64d::config;
+use dns64d::gateway::Mode;
+use dns64d::metrics::Page;
+use dns64d::stats::Stats;
+use tokio::sync::watch;
+
+const RULES: &str = include_str!("../dist/dns64d.rules.yml");
+const DASHBOARD: &str = include_str!("../dist/dns64d-dashboard.json");
+
+/// Metrics of upstreams, which the page does not have yet.
+const COMING: [&str; 2] = ["dns64d_upstream_up", "dns64d_upstream_rtt_seconds"];
+
+/// The page of a server with one worker.
+fn page() -> String {
+    let stats = Stats {
+        workers: vec![Arc::default()],
+        gateway: Arc::default(),
+    };
+    let settings = config::parse(config::template(), "template").expect("the template is valid");
+    let (_sender, mode) = watch::channel(Mode {
+        settings: Arc::new(settings),
+        draining: false,
+    });
+    Page::new(stats, mode, 0).text()
+}
+
+/// Each metric that a text speaks of, with what stands in the braces behind it.
+fn metrics(text: &str) -> Vec<(&str, &str)> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let found = text.match_indices("dns64d_").filter_map(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let name = text[at..].split(|c| !is_part(c)).next()?;
+        let labels = text[at + name.len()..].strip_prefix('{');
+        let labels = labels.map_or("", |labels| labels.split('}').next().unwrap_or_default());
+        (!before.is_some_and(is_part)).then_some((name, labels))
+    });
+    found.collect()
+}
+
+/// The labels of a selector that have to have one value, as `label="value"`.
+fn equal(labels: &str) -> impl Iterator<Item = &str> {
+    let labels = labels.split(',').map(str::trim);
+    labels.filter(|label| label.contains("=\"") && !label.contains('$'))
+}
+
+#[test]
+fn each_metric_of_dashboard_and_rules_is_on_the_page() {
+    let page = page();
+    let samples: Vec<_> = page.lines().filter(|line| !line.starts_with('#')).collect();
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.filter_map(|panel| panel["targets"].as_array());
+    let targets = targets
+        .flatten()
+        .map(|target| target["expr"].as_str().unwrap());
+    let mut texts: Vec<&str> = targets.collect();
+    assert!(texts.len() > 30, "{texts:?}");
+    texts.push(RULES);
+    let mut missing = BTreeSet::new();
+    for (name, labels) in texts.into_iter().flat_map(metrics) {
+        let of_name = samples.iter().filter(|sample| {
+            let rest = sample.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        });
+        let mut fitting = of_name.filter(|sample| equal(labels).all(|l| sample.contains(l)));
+        if fitting.next().is_none() {
+            missing.insert((name, labels));
+        }
+    }
+    let names: BTreeSet<_> = missing.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, BTreeSet::from(COMING), "{missing:?}");
+}
+
+#[test]
+fn metrics_are_found_with_their_labels() {
+    let text = "rate(dns64d_a_total{job=\"$job\", reason=\"full\"}[5m]) / dns64d_b > xdns64d_c";
+    let found = metrics(text);
+    let labels = "job=\"$job\", reason=\"full\"";
+    assert_eq!(found, [("dns64d_a_total", labels), ("dns64d_b", "")]);
+    assert_eq!(equal(labels).collect::<Vec<_>>(), ["reason=\"full\""]);
+}

@@ -1,0 +1,232 @@
+//! The engine before upstreams that are slow, overloaded, silent or lied for, in simulated time.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod world;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::codes::{Rcode, Rtype};
+
+use world::{Server, Told, World};
+
+const MILLISECOND: Nanos = SECOND / 1000;
+
+const SELECTIONS: [&str; 4] = ["fastest", "round-robin", "random", "failover"];
+
+/// The answers to what was asked from one moment to another.
+fn between(told: &[Told], from: Nanos, to: Nanos) -> Vec<&Told> {
+    told.iter()
+        .filter(|told| (from..to).contains(&told.asked_at))
+        .collect()
+}
+
+fn assert_right(told: &[&Told]) {
+    assert!(!told.is_empty());
+    for told in told {
+        assert_eq!(told.rcode, Some(Rcode::NOERROR), "{told:?}");
+    }
+}
+
+/// The time within which so many of a hundred have their answers.
+fn percentile(told: &[&Told], percent: usize) -> Nanos {
+    let mut times: Vec<_> = told.iter().map(|told| told.took_ns).collect();
+    times.sort_unstable();
+    times[(times.len() * percent).div_ceil(100) - 1]
+}
+
+#[test]
+fn an_upstream_that_is_slow_is_waited_for() {
+    for latency in [900, 1500, 3000].map(|ms| ms * MILLISECOND) {
+        for rtype in [Rtype::A, Rtype::AAAA] {
+            let mut world = World::new("", vec![Server::taking(latency)]);
+            world.load(0, 20, 10 * SECOND, rtype);
+            world.run(30 * SECOND);
+            let told = world.told();
+            assert_right(&between(&told, 0, 10 * SECOND));
+            // Once its time is known, hardly anything is asked twice.
+            let questions = if rtype == Rtype::A { 200 } else { 400 };
+            let asked = world.asked(0);
+            assert!(asked < 3 * questions, "{asked} asked, {latency} ns {rtype}");
+        }
+    }
+}
+
+#[test]
+fn answers_come_again_after_a_burst_that_the_upstream_cannot_take() {
+    for queue in [250, 100_000] {
+        let server = Server {
+            rate: Some(400),
+            queue,
+            ..Server::taking(5 * MILLISECOND)
+        };
+        let mut world = World::new("", vec![server]);
+        world.load(0, 250, 40 * SECOND, Rtype::A);
+        for i in 0..800 {
+            world.ask_at(5 * SECOND + i, Rtype::A);
+        }
+        world.run(50 * SECOND);
+        let told = world.told();
+        assert_right(&between(&told, 0, 4 * SECOND));
+        // 15 s after the burst at the latest.
+        let later = between(&told, 20 * SECOND, 40 * SECOND);
+        assert_right(&later);
+        assert!(percentile(&later, 99) < 50 * MILLISECOND);
+    }
+}
+
+#[test]
+fn an_upstream_that_was_gone_costs_nobody_more_than_a_wait_after_it_is_back() {
+    let server = Server {
+        silent: 5 * SECOND..8 * SECOND,
+        ..Server::taking(5 * MILLISECOND)
+    };
+    let mut world = World::new("", vec![server]);
+    world.load(0, 100, 15 * SECOND, Rtype::A);
+    world.run(25 * SECOND);
+    let told = world.told();
+    assert_right(&between(&told, 0, 15 * SECOND));
+    let after = between(&told, 8 * SECOND, 15 * SECOND);
+    assert!(percentile(&after, 100) < 50 * MILLISECOND);
+    let during = between(&told, 5 * SECOND, 8 * SECOND);
+    for told in during {
+        let answered = told.asked_at + told.took_ns;
+        assert!(answered < 8 * SECOND + 376 * MILLISECOND, "{told:?}");
+    }
+    assert_eq!(world.turns(), ["down 0", "up 0"]);
+}
+
+#[test]
+fn a_silent_one_of_two_upstreams_costs_the_first_second_at_most() {
+    for selection in SELECTIONS {
+        for dies in [0, 3 * SECOND] {
+            let silent = Server {
+                silent: dies..Nanos::MAX,
+                ..Server::taking(2 * MILLISECOND)
+            };
+            let settings = format!("selection = \"{selection}\"");
+            let mut world = World::new(&settings, vec![silent, Server::taking(5 * MILLISECOND)]);
+            world.load(0, 200, 20 * SECOND, Rtype::A);
+            world.run(30 * SECOND);
+            let told = world.told();
+            assert_right(&between(&told, 0, 20 * SECOND));
+            let later = between(&told, dies + SECOND, 20 * SECOND);
+            let p99 = percentile(&later, 99);
+            assert!(p99 < 50 * MILLISECOND, "{selection}: {p99} ns");
+        }
+    }
+}
+
+#[test]
+fn few_queries_too_hardly_wait_for_an_upstream_that_is_dead() {
+    for selection in SELECTIONS {
+        let dead = Server {
+            silent: 0..Nanos::MAX,
+            ..Server::taking(0)
+        };
+        let settings = format!("selection = \"{selection}\"");
+        let mut world = World::new(&settings, vec![dead, Server::taking(5 * MILLISECOND)]);
+        for i in 0..40 {
+            world.ask_at(i * 1500 * MILLISECOND, Rtype::A);
+        }
+        world.run(70 * SECOND);
+        let told = world.told();
+        assert_right(&between(&told, 0, 70 * SECOND));
+        let slow = told.iter().filter(|t| t.took_ns > 50 * MILLISECOND);
+        assert!(slow.count() <= 1, "{selection}");
+    }
+}
+
+#[test]
+fn an_upstream_where_nobody_listens_costs_nothing() {
+    let closed = Server {
+        refuses: true,
+        ..Server::taking(MILLISECOND)
+    };
+    let settings = "selection = \"failover\"";
+    let mut world = World::new(settings, vec![closed, Server::taking(5 * MILLISECOND)]);
+    world.load(0, 50, 5 * SECOND, Rtype::A);
+    world.run(10 * SECOND);
+    let told = world.told();
+    let all = between(&told, 0, 5 * SECOND);
+    assert_right(&all);
+    assert!(percentile(&all, 100) < 20 * MILLISECOND);
+    assert_eq!(world.turns(), ["down 0"]);
+}
+
+#[test]
+fn a_lossy_upstream_is_not_held_to_be_down() {
+    let lossy = Server {
+        lose_every: Some(10),
+        ..Server::taking(20 * MILLISECOND)
+    };
+    let mut world = World::new("", vec![lossy]);
+    world.load(0, 200, 20 * SECOND, Rtype::A);
+    world.run(20 * SECOND);
+    assert_right(&between(&world.told(), 0, 19 * SECOND));
+    assert!(world.turns().is_empty());
+    let state = world.engine.upstream(0).unwrap();
+    assert!((30_000..200_000).contains(&state.loss_ppm), "{state:?}");
+    let rtt_ns = state.rtt_ns.unwrap();
+    assert!((19..22).contains(&(rtt_ns / MILLISECOND)), "{state:?}");
+}
+
+#[test]
+fn places_are_free_once_their_clients_have_been_answered() {
+    let silent = Server {
+        silent: 0..Nanos::MAX,
+        ..Server::taking(0)
+    };
+    let mut world = World::with("queries-max = 20", "", vec![silent; 4]);
+    for _ in 0..20 {
+        world.ask_at(0, Rtype::AAAA);
+    }
+    for _ in 0..20 {
+        world.ask_at(4600 * MILLISECOND, Rtype::AAAA);
+    }
+    world.run(20 * SECOND);
+    for told in world.told() {
+        assert_eq!(told.rcode, Some(Rcode::SERVFAIL));
+        assert_eq!(told.took_ns, 4500 * MILLISECOND, "{told:?}");
+    }
+    assert_eq!(world.counts.refused_full.get(), 0);
+}
+
+#[test]
+fn a_flood_of_dead_names_keeps_out_nobody_else() {
+    // From the network of the flood, and from another.
+    for network in [1, 2] {
+        let mut world = World::with(
+            "queries-max = 256",
+            "",
+            vec![Server::taking(20 * MILLISECOND)],
+        );
+        for i in 0..6000 {
+            world.ask_dead_at(i * SECOND / 1000, 1);
+        }
+        for i in 0..50 {
+            world.ask_from_at(network, SECOND + i * 80 * MILLISECOND, Rtype::AAAA);
+        }
+        world.run(20 * SECOND);
+        let told = world.told();
+        let live: Vec<_> = told.iter().filter(|told| !told.dead).collect();
+        let right = live.iter().filter(|t| t.rcode == Some(Rcode::NOERROR));
+        assert_eq!((live.len(), right.count()), (50, 50), "network {network}");
+        assert!(world.counts.refused_full.get() > 0);
+    }
+}
+
+#[test]
+fn guesses_at_ids_find_nobody_who_believes_them() {
+    let server = Server {
+        // Three in ten questions have such an ID.
+        guesses: 20_000,
+        ..Server::taking(50 * MILLISECOND)
+    };
+    let mut world = World::new("randomise-case = false", vec![server]);
+    world.load(0, 5, 6 * SECOND, Rtype::A);
+    world.run(20 * SECOND);
+    let told = world.told();
+    assert_right(&between(&told, 0, 6 * SECOND));
+    assert!(told.iter().all(|told| !told.is_lie));
+    assert_eq!(world.counts.upstream_guessed.get(), 30);
+}

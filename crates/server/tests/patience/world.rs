@@ -1,0 +1,390 @@
+//! Clients and upstreams around an engine, on a clock that only the test turns.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::{FRAME_BYTES, Origin};
+use dns64_wire::build::{Builder, Owner};
+use dns64_wire::codes::{Class, Rcode, Rtype};
+use dns64_wire::message::{Flags, Message, Section};
+use dns64_wire::name::NameBuf;
+use dns64d::counts::Counts;
+use dns64d::engine::actions::{Action, Actions, Client};
+use dns64d::engine::{Engine, Seeds};
+
+/// What each client asks begins with this, if nobody answers it.
+const DEAD: &[u8] = b"dead";
+
+/// How an upstream behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    /// How long an answer takes.
+    pub(crate) latency: Nanos,
+    /// Answers per second, one after the other.
+    pub(crate) rate: Option<u64>,
+    /// Questions that wait for that; further ones are lost.
+    pub(crate) queue: u64,
+    /// When it answers nothing.
+    pub(crate) silent: Range<Nanos>,
+    /// One question in so many is lost.
+    pub(crate) lose_every: Option<u64>,
+    /// Nobody listens there, and the network says so.
+    pub(crate) refuses: bool,
+    /// Forged answers before each answer in a datagram, with the IDs from 1 to this.
+    pub(crate) guesses: u16,
+}
+
+impl Server {
+    pub(crate) fn taking(latency: Nanos) -> Self {
+        Self {
+            latency,
+            rate: None,
+            queue: u64::MAX,
+            silent: 0..0,
+            lose_every: None,
+            refuses: false,
+            guesses: 0,
+        }
+    }
+}
+
+/// What became of a query.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) asked_at: Nanos,
+    pub(crate) took_ns: Nanos,
+    pub(crate) rcode: Option<Rcode>,
+    pub(crate) is_lie: bool,
+    pub(crate) dead: bool,
+}
+
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) counts: Arc<Counts>,
+    servers: Vec<(Server, State)>,
+    now: Nanos,
+    events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    number: u64,
+    told: BTreeMap<u16, Told>,
+    clients: u16,
+    turns: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    asked: u64,
+    /// When it has answered all that waits.
+    free_at: Nanos,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Query {
+        client: u16,
+        network: u8,
+        dead: bool,
+        rtype: u16,
+    },
+    Reply {
+        server: usize,
+        port: usize,
+        message: Vec<u8>,
+    },
+    Connection {
+        exchange: u64,
+        message: Vec<u8>,
+    },
+    Unreachable {
+        server: usize,
+        port: usize,
+    },
+}
+
+/// The clock does not begin at 0, where too small an age would not be seen.
+const BEGINNING: Nanos = 1000 * SECOND;
+
+impl World {
+    pub(crate) fn new(upstream: &str, servers: Vec<Server>) -> Self {
+        Self::with("", upstream, servers)
+    }
+
+    /// Settings at the top and in `[upstream]`.
+    pub(crate) fn with(top: &str, upstream: &str, servers: Vec<Server>) -> Self {
+        let addresses: Vec<_> = (1..=servers.len())
+            .map(|i| format!("\"192.0.2.{i}\""))
+            .collect();
+        let addresses = addresses.join(", ");
+        let text = format!(
+            "workers = 1\nallow = [\"0.0.0.0/0\"]\n{top}\n[upstream]\nservers = [{addresses}]\n{upstream}\n"
+        );
+        let settings = dns64d::config::parse(&text, "test").unwrap();
+        let counts = Arc::new(Counts::default());
+        let seeds = Seeds {
+            random: [5; 32],
+            cookies: [6; 16],
+        };
+        Self {
+            engine: Engine::new(&settings, Arc::clone(&counts), &seeds),
+            counts,
+            servers: servers.into_iter().map(|s| (s, State::default())).collect(),
+            now: 0,
+            events: BinaryHeap::new(),
+            number: 0,
+            told: BTreeMap::new(),
+            clients: 0,
+            turns: Vec::new(),
+        }
+    }
+
+    /// Asks for `rate` names a second, for so long.
+    pub(crate) fn load(&mut self, from: Nanos, rate: u64, span: Nanos, rtype: Rtype) {
+        let count = rate * span / SECOND;
+        for i in 0..count {
+            self.ask_at(from + i * SECOND / rate, rtype);
+        }
+    }
+
+    /// A client of network 1 asks for a name of its own.
+    pub(crate) fn ask_at(&mut self, at: Nanos, rtype: Rtype) {
+        self.ask_from_at(1, at, rtype);
+    }
+
+    pub(crate) fn ask_from_at(&mut self, network: u8, at: Nanos, rtype: Rtype) {
+        self.query(at, network, false, rtype);
+    }
+
+    /// The same for a name that no upstream answers.
+    pub(crate) fn ask_dead_at(&mut self, at: Nanos, network: u8) {
+        self.query(at, network, true, Rtype::A);
+    }
+
+    fn query(&mut self, at: Nanos, network: u8, dead: bool, rtype: Rtype) {
+        self.clients += 1;
+        let event = Event::Query {
+            client: self.clients,
+            network,
+            dead,
+            rtype: rtype.0,
+        };
+        self.at(at, event);
+    }
+
+    fn at(&mut self, at: Nanos, event: Event) {
+        self.number += 1;
+        self.events.push(Reverse((at, self.number, event)));
+    }
+
+    /// What became of all queries.
+    pub(crate) fn told(&self) -> Vec<Told> {
+        self.told.values().cloned().collect()
+    }
+
+    /// How often an upstream was asked.
+    pub(crate) fn asked(&self, server: usize) -> u64 {
+        self.servers[server].1.asked
+    }
+
+    /// Which upstreams went down and came up, in order.
+    pub(crate) fn turns(&self) -> &[String] {
+        &self.turns
+    }
+
+    /// Lets time pass until a moment.
+    pub(crate) fn run(&mut self, until: Nanos) {
+        let mut actions = Actions::default();
+        loop {
+            let event = self.events.peek().map(|Reverse((at, ..))| *at);
+            let deadline = self.engine.next_deadline();
+            let deadline = deadline.map(|at| at.saturating_sub(BEGINNING));
+            let next = event.into_iter().chain(deadline).min();
+            let Some(next) = next.map(|at| at.max(self.now)).filter(|at| *at <= until) else {
+                return;
+            };
+            self.now = next;
+            let now = BEGINNING + next;
+            self.engine.on_timer(now, &mut actions);
+            if event.is_some_and(|at| at <= next)
+                && let Some(Reverse((.., event))) = self.events.pop()
+            {
+                self.happen(event, now, &mut actions);
+            }
+            self.settle(&actions);
+            actions.clear();
+        }
+    }
+
+    fn happen(&mut self, event: Event, now: Nanos, actions: &mut Actions) {
+        match event {
+            Event::Query {
+                client,
+                network,
+                dead,
+                rtype,
+            } => {
+                let told = Told {
+                    asked_at: self.now,
+                    took_ns: Nanos::MAX,
+                    rcode: None,
+                    is_lie: false,
+                    dead,
+                };
+                self.told.insert(client, told);
+                let peer = SocketAddr::from(([10, 0, network, 1], client));
+                let message = query(client, dead, Rtype(rtype));
+                let client = Client::Udp(Origin::new(peer));
+                let mut frame = [0; FRAME_BYTES];
+                let engine = &mut self.engine;
+                let len = engine.on_query(client, &message, &mut frame, now, actions);
+                if len > 0 {
+                    self.heard(client.address().port(), &frame[..len]);
+                }
+            }
+            Event::Reply {
+                server,
+                port,
+                message,
+            } => self.engine.on_reply(server, port, &message, now, actions),
+            Event::Connection { exchange, message } => {
+                let message = Ok(message.as_slice());
+                self.engine.on_connection(exchange, message, now, actions);
+            }
+            Event::Unreachable { server, port } => {
+                self.engine.on_unreachable(server, port, now, actions);
+            }
+        }
+    }
+
+    fn heard(&mut self, client: u16, message: &[u8]) {
+        let message = Message::parse(message).unwrap();
+        let told = self.told.get_mut(&client).unwrap();
+        assert_eq!(told.rcode, None, "answered twice");
+        told.rcode = Some(message.rcode());
+        told.took_ns = self.now - told.asked_at;
+        let mut records = message.records().map_while(Result::ok);
+        told.is_lie = records.any(|record| record.rdata == LIE);
+    }
+
+    fn settle(&mut self, actions: &Actions) {
+        for action in actions.list() {
+            match action {
+                Action::Reply { to, message } => {
+                    self.heard(to.address().port(), actions.message(message));
+                }
+                Action::Ask {
+                    server,
+                    port,
+                    message,
+                } => self.asked_of(*server, *port, actions.message(message)),
+                Action::AskConnection {
+                    server,
+                    exchange,
+                    message,
+                } => {
+                    let event = Event::Connection {
+                        exchange: *exchange,
+                        message: answer(actions.message(message), TRUTH),
+                    };
+                    self.at(self.now + 2 * self.servers[*server].0.latency, event);
+                }
+                Action::Down { server, .. } => self.turns.push(format!("down {server}")),
+                Action::Up { server, .. } => self.turns.push(format!("up {server}")),
+                Action::Renew { .. } | Action::Servfail { .. } => {}
+            }
+        }
+    }
+
+    fn asked_of(&mut self, number: usize, port: usize, message: &[u8]) {
+        let now = self.now;
+        let (server, state) = &mut self.servers[number];
+        state.asked += 1;
+        let latency = server.latency;
+        if server.refuses {
+            let event = Event::Unreachable {
+                server: number,
+                port,
+            };
+            return self.at(now + latency, event);
+        }
+        let is_dead = message[13..].starts_with(DEAD);
+        let is_lost = server
+            .lose_every
+            .is_some_and(|n| state.asked.is_multiple_of(n));
+        if server.silent.contains(&now) || is_dead || is_lost {
+            return;
+        }
+        let service = server.rate.map_or(0, |rate| SECOND / rate);
+        let free_at = state.free_at.max(now);
+        if service > 0 && (free_at - now) / service >= server.queue {
+            return;
+        }
+        state.free_at = free_at + service;
+        let at = state.free_at + latency;
+        for guess in 1..=server.guesses {
+            let mut lie = answer(message, LIE);
+            lie[..2].copy_from_slice(&guess.to_be_bytes());
+            self.at(
+                now + latency / 2,
+                Event::Reply {
+                    server: number,
+                    port,
+                    message: lie,
+                },
+            );
+        }
+        let message = answer(message, TRUTH);
+        self.at(
+            at,
+            Event::Reply {
+                server: number,
+                port,
+                message,
+            },
+        );
+    }
+}
+
+/// Addresses in answers.
+const TRUTH: [u8; 4] = [192, 0, 2, 1];
+const LIE: [u8; 4] = [192, 0, 2, 66];
+
+/// A query of a client, for a name of its own.
+fn query(client: u16, dead: bool, rtype: Rtype) -> Vec<u8> {
+    let prefix = if dead { "dead" } else { "live" };
+    let name: NameBuf = format!("{prefix}{client}.example").parse().unwrap();
+    let mut bytes = [0; 512];
+    let mut builder = Builder::new(&mut bytes, 512).unwrap();
+    builder.header(client, Flags::default().with_rd(true));
+    builder.question(&name, rtype, Class::IN).unwrap();
+    let len = builder.finish();
+    bytes[..len].to_vec()
+}
+
+/// What upstreams say: an A record, or that there is no AAAA record.
+fn answer(question: &[u8], address: [u8; 4]) -> Vec<u8> {
+    let asked = Message::parse(question).unwrap();
+    let of = asked.question().unwrap();
+    let mut bytes = [0; 512];
+    let mut builder = Builder::new(&mut bytes, 512).unwrap();
+    builder.header(asked.id(), Flags::default().with_qr(true).with_rd(true));
+    builder.question_raw(&question[of.range()]).unwrap();
+    if of.rtype == Rtype::A {
+        let section = Section::Answer;
+        builder
+            .record(section, Owner::Question, Rtype::A, Class::IN, 300, &address)
+            .unwrap();
+    } else {
+        // Names of the root, and a MINIMUM of 60 s.
+        let mut soa = [0; 22];
+        soa[21] = 60;
+        let section = Section::Authority;
+        builder
+            .record(section, Owner::Question, Rtype::SOA, Class::IN, 300, &soa)
+            .unwrap();
+    }
+    let len = builder.finish();
+    bytes[..len].to_vec()
+}

@@ -1,0 +1,214 @@
+//! [`UpstreamSide`] over connected kernel sockets.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use super::pool::{Pool, drops, port_token};
+use super::udp::send_all;
+use super::{Arrival, UpstreamSide};
+use crate::socket::{RECEIVE_BATCH, take};
+use crate::sys::{FRAME_BYTES, Gather, ReceiveBatch};
+use crate::{Counters, LinkError};
+
+/// The sockets from which one worker asks its upstream servers.
+pub struct UdpUpstreams {
+    epoll: Arc<OwnedFd>,
+    pools: Vec<Pool>,
+    /// Source addresses toward servers.
+    sources: Vec<IpAddr>,
+    receive: ReceiveBatch,
+    /// Questions to all servers; their group is server and port.
+    asks: Gather,
+    /// Server and port of sockets at which something waits.
+    ready: Vec<(usize, usize)>,
+    /// Server and port of questions that came back when others were sent.
+    returned: Vec<(usize, usize)>,
+    counted: Counters,
+}
+
+impl UdpUpstreams {
+    pub(super) fn new(sources: &[IpAddr], epoll: Arc<OwnedFd>) -> Self {
+        Self {
+            epoll,
+            pools: Vec::new(),
+            sources: sources.to_vec(),
+            receive: ReceiveBatch::new(RECEIVE_BATCH),
+            asks: Gather::new(),
+            ready: Vec::new(),
+            returned: Vec::new(),
+            counted: Counters::default(),
+        }
+    }
+
+    /// A new look at what waits.
+    pub(super) fn forget_ready(&mut self) {
+        self.ready.clear();
+    }
+
+    /// Something waits at this port of a server's pool.
+    pub(super) fn note_ready(&mut self, server: usize, port: usize) {
+        self.ready.push((server, port));
+    }
+
+    /// Whether [`UpstreamSide::receive`] has something to hand over that no socket tells of.
+    pub(super) fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
+    }
+
+    /// The address from which this server is asked.
+    fn source(&self, server: SocketAddr) -> IpAddr {
+        let same_family = |ip: &&IpAddr| ip.is_ipv4() == server.is_ipv4();
+        let any: IpAddr = match server {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        self.sources
+            .iter()
+            .find(same_family)
+            .copied()
+            .unwrap_or(any)
+    }
+
+    /// Takes what waits at a server's port, one batch at most.
+    fn take_replies(
+        &mut self,
+        server: usize,
+        port: usize,
+        each: &mut impl FnMut(Arrival<'_>),
+    ) -> usize {
+        let Some(pool) = self.pools.get(server) else {
+            return 0;
+        };
+        let Some(socket) = pool.opened(port) else {
+            return 0;
+        };
+        let mut errors = 0;
+        let socket = socket.as_fd();
+        let taken = take(&mut self.receive, socket, RECEIVE_BATCH, &mut errors);
+        // An ICMP error of a rarer kind; reading it has cleared it.
+        let got = taken.unwrap_or_else(|_| {
+            errors += 1;
+            0
+        });
+        let asked = pool.server();
+        let mut total = 0;
+        for i in 0..got {
+            let message = self.receive.message(i);
+            // Between bind and connect a socket is open to all.
+            let from = message.from.addr();
+            if from.is_none_or(|from| (from.ip(), from.port()) != (asked.ip(), asked.port())) {
+                self.counted.foreign += 1;
+                self.counted.foreign_from = self.counted.foreign_from.or(from);
+                continue;
+            }
+            for payload in message.payload.chunks(message.segment.max(1)) {
+                each(Arrival::Reply {
+                    server,
+                    port,
+                    payload,
+                });
+                total += 1;
+            }
+        }
+        if errors > 0 {
+            self.counted.unreachable += errors;
+            each(Arrival::Unreachable { server, port });
+        }
+        total
+    }
+}
+
+impl UpstreamSide for UdpUpstreams {
+    /// A server that cannot be reached from here is no error: what it is asked is dropped and
+    /// counted, and its ports are tried again, once a second at most, when it is asked.
+    fn set_servers(&mut self, servers: &[SocketAddr], ports: usize) -> Result<(), LinkError> {
+        self.flush();
+        self.returned.clear();
+        let mut old = std::mem::take(&mut self.pools);
+        for (number, &server) in servers.iter().enumerate() {
+            let pool = match old.iter().position(|pool| pool.server() == server) {
+                Some(i) => {
+                    let mut pool = old.swap_remove(i);
+                    pool.resize(ports);
+                    pool.renumber(&self.epoll, number)?;
+                    pool
+                }
+                None => Pool::new(server, self.source(server), ports),
+            };
+            self.pools.push(pool);
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, mut each: impl FnMut(Arrival<'_>)) -> Result<usize, LinkError> {
+        let mut total = 0;
+        while let Some((server, port)) = self.ready.pop() {
+            total += self.take_replies(server, port, &mut each);
+        }
+        for (server, port) in self.returned.drain(..) {
+            each(Arrival::Unreachable { server, port });
+        }
+        Ok(total)
+    }
+
+    fn ask(&mut self, server: usize, port: usize, fill: impl FnOnce(&mut [u8]) -> usize) {
+        if self.asks.is_full() {
+            self.flush();
+        }
+        let len = fill(self.asks.frame());
+        let is_known = self
+            .pools
+            .get(server)
+            .is_some_and(|pool| port < pool.ports());
+        match port_token(server, port) {
+            Some(group) if is_known && (1..=FRAME_BYTES).contains(&len) => {
+                self.asks.push(len, group, None, None);
+            }
+            _ => self.counted.send_drops += 1,
+        }
+    }
+
+    /// If no new port can be had now, the place stays closed until a later question opens it.
+    fn renew(&mut self, server: usize, port: usize) -> Result<(), LinkError> {
+        if let Some(pool) = self.pools.get_mut(server)
+            && let Some(old) = pool.renew(port, &self.epoll, server)
+        {
+            self.counted.receive_drops += drops(&old)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        self.asks.arrange();
+        let mut first = 0;
+        while first < self.asks.messages() {
+            let (group, end) = self.asks.group(first);
+            let (server, port) = super::pool::of_port_token(group);
+            let pool = self.pools.get_mut(server);
+            match pool.and_then(|pool| pool.socket(port, &self.epoll, server)) {
+                Some(socket) => {
+                    let sent = send_all(&mut self.asks, socket, first..end);
+                    self.counted.send_drops += sent.lost;
+                    self.counted.unreachable += sent.unreachable;
+                    if sent.unreachable > 0 {
+                        self.returned.push((server, port));
+                    }
+                }
+                None => {
+                    let lost: usize = (first..end).map(|i| self.asks.segments(i)).sum();
+                    self.counted.send_drops += lost as u64;
+                    self.returned.push((server, port));
+                }
+            }
+            first = end;
+        }
+        self.asks.clear();
+    }
+
+    /// Datagrams that found the buffer of a port full are counted when the port is renewed: to
+    /// ask thousands of sockets takes milliseconds.
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        Ok(self.counted)
+    }
+}

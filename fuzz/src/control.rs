@@ -1,0 +1,34 @@
+//! What must hold for any line that comes over the control socket. Shared by the fuzz target `control`
+//! and by the test that replays its corpus.
+
+use dns64_wire::name::NameBuf;
+use dns64d::control::{Answer, REQUEST_LEN_MAX, Request};
+
+/// Reads the line and panics where a promise is broken.
+pub(crate) fn check(bytes: &[u8]) {
+    match Request::parse(&String::from_utf8_lossy(bytes)) {
+        Ok(request) => {
+            let line = serde_json::to_string(&request).expect("a request can be written");
+            assert_eq!(Request::parse(&line), Ok(request.clone()));
+            check_len(request);
+        }
+        Err(message) => {
+            let answer = Answer::Refused { message };
+            let line = serde_json::to_string(&answer).expect("an answer can be written");
+            assert!(!line.contains('\n'), "{line}");
+            assert_eq!(serde_json::from_str::<Answer>(&line).ok(), Some(answer));
+        }
+    }
+}
+
+/// There is room for every name, however it has to be written.
+fn check_len(request: Request) {
+    if let Request::Flush { name: Some(name) } = request
+        && let Ok(name) = name.parse::<NameBuf>()
+    {
+        let name = Some(name.to_string());
+        let line = serde_json::to_string(&Request::Flush { name });
+        let len = line.expect("a request can be written").len() as u64;
+        assert!(len < REQUEST_LEN_MAX, "{len} octets");
+    }
+}

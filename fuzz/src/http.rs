@@ -1,0 +1,60 @@
+//! What must hold for any octets taken as a request for the metrics page. Shared by the fuzz target
+//! `http` and by the test that replays its corpus.
+
+use std::sync::{Arc, OnceLock};
+
+use dns64d::config;
+use dns64d::gateway::Mode;
+use dns64d::metrics::{self, Page};
+use dns64d::stats::Stats;
+use tokio::sync::watch;
+
+/// Answers the request and panics where a promise is broken.
+pub(crate) fn check(bytes: &[u8]) {
+    let response = String::from_utf8(metrics::response(bytes, page())).expect("a text");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 "));
+    let status = status.expect("a status line");
+    let field = |name: &str| {
+        let mut lines = head.split("\r\n");
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    };
+    assert_eq!(
+        field("Content-Length"),
+        Some(body.len().to_string().as_str())
+    );
+    assert_eq!(field("Connection"), Some("close"));
+    assert_eq!(field("Allow").is_some(), status.starts_with("405 "));
+    // Nothing of the request is repeated.
+    assert!(lines.all(|line| line.contains(": ")) && head.is_ascii());
+    let whole = bytes.windows(4).any(|end| end == b"\r\n\r\n");
+    assert_eq!(status.starts_with("431 "), !whole);
+    if status.starts_with("200 ") {
+        assert!(bytes.starts_with(b"GET /metrics") && body.ends_with("# EOF\n"));
+    } else {
+        assert_eq!(body, format!("{status}\n"));
+        let well_formed = [
+            &b"GET /metrics HTTP/1.1\r\n"[..],
+            b"GET /metrics HTTP/1.0\r\n",
+        ];
+        assert!(!whole || !well_formed.iter().any(|line| bytes.starts_with(line)));
+    }
+}
+
+/// A page, made once.
+fn page() -> &'static Page {
+    static PAGE: OnceLock<Page> = OnceLock::new();
+    PAGE.get_or_init(|| {
+        let settings = config::parse(config::template(), "template").expect("it is valid");
+        let mode = Mode {
+            settings: Arc::new(settings),
+            draining: false,
+        };
+        let stats = Stats {
+            workers: vec![Arc::default()],
+            gateway: Arc::default(),
+        };
+        Page::new(stats, watch::channel(mode).1, 0)
+    })
+}
