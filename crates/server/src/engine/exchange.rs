@@ -50,7 +50,7 @@ impl Engine {
         if held.waiting[part as usize].is_some() {
             return now;
         }
-        let question = held.plan.question(&held.asker, part);
+        let question = held.question(part);
         let key = question.key();
         match self.lookups.find(&key) {
             Ok(lookup) => {
@@ -84,8 +84,7 @@ impl Engine {
 
     /// Asks anew for answers that end soon; nobody waits for them.
     pub(super) fn prefetch(&mut self, now: Nanos, actions: &mut Actions) {
-        while let Some((asker, plan, part)) = self.maker.ending.pop() {
-            let question = plan.question(&asker, part);
+        while let Some(question) = self.maker.ending.pop() {
             let key = question.key();
             if let Err(place) = self.lookups.find(&key)
                 && self.lookups.len() < self.lookups_max()

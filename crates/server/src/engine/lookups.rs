@@ -1,5 +1,6 @@
 //! Questions that upstreams are asked: one for each question, however many clients ask it.
 
+use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 
@@ -61,7 +62,7 @@ pub(super) struct Lookups {
 
 /// What is asked.
 pub(super) struct Question<'a> {
-    pub(super) name: &'a NameBuf,
+    pub(super) name: Cow<'a, NameBuf>,
     pub(super) rtype: Rtype,
     pub(super) class: Class,
     pub(super) do_bit: bool,
@@ -70,7 +71,15 @@ pub(super) struct Question<'a> {
 
 impl Question<'_> {
     pub(super) fn key(&self) -> Key {
-        Key::new(self.name, self.rtype, self.class, self.do_bit, self.cd)
+        Key::new(&self.name, self.rtype, self.class, self.do_bit, self.cd)
+    }
+
+    /// The same, to be kept.
+    pub(super) fn into_owned(self) -> Question<'static> {
+        Question {
+            name: Cow::Owned(self.name.into_owned()),
+            ..self
+        }
     }
 }
 
@@ -115,7 +124,7 @@ impl Lookups {
         let slot = self.slots.insert(Lookup {
             key,
             hash: place.0,
-            name: question.name.clone(),
+            name: NameBuf::clone(&question.name),
             rtype: question.rtype,
             class: question.class,
             do_bit: question.do_bit,

@@ -7,6 +7,7 @@ use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Rcode, Rtype};
 
 use super::actions::Client;
+use super::lookups::Question;
 use super::queries::{Learnt, Query};
 use super::resolve::{Known, Part, Plan, Step};
 use crate::answer::asker::Asker;
@@ -22,7 +23,7 @@ pub(super) struct Maker {
     pub(super) settings: Rc<Settings>,
     pub(super) cache: Cache,
     /// Answers to ask for anew, found while queries were answered.
-    pub(super) ending: Vec<(Asker, Plan, Part)>,
+    pub(super) ending: Vec<Question<'static>>,
     /// The answer that was made last.
     pub(super) frame: Box<[u8]>,
     counts: Arc<Counts>,
@@ -94,12 +95,11 @@ impl Maker {
             let Step::Need(part) = step else {
                 return step;
             };
-            match self.recall(query, part, now) {
-                Some(learnt) => query.known[part as usize] = Some(learnt),
-                None if part == Part::First && query.accepts_silence => {
-                    return self.without_first(query, now);
-                }
-                None => return step,
+            if !self.recall(query, part, now) {
+                return match part {
+                    Part::First if query.accepts_silence => self.without_first(query, now),
+                    Part::First | Part::Second => step,
+                };
             }
         }
     }
@@ -107,12 +107,10 @@ impl Maker {
     /// Makes an answer without that to the question itself, which does not come (RFC 6147 section
     /// 5.1.3), if there are A records to make it of. An answer is in the frame.
     fn without_first(&mut self, query: &mut Query, now: Nanos) -> Step {
-        if query.known[Part::Second as usize].is_none() {
-            query.known[Part::Second as usize] = self.recall(query, Part::Second, now);
-        }
+        self.recall(query, Part::Second, now);
         let question = query.plan.question(&query.asker, Part::First);
         let asked = Asked {
-            name: question.name,
+            name: &question.name,
             rtype: question.rtype,
             class: question.class,
         };
@@ -131,9 +129,22 @@ impl Maker {
             .step(&query.asker, dns64, &known, &mut self.frame)
     }
 
-    /// What the cache knows of a part of a query.
-    fn recall(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
-        let key = query.plan.question(&query.asker, part).key();
+    /// Looks for a part of a query in the cache, along aliases whose targets were asked for by
+    /// themselves; whether it is known then.
+    pub(super) fn recall(&mut self, query: &mut Query, part: Part, now: Nanos) -> bool {
+        while query.known[part as usize].is_none() {
+            let Some(learnt) = self.recall_link(query, part, now) else {
+                return false;
+            };
+            query.learn(part, learnt);
+        }
+        true
+    }
+
+    /// What the cache has for the question that a part of a query has come to.
+    fn recall_link(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
+        let question = query.question(part);
+        let key = question.key();
         match self.cache.find(key.as_bytes(), now) {
             Found::Fresh {
                 stored,
@@ -142,8 +153,7 @@ impl Maker {
             } => {
                 self.counts.cache_hits.tick();
                 if ending {
-                    let question = (query.asker.clone(), query.plan.clone(), part);
-                    self.ending.push(question);
+                    self.ending.push(question.into_owned());
                 }
                 let age = Age::Seconds(age_s);
                 Some(Learnt { stored, age })
@@ -165,7 +175,7 @@ impl Maker {
 
     /// Whether a part of a query is in the cache.
     pub(super) fn knows(&self, query: &Query, part: Part, now: Nanos) -> bool {
-        let key = query.plan.question(&query.asker, part).key();
+        let key = query.question(part).key();
         matches!(self.cache.find(key.as_bytes(), now), Found::Fresh { .. })
     }
 

@@ -1,14 +1,17 @@
 //! Client queries that wait for upstreams.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use dns64_transport::clock::Nanos;
+use dns64_wire::codes::Rcode;
+use dns64_wire::name::NameBuf;
 
 use super::actions::Client;
-use super::lookups::Waiter;
+use super::lookups::{Question, Waiter};
 use super::resolve::{Known, Part, Plan};
 use crate::answer::asker::Asker;
-use crate::answer::stored::{Age, Aged, Stored};
+use crate::answer::stored::{Age, Aged, Kind, Stored};
 
 /// A client's query, from the guard to its answer.
 pub(super) struct Query {
@@ -20,6 +23,8 @@ pub(super) struct Query {
     pub(super) arrived: Nanos,
     /// What is known, by [`Part`].
     pub(super) known: [Option<Learnt>; 2],
+    /// Aliases whose target is still to be learnt, by [`Part`].
+    chains: [Option<Box<Chain>>; 2],
     /// What is waited for, by [`Part`].
     pub(super) waiting: [Option<Wait>; 2],
     /// Moments still to come, by [`Moment`].
@@ -63,7 +68,21 @@ pub(super) struct Learnt {
     pub(super) age: Age,
 }
 
+/// What is known of a part that ends with an alias: the upstreams are asked for the target.
+struct Chain {
+    learnt: Learnt,
+    target: NameBuf,
+}
+
 impl Learnt {
+    /// What is made here.
+    fn new(stored: Stored) -> Self {
+        Self {
+            stored: Rc::new(stored),
+            age: Age::Seconds(0),
+        }
+    }
+
     fn aged(&self) -> Aged<'_> {
         Aged {
             stored: &self.stored,
@@ -87,6 +106,7 @@ impl Query {
             plan,
             arrived,
             known: [None, None],
+            chains: [None, None],
             waiting: [None, None],
             moments: [NEVER; MOMENTS],
             accepts_stale: false,
@@ -99,6 +119,49 @@ impl Query {
             first: self.known[0].as_ref().map(Learnt::aged),
             second: self.known[1].as_ref().map(Learnt::aged),
         }
+    }
+
+    /// The question that is to be asked for a part: at the target of an alias, if it came to one.
+    pub(super) fn question(&self, part: Part) -> Question<'_> {
+        let question = self.plan.question(&self.asker, part);
+        match &self.chains[part as usize] {
+            Some(chain) => Question {
+                name: Cow::Borrowed(&chain.target),
+                ..question
+            },
+            None => question,
+        }
+    }
+
+    /// Whether a part has come to an alias whose target is to be learnt.
+    pub(super) fn follows(&self, part: Part) -> bool {
+        self.chains[part as usize].is_some()
+    }
+
+    /// Takes the answer to the question of a part. If it ends with an alias, the part is not known
+    /// before its target is (RFC 6147 section 5.1.5). Aliases that go round or are too many are
+    /// an error (RFC 1034 section 3.6.2).
+    pub(super) fn learn(&mut self, part: Part, learnt: Learnt) {
+        // Records behind too many aliases are not in the whole.
+        let has_records = learnt.stored.kind() == Kind::Positive;
+        let whole = match self.chains[part as usize].take() {
+            Some(chain) => Learnt::new(chain.learnt.aged().continued(&learnt.aged())),
+            None => learnt,
+        };
+        let known = match whole.stored.open_end().filter(|_| has_records) {
+            Some(target) if whole.stored.leads_on() => {
+                let target = target.to_buf();
+                let chain = Chain {
+                    learnt: whole,
+                    target,
+                };
+                self.chains[part as usize] = Some(Box::new(chain));
+                return;
+            }
+            Some(_) => Learnt::new(whole.stored.failed(Rcode::SERVFAIL, None)),
+            None => whole,
+        };
+        self.known[part as usize] = Some(known);
     }
 
     pub(super) fn set_moment(&mut self, moment: Moment, at: Nanos) {

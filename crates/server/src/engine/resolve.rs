@@ -1,6 +1,8 @@
 //! The procedure of RFC 6147 as a pure function: from what is known of a query to its answer, or
 //! to what has to be asked first.
 
+use std::borrow::Cow;
+
 use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::name::NameBuf;
 
@@ -85,7 +87,7 @@ impl Plan {
     /// The question that is asked for a part.
     pub(super) fn question<'a>(&'a self, asker: &'a Asker, part: Part) -> Question<'a> {
         let name = match self {
-            Self::Reverse(name) => name,
+            Self::Reverse(name) => name.as_ref(),
             Self::Forward | Self::Aaaa => &asker.name,
         };
         let rtype = match part {
@@ -93,7 +95,7 @@ impl Plan {
             Part::Second => Rtype::A,
         };
         Question {
-            name,
+            name: Cow::Borrowed(name),
             rtype,
             class: asker.class,
             do_bit: asker.do_bit(),

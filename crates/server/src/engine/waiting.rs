@@ -112,7 +112,14 @@ impl Engine {
                 self.answer(slot, why, len, now, actions);
             }
             Step::Need(part) => {
+                // A records that were asked for ahead have ended with an alias.
+                let is_behind = query.follows(Part::Second)
+                    && part == Part::First
+                    && !self.maker.recall(query, Part::Second, now);
                 self.want(slot, part, now, actions);
+                if is_behind {
+                    self.want(slot, Part::Second, now, actions);
+                }
             }
         }
         self.prefetch(now, actions);
@@ -226,7 +233,7 @@ impl Engine {
         while next != Waiter::NOBODY {
             let (query, part) = next.parts();
             let held = &mut self.queries[query as usize];
-            held.known[part as usize] = Some(learnt.clone());
+            held.learn(part, learnt.clone());
             let wait = held.waiting[part as usize].take();
             next = wait.map_or(Waiter::NOBODY, |wait| wait.after);
             self.woken.push_back(query);

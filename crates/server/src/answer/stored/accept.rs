@@ -19,7 +19,7 @@ use crate::answer::rdata;
 const FRAME_LEN: usize = 2048;
 
 /// Longest message: its length has 16 bits over TCP (RFC 1035 section 4.2.2).
-const MESSAGE_LEN_MAX: usize = 65_535;
+pub(super) const MESSAGE_LEN_MAX: usize = 65_535;
 
 /// Octets from the TTL of a record to its data: the TTL itself and the length of the data
 /// (RFC 1035 section 4.1.3).

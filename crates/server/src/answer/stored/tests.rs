@@ -2,6 +2,7 @@ use proptest::strategy::Strategy as _;
 
 use super::*;
 
+mod joining;
 mod scrubbing;
 
 const BOUNDS: TtlBounds = TtlBounds {

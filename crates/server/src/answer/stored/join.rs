@@ -1,0 +1,111 @@
+//! Responses that continue each other, made one.
+
+use dns64_wire::Truncated;
+use dns64_wire::build::Builder;
+use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::{Message, Record, Section};
+
+use super::accept::MESSAGE_LEN_MAX;
+use super::{Aged, Asked, Kind, Malformed, Stored, TtlBounds};
+use crate::answer::copy::{Copier, QUESTION_AT};
+
+/// Aliases that are followed by asking for their target, as many as BIND 9 and Unbound follow by
+/// default (`max-query-restarts` of both).
+const FOLLOWED_MAX: usize = 11;
+
+/// What is joined has its TTLs within the bounds that it was accepted with.
+const NO_BOUNDS: TtlBounds = TtlBounds {
+    min_s: 0,
+    max_s: u32::MAX,
+    max_negative_s: u32::MAX,
+};
+
+impl Stored {
+    /// Whether the name at which its aliases end can be asked for: it is no loop, and not too long.
+    pub fn leads_on(&self) -> bool {
+        let (end, mut followed) = (self.chain_end(), 0);
+        let records = self.aliases().map_while(Result::ok);
+        for alias in records.filter(|record| record.rtype == Rtype::CNAME) {
+            followed += 1;
+            if followed > FOLLOWED_MAX || alias.name.eq_ignore_case(&end) {
+                return false;
+            }
+        }
+        followed > 0
+    }
+
+    /// That its question has no answer.
+    pub fn failed(&self, rcode: Rcode, extended_error: Option<u16>) -> Self {
+        let message = self.message();
+        let Some(question) = message.question() else {
+            unreachable!("a stored message has a question");
+        };
+        let asked = Asked {
+            name: &question.name.to_buf(),
+            rtype: question.rtype,
+            class: question.class,
+        };
+        Self::failure(&asked, rcode, extended_error)
+    }
+}
+
+impl Aged<'_> {
+    /// The response to the question of this one, which leaves open what stands at the end of its aliases,
+    /// continued by the response to the question for that. TTLs are what is left of them now; it is
+    /// authentic if both are. A failure to answer the second question is one to answer the first.
+    pub fn continued(&self, next: &Aged<'_>) -> Stored {
+        let extended_error = next.extended_error().or(self.extended_error());
+        if let Kind::Failure(rcode) = next.stored.kind() {
+            return self.stored.failed(rcode, extended_error);
+        }
+        match self.joined(next) {
+            Ok(stored) => Stored {
+                extended_error,
+                ..stored
+            },
+            Err(_) => self.stored.failed(Rcode::SERVFAIL, extended_error),
+        }
+    }
+
+    fn joined(&self, next: &Aged<'_>) -> Result<Stored, Malformed> {
+        let mut frame = vec![0; MESSAGE_LEN_MAX];
+        let len = self
+            .write_joined(next, &mut frame)
+            .map_err(|_| Malformed::TooLong)?;
+        let message = Message::parse(&frame[..len])?;
+        Stored::accept(&message, &NO_BOUNDS)
+    }
+
+    fn write_joined(&self, next: &Aged<'_>, frame: &mut [u8]) -> Result<usize, Truncated> {
+        let (first, second) = (self.stored.message(), next.stored.message());
+        let mut to = Builder::new(frame, MESSAGE_LEN_MAX)?;
+        let flags = first.flags().with_rcode(next.stored.rcode());
+        to.header(0, flags.with_ad(first.ad() && second.ad()));
+        let question = first.question().map_or(0..0, |question| question.range());
+        to.question_raw(&first.bytes()[question])?;
+        let mut copier = Copier::new(&first, QUESTION_AT);
+        for record in section(self, Section::Answer) {
+            copier.record(&mut to, &record, self.ttl(record.ttl))?;
+        }
+        let end_at = copier.place(&self.stored.chain_end());
+        let mut next_copier = Copier::new(&second, end_at);
+        for record in section(next, Section::Answer) {
+            next_copier.record(&mut to, &record, next.ttl(record.ttl))?;
+        }
+        for behind in [Section::Authority, Section::Additional] {
+            for record in section(self, behind) {
+                copier.record(&mut to, &record, self.ttl(record.ttl))?;
+            }
+            for record in section(next, behind) {
+                next_copier.record(&mut to, &record, next.ttl(record.ttl))?;
+            }
+        }
+        Ok(to.finish())
+    }
+}
+
+/// The records of one section of a response.
+fn section<'a>(aged: &Aged<'a>, section: Section) -> impl Iterator<Item = Record<'a>> + use<'a> {
+    let records = aged.stored.message().records().map_while(Result::ok);
+    records.filter(move |record| record.section == section)
+}

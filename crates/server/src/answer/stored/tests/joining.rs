@@ -1,0 +1,130 @@
+//! Chains that were left open, and what continues them.
+
+use super::*;
+use crate::answer::texts;
+
+/// What `first`, 10 s old, and `next`, fresh, say together.
+fn continued(first: &Stored, next: &Stored) -> Stored {
+    Aged::fresh(first, 10).continued(&Aged::fresh(next, 0))
+}
+
+/// The aliases from `n0.test` to `n5.test`, with a signature over each.
+fn links() -> Vec<String> {
+    let link = |i| {
+        [
+            format!("an n{i}.test 60 CNAME n{}.test", i + 1),
+            format!("an n{i}.test 60 RRSIG CNAME"),
+        ]
+    };
+    (0..5).flat_map(link).collect()
+}
+
+/// A response to the question for `asked`, in two sections of lines.
+fn stored(asked: &str, rcode: Rcode, parts: [&[String]; 2]) -> Stored {
+    let lines: Vec<&str> = parts
+        .iter()
+        .copied()
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    texts::stored(asked, Rtype::AAAA, rcode, &lines)
+}
+
+/// All that a response says, however its names are compressed.
+fn said(stored: &Stored) -> impl PartialEq + std::fmt::Debug {
+    let open_end = stored.open_end().map(|name| name.to_string());
+    (
+        texts::lines(stored.message().bytes()),
+        (
+            stored.kind(),
+            stored.found(),
+            stored.ad(),
+            stored.is_signed(),
+        ),
+        (stored.ttl_s(), stored.soa_ttl_s()),
+        (stored.chain_end().to_string(), open_end),
+        stored.aaaa().collect::<Vec<_>>(),
+    )
+}
+
+#[test]
+fn a_chain_in_two_responses_is_as_good_as_in_one() {
+    let signature = String::from("an n5.test 60 RRSIG AAAA");
+    let records = [String::from("an n5.test 60 AAAA 2001:db8::1"), signature];
+    let nothing = ["test 900 SOA 50", "test 900 RRSIG SOA"].map(|line| format!("ns {line}"));
+    for (rcode, end) in [
+        (Rcode::NOERROR, &records[..]),
+        (Rcode::NOERROR, &records[..1]),
+        (Rcode::NOERROR, &nothing[..]),
+        (Rcode::NXDOMAIN, &nothing[..]),
+        (Rcode::NOERROR, &[]),
+    ] {
+        let links = links();
+        let whole = stored("n0.test", rcode, [&links, end]);
+        for cut in 1..5 {
+            let (before, behind) = links.split_at(2 * cut);
+            let first = stored("n0.test", Rcode::NOERROR, [before, &[]]);
+            assert!(first.leads_on());
+            let next = stored(&first.chain_end().to_string(), rcode, [behind, end]);
+            let joined = Aged::fresh(&first, 0).continued(&Aged::fresh(&next, 0));
+            assert_eq!(said(&joined), said(&whole));
+        }
+    }
+}
+
+#[test]
+fn proofs_and_ttls_of_both_are_in_the_whole() {
+    // The alias is that of a wildcard: NSEC proves it (RFC 4035 section 3.1.3.3).
+    let alias = [
+        "an x.example.com 60 CNAME y.test",
+        "an x.example.com 60 RRSIG CNAME",
+        "ns w.example.com 60 NSEC z.example.com",
+        "ns w.example.com 60 RRSIG NSEC",
+    ];
+    let alias = texts::stored("x.example.com", Rtype::AAAA, Rcode::NOERROR, &alias);
+    let nothing = ["ns test 40 SOA 30"];
+    let nothing = texts::stored("y.test", Rtype::AAAA, Rcode::NOERROR, &nothing);
+    let whole = continued(&alias, &nothing);
+    assert_eq!(
+        texts::records(whole.message().bytes()),
+        [
+            "an x.example.com 50 CNAME y.test",
+            "an x.example.com 50 RRSIG CNAME",
+            "ns w.example.com 50 NSEC z.example.com",
+            "ns w.example.com 50 RRSIG NSEC",
+            "ns test 30 SOA 30",
+        ]
+    );
+    assert_eq!((whole.kind(), whole.ttl_s()), (Kind::NoData, 30));
+    assert!(whole.is_signed());
+}
+
+#[test]
+fn what_is_too_long_together_is_a_failure() {
+    let text = "x".repeat(200);
+    let lines: Vec<_> = (0..299)
+        .map(|_| format!("an y.test 60 TXT {text}"))
+        .collect();
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    let long = texts::stored("y.test", Rtype::TXT, Rcode::NOERROR, &lines);
+    let label = |i: u8| char::from(b'a' + i).to_string().repeat(60);
+    let names: Vec<_> = (0..10)
+        .map(|i| [label(i), label(i), label(i)].join("."))
+        .collect();
+    let alias = |i: usize| {
+        let target = names.get(i + 1).map_or("y.test", String::as_str);
+        [
+            format!("an {} 60 CNAME {target}", names[i]),
+            format!("an {} 60 RRSIG CNAME", names[i]),
+        ]
+    };
+    let lines: Vec<_> = (0..10).flat_map(alias).collect();
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    let first = texts::stored(&names[0], Rtype::TXT, Rcode::NOERROR, &lines);
+    let whole = continued(&first, &long);
+    assert_eq!(whole.kind(), Kind::Failure(Rcode::SERVFAIL));
+    assert_eq!(
+        whole.message().question().unwrap().name.to_string(),
+        format!("{}.", names[0])
+    );
+}
