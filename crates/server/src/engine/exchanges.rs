@@ -28,6 +28,9 @@ pub(super) struct Exchange {
     pub(super) unreachable: bool,
     /// When it ends unanswered.
     pub(super) until: Nanos,
+    /// Those at the same port that were opened next before it and next after it.
+    older: Option<u32>,
+    newer: Option<u32>,
     /// Tells it from all others that had its place.
     number: u32,
 }
@@ -46,6 +49,8 @@ pub(super) enum Way {
 pub(super) struct Exchanges {
     slots: slab::Slab<Exchange>,
     by_place: HashTable<u32>,
+    /// The newest exchange at each port, by upstream.
+    newest: Vec<Vec<Option<u32>>>,
     pub(super) timers: Heap,
     number: u32,
 }
@@ -92,6 +97,8 @@ impl Exchanges {
             late: false,
             unreachable: false,
             until: opening.until,
+            older: None,
+            newer: None,
             number: self.number,
         });
         // Their number is bounded by that of lookups.
@@ -106,8 +113,24 @@ impl Exchanges {
                     Way::Connection => 0,
                 }
             });
+            let older = self.newest_at(opening.server, port).replace(slot);
+            self.get_mut(slot).older = older;
+            if let Some(older) = older {
+                self.get_mut(older).newer = Some(slot);
+            }
         }
         slot
+    }
+
+    fn newest_at(&mut self, server: usize, port: usize) -> &mut Option<u32> {
+        if server >= self.newest.len() {
+            self.newest.resize_with(server + 1, Vec::new);
+        }
+        let ports = &mut self.newest[server];
+        if port >= ports.len() {
+            ports.resize(port + 1, None);
+        }
+        &mut ports[port]
     }
 
     /// Takes an exchange out, and out of the list of its lookup, whose newest is `newest`.
@@ -125,14 +148,25 @@ impl Exchanges {
             None => {}
         }
         let exchange = self.slots.remove(slot as usize);
-        if let Way::Port(port) = exchange.way
-            && let Ok(found) = self
-                .by_place
-                .find_entry(hash_of(&exchange, port), |s| *s == slot)
-        {
-            found.remove();
+        if let Way::Port(port) = exchange.way {
+            self.leave_port(slot, &exchange, port);
         }
         exchange
+    }
+
+    /// Forgets where an exchange was that has been taken out.
+    fn leave_port(&mut self, slot: u32, exchange: &Exchange, port: usize) {
+        let hash = hash_of(exchange, port);
+        if let Ok(found) = self.by_place.find_entry(hash, |s| *s == slot) {
+            found.remove();
+        }
+        match exchange.newer {
+            Some(newer) => self.get_mut(newer).older = exchange.older,
+            None => *self.newest_at(exchange.server, port) = exchange.older,
+        }
+        if let Some(older) = exchange.older {
+            self.get_mut(older).newer = exchange.newer;
+        }
     }
 
     /// The exchange that was opened from this port with this ID.
@@ -144,13 +178,11 @@ impl Exchanges {
         self.by_place.find(hash(server, port, id), same).copied()
     }
 
-    /// All exchanges at one port.
+    /// All exchanges at one port, from the newest.
     pub(super) fn at_port(&self, server: usize, port: usize) -> Vec<u32> {
-        let all = self.slots.iter();
-        let there = all.filter(|(_, e)| e.server == server && e.way == Way::Port(port));
-        there
-            .filter_map(|(slot, _)| u32::try_from(slot).ok())
-            .collect()
+        let newest = self.newest.get(server).and_then(|ports| ports.get(port));
+        let all = std::iter::successors(newest.copied().flatten(), |slot| self.get(*slot).older);
+        all.collect()
     }
 
     /// The exchanges of a lookup, from the newest.
@@ -228,7 +260,34 @@ mod tests {
             let left: Vec<_> = table.of(newest).map(|(slot, _)| slot).collect();
             slots.reverse();
             assert_eq!(left, slots);
-            assert_eq!(table.at_port(0, 5).len(), 2);
+            assert_eq!(table.at_port(0, 5), slots);
+        }
+    }
+
+    proptest::proptest! {
+        /// Exchanges are found by their port, from the newest, whatever was opened and closed before.
+        #[test]
+        fn exchanges_are_found_by_port(
+            steps in proptest::collection::vec((0..2_usize, 0..3_usize, 0..8_usize), 1..60),
+        ) {
+            let mut table = Exchanges::default();
+            let mut open: Vec<(usize, Way, u32)> = Vec::new();
+            for (id, (server, port, gone)) in steps.into_iter().enumerate() {
+                let way = [Way::Port(0), Way::Port(7), Way::Connection][port];
+                let id = u16::try_from(id).unwrap();
+                let slot = table.open(Opening { server, ..opening(None, way, id) });
+                open.push((server, way, slot));
+                if gone < open.len() {
+                    let (.., slot) = open.remove(gone);
+                    table.close(slot, None);
+                }
+                for (server, port) in [(0, 0), (0, 7), (1, 0), (1, 7), (0, 1), (2, 0)] {
+                    let there = open.iter().rev();
+                    let there = there.filter(|e| (e.0, e.1) == (server, Way::Port(port)));
+                    let expected: Vec<_> = there.map(|(.., slot)| *slot).collect();
+                    proptest::prop_assert_eq!(table.at_port(server, port), expected);
+                }
+            }
         }
     }
 
