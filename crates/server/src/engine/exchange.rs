@@ -334,7 +334,11 @@ impl Engine {
         self.counts.upstream_unreachable.tick();
         let turn = self.upstreams.unreachable(server, now);
         report(server, turn, actions);
-        for slot in hit {
+        for number in hit {
+            let Some(slot) = self.exchanges.numbered(number) else {
+                // It has ended with one before.
+                continue;
+            };
             let Some(lookup) = self.exchanges.get(slot).lookup else {
                 self.close(slot);
                 continue;

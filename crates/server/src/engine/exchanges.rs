@@ -178,11 +178,11 @@ impl Exchanges {
         self.by_place.find(hash(server, port, id), same).copied()
     }
 
-    /// All exchanges at one port, from the newest.
-    pub(super) fn at_port(&self, server: usize, port: usize) -> Vec<u32> {
+    /// The numbers of all exchanges at one port, from the newest.
+    pub(super) fn at_port(&self, server: usize, port: usize) -> Vec<u64> {
         let newest = self.newest.get(server).and_then(|ports| ports.get(port));
         let all = std::iter::successors(newest.copied().flatten(), |slot| self.get(*slot).older);
-        all.collect()
+        all.map(|slot| self.number(slot)).collect()
     }
 
     /// The exchanges of a lookup, from the newest.
@@ -193,7 +193,7 @@ impl Exchanges {
         })
     }
 
-    /// The number by which whoever holds connections knows an exchange.
+    /// The number by which an exchange is known to whoever holds it while others come and go.
     pub(super) fn number(&self, slot: u32) -> u64 {
         u64::from(self.slots[slot as usize].number) << 32 | u64::from(slot)
     }
@@ -260,7 +260,8 @@ mod tests {
             let left: Vec<_> = table.of(newest).map(|(slot, _)| slot).collect();
             slots.reverse();
             assert_eq!(left, slots);
-            assert_eq!(table.at_port(0, 5), slots);
+            let numbers: Vec<_> = slots.iter().map(|slot| table.number(*slot)).collect();
+            assert_eq!(table.at_port(0, 5), numbers);
         }
     }
 
@@ -284,7 +285,7 @@ mod tests {
                 for (server, port) in [(0, 0), (0, 7), (1, 0), (1, 7), (0, 1), (2, 0)] {
                     let there = open.iter().rev();
                     let there = there.filter(|e| (e.0, e.1) == (server, Way::Port(port)));
-                    let expected: Vec<_> = there.map(|(.., slot)| *slot).collect();
+                    let expected: Vec<_> = there.map(|(.., slot)| table.number(*slot)).collect();
                     proptest::prop_assert_eq!(table.at_port(server, port), expected);
                 }
             }
