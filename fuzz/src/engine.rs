@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 
 use dns64_transport::Origin;
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
 use dns64d::engine::{Engine, Seeds};
@@ -76,6 +77,7 @@ pub(crate) fn check(bytes: &[u8]) {
 
 struct Run {
     engine: Engine,
+    cache: Arc<Cache>,
     counts: Arc<Counts>,
     actions: Actions,
     now: Nanos,
@@ -90,8 +92,16 @@ impl Run {
             cookies: [9; 16],
         };
         let now = 1000 * SECOND;
+        let cache = Arc::new(Cache::new(&settings.cache, None));
         Self {
-            engine: Engine::new(settings, Arc::clone(&counts), &seeds, now),
+            engine: Engine::new(
+                settings,
+                Arc::clone(&cache),
+                Arc::clone(&counts),
+                &seeds,
+                now,
+            ),
+            cache,
             counts,
             actions: Actions::default(),
             now,
@@ -134,7 +144,7 @@ impl Run {
                 self.model.reloaded(settings);
                 self.engine.reload(settings, self.now, &mut self.actions);
                 if input.octet() == 0 {
-                    self.engine.flush(None);
+                    self.cache.flush(None);
                 }
             }
         }
@@ -210,7 +220,7 @@ impl Run {
                 Action::Renew { server, port } => self.model.renewed(*server, *port),
             }
         }
-        self.model.check_bounds(&self.counts);
+        self.model.check_bounds(&self.counts, &self.cache);
     }
 
     /// Lets time pass until nothing is waited for: everybody has been answered by then.

@@ -6,6 +6,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use dns64_transport::PORTS_PER_SERVER;
 use dns64_wire::message::{Flags, HEADER_LEN, Message};
 use dns64_wire::pref64::Pref64;
+use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::Client;
 use dns64d::settings::Settings;
@@ -183,11 +184,11 @@ impl Model {
     }
 
     /// The tables are within what the settings allow.
-    pub(crate) fn check_bounds(&self, counts: &Counts) {
+    pub(crate) fn check_bounds(&self, counts: &Counts, cache: &Cache) {
         let queries_max = self.queries_max as u64;
         assert!(counts.queries_waiting.get() <= queries_max);
         assert!(counts.lookups_in_flight.get() <= queries_max);
-        assert!(counts.cache_bytes.get() <= self.cache_bytes);
+        assert!(cache.bytes() <= self.cache_bytes);
     }
 
     /// Whoever asked and may have an answer has one, but for those whose answer was dropped and

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::cache::Cache;
 use crate::counts::{Counts, Figure};
 use crate::gateway::counts::GatewayCounts;
 
@@ -11,6 +12,8 @@ use crate::gateway::counts::GatewayCounts;
 pub struct Stats {
     /// Of each worker.
     pub workers: Vec<Arc<Counts>>,
+    /// What the workers share.
+    pub cache: Arc<Cache>,
     /// Of the gateway.
     pub gateway: Arc<GatewayCounts>,
 }
@@ -24,6 +27,7 @@ impl Stats {
                 sum.value += figure.value;
             }
         }
+        sums.extend(self.cache.figures());
         sums.extend(self.gateway.figures());
         sums
     }
@@ -44,11 +48,14 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config;
 
     #[test]
     fn workers_are_summed_up_and_names_are_told_apart() {
+        let settings = config::parse(config::template(), "template").unwrap();
         let stats = Stats {
             workers: vec![Arc::default(), Arc::default()],
+            cache: Arc::new(Cache::new(&settings.cache, None)),
             gateway: Arc::default(),
         };
         stats.workers[0].queries_udp.add(2);

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread::{Builder, JoinHandle};
 
@@ -12,9 +11,8 @@ use dns64_transport::relay::udp::UdpRelay;
 use dns64_transport::{Arrival, LinkError, Relay};
 use dns64_wire::message::Message;
 
-use crate::counts::Counts;
 use crate::engine::actions::{Action, Actions, Client};
-use crate::engine::{DEADLINE_NS, Engine, Seeds};
+use crate::engine::{DEADLINE_NS, Engine};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker};
 use crate::settings::Settings;
 
@@ -59,24 +57,22 @@ pub enum Stage {
 }
 
 /// Starts the thread of a worker over sockets that are open already. Its mailbox, and the waker of
-/// `relay`, are how others reach it.
+/// `relay`, are how others reach it; `engine` makes its engine, there, as of a moment.
 ///
 /// # Errors
 ///
 /// The system has no thread for it.
 pub fn spawn(
     index: usize,
-    settings: Arc<Settings>,
     mut relay: UdpRelay,
     mailbox: Receiver<ToWorker>,
     gateway: GatewayHandle,
-    counts: Arc<Counts>,
-    seeds: Seeds,
+    engine: impl FnOnce(Nanos) -> Engine + Send + 'static,
 ) -> io::Result<JoinHandle<Result<(), LinkError>>> {
     let run = move || {
-        relay.set_servers(&addresses(&settings))?;
         let clock = MonotonicClock;
-        let engine = Engine::new(&settings, counts, &seeds, clock.now());
+        let engine = engine(clock.now());
+        relay.set_servers(&addresses(engine.settings()))?;
         Worker::new(index, engine, relay, mailbox, gateway).run(&clock)
     };
     Builder::new().name(format!("worker-{index}")).spawn(run)
@@ -220,10 +216,6 @@ impl<R: Relay> Worker<R> {
                     actions.clear();
                     self.relay.set_servers(&addresses(&settings))?;
                     self.engine.reload(&settings, now, actions);
-                }
-                ToWorker::Flush { below, done } => {
-                    // Whoever asked may be gone.
-                    let _ = done.send(self.engine.flush(below.as_deref()));
                 }
                 ToWorker::Drain => {
                     self.relay.accept_queries(false);

@@ -7,6 +7,7 @@
 //! - [`cookie`]: DNS cookies;
 //! - [`copy`]: records from one message to another, their names compressed anew;
 //! - [`synthesis`]: AAAA records from A records (RFC 6147 section 5.1);
+//! - [`rendered`]: answers that are kept to be sent again;
 //! - [`reverse`]: names of synthesised addresses (RFC 6147 section 5.3.1);
 //! - [`special`]: `ipv4only.arpa` (RFC 8880);
 //! - [`service`]: SVCB and HTTPS (RFC 9460 section 4.2.1).
@@ -15,6 +16,7 @@ pub mod asker;
 pub mod cookie;
 pub mod copy;
 pub mod guard;
+pub mod rendered;
 pub mod reply;
 pub mod reverse;
 pub mod service;

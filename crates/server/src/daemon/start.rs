@@ -20,8 +20,9 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::server::{Event, Server};
 use super::{DaemonError, Source, Thread, notify, privileges};
+use crate::cache::Cache;
 use crate::control::{self, Socket, SocketFile};
-use crate::engine::Seeds;
+use crate::engine::{Engine, Seeds};
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
 use crate::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
@@ -95,8 +96,10 @@ impl Opened {
         // A client's cookie is good at every worker.
         let cookies = rand::random();
         let mut workers = Vec::new();
+        let cache = Arc::new(Cache::new(&settings.cache, None));
         let mut stats = Stats {
             workers: Vec::new(),
+            cache: Arc::clone(&cache),
             gateway: Arc::default(),
         };
         for (index, relay) in self.relays.into_iter().enumerate() {
@@ -109,8 +112,9 @@ impl Opened {
                 random: rand::random(),
                 cookies,
             };
-            let gateway = gateway.clone();
-            let thread = worker::spawn(index, settings, relay, receiver, gateway, counts, seeds);
+            let cache = Arc::clone(&cache);
+            let engine = move |now| Engine::new(&settings, cache, counts, &seeds, now);
+            let thread = worker::spawn(index, relay, receiver, gateway.clone(), engine);
             let thread = thread.map_err(started("a worker"))?;
             watch_worker(index, thread, sender.clone())?;
             workers.push(handle);

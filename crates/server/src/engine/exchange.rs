@@ -1,6 +1,6 @@
 //! The engine's side toward upstreams: asks, takes answers, tries the next, gives up.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::Rcode;
@@ -15,7 +15,6 @@ use super::resolve::Part;
 use super::{Engine, UPSTREAMS_MAX};
 use crate::answer::reply;
 use crate::answer::stored::{Age, Asked, Kind, Malformed, Stored, TtlBounds};
-use crate::cache::Found;
 use crate::mailbox::ConnectionFailed;
 
 /// List number of `lookup_timers` for questions over connections.
@@ -276,7 +275,7 @@ impl Engine {
                 self.exhaust(slot, server);
                 self.ask_next(slot, now, actions);
             }
-            _ => self.finish(slot, Rc::new(stored), now, actions),
+            _ => self.finish(slot, Arc::new(stored), now, actions),
         }
     }
 
@@ -296,30 +295,22 @@ impl Engine {
             class: lookup.class,
         };
         let stored = Stored::failure(&asked, rcode, extended_error);
-        self.finish(slot, Rc::new(stored), now, actions);
+        self.finish(slot, Arc::new(stored), now, actions);
     }
 
     /// The end of a lookup: what it gave is kept, and all who waited for it go on.
-    fn finish(&mut self, slot: u32, stored: Rc<Stored>, now: Nanos, actions: &mut Actions) {
+    fn finish(&mut self, slot: u32, stored: Arc<Stored>, now: Nanos, actions: &mut Actions) {
         self.lookup_timers.clear(slot);
         let lookup = self.lookups.remove(slot);
-        self.maker.cache.keep(&lookup.key, &stored, now);
-        let mut learnt = Learnt {
-            stored,
-            age: Age::Seconds(0),
-        };
-        if matches!(learnt.stored.kind(), Kind::Failure(_))
-            && let Found::Stale { stored, .. } = self.maker.cache.find(&lookup.key, now)
-        {
+        let settings = &self.maker.settings.cache;
+        let kept = self.maker.cache.keep(settings, lookup.key, stored, now);
+        let (stored, age) = kept;
+        if age == Age::Stale {
             self.counts.cache_stale.tick();
-            learnt = Learnt {
-                stored,
-                age: Age::Stale,
-            };
         }
         self.woken.push_back(Woken {
             next: lookup.waiters,
-            learnt,
+            learnt: Learnt { stored, age },
         });
         self.wake(now, actions);
     }

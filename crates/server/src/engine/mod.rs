@@ -47,7 +47,7 @@ use crate::answer::cookie::Cookies;
 use crate::answer::guard::{self, Admission, Context, Refusal, Silence};
 use crate::answer::reply;
 use crate::answer::synthesis::Reason;
-use crate::cache::seconds;
+use crate::cache::{Cache, seconds};
 use crate::counts::Counts;
 use crate::settings::{LookupOrder, Settings, UPSTREAMS_MAX};
 
@@ -94,12 +94,18 @@ const DELAY: usize = 0;
 const STALE: usize = 1;
 
 impl Engine {
-    /// An engine with an empty cache.
-    pub fn new(settings: &Settings, counts: Arc<Counts>, seeds: &Seeds, now: Nanos) -> Self {
+    /// An engine that shares a cache with the others of its server.
+    pub fn new(
+        settings: &Settings,
+        cache: Arc<Cache>,
+        counts: Arc<Counts>,
+        seeds: &Seeds,
+        now: Nanos,
+    ) -> Self {
         let mut random = StdRng::from_seed(seeds.random);
         let limiter = limiter(settings, &mut random);
         Self {
-            maker: Maker::new(settings, Arc::clone(&counts)),
+            maker: Maker::new(settings, cache, Arc::clone(&counts)),
             cookies: Cookies::new(seeds.cookies),
             limiter,
             queries: slab::Slab::new(),
@@ -189,12 +195,19 @@ impl Engine {
     /// Answers a query, from what is here or after asking upstreams.
     fn resolve(&mut self, client: Client, asker: Asker, now: Nanos, actions: &mut Actions) {
         let view = self.maker.settings.view_of(client.address().ip());
+        let mut frame = std::mem::take(&mut self.maker.frame);
+        let sent_again = self.maker.answer_rendered(&asker, view, now, &mut frame);
+        self.maker.frame = frame;
+        if let Some(len) = sent_again {
+            return self.send(client, len, actions);
+        }
         match self.maker.begin(client, asker, view, now) {
             Ok(len) => self.send(client, len, actions),
             Err(mut query) => match self.maker.advance(&mut query, now, false) {
                 Step::Answer(len, made) => {
-                    self.count_made(made);
+                    self.counts.count_made(made);
                     self.send(client, len, actions);
+                    self.maker.render(&query, now);
                     self.prefetch(now, actions);
                 }
                 Step::Need(part) => self.hold(query, part, now, actions),
@@ -256,7 +269,7 @@ impl Engine {
         }
         match self.maker.advance(query, now, accept_stale) {
             Step::Answer(len, made) => {
-                self.count_made(made);
+                self.counts.count_made(made);
                 self.answer(slot, len, now, actions);
             }
             Step::Need(part) => self.want(slot, part, now, actions),
@@ -324,8 +337,6 @@ impl Engine {
         }
         self.counts.queries_waiting.set(self.queries.len() as u64);
         self.counts.lookups_in_flight.set(self.lookups.len() as u64);
-        self.counts.cache_entries.set(self.maker.cache.len() as u64);
-        self.counts.cache_bytes.set(self.maker.cache.bytes());
     }
 
     /// When [`Engine::on_timer`] has something to do; 0: at once.
@@ -371,12 +382,6 @@ impl Engine {
         }
     }
 
-    /// Forgets cached answers: everything, or what stands at a name (lower case, uncompressed) and
-    /// below it. Returns how many that were.
-    pub fn flush(&mut self, below: Option<&[u8]>) -> usize {
-        self.maker.cache.flush(below)
-    }
-
     fn count_dropped(&self, reason: Silence) {
         match reason {
             Silence::Short => self.counts.dropped_short.tick(),
@@ -405,19 +410,6 @@ impl Engine {
         };
         counter.tick();
     }
-
-    fn count_made(&self, made: Made) {
-        let counter = match made {
-            Made::Forwarded => return,
-            Made::Aaaa => &self.counts.synthesised_aaaa,
-            Made::Ptr => &self.counts.synthesised_ptr,
-            Made::Svcb => &self.counts.synthesised_svcb,
-            Made::NotFor(Reason::Dnssec) => &self.counts.not_synthesised_dnssec,
-            Made::NotFor(Reason::Domain) => &self.counts.not_synthesised_domain,
-            Made::NoA => &self.counts.not_synthesised_no_a,
-        };
-        counter.tick();
-    }
 }
 
 /// A client gets no answer. Whoever holds its connection has to know, or it would wait for one.
@@ -434,6 +426,20 @@ fn limiter(settings: &Settings, random: &mut StdRng) -> Option<RateLimiter> {
 }
 
 impl Counts {
+    /// Counts an answer by how it was made.
+    fn count_made(&self, made: Made) {
+        let counter = match made {
+            Made::Forwarded => return,
+            Made::Aaaa => &self.synthesised_aaaa,
+            Made::Ptr => &self.synthesised_ptr,
+            Made::Svcb => &self.synthesised_svcb,
+            Made::NotFor(Reason::Dnssec) => &self.not_synthesised_dnssec,
+            Made::NotFor(Reason::Domain) => &self.not_synthesised_domain,
+            Made::NoA => &self.not_synthesised_no_a,
+        };
+        counter.tick();
+    }
+
     /// Counts a response by its code and its TC bit.
     fn count_response(&self, message: &[u8]) {
         let Some(header) = message.first_chunk::<HEADER_LEN>() else {

@@ -1,6 +1,6 @@
 //! Client queries that wait for upstreams.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 
@@ -29,7 +29,7 @@ pub(super) struct Query {
 /// An answer of an upstream, as one query knows it.
 #[derive(Clone)]
 pub(super) struct Learnt {
-    pub(super) stored: Rc<Stored>,
+    pub(super) stored: Arc<Stored>,
     pub(super) age: Age,
 }
 

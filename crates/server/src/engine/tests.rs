@@ -1,5 +1,6 @@
 //! What an engine holds back. All else is said in the dialogues.
 
+use dns64_transport::clock::SECOND;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::Class;
 use dns64_wire::message::{Message, Section};
@@ -41,7 +42,8 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
         random: [1; 32],
         cookies: [2; 16],
     };
-    let mut engine = Engine::new(&settings, Arc::default(), &seeds, 0);
+    let cache = Arc::new(Cache::new(&settings.cache, None));
+    let mut engine = Engine::new(&settings, cache, Arc::default(), &seeds, 0);
     let mut actions = Actions::default();
     let query = message(Flags::default().with_rd(true), 7, 0);
     for connection in 0..1000 {
@@ -81,4 +83,88 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
     assert_eq!(answered, 1000);
     assert!(turns > 50, "{turns}");
     assert_eq!(engine.next_deadline(), None);
+}
+
+/// A worker: an engine with what it counts.
+struct Worker(Engine, Arc<Counts>, Actions);
+
+impl Worker {
+    /// The answer to a query for A of `big.example`, and how often upstreams were asked for it, which
+    /// answer with one record of 60 s at once.
+    fn ask(&mut self, id: u16, now_s: u64) -> (Vec<u8>, usize) {
+        let Self(engine, _, actions) = self;
+        let now = now_s * SECOND;
+        actions.clear();
+        let client = Client::Udp(dns64_transport::Origin::new(([192, 0, 2, 1], 1024).into()));
+        let query = message(Flags::default().with_rd(true), id, 0);
+        engine.on_query(client, &query, now, actions);
+        let mut asked = 0;
+        loop {
+            let (mut replies, mut answer) = (Vec::new(), None);
+            for action in actions.list() {
+                match action {
+                    Action::Reply { message, .. } => {
+                        answer = Some(actions.message(message).to_vec());
+                    }
+                    Action::Ask {
+                        server,
+                        port,
+                        message: range,
+                    } => {
+                        let id = Message::parse(actions.message(range)).unwrap().id();
+                        let reply = message(Flags::default().with_qr(true), id, 1);
+                        replies.push((*server, *port, reply));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            if let Some(answer) = answer {
+                return (answer, asked);
+            }
+            actions.clear();
+            for (server, port, reply) in replies {
+                asked += 1;
+                engine.on_reply(server, port, &reply, now, actions);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_one_worker_has_learnt_all_know() {
+    let text = "allow = [\"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n";
+    let settings = crate::config::parse(text, "test").unwrap();
+    let cache = Arc::new(Cache::new(&settings.cache, None));
+    let mut workers = [1, 2].map(|seed| {
+        let seeds = Seeds {
+            random: [seed; 32],
+            cookies: [2; 16],
+        };
+        let counts = Arc::new(Counts::default());
+        let engine = Engine::new(
+            &settings,
+            Arc::clone(&cache),
+            Arc::clone(&counts),
+            &seeds,
+            0,
+        );
+        Worker(engine, counts, Actions::default())
+    });
+    let ttl = |answer: &[u8]| {
+        let record = Message::parse(answer).unwrap().records().next();
+        record.unwrap().unwrap().ttl
+    };
+    // Learnt by the first; found, and kept as it is sent, by the second; sent again by both.
+    let asked: Vec<_> = [(0, 10), (1, 20), (0, 30), (1, 40)]
+        .into_iter()
+        .map(|(worker, now_s)| {
+            let (answer, asked) = workers[worker].ask(7, now_s);
+            (ttl(&answer), asked)
+        })
+        .collect();
+    assert_eq!(asked, [(60, 1), (50, 0), (40, 0), (30, 0)]);
+    let rendered = workers.each_ref().map(|worker| worker.1.rendered.get());
+    assert_eq!(rendered, [1, 1]);
+    cache.flush(None);
+    assert_eq!(workers[1].ask(8, 40).1, 1);
 }
