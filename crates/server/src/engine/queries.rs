@@ -1,6 +1,6 @@
 //! Client queries that wait for upstreams.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 
@@ -59,7 +59,7 @@ const NEVER: Nanos = Nanos::MAX;
 /// An answer of an upstream, as one query knows it.
 #[derive(Clone)]
 pub(super) struct Learnt {
-    pub(super) stored: Rc<Stored>,
+    pub(super) stored: Arc<Stored>,
     pub(super) age: Age,
 }
 
