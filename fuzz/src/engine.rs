@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::{FRAME_BYTES, Origin};
+use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
 use dns64d::engine::{Engine, Seeds};
@@ -76,6 +77,7 @@ pub(crate) fn check(bytes: &[u8]) {
 
 struct Run {
     engine: Engine,
+    cache: Arc<Cache>,
     counts: Arc<Counts>,
     actions: Actions,
     now: Nanos,
@@ -90,8 +92,10 @@ impl Run {
             cookies: [9; 16],
         };
         let now = 1000 * SECOND;
+        let cache = Arc::new(Cache::new(&settings.cache, None));
         Self {
-            engine: Engine::new(settings, Arc::clone(&counts), &seeds),
+            engine: Engine::new(settings, Arc::clone(&cache), Arc::clone(&counts), &seeds),
+            cache,
             counts,
             actions: Actions::default(),
             now,
@@ -139,7 +143,7 @@ impl Run {
                 self.model.reloaded(settings);
                 self.engine.reload(settings, self.now, &mut self.actions);
                 if input.octet() == 0 {
-                    self.engine.flush(None);
+                    self.cache.flush(None);
                 }
             }
         }
@@ -234,7 +238,7 @@ impl Run {
                 Action::Up { server, .. } => self.model.turned(*server, false),
             }
         }
-        self.model.check_bounds(&self.counts);
+        self.model.check_bounds(&self.counts, &self.cache);
     }
 
     /// Lets time pass until nothing is waited for: everybody has been answered by then.

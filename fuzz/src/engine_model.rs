@@ -6,6 +6,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use dns64_transport::clock::Nanos;
 use dns64_wire::message::{Flags, HEADER_LEN, Message};
 use dns64_wire::pref64::Pref64;
+use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::DEADLINE_NS;
 use dns64d::engine::actions::Client;
@@ -222,12 +223,12 @@ impl Model {
     }
 
     /// The tables are within what the settings allow.
-    pub(crate) fn check_bounds(&self, counts: &Counts) {
+    pub(crate) fn check_bounds(&self, counts: &Counts, cache: &Cache) {
         let queries_max = self.queries_max as u64;
         assert!(counts.queries_waiting.get() <= queries_max);
         // Of AAAA and of A for each, and one for the moment until another gives way.
         assert!(counts.lookups_in_flight.get() <= 2 * queries_max);
-        assert!(counts.cache_bytes.get() <= self.cache_bytes);
+        assert!(cache.bytes() <= self.cache_bytes);
     }
 
     /// Whoever asked and may have an answer has one, but for those whose answer was dropped and

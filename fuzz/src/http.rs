@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use dns64d::cache::Cache;
 use dns64d::config;
 use dns64d::gateway::Mode;
 use dns64d::metrics::{self, Page};
@@ -47,12 +48,14 @@ fn page() -> &'static Page {
     static PAGE: OnceLock<Page> = OnceLock::new();
     PAGE.get_or_init(|| {
         let settings = config::parse(config::template(), "template").expect("it is valid");
+        let cache = Cache::new(&settings.cache, None);
         let mode = Mode {
             settings: Arc::new(settings),
             draining: false,
         };
         let stats = Stats {
             workers: vec![Arc::default()],
+            cache: Arc::new(cache),
             gateway: Arc::default(),
         };
         Page::new(stats, watch::channel(mode).1, 0)

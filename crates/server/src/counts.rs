@@ -241,6 +241,7 @@ counts! {
         cache_misses = "outcome": "miss",
         cache_stale = "outcome": "stale",
     }
+    Counter "rendered" "Responses that were sent again as they were kept" { rendered, }
     Counter "prefetches" "Answers asked for anew before their end" { prefetches, }
     Counter "coalesced" "Questions that waited for one already in flight" { coalesced, }
     Counter "upstream_queries" "Questions sent to upstreams, by transport" {
@@ -269,8 +270,6 @@ counts! {
     Counter "worker_panics" "Panics of workers, each of which goes on with an empty cache" { worker_panics, }
     Gauge "queries_waiting" "Client queries that wait for upstreams" { queries_waiting, }
     Gauge "lookups_in_flight" "Questions in flight to upstreams" { lookups_in_flight, }
-    Gauge "cache_entries" "Answers in the cache" { cache_entries, }
-    Gauge "cache_bytes" "Memory of the answers in the cache, in octets" { cache_bytes, }
     + /// Times from a query that waited for upstreams to its answer.
     pub waited: Histogram,
     + /// Queries that were answered in their turn, for which no clock is read.

@@ -9,7 +9,7 @@
 //! - [`answer`]: from the bytes of a query to the bytes of its answer, pure functions;
 //! - [`config`]: settings from files;
 //! - [`counts`]: what is counted;
-//! - `cache`: answers of upstreams, within a bound of memory;
+//! - [`cache`]: what all workers remember, within a bound of memory;
 //! - [`framed`]: answers on their way to connections, within a bound;
 //! - [`mailbox`]: what workers and the rest of the server say to each other;
 //! - [`engine`]: queries in, questions to upstreams and answers out, without sockets or clocks;
@@ -24,7 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
-mod cache;
+pub mod cache;
 pub mod cli;
 pub mod config;
 pub mod control;

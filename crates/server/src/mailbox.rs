@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use crate::framed::{Framed, Held};
 use crate::settings::Settings;
@@ -30,14 +30,6 @@ pub enum ToWorker {
     },
     /// New settings are in force.
     Reload(Arc<Settings>),
-    /// Forget what is cached: everything, or what stands at this name and below it (lower case,
-    /// uncompressed). The number of entries is sent back.
-    Flush {
-        /// The name; `None`: all.
-        below: Option<Vec<u8>>,
-        /// Where the number goes.
-        done: Sender<usize>,
-    },
     /// Take no more queries, finish what is under way within the time it has, and end.
     Drain,
 }

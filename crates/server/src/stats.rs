@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::cache::Cache;
 use crate::counts::{Counts, Figure, Histogram, Snapshot};
 use crate::gateway::counts::GatewayCounts;
 use crate::settings::Upstream;
@@ -12,6 +13,8 @@ use crate::settings::Upstream;
 pub struct Stats {
     /// Of each worker.
     pub workers: Vec<Arc<Counts>>,
+    /// What the workers share.
+    pub cache: Arc<Cache>,
     /// Of the gateway.
     pub gateway: Arc<GatewayCounts>,
 }
@@ -25,6 +28,7 @@ impl Stats {
                 sum.value += figure.value;
             }
         }
+        sums.extend(self.cache.figures());
         sums.extend(self.gateway.figures());
         sums
     }
@@ -106,11 +110,14 @@ pub struct Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config;
 
     #[test]
     fn workers_are_summed_up_and_names_are_told_apart() {
+        let settings = config::parse(config::template(), "template").unwrap();
         let stats = Stats {
             workers: vec![Arc::default(), Arc::default()],
+            cache: Arc::new(Cache::new(&settings.cache, None)),
             gateway: Arc::default(),
         };
         stats.workers[0].queries_udp.add(2);

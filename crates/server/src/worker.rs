@@ -19,9 +19,8 @@ use dns64_transport::relay::udp::UdpRelay;
 use dns64_transport::{Arrival, ClientSide, Counters, LinkError, Relay, UpstreamSide};
 use dns64_wire::message::Message;
 
-use crate::counts::Counts;
 use crate::engine::actions::{Action, Actions, Client};
-use crate::engine::{DEADLINE_NS, Engine, Seeds};
+use crate::engine::{DEADLINE_NS, Engine};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker};
 use crate::settings::Settings;
 use notes::Notes;
@@ -73,7 +72,7 @@ pub enum Stage {
 pub const THREAD: &str = "worker-";
 
 /// Starts the thread of a worker over sockets that are open already. Its mailbox, and the waker of
-/// `relay`, are how others reach it. `cookies` is the secret of [`Seeds`].
+/// `relay`, are how others reach it; `renew` makes its engine, and another one after a panic.
 ///
 /// # Errors
 ///
@@ -84,18 +83,11 @@ pub fn spawn(
     mut relay: UdpRelay,
     mailbox: Receiver<ToWorker>,
     gateway: GatewayHandle,
-    counts: Arc<Counts>,
-    cookies: [u8; 16],
+    renew: impl Fn(&Settings) -> Engine + Send + 'static,
 ) -> io::Result<JoinHandle<Result<(), WorkerError>>> {
     let run = move || {
         set_servers(relay.upstreams(), &settings)?;
         let clock = MonotonicClock;
-        // Numbers that were drawn before a panic are not drawn again.
-        let renew = |settings: &Settings| {
-            let random = rand::random();
-            let seeds = Seeds { random, cookies };
-            Engine::new(settings, Arc::clone(&counts), &seeds)
-        };
         let engine = renew(&settings);
         let mut worker = Worker::new(index, engine, relay, mailbox, gateway);
         supervise::run(&mut worker, &clock, renew)
@@ -249,10 +241,6 @@ impl<R: Relay> Worker<R> {
                     actions.clear();
                     set_servers(self.relay.upstreams(), &settings)?;
                     self.engine.reload(&settings, now, actions);
-                }
-                ToWorker::Flush { below, done } => {
-                    // Whoever asked may be gone.
-                    let _ = done.send(self.engine.flush(below.as_deref()));
                 }
                 ToWorker::Drain => {
                     self.relay.clients().accept(false);

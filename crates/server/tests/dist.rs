@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use dns64d::cache::Cache;
 use dns64d::config;
 use dns64d::gateway::Mode;
 use dns64d::metrics::Page;
@@ -17,11 +18,12 @@ const COMING: [&str; 2] = ["dns64d_upstream_up", "dns64d_upstream_rtt_seconds"];
 
 /// The page of a server with one worker.
 fn page() -> String {
+    let settings = config::parse(config::template(), "template").expect("the template is valid");
     let stats = Stats {
         workers: vec![Arc::default()],
+        cache: Arc::new(Cache::new(&settings.cache, None)),
         gateway: Arc::default(),
     };
-    let settings = config::parse(config::template(), "template").expect("the template is valid");
     let (_sender, mode) = watch::channel(Mode {
         settings: Arc::new(settings),
         draining: false,

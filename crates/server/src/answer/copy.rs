@@ -15,6 +15,10 @@ use super::rdata::{Layout, Parts};
 /// Octets of a record between its owner and its data (RFC 1035 section 4.1.3).
 pub(super) const FIXED_LEN: usize = 10;
 
+/// Octets from the TTL of a record to its data: the TTL itself and the length of the data
+/// (RFC 1035 section 4.1.3).
+pub(super) const TTL_BEFORE_DATA: u16 = 6;
+
 /// Offsets that a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
 const POINTER_MAX: usize = 0x3fff;
 

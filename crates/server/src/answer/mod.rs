@@ -8,6 +8,7 @@
 //! - `rdata`: the data of records by type;
 //! - [`copy`]: records from one message to another, their names compressed anew;
 //! - [`synthesis`]: AAAA records from A records (RFC 6147 section 5.1);
+//! - [`rendered`]: answers that are kept to be sent again;
 //! - [`reverse`]: names of synthesised addresses (RFC 6147 section 5.3.1);
 //! - [`special`]: `ipv4only.arpa` (RFC 8880);
 //! - [`local_zones`]: special-use zones, which are answered here (RFC 6303, RFC 6761);
@@ -19,6 +20,7 @@ pub mod copy;
 pub mod guard;
 pub mod local_zones;
 mod rdata;
+pub mod rendered;
 pub mod reply;
 pub mod reverse;
 pub mod service;

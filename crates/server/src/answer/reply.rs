@@ -13,7 +13,7 @@ pub(super) const OPTION_COOKIE: u16 = 10;
 
 /// Octets of the options that an answer can have: a cookie of 24 octets and an extended error
 /// without text, 4 octets of code and length before each (RFC 6891 section 6.1.2).
-const OPTIONS_LEN_MAX: usize = 4 + 24 + 4 + 2;
+pub(super) const OPTIONS_LEN_MAX: usize = 4 + 24 + 4 + 2;
 
 /// The data of the HINFO record that stands for all records: CPU "RFC8482" and an empty OS
 /// (RFC 8482 section 4.2).
@@ -231,7 +231,7 @@ fn opt<'o>(edns: &AskerEdns, ext_rcode: u8, options: &'o [u8]) -> Opt<'o> {
 }
 
 /// Writes the options of an answer and returns their length in octets.
-fn write_options(
+pub(super) fn write_options(
     edns: &AskerEdns,
     extended_error: Option<u16>,
     options: &mut [u8; OPTIONS_LEN_MAX],

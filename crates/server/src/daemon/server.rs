@@ -1,7 +1,7 @@
 //! What the main thread does while the server runs.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
@@ -23,8 +23,7 @@ use crate::stats::Stats;
 /// that, and a client asks again then (resolv.conf(5)).
 const DRAIN_NS: Nanos = 5 * SECOND;
 
-/// How long a worker may take to make room in its mailbox or to flush its cache. It does either
-/// each time it turns, which is after milliseconds even under full load.
+/// How long a worker may take to make room in its mailbox. It does so each time it turns, which is after milliseconds even under full load.
 const WORKER_NS: Nanos = 5 * SECOND;
 
 /// Between two tries to put a message into a full mailbox.
@@ -121,10 +120,6 @@ impl Server {
     }
 
     fn status(&self) -> Status {
-        let sum = |value: fn(&crate::counts::Counts) -> &crate::counts::Counter| {
-            let workers = self.stats.workers.iter();
-            workers.map(|counts| value(counts).get()).sum()
-        };
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -133,14 +128,14 @@ impl Server {
             listen: self.settings.listen.clone(),
             workers: self.workers.len(),
             upstreams: self.settings.upstreams.iter().map(|u| u.address).collect(),
-            cache_entries: sum(|counts| &counts.cache_entries),
-            cache_bytes: sum(|counts| &counts.cache_bytes),
+            cache_entries: self.stats.cache.entries(),
+            cache_bytes: self.stats.cache.bytes(),
             cache_bytes_max: self.settings.cache.bytes,
             sandbox: self.sandbox.to_string(),
         }
     }
 
-    /// Has all workers forget what is cached at this name and below it, or everything.
+    /// Forgets what is cached at this name and below it, or everything.
     fn flush(&self, name: Option<&str>) -> Answer {
         let below = match name.map(str::parse::<NameBuf>).transpose() {
             Ok(name) => name.map(|name| name.as_wire().to_ascii_lowercase()),
@@ -149,26 +144,9 @@ impl Server {
                 return refused(format!("{name:?} is no name: {error}"));
             }
         };
-        let until = MonotonicClock.now() + WORKER_NS;
-        let (done, entries) = channel();
-        for worker in &self.workers {
-            let flush = ToWorker::Flush {
-                below: below.clone(),
-                done: done.clone(),
-            };
-            if !deliver(worker, flush, until) {
-                return refused("a worker has no room for messages; try again");
-            }
+        Answer::Flushed {
+            entries: self.stats.cache.flush(below.as_deref()),
         }
-        let mut sum = 0;
-        for _ in &self.workers {
-            let left = until.saturating_sub(MonotonicClock.now());
-            match entries.recv_timeout(Duration::from_nanos(left)) {
-                Ok(entries) => sum += entries,
-                Err(_) => return refused("a worker does not answer; see the log"),
-            }
-        }
-        Answer::Flushed { entries: sum }
     }
 
     /// Reads the configuration again. A bad one changes nothing.
@@ -277,10 +255,13 @@ fn deliver(worker: &WorkerHandle, message: ToWorker, until: Nanos) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::Sender;
-    use std::thread;
+    use std::sync::mpsc::{Sender, channel};
+
+    use dns64_wire::codes::{Class, Rcode, Rtype};
 
     use super::*;
+    use crate::answer::stored::{Asked, Stored};
+    use crate::cache::{Cache, Key};
 
     /// A server without threads: what they would send, and what the one worker gets.
     fn server() -> (Server, Sender<Event>, Receiver<ToWorker>) {
@@ -291,6 +272,7 @@ mod tests {
             settings: Arc::clone(&settings),
             draining: false,
         });
+        let cache = Arc::new(Cache::new(&settings.cache, None));
         let server = Server {
             source: Source::Toml("/nonexistent/dns64d.toml".into()),
             settings,
@@ -299,6 +281,7 @@ mod tests {
             events,
             stats: Stats {
                 workers: vec![Arc::default()],
+                cache,
                 gateway: Arc::default(),
             },
             begun: MonotonicClock.now(),
@@ -342,20 +325,24 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_reaches_the_workers_in_lower_case() {
-        let (server, _events, mailbox) = server();
-        let worker = thread::spawn(move || match mailbox.recv() {
-            Ok(ToWorker::Flush { below, done }) => {
-                done.send(5).unwrap();
-                below
-            }
-            other => panic!("{other:?}"),
-        });
-        assert_eq!(
-            server.flush(Some("Example.COM")),
-            Answer::Flushed { entries: 5 }
-        );
-        assert_eq!(worker.join().unwrap().unwrap(), b"\x07example\x03com\0");
+    fn a_name_is_flushed_in_whatever_case_it_is_given() {
+        let (server, _events, _mailbox) = server();
+        let settings = server.settings.cache;
+        let name = "www.example.com".parse().unwrap();
+        let (rtype, class) = (Rtype::A, Class::IN);
+        let asked = Asked {
+            name: &name,
+            rtype,
+            class,
+        };
+        let failure = Arc::new(Stored::failure(&asked, Rcode::SERVFAIL, None));
+        let key = Key::new(&name, rtype, class, false, false);
+        let cache = &server.stats.cache;
+        cache.keep(&settings, key.as_bytes().into(), failure, 0);
+        for entries in [1, 0] {
+            let answer = server.flush(Some("Example.COM"));
+            assert_eq!(answer, Answer::Flushed { entries });
+        }
     }
 
     #[test]

@@ -22,7 +22,10 @@ use super::sandbox::{self, Sandbox};
 use super::server::{Event, Server};
 use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, directory, notify, privileges};
+use crate::cache::Cache;
 use crate::control::{self, Socket, SocketFile};
+use crate::counts::Counts;
+use crate::engine::{Engine, Seeds};
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
 use crate::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
@@ -114,8 +117,10 @@ impl Opened {
         // A client's cookie is good at every worker.
         let cookies = rand::random();
         let mut workers = Vec::new();
+        let cache = Arc::new(Cache::new(&settings.cache, None));
         let mut stats = Stats {
             workers: Vec::new(),
+            cache: Arc::clone(&cache),
             gateway: Arc::default(),
         };
         for (index, relay) in self.relays.into_iter().enumerate() {
@@ -124,8 +129,9 @@ impl Opened {
             let counts = Arc::default();
             stats.workers.push(Arc::clone(&counts));
             let settings = Arc::clone(&settings);
+            let renew = engines(Arc::clone(&cache), counts, cookies);
             let gateway = gateway.clone();
-            let thread = worker::spawn(index, settings, relay, receiver, gateway, counts, cookies);
+            let thread = worker::spawn(index, settings, relay, receiver, gateway, renew);
             let thread = thread.map_err(started("a worker"))?;
             watch_worker(index, thread, sender.clone())?;
             workers.push(handle);
@@ -161,6 +167,20 @@ impl Opened {
             watchdog: watchdog(),
             _control_file: control_file,
         })
+    }
+}
+
+/// What makes the engines of one worker: the first, and one after each panic.
+fn engines(
+    cache: Arc<Cache>,
+    counts: Arc<Counts>,
+    cookies: [u8; 16],
+) -> impl Fn(&Settings) -> Engine + Send + 'static {
+    move |settings| {
+        // Numbers that were drawn before a panic are not drawn again.
+        let random = rand::random();
+        let seeds = Seeds { random, cookies };
+        Engine::new(settings, Arc::clone(&cache), Arc::clone(&counts), &seeds)
     }
 }
 

@@ -33,7 +33,7 @@ impl Client {
 }
 
 /// One thing to do. Messages are ranges of [`Actions::message`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send an answer.
     Reply {

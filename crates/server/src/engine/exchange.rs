@@ -1,6 +1,6 @@
 //! The engine's side toward upstreams: asks, asks again, gives up. `replies` takes the answers.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::Rcode;
@@ -15,8 +15,7 @@ use super::lookups::Waiter;
 use super::queries::Learnt;
 use super::resolve::Part;
 use super::upstreams::Turn;
-use crate::answer::stored::{Age, Asked, Kind, Stored};
-use crate::cache::Found;
+use crate::answer::stored::{Age, Asked, Stored};
 
 /// How long upstreams are waited for with one question, its clients answered or not: a late answer
 /// is in the cache when they ask again, which those of resolv.conf(5) do after 5 s.
@@ -376,35 +375,26 @@ impl Engine {
             class: lookup.class,
         };
         let stored = Stored::failure(&asked, rcode, extended_error);
-        self.finish(slot, Rc::new(stored), now, actions);
+        self.finish(slot, Arc::new(stored), now, actions);
     }
 
     /// The end of a lookup: what it gave is kept, and all who waited for it go on.
     pub(super) fn finish(
         &mut self,
         slot: u32,
-        stored: Rc<Stored>,
+        stored: Arc<Stored>,
         now: Nanos,
         actions: &mut Actions,
     ) {
         self.orphan(slot);
         let lookup = self.lookups.remove(slot);
-        let key = lookup.key.as_bytes();
-        self.maker.cache.keep(key, &stored, now);
-        let mut learnt = Learnt {
-            stored,
-            age: Age::Seconds(0),
-        };
-        if matches!(learnt.stored.kind(), Kind::Failure(_))
-            && let Found::Stale { stored, .. } = self.maker.cache.find(key, now)
-        {
+        let settings = &self.maker.settings.cache;
+        let key = lookup.key.as_bytes().into();
+        let (stored, age) = self.maker.cache.keep(settings, key, stored, now);
+        if age == Age::Stale {
             self.counts.cache_stale.tick();
-            learnt = Learnt {
-                stored,
-                age: Age::Stale,
-            };
         }
-        self.tell(lookup.waiters, &learnt);
+        self.tell(lookup.waiters, &Learnt { stored, age });
         self.wake(now, actions);
     }
 

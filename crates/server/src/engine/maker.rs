@@ -1,4 +1,4 @@
-//! Makes answers from settings and cache.
+//! Makes answers from settings and cache, and sends those again that are kept as they were sent.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use dns64_wire::codes::{Rcode, Rtype};
 use super::actions::Client;
 use super::lookups::Question;
 use super::queries::{Learnt, Query};
-use super::resolve::{Known, Part, Plan, Step};
+use super::resolve::{Known, Made, Part, Plan, Step};
 use crate::answer::asker::Asker;
 use crate::answer::stored::{Age, Aged, Asked, Kind, Stored};
-use crate::answer::{local_zones, reply, special};
-use crate::cache::{Cache, Found};
+use crate::answer::{local_zones, rendered, reply, special};
+use crate::cache::{Cache, Entry, Found, Key, MESSAGE_MAX as RENDERED_MAX, Policy, Rendered};
+use crate::cache::{TTLS_MAX, seconds};
 use crate::counts::Counts;
 use crate::settings::dns64::{Dns64, DomainAction};
 use crate::settings::{AnyPolicy, Settings};
@@ -21,7 +22,15 @@ use crate::settings::{AnyPolicy, Settings};
 /// What answers are made from, and where they are written.
 pub(super) struct Maker {
     pub(super) settings: Rc<Settings>,
-    pub(super) cache: Cache,
+    pub(super) cache: Arc<Cache>,
+    /// Answers as they were sent, if they are kept.
+    rendered: Option<Arc<Rendered>>,
+    /// The policy of each view.
+    policies: Box<[Arc<Policy>]>,
+    /// Of what the cache gave for the query at hand: until when it would give the same, and the
+    /// generation of rendered answers before that.
+    until_s: u32,
+    generation: u32,
     /// Answers to ask for anew, found while queries were answered.
     pub(super) ending: Vec<Question<'static>>,
     /// The answer that was made last.
@@ -32,11 +41,19 @@ pub(super) struct Maker {
 /// Longest DNS message (RFC 1035 section 4.2.2).
 const MESSAGE_MAX: usize = 65_535;
 
+/// Where room in the cache is short, an answer is rendered again after so many seconds, so that the
+/// answers that it is made of are seen to be in use.
+const TOUCH_S: u32 = 60;
+
 impl Maker {
-    pub(super) fn new(settings: &Settings, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(settings: &Settings, cache: Arc<Cache>, counts: Arc<Counts>) -> Self {
         Self {
             settings: Rc::new(settings.clone()),
-            cache: Cache::new(&settings.cache, share(settings)),
+            rendered: cache.rendered(),
+            policies: policies(settings, &cache),
+            cache,
+            until_s: 0,
+            generation: 0,
             ending: Vec::new(),
             frame: vec![0; MESSAGE_MAX].into(),
             counts,
@@ -45,8 +62,85 @@ impl Maker {
 
     /// Takes on new settings and returns the old ones.
     pub(super) fn reload(&mut self, settings: &Settings) -> Rc<Settings> {
-        self.cache.configure(&settings.cache, share(settings));
-        std::mem::replace(&mut self.settings, Rc::new(settings.clone()))
+        self.cache.configure(&settings.cache);
+        self.rendered = self.cache.rendered();
+        self.policies = policies(settings, &self.cache);
+        let old = std::mem::replace(&mut self.settings, Rc::new(settings.clone()));
+        if (old.any, &old.forward_special) != (settings.any, &settings.forward_special) {
+            // Other questions are answered here now.
+            self.cache.forget_rendered();
+        }
+        old
+    }
+
+    /// Sends an answer again that was kept as it was sent, by clients of the same policy: writes it into
+    /// `frame` and returns its octets. There is one from the second time on that it is found in
+    /// the cache until the answers that it was made of end, or are to be asked for anew.
+    pub(super) fn answer_rendered(
+        &self,
+        asker: &Asker,
+        view: usize,
+        now: Nanos,
+        frame: &mut [u8],
+    ) -> Option<usize> {
+        let store = self.rendered.as_ref()?;
+        let key = key(asker);
+        let key = store.key(&key, &self.policies[view]);
+        let entry = store.find(&key, seconds(now), frame)?;
+        let len = rendered::complete(asker, entry.len, entry.extended_error, frame)?;
+        let made = Made::from_note(entry.note);
+        self.counts.rendered.tick();
+        self.counts.cache_hits.add(made.parts());
+        self.counts.count_made(made);
+        Some(len)
+    }
+
+    /// Keeps the answer to a query as it is sent, for whoever asks the same, if all of it came from the
+    /// cache and counts down evenly. The frame is overwritten.
+    pub(super) fn render(&mut self, query: &Query, now: Nanos) {
+        let now_s = seconds(now);
+        let Some(store) = self.rendered.as_ref().filter(|_| self.until_s > now_s) else {
+            return;
+        };
+        let dns64 = self.settings.views[query.view].dns64.as_ref();
+        // All that any client gets, or it is not kept; an answer of many records is not worth the try.
+        let known = query.known.iter().flatten();
+        if known
+            .map(|part| part.stored.message().bytes().len())
+            .any(|len| len > RENDERED_MAX)
+        {
+            return;
+        }
+        let asker = rendered::fullest(&query.asker, MESSAGE_MAX);
+        let step = query
+            .plan
+            .step(&asker, dns64, &query.known(), &mut self.frame);
+        let Step::Answer(len, made) = step else {
+            return;
+        };
+        if !counts_down(query, made) {
+            return;
+        }
+        let mut ttls = [0; TTLS_MAX];
+        let kept = rendered::keep(&mut self.frame[..len], &mut ttls);
+        let Some(kept) = kept.filter(|kept| kept.len <= RENDERED_MAX) else {
+            return;
+        };
+        let key = key(&asker);
+        let expires_s = match self.cache.is_full(key.as_bytes()) {
+            true => self.until_s.min(now_s.saturating_add(TOUCH_S)),
+            false => self.until_s,
+        };
+        let entry = Entry {
+            len: kept.len,
+            extended_error: kept.extended_error,
+            note: made.note(),
+            rendered_s: now_s,
+            expires_s,
+        };
+        let (message, ttls) = (&self.frame[..kept.len], &ttls[..kept.ttls]);
+        let key = store.key(&key, &self.policies[query.view]);
+        store.insert(&key, self.generation, &entry, message, ttls);
     }
 
     /// Answers a query that needs no upstream (then the length of the answer), or makes a plan
@@ -62,6 +156,8 @@ impl Maker {
         view: usize,
         now: Nanos,
     ) -> Result<usize, Query> {
+        self.until_s = u32::MAX;
+        self.generation = self.rendered.as_ref().map_or(0, |store| store.generation());
         let dns64 = self.settings.views[view].dns64.as_ref();
         if asker.rtype == Rtype::ANY && self.settings.any == AnyPolicy::Minimal {
             return Ok(reply::any_minimal(&asker, &mut self.frame));
@@ -145,13 +241,15 @@ impl Maker {
     fn recall_link(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
         let question = query.question(part);
         let key = question.key();
-        match self.cache.find(key.as_bytes(), now) {
+        match self.find(&key, now) {
             Found::Fresh {
                 stored,
                 age_s,
                 ending,
+                until_s,
             } => {
                 self.counts.cache_hits.tick();
+                self.until_s = self.until_s.min(until_s);
                 if ending {
                     self.ending.push(question.into_owned());
                 }
@@ -163,6 +261,7 @@ impl Maker {
                 failed_lately,
             } if query.accepts_stale || failed_lately => {
                 self.counts.cache_stale.tick();
+                self.until_s = 0;
                 let age = Age::Stale;
                 Some(Learnt { stored, age })
             }
@@ -176,7 +275,13 @@ impl Maker {
     /// Whether a part of a query is in the cache.
     pub(super) fn knows(&self, query: &Query, part: Part, now: Nanos) -> bool {
         let key = query.question(part).key();
-        matches!(self.cache.find(key.as_bytes(), now), Found::Fresh { .. })
+        matches!(self.find(&key, now), Found::Fresh { .. })
+    }
+
+    /// What the cache has for a question.
+    pub(super) fn find(&self, key: &Key, now: Nanos) -> Found {
+        let settings = &self.settings.cache;
+        self.cache.find(settings, key.as_bytes(), now)
     }
 
     /// Whether it is likely that A records will be needed for a query.
@@ -192,7 +297,33 @@ impl Maker {
     }
 }
 
-/// One worker's share of the cache's memory.
-fn share(settings: &Settings) -> u64 {
-    settings.cache.bytes / settings.workers.max(1) as u64
+/// The key of the question of an asker.
+fn key(asker: &Asker) -> Key {
+    let (do_bit, cd) = (asker.do_bit(), asker.cd());
+    Key::new(&asker.name, asker.rtype, asker.class, do_bit, cd)
+}
+
+fn policies(settings: &Settings, cache: &Cache) -> Box<[Arc<Policy>]> {
+    let views = settings.views.iter();
+    views
+        .map(|view| cache.policy(view.dns64.as_ref()))
+        .collect()
+}
+
+/// Whether all TTLs of an answer grow smaller by a second each second. A failure is left out: it
+/// lasts for seconds, and an answer may take its place at any time. So is what may have the fixed
+/// TTL of synthesised records without SOA (RFC 6147 section 5.1.7).
+fn counts_down(query: &Query, made: Made) -> bool {
+    let known = query.known.iter().flatten();
+    let mut kinds = known.map(|learnt| learnt.stored.kind());
+    let has_soa = || {
+        let first = query.known[Part::First as usize].as_ref();
+        first.is_some_and(|first| first.stored.soa_ttl_s().is_some())
+    };
+    match made {
+        _ if kinds.any(|kind| matches!(kind, Kind::Failure(_))) => false,
+        Made::Svcb => false,
+        Made::Aaaa => has_soa(),
+        Made::Forwarded | Made::Ptr | Made::NotFor(_) | Made::NoA => true,
+    }
 }

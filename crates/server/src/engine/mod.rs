@@ -65,7 +65,7 @@ use crate::answer::cookie::Cookies;
 use crate::answer::guard::{self, Admission, Context, Refusal, Silence};
 use crate::answer::reply;
 use crate::answer::synthesis::Reason;
-use crate::cache::seconds;
+use crate::cache::{Cache, seconds};
 use crate::counts::{Counts, Servfail};
 use crate::settings::Settings;
 
@@ -105,13 +105,13 @@ pub struct Seeds {
 pub const DEADLINE_NS: Nanos = 4_500_000_000;
 
 impl Engine {
-    /// An engine with an empty cache.
-    pub fn new(settings: &Settings, counts: Arc<Counts>, seeds: &Seeds) -> Self {
+    /// An engine that shares a cache with the others of its server.
+    pub fn new(settings: &Settings, cache: Arc<Cache>, counts: Arc<Counts>, seeds: &Seeds) -> Self {
         let mut random = StdRng::from_seed(seeds.random);
         let limiter = limiter(settings, &mut random);
         let upstreams = upstreams(settings, &mut random);
         Self {
-            maker: Maker::new(settings, Arc::clone(&counts)),
+            maker: Maker::new(settings, cache, Arc::clone(&counts)),
             cookies: Cookies::new(seeds.cookies),
             limiter,
             queries: slab::Slab::new(),
@@ -227,6 +227,9 @@ impl Engine {
         actions: &mut Actions,
     ) -> usize {
         let view = self.maker.settings.view_of(client.address().ip());
+        if let Some(len) = self.send_again(client, &asker, view, frame, now, actions) {
+            return len;
+        }
         match self.maker.begin(client, asker, view, now) {
             Ok(len) => {
                 self.counts.at_once.tick();
@@ -235,11 +238,12 @@ impl Engine {
             Err(mut query) => match self.maker.advance(&mut query, now) {
                 Step::Answer(len, made) => {
                     self.counts.at_once.tick();
-                    self.count_made(made);
+                    self.counts.count_made(made);
                     if self.failed(len) {
                         self.explain(client, Servfail::of(&query), len, actions);
                     }
                     let len = self.respond(client, len, frame, actions);
+                    self.maker.render(&query, now);
                     self.prefetch(now, actions);
                     len
                 }
@@ -249,6 +253,30 @@ impl Engine {
                 }
             },
         }
+    }
+
+    /// Answers a query by a response that is kept as it was sent, if there is one. Returns its length
+    /// in the outgoing `frame`.
+    fn send_again(
+        &mut self,
+        client: Client,
+        asker: &Asker,
+        view: usize,
+        frame: &mut [u8],
+        now: Nanos,
+        actions: &mut Actions,
+    ) -> Option<usize> {
+        if let Client::Udp(_) = client {
+            let len = self.maker.answer_rendered(asker, view, now, frame)?;
+            self.counts.at_once.tick();
+            self.counts.count_response(&frame[..len]);
+            return Some(len);
+        }
+        let mut own = std::mem::take(&mut self.maker.frame);
+        let len = self.maker.answer_rendered(asker, view, now, &mut own);
+        self.maker.frame = own;
+        self.counts.at_once.add(u64::from(len.is_some()));
+        Some(self.respond(client, len?, frame, actions))
     }
 
     /// Gives the message in the maker's frame to a client at once: over UDP in the outgoing
@@ -292,8 +320,6 @@ impl Engine {
         self.on_timeouts(now, actions);
         self.counts.queries_waiting.set(self.queries.len() as u64);
         self.counts.lookups_in_flight.set(self.lookups.len() as u64);
-        self.counts.cache_entries.set(self.maker.cache.len() as u64);
-        self.counts.cache_bytes.set(self.maker.cache.bytes());
     }
 
     /// When [`Engine::on_timer`] has something to do; 0: at once.
@@ -333,12 +359,6 @@ impl Engine {
         self.upstreams.state(server)
     }
 
-    /// Forgets cached answers: everything, or what stands at a name (lower case, uncompressed) and
-    /// below it. Returns how many that were.
-    pub fn flush(&mut self, below: Option<&[u8]>) -> usize {
-        self.maker.cache.flush(below)
-    }
-
     fn count_dropped(&self, reason: Silence) {
         match reason {
             Silence::Short => self.counts.dropped_short.tick(),
@@ -368,19 +388,6 @@ impl Engine {
         };
         counter.tick();
     }
-
-    fn count_made(&self, made: Made) {
-        let counter = match made {
-            Made::Forwarded => return,
-            Made::Aaaa => &self.counts.synthesised_aaaa,
-            Made::Ptr => &self.counts.synthesised_ptr,
-            Made::Svcb => &self.counts.synthesised_svcb,
-            Made::NotFor(Reason::Dnssec) => &self.counts.not_synthesised_dnssec,
-            Made::NotFor(Reason::Domain) => &self.counts.not_synthesised_domain,
-            Made::NoA => &self.counts.not_synthesised_no_a,
-        };
-        counter.tick();
-    }
 }
 
 /// A client gets no answer. Whoever holds its connection has to know, or it would wait for one.
@@ -405,6 +412,20 @@ fn upstreams(settings: &Settings, random: &mut StdRng) -> Upstreams {
 }
 
 impl Counts {
+    /// Counts an answer by how it was made.
+    fn count_made(&self, made: Made) {
+        let counter = match made {
+            Made::Forwarded => return,
+            Made::Aaaa => &self.synthesised_aaaa,
+            Made::Ptr => &self.synthesised_ptr,
+            Made::Svcb => &self.synthesised_svcb,
+            Made::NotFor(Reason::Dnssec) => &self.not_synthesised_dnssec,
+            Made::NotFor(Reason::Domain) => &self.not_synthesised_domain,
+            Made::NoA => &self.not_synthesised_no_a,
+        };
+        counter.tick();
+    }
+
     /// Counts a response by its code and its TC bit.
     fn count_response(&self, message: &[u8]) {
         let Some(header) = message.first_chunk::<HEADER_LEN>() else {

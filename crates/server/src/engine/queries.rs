@@ -1,7 +1,7 @@
 //! Client queries that wait for upstreams.
 
 use std::borrow::Cow;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::Rcode;
@@ -64,7 +64,7 @@ const NEVER: Nanos = Nanos::MAX;
 /// An answer of an upstream, as one query knows it.
 #[derive(Clone)]
 pub(super) struct Learnt {
-    pub(super) stored: Rc<Stored>,
+    pub(super) stored: Arc<Stored>,
     pub(super) age: Age,
 }
 
@@ -78,7 +78,7 @@ impl Learnt {
     /// What is made here.
     fn new(stored: Stored) -> Self {
         Self {
-            stored: Rc::new(stored),
+            stored: Arc::new(stored),
             age: Age::Seconds(0),
         }
     }

@@ -1,6 +1,6 @@
 //! What upstreams say: which of it is believed, and what follows from it.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::Rcode;
@@ -266,7 +266,7 @@ impl Engine {
             if !form.edns {
                 self.upstreams.habits(server).no_edns(now);
             }
-            return self.finish(slot, Rc::new(stored), now, actions);
+            return self.finish(slot, Arc::new(stored), now, actions);
         };
         self.counts.upstream_rcode.tick();
         let stumbles = [Rcode::FORMERR, Rcode::NOTIMP].contains(&rcode);

@@ -50,6 +50,41 @@ pub(super) enum Made {
     NoA,
 }
 
+impl Made {
+    /// All of them; the place of each is its note.
+    const ALL: [Self; 7] = [
+        Self::Forwarded,
+        Self::Aaaa,
+        Self::Ptr,
+        Self::Svcb,
+        Self::NotFor(Reason::Dnssec),
+        Self::NotFor(Reason::Domain),
+        Self::NoA,
+    ];
+
+    /// A number to keep it as.
+    pub(super) fn note(self) -> u8 {
+        let place = Self::ALL.iter().position(|made| *made == self);
+        place
+            .and_then(|at| u8::try_from(at).ok())
+            .unwrap_or_default()
+    }
+
+    /// What a note says.
+    pub(super) fn from_note(note: u8) -> Self {
+        let made = Self::ALL.get(usize::from(note)).copied();
+        made.unwrap_or(Self::Forwarded)
+    }
+
+    /// How many parts such an answer is made of.
+    pub(super) fn parts(self) -> u64 {
+        match self {
+            Self::Aaaa | Self::NoA => 2,
+            Self::Forwarded | Self::Ptr | Self::Svcb | Self::NotFor(_) => 1,
+        }
+    }
+}
+
 /// What is done with a query.
 #[derive(Clone, Debug)]
 pub(super) enum Plan {

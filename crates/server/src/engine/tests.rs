@@ -42,7 +42,8 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
         random: [1; 32],
         cookies: [2; 16],
     };
-    let mut engine = Engine::new(&settings, Arc::default(), &seeds);
+    let cache = Arc::new(Cache::new(&settings.cache, None));
+    let mut engine = Engine::new(&settings, cache, Arc::default(), &seeds);
     let mut actions = Actions::default();
     let query = message(Flags::default().with_rd(true), 7, 0);
     for connection in 0..1000 {
@@ -104,4 +105,86 @@ fn no_timeout_is_longer_than_a_query_waits() {
         crate::config::parse(&text, "test").is_ok()
     };
     assert!(accepts(DEADLINE_NS) && !accepts(DEADLINE_NS + SECOND / 1000));
+}
+
+/// A worker: an engine with what it counts.
+struct Worker(Engine, Arc<Counts>, Actions);
+
+impl Worker {
+    /// The answer to a query for A of `big.example`, and how often upstreams were asked for it, which
+    /// answer with one record of 60 s at once.
+    fn ask(&mut self, id: u16, now_s: u64) -> (Vec<u8>, usize) {
+        let Self(engine, _, actions) = self;
+        let now = now_s * SECOND;
+        actions.clear();
+        let client = Client::Udp(dns64_transport::Origin::new(([192, 0, 2, 1], 1024).into()));
+        let query = message(Flags::default().with_rd(true), id, 0);
+        let mut frame = [0; dns64_transport::FRAME_BYTES];
+        let len = engine.on_query(client, &query, &mut frame, now, actions);
+        let mut answer = (len > 0).then(|| frame[..len].to_vec());
+        let mut asked = 0;
+        loop {
+            let mut replies = Vec::new();
+            for action in actions.list() {
+                match action {
+                    Action::Reply { message, .. } => {
+                        answer = Some(actions.message(message).to_vec());
+                    }
+                    Action::Ask {
+                        server,
+                        port,
+                        message: range,
+                    } => {
+                        let id = Message::parse(actions.message(range)).unwrap().id();
+                        let reply = message(Flags::default().with_qr(true), id, 1);
+                        replies.push((*server, *port, reply));
+                    }
+                    Action::Renew { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            if let Some(answer) = answer {
+                return (answer, asked);
+            }
+            actions.clear();
+            for (server, port, reply) in replies {
+                asked += 1;
+                engine.on_reply(server, port, &reply, now, actions);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_one_worker_has_learnt_all_know() {
+    let text = "allow = [\"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n\
+        randomise-case = false\n";
+    let settings = crate::config::parse(text, "test").unwrap();
+    let cache = Arc::new(Cache::new(&settings.cache, None));
+    let mut workers = [1, 2].map(|seed| {
+        let seeds = Seeds {
+            random: [seed; 32],
+            cookies: [2; 16],
+        };
+        let counts = Arc::new(Counts::default());
+        let engine = Engine::new(&settings, Arc::clone(&cache), Arc::clone(&counts), &seeds);
+        Worker(engine, counts, Actions::default())
+    });
+    let ttl = |answer: &[u8]| {
+        let record = Message::parse(answer).unwrap().records().next();
+        record.unwrap().unwrap().ttl
+    };
+    // Learnt by the first; found, and kept as it is sent, by the second; sent again by both.
+    let asked: Vec<_> = [(0, 10), (1, 20), (0, 30), (1, 40)]
+        .into_iter()
+        .map(|(worker, now_s)| {
+            let (answer, asked) = workers[worker].ask(7, now_s);
+            (ttl(&answer), asked)
+        })
+        .collect();
+    assert_eq!(asked, [(60, 1), (50, 0), (40, 0), (30, 0)]);
+    let rendered = workers.each_ref().map(|worker| worker.1.rendered.get());
+    assert_eq!(rendered, [1, 1]);
+    cache.flush(None);
+    assert_eq!(workers[1].ask(8, 40).1, 1);
 }

@@ -108,7 +108,7 @@ impl Engine {
         match self.maker.advance(query, now) {
             Step::Answer(len, made) => {
                 let why = Servfail::of(query);
-                self.count_made(made);
+                self.counts.count_made(made);
                 self.answer(slot, why, len, now, actions);
             }
             Step::Need(part) => {
@@ -153,7 +153,7 @@ impl Engine {
         let (len, why) = match self.maker.advance(query, now) {
             Step::Answer(len, made) => {
                 let why = Servfail::of(query);
-                self.count_made(made);
+                self.counts.count_made(made);
                 (len, why)
             }
             Step::Need(_) => {

@@ -144,21 +144,22 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::cache::Cache;
     use crate::config;
     use expect_test::expect;
 
     pub(super) fn page() -> Page {
+        let settings = config::parse(config::template(), "template").unwrap();
         let stats = Stats {
             workers: vec![Arc::default(), Arc::default()],
+            cache: Arc::new(Cache::new(&settings.cache, None)),
             gateway: Arc::default(),
         };
         stats.workers[0].queries_udp.add(2);
         stats.workers[1].queries_udp.add(3);
-        stats.workers[1].cache_bytes.set(4096);
         stats.gateway.closed_idle.add(7);
         stats.workers[0].waited.observe(1_500_000);
         stats.workers[1].waited.observe(20_000_000_000);
-        let settings = config::parse(config::template(), "template").unwrap();
         let (_, mode) = watch::channel(Mode {
             settings: Arc::new(settings),
             draining: false,
@@ -207,7 +208,7 @@ mod tests {
             dns64d_upstream_queries_total{transport="tcp"} 0
             # HELP dns64d_cache_bytes Memory of the answers in the cache, in octets
             # TYPE dns64d_cache_bytes gauge
-            dns64d_cache_bytes 4096
+            dns64d_cache_bytes 0
             # HELP dns64d_tcp_closed Connections of clients that were closed, by reason
             # TYPE dns64d_tcp_closed counter
             dns64d_tcp_closed_total{reason="client"} 0

@@ -22,7 +22,7 @@ use nets::NetSet;
 pub struct Settings {
     /// Addresses to listen at, over UDP and TCP; at least one.
     pub listen: Vec<SocketAddr>,
-    /// Worker threads, each with its own cache; at least 1.
+    /// Worker threads; at least 1.
     pub workers: usize,
     /// User to become after the sockets are bound, when started as root.
     pub user: Option<String>,
@@ -145,7 +145,7 @@ pub struct View {
 /// What is remembered, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// Bound on the memory of all workers' caches together, in octets; 0: no cache.
+    /// Bound on the memory of the cache, in octets; 0: no cache.
     pub bytes: u64,
     /// Bounds on the TTL of positive answers, in seconds.
     pub min_ttl_s: u32,

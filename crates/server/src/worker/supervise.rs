@@ -59,7 +59,10 @@ pub fn run<R: Relay>(
         if panics.len() > PANICS_MAX {
             return Err(WorkerError::Panics);
         }
-        tracing::warn!("worker {} goes on with an empty cache", worker.index);
+        tracing::warn!(
+            "worker {} goes on without the queries that waited",
+            worker.index
+        );
         worker.engine = renew(worker.engine.settings());
         worker.unsent.clear();
     }

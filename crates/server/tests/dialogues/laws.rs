@@ -216,3 +216,111 @@ proptest! {
         prop_assert_eq!(stage.take_lines(), ["queries_waiting", "lookups_in_flight"]);
     }
 }
+
+/// Settings under which what is kept differs, in what is made and in when it ends.
+const KEEPING: [&str; 3] = [
+    "",
+    "cache.prefetch = true\ncache.serve-stale = \"1h\"\ndns64.mark-synthesised = true\n\
+     [[view]]\nclients = [\"2001:db8:1::/48\"]\ndns64 = { prefix = \"2001:db8:65::/96\" }",
+    "cache.max-ttl = \"20s\"\ndns64.exclude-aaaa = [\"::/0\"]\ndns64.synthesise-signed = \"always\"",
+];
+
+/// Somebody asks one of a few questions, after so many seconds; upstreams, if they are asked, answer as
+/// is usual for the name.
+#[derive(Clone, Debug)]
+struct Again {
+    after_s: u64,
+    name: usize,
+    rtype: usize,
+    bits: usize,
+    other_view: bool,
+}
+
+fn again() -> impl Strategy<Value = Again> {
+    let after_s = prop_oneof![8 => Just(0), 4 => 1..12_u64, 1 => 30..200_u64];
+    let question = (0..4_usize, 0..5_usize, 0..9_usize);
+    (after_s, question, any::<bool>()).prop_map(|(after_s, (name, rtype, bits), other_view)| {
+        Again {
+            after_s,
+            name,
+            rtype,
+            bits,
+            other_view,
+        }
+    })
+}
+
+/// Answers all that is in flight, by the name that is asked for.
+fn answer_all(stage: &mut Stage) {
+    while let Some(InFlight { question, .. }) = stage.in_flight().first() {
+        let name = question.name.to_string();
+        let is_alias = name.to_ascii_lowercase().starts_with("alias");
+        let owner = if is_alias { "end.example" } else { &name };
+        let line = |section: &str, text: String| (section.to_owned(), text);
+        let mut records = Vec::new();
+        if is_alias {
+            records.push(line("answer", format!("{name} 90 CNAME end.example")));
+        }
+        match question.rtype {
+            Rtype::AAAA if name.starts_with("native") => {
+                records.push(line("answer", format!("{owner} 50 AAAA 2001:db8::80")));
+            }
+            Rtype::A => {
+                records.push(line("answer", format!("{owner} 700 A 192.0.2.1")));
+                records.push(line("answer", format!("{owner} 40 A 192.0.2.2")));
+                records.push(line("additional", "ns.example 30 A 192.0.2.53".to_owned()));
+            }
+            Rtype::HTTPS => {
+                records.push(line(
+                    "answer",
+                    format!("{owner} 90 HTTPS 1 . ipv4hint=192.0.2.1"),
+                ));
+                records.push(line("additional", format!("{owner} 700 A 192.0.2.1")));
+            }
+            Rtype::PTR => records.push(line("answer", format!("{owner} 60 PTR www.example"))),
+            _ => records.push(line("authority", "example 60 SOA 45".to_owned())),
+        }
+        let words = ["ad", "ede=4"];
+        let words = Words::read(&words, &REPLY_WORDS);
+        stage.reply(0, Rcode::NOERROR, &words, &records);
+    }
+}
+
+proptest! {
+    /// What is sent again is what would have been rendered at that moment, whoever asks: the stage
+    /// compares with an engine that has forgotten what it sent (see `twins`).
+    #[test]
+    fn what_is_sent_again_is_what_would_be_rendered(
+        settings in 0..KEEPING.len(),
+        queries in prop::collection::vec(again(), 40..120),
+    ) {
+        let mut stage = Stage::new(KEEPING[settings]);
+        for (label, query) in (1..).zip(queries) {
+            stage.wait(query.after_s * SECOND);
+            let name = ["www.example", "WWW.Example", "alias.example", "native.example"][query.name];
+            let rtype = ["AAAA", "AAAA", "A", "HTTPS", "PTR"][query.rtype];
+            let name = if rtype == "PTR" { MADE } else { name };
+            let bits = ["", "", "+do", "+cd", "+do edns=512", "tcp", "+ad edns=1232", "cookie=last",
+                "edns=4096 +ad +do"][query.bits];
+            let from = if query.other_view { "2001:db8:1::1" } else { "2001:db8::1" };
+            stage.query(&Query {
+                labels: label..=label,
+                from,
+                words: [name, rtype].into_iter().chain(bits.split_whitespace()).collect(),
+            });
+            answer_all(&mut stage);
+        }
+        // In any state at least the third of three is sent again.
+        for label in 1001..=1003 {
+            stage.query(&Query {
+                labels: label..=label,
+                from: "2001:db8::1",
+                words: vec!["last.example", "A"],
+            });
+            answer_all(&mut stage);
+        }
+        stage.take_lines();
+        stage.count("rendered");
+        prop_assert_ne!(stage.take_lines(), ["rendered"]);
+    }
+}

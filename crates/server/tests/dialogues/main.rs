@@ -11,6 +11,7 @@ mod messages;
 mod script;
 mod stage;
 mod text;
+mod twins;
 
 use std::path::Path;
 

@@ -3,21 +3,20 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use dns64_transport::clock::{Clock as _, ManualClock, Nanos, SECOND};
 use dns64_transport::{FRAME_BYTES, Origin};
 use dns64_wire::codes::Rcode;
 use dns64_wire::message::Message;
 use dns64d::config;
-use dns64d::counts::Counts;
+use dns64d::engine::Seeds;
 use dns64d::engine::actions::{Action, Actions, Client};
-use dns64d::engine::{Engine, Seeds};
 use dns64d::mailbox::ConnectionFailed;
 use dns64d::settings::Settings;
 
 use super::messages::{self, Question, Words};
 use super::text;
+use super::twins::Twins;
 
 /// What every script begins with; its own settings are laid over these.
 const SETTINGS: &str = r#"
@@ -36,8 +35,7 @@ const SETTINGS: &str = r#"
 const BEGINNING: Nanos = 1_000 * SECOND;
 
 pub(crate) struct Stage {
-    engine: Engine,
-    counts: Arc<Counts>,
+    engine: Twins,
     clock: ManualClock,
     actions: Actions,
     /// The queries by label; those that are answered have no question any more.
@@ -83,7 +81,6 @@ pub(crate) struct Query<'w> {
 impl Stage {
     pub(crate) fn new(own: &str) -> Self {
         let settings = settings(own);
-        let counts = Arc::new(Counts::default());
         let clock = ManualClock::default();
         clock.advance(BEGINNING);
         let seeds = Seeds {
@@ -91,8 +88,7 @@ impl Stage {
             cookies: [9; 16],
         };
         Self {
-            engine: Engine::new(&settings, Arc::clone(&counts), &seeds),
-            counts,
+            engine: Twins::new(&settings, &seeds),
             clock,
             actions: Actions::default(),
             queries: HashMap::new(),
@@ -277,7 +273,7 @@ impl Stage {
     /// Writes those figures of a metric that are not 0.
     pub(crate) fn count(&mut self, metric: &str) {
         self.turn();
-        let figures = self.counts.figures();
+        let figures = self.engine.figures();
         assert!(
             figures.iter().any(|f| f.name == metric),
             "no metric {metric}"

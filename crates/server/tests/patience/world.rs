@@ -12,6 +12,7 @@ use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{Flags, Message, Section};
 use dns64_wire::name::NameBuf;
+use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
 use dns64d::engine::{Engine, Seeds};
@@ -128,7 +129,12 @@ impl World {
             cookies: [6; 16],
         };
         Self {
-            engine: Engine::new(&settings, Arc::clone(&counts), &seeds),
+            engine: Engine::new(
+                &settings,
+                Arc::new(Cache::new(&settings.cache, None)),
+                Arc::clone(&counts),
+                &seeds,
+            ),
             counts,
             servers: servers.into_iter().map(|s| (s, State::default())).collect(),
             now: 0,

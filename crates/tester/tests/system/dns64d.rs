@@ -24,7 +24,7 @@ fn every_query_is_answered_by_two_questions() {
     let counts = &whole.counts;
     assert_eq!(counts.synthesised_aaaa.get(), 2000);
     assert_eq!(counts.responses_noerror.get(), 2000);
-    assert_eq!(counts.cache_entries.get(), 4000);
+    assert_eq!(whole.cache.entries(), 4000);
     // There and back, twice over the second link.
     assert_eq!(result.rtt.p50.unwrap() / 1000, 600);
     whole.assert_idle();

@@ -17,6 +17,7 @@ use dns64bench::trial::TrialSpec;
 use dns64bench::trial::result::TrialResult;
 use dns64bench::trial::summary::{Surroundings, result};
 use dns64bench::trial::turns::Serving;
+use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::Actions;
 use dns64d::engine::{Engine, Seeds};
@@ -137,6 +138,7 @@ pub(crate) struct Whole {
     stage: Stage,
     actions: Actions,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) cache: Arc<Cache>,
     pub(crate) upstreams: Vec<Upstream>,
     /// The authority on the Measurer's core, which dns64d asks instead.
     serving: Option<Serving<Rough>>,
@@ -184,7 +186,8 @@ impl Whole {
             random: [setup.seed.to_le_bytes(); 4].concat().try_into().unwrap(),
             cookies: [7; 16],
         };
-        let engine = Engine::new(&settings, Arc::clone(&counts), &seeds);
+        let cache = Arc::new(Cache::new(&settings.cache, None));
+        let engine = Engine::new(&settings, Arc::clone(&cache), Arc::clone(&counts), &seeds);
         let (handle, mailbox) = WorkerHandle::new(Arc::new(|| ()));
         let (gateway, gateway_mailbox) = GatewayHandle::new();
         Self {
@@ -196,6 +199,7 @@ impl Whole {
             stage: Stage::Serving,
             actions: Actions::default(),
             counts,
+            cache,
             upstreams,
             serving,
             _mail: (handle, gateway_mailbox),

@@ -11,7 +11,7 @@ use super::scrub::{self, Additional, Authority};
 use super::{
     FAILURE_TTL_S, Kind, Malformed, OPTION_EXTENDED_ERROR, QUESTION_AT, Run, Stored, TtlBounds,
 };
-use crate::answer::copy::{self, Copier, FIXED_LEN};
+use crate::answer::copy::{self, Copier, FIXED_LEN, TTL_BEFORE_DATA};
 use crate::answer::rdata;
 
 /// Octets of the frame on the stack in which a message is written first: room for what a datagram
@@ -20,10 +20,6 @@ const FRAME_LEN: usize = 2048;
 
 /// Longest message: its length has 16 bits over TCP (RFC 1035 section 4.2.2).
 pub(super) const MESSAGE_LEN_MAX: usize = 65_535;
-
-/// Octets from the TTL of a record to its data: the TTL itself and the length of the data
-/// (RFC 1035 section 4.1.3).
-const TTL_BEFORE_DATA: u16 = 6;
 
 impl Stored {
     /// Takes a response whose ID and question have been found to be those that were sent.

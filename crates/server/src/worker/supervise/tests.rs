@@ -9,6 +9,7 @@ use dns64_transport::clock::ManualClock;
 use dns64_transport::memory::{Impairment, Network};
 
 use super::*;
+use crate::cache::Cache;
 use crate::config;
 use crate::counts::Counts;
 use crate::engine::Seeds;
@@ -64,12 +65,13 @@ fn supervised(
     let settings = format!("allow = [\"::/0\"]\n{}", UPSTREAM);
     let settings = config::parse(&settings, "file").unwrap();
     let counts = Arc::new(Counts::default());
+    let cache = Arc::new(Cache::new(&settings.cache, None));
     let renew = |settings: &Settings| {
         let seeds = Seeds {
             random: [0; 32],
             cookies: [0; 16],
         };
-        Engine::new(settings, Arc::clone(&counts), &seeds)
+        Engine::new(settings, Arc::clone(&cache), Arc::clone(&counts), &seeds)
     };
     let (handle, mailbox) = WorkerHandle::new(Arc::new(|| {}));
     let (gateway, _) = GatewayHandle::new();

@@ -1,0 +1,129 @@
+//! An answer as it is kept to be sent again: all that any client gets, less what depends on the one
+//! that asks.
+//!
+//! That is the ID, the case of the question, AD, the OPT record and the length of the longest answer.
+//! RD is set in every query that is answered, and CD is part of the question here. TTLs count down
+//! together: what is made of two responses has the smaller of their TTLs, less the same age.
+
+use dns64_wire::codes::Rtype;
+use dns64_wire::message::{Flags, HEADER_LEN, Message};
+
+use super::asker::{Asker, AskerEdns};
+use super::copy::{FIXED_LEN, TTL_BEFORE_DATA};
+use super::reply::{OPTIONS_LEN_MAX, write_options};
+use super::stored::OPTION_EXTENDED_ERROR;
+
+/// Octets of an OPT record without options (RFC 6891 section 6.1.2).
+const OPT_LEN: usize = 11;
+
+/// DO, in the flags of an OPT record (RFC 6891 section 6.1.4).
+const DO: u16 = 1 << 15;
+
+/// The asker of the same question who gets most: EDNS, AD, and up to `limit` octets.
+pub fn fullest(asker: &Asker, limit: usize) -> Asker {
+    Asker {
+        flags: asker.flags.with_ad(true),
+        edns: Some(AskerEdns {
+            udp_size: 0,
+            do_bit: asker.do_bit(),
+            cookie: None,
+            cookie_valid: false,
+        }),
+        limit,
+        ..asker.clone()
+    }
+}
+
+/// An answer without its OPT record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Octets of its message, whose ID is zero and whose question is in lower case.
+    pub len: usize,
+    /// Records in it, each of which has a TTL.
+    pub ttls: usize,
+    /// The extended error of its OPT record.
+    pub extended_error: Option<u16>,
+}
+
+/// Makes the answer to [`fullest`], in place, one to be kept, and writes the offsets of its TTLs to
+/// `ttls`; `None` if it is truncated or there are more TTLs.
+pub fn keep(message: &mut [u8], ttls: &mut [u16]) -> Option<Kept> {
+    let answer = Message::parse(message).ok().filter(|answer| !answer.tc())?;
+    let question = answer.question()?.range();
+    let mut kept = Kept {
+        len: message.len(),
+        ttls: 0,
+        extended_error: None,
+    };
+    for record in answer.records() {
+        let record = record.ok()?;
+        if record.rtype == Rtype::OPT {
+            kept.len = record.rdata_offset - FIXED_LEN - 1;
+            let mut options = answer.opt().ok()??.options();
+            let error = options.find(|option| option.code == OPTION_EXTENDED_ERROR);
+            let code = error.and_then(|option| option.value.first_chunk().copied());
+            kept.extended_error = code.map(u16::from_be_bytes);
+            continue;
+        }
+        let data_at = u16::try_from(record.rdata_offset).ok()?;
+        *ttls.get_mut(kept.ttls)? = data_at - TTL_BEFORE_DATA;
+        kept.ttls += 1;
+    }
+    let additionals = answer.arcount().checked_sub(1)?;
+    message[..2].fill(0);
+    message[10..HEADER_LEN].copy_from_slice(&additionals.to_be_bytes());
+    message[question].make_ascii_lowercase();
+    Some(kept)
+}
+
+/// Makes the kept answer that stands in the first `len` octets of `frame` that to an asker of the same
+/// question; returns its octets, or `None` if that is longer than this asker can take.
+pub fn complete(
+    asker: &Asker,
+    len: usize,
+    extended_error: Option<u16>,
+    frame: &mut [u8],
+) -> Option<usize> {
+    let name = asker.name.as_wire();
+    let flags = frame.get(2..4)?.first_chunk()?;
+    let flags = Flags(u16::from_be_bytes(*flags));
+    let ad = flags.ad() && (asker.flags.ad() || asker.do_bit());
+    frame[..2].copy_from_slice(&asker.id.to_be_bytes());
+    frame[2..4].copy_from_slice(&flags.with_ad(ad).0.to_be_bytes());
+    frame
+        .get_mut(HEADER_LEN..HEADER_LEN + name.len())?
+        .copy_from_slice(name);
+    let limit = asker.limit.min(frame.len());
+    let Some(edns) = &asker.edns else {
+        return (len <= limit).then_some(len);
+    };
+    let mut options = [0; OPTIONS_LEN_MAX];
+    let options_len = write_options(edns, extended_error, &mut options);
+    let end = len + OPT_LEN + options_len;
+    let opt = frame.get_mut(len..end).filter(|_| end <= limit)?;
+    let [type_high, type_low] = Rtype::OPT.0.to_be_bytes();
+    let [size_high, size_low] = edns.udp_size.to_be_bytes();
+    let [do_high, do_low] = if edns.do_bit { DO } else { 0 }.to_be_bytes();
+    // Octets of a cookie and an error, at most 34.
+    let options_octets = u8::try_from(options_len).ok()?;
+    opt[..OPT_LEN].copy_from_slice(&[
+        0,
+        type_high,
+        type_low,
+        size_high,
+        size_low,
+        0,
+        0,
+        do_high,
+        do_low,
+        0,
+        options_octets,
+    ]);
+    opt[OPT_LEN..].copy_from_slice(&options[..options_len]);
+    let additionals = u16::from_be_bytes([frame[10], frame[11]]).checked_add(1)?;
+    frame[10..HEADER_LEN].copy_from_slice(&additionals.to_be_bytes());
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,499 @@
+//! What upstreams said: answers by question.
+//!
+//! In shards, each behind its lock, which is held for one look. Workers come here only for what
+//! is not among the rendered answers.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::sync::{Arc, Mutex};
+
+use dns64_transport::clock::Nanos;
+
+use super::{SUFFIX, lock, seconds};
+use crate::answer::stored::{Age, Kind, Stored};
+use crate::settings::CacheSettings;
+
+/// What the cache has for a question.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// An answer that is still good.
+    Fresh {
+        /// The answer.
+        stored: Arc<Stored>,
+        /// Seconds since it came.
+        age_s: u32,
+        /// Whether it ends soon and is worth asking for anew.
+        ending: bool,
+        /// Until when it is found like this, apart from its age; in seconds on the engine's clock.
+        until_s: u32,
+    },
+    /// An answer whose time is over, but which may be used when no upstream answers (RFC 8767).
+    Stale {
+        /// The answer.
+        stored: Arc<Stored>,
+        /// Whether upstreams failed this question just now, and are not to be asked again yet.
+        failed_lately: bool,
+    },
+    /// Nothing.
+    Missing,
+}
+
+struct Entry {
+    stored: Arc<Stored>,
+    /// Seconds on the engine's clock. Clocks of two workers differ by a turn: that of who looks can be
+    /// behind that of who kept.
+    stored_s: u32,
+    expires_s: u32,
+    /// Until when upstreams are not asked again, if the answer is stale or ends soon.
+    recheck_s: u32,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+/// Octets of an entry beside its key and its message: the slot in the cache's table and index, the
+/// counted pointer, and what the allocator adds to three allocations. Checked by
+/// measurement: a cache filled to its bound takes about that much resident memory.
+const ENTRY_BYTES: u64 = 192;
+
+impl quick_cache::Weighter<Box<[u8]>, Entry> for Weight {
+    fn weight(&self, key: &Box<[u8]>, entry: &Entry) -> u64 {
+        ENTRY_BYTES + (key.len() + entry.stored.memory_bytes()) as u64
+    }
+}
+
+type Shard = quick_cache::unsync::Cache<Box<[u8]>, Entry, Weight, RandomState>;
+
+/// Answers by question.
+pub(super) struct Answers {
+    /// A power of two of them.
+    shards: Box<[Mutex<Shard>]>,
+    /// Chooses the shard.
+    hashing: RandomState,
+}
+
+/// Most shards: so many that two of 64 workers seldom want the same one.
+const SHARDS_MAX: u64 = 256;
+
+/// Least octets of a shard: some answers of the greatest length, 64 KiB.
+const SHARD_BYTES_MIN: u64 = 1 << 18;
+
+/// Bound of a cache that keeps failures only: some thousand of them.
+const FAILURES_BYTES: u64 = 1 << 20;
+
+/// An answer is asked for anew in the last tenth of its time, as Unbound's `prefetch` does.
+const PREFETCH_TENTHS: u32 = 10;
+
+/// How long upstreams are left alone after they failed a question that has an answer, stale or soon
+/// to be (RFC 8767 section 5 suggests 30 seconds).
+const RECHECK_S: u32 = 30;
+
+/// What an entry is thought to weigh when the cache's index is first laid out.
+const TYPICAL_BYTES: u64 = 512;
+
+impl Answers {
+    /// Nothing, in at most `bytes` octets; 0: failures only, which are always kept (RFC 9520 section
+    /// 3.2).
+    pub(super) fn new(bytes: u64) -> Self {
+        let bytes = bound(bytes);
+        let most = (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let count = 1 << most.ilog2();
+        let shard = |_| {
+            let items = usize::try_from(bytes / count / TYPICAL_BYTES).unwrap_or(usize::MAX);
+            Mutex::new(Shard::with(
+                items,
+                bytes / count,
+                Weight,
+                RandomState::new(),
+                quick_cache::unsync::DefaultLifecycle::default(),
+            ))
+        };
+        Self {
+            shards: (0..count).map(shard).collect(),
+            hashing: RandomState::new(),
+        }
+    }
+
+    /// Takes on another bound; keeps what still fits.
+    pub(super) fn set_bytes(&self, bytes: u64) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            if bytes == 0 {
+                shard.clear();
+            }
+            shard.set_capacity(bound(bytes) / self.shards.len() as u64);
+        }
+    }
+
+    /// What there is for a question.
+    pub(super) fn find(&self, settings: &CacheSettings, key: &[u8], now: Nanos) -> Found {
+        let shard = lock(self.shard(key));
+        let Some(entry) = shard.get(key) else {
+            return Found::Missing;
+        };
+        let now_s = seconds(now);
+        let stored = &entry.stored;
+        if now_s < entry.expires_s {
+            let until_s = entry.ends_soon_s(settings);
+            let ending = now_s >= until_s;
+            return Found::Fresh {
+                stored: stored.clone(),
+                age_s: now_s.saturating_sub(entry.stored_s),
+                ending,
+                until_s: if ending { now_s } else { until_s },
+            };
+        }
+        if entry.is_usable(settings, now_s) {
+            return Found::Stale {
+                stored: stored.clone(),
+                failed_lately: now_s < entry.recheck_s,
+            };
+        }
+        Found::Missing
+    }
+
+    /// Keeps what upstreams said, and tells what is the answer from now on. A failure does not replace
+    /// an answer that may be used stale. An answer does not replace another one that is neither over
+    /// nor about to be: two workers asked at once, and clients have seen the TTLs of the first.
+    pub(super) fn keep(
+        &self,
+        settings: &CacheSettings,
+        key: Box<[u8]>,
+        stored: Arc<Stored>,
+        now: Nanos,
+    ) -> (Arc<Stored>, Age) {
+        let now_s = seconds(now);
+        let mut shard = lock(self.shard(&key));
+        if let Some(mut entry) = shard.get_mut(&key) {
+            let failed = is_failure(&stored) && entry.is_usable(settings, now_s);
+            if failed {
+                entry.recheck_s = now_s + RECHECK_S;
+            }
+            if failed || !is_failure(&entry.stored) && now_s < entry.ends_soon_s(settings) {
+                return (entry.stored.clone(), entry.age(now_s));
+            }
+        }
+        if stored.ttl_s() > 0 && (settings.bytes > 0 || is_failure(&stored)) {
+            let entry = Entry {
+                stored: stored.clone(),
+                stored_s: now_s,
+                expires_s: now_s.saturating_add(stored.ttl_s()),
+                recheck_s: 0,
+            };
+            shard.insert(key, entry);
+        }
+        (stored, Age::Seconds(0))
+    }
+
+    /// Forgets everything, or what stands at a name (lower case, uncompressed) and below it.
+    /// Returns how many answers that were.
+    pub(super) fn flush(&self, below: Option<&[u8]>) -> usize {
+        let flush = |shard: &Mutex<Shard>| {
+            let mut shard = lock(shard);
+            let before = shard.len();
+            match below {
+                None => shard.clear(),
+                Some(name) => shard.retain(|key, _| !is_below(key, name)),
+            }
+            before - shard.len()
+        };
+        self.shards.iter().map(flush).sum()
+    }
+
+    /// Whether answers make room for others, or soon will: the last eighth is in use.
+    pub(super) fn is_full(&self, key: &[u8]) -> bool {
+        let shard = lock(self.shard(key));
+        shard.weight() >= shard.capacity() - shard.capacity() / 8
+    }
+
+    /// Answers in it.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// Octets that they take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| lock(shard).weight()).sum()
+    }
+
+    fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
+        let [.., octet] = self.hashing.hash_one(key).to_be_bytes();
+        // At most 256 shards.
+        &self.shards[usize::from(octet) & (self.shards.len() - 1)]
+    }
+}
+
+impl Entry {
+    /// From when on it is worth asking anew: at its end, or before if answers are prefetched.
+    fn ends_soon_s(&self, settings: &CacheSettings) -> u32 {
+        if !settings.prefetch || is_failure(&self.stored) {
+            return self.expires_s;
+        }
+        let ahead_s = (self.expires_s - self.stored_s) / PREFETCH_TENTHS;
+        (self.expires_s - ahead_s)
+            .max(self.recheck_s)
+            .min(self.expires_s)
+    }
+
+    fn age(&self, now_s: u32) -> Age {
+        if now_s < self.expires_s {
+            Age::Seconds(now_s.saturating_sub(self.stored_s))
+        } else {
+            Age::Stale
+        }
+    }
+
+    /// Whether it is an answer that is still good, or may be used stale.
+    fn is_usable(&self, settings: &CacheSettings, now_s: u32) -> bool {
+        !is_failure(&self.stored) && now_s < self.expires_s.saturating_add(settings.stale_s)
+    }
+}
+
+/// The bound in force: without a cache that of failures.
+fn bound(bytes: u64) -> u64 {
+    if bytes == 0 { FAILURES_BYTES } else { bytes }
+}
+
+fn is_failure(stored: &Stored) -> bool {
+    matches!(stored.kind(), Kind::Failure(_))
+}
+
+/// Whether the name of a key is `name` or below it.
+fn is_below(key: &[u8], name: &[u8]) -> bool {
+    let wire = &key[..key.len() - SUFFIX];
+    let mut at = 0;
+    while at < wire.len() {
+        if wire[at..] == *name {
+            return true;
+        }
+        at += 1 + usize::from(wire[at]);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Key;
+    use super::*;
+    use crate::answer::stored::{Asked, TtlBounds};
+    use dns64_transport::clock::SECOND;
+    use dns64_wire::build::{Builder, Owner};
+    use dns64_wire::codes::{Class, Rcode, Rtype};
+    use dns64_wire::message::{Flags, Message, Section};
+    use dns64_wire::name::NameBuf;
+
+    const SETTINGS: CacheSettings = CacheSettings {
+        bytes: 1 << 20,
+        min_ttl_s: 0,
+        max_ttl_s: 86_400,
+        max_negative_ttl_s: 3600,
+        stale_s: 0,
+        prefetch: false,
+    };
+
+    /// Answers and the settings that they are looked for by.
+    struct Cache(Answers, CacheSettings);
+
+    impl Cache {
+        fn find(&self, key: &Key, now: Nanos) -> Found {
+            self.0.find(&self.1, key.as_bytes(), now)
+        }
+
+        fn keep(&self, key: &Key, stored: &Arc<Stored>, now: Nanos) -> Age {
+            let key = key.as_bytes().into();
+            self.0.keep(&self.1, key, stored.clone(), now).1
+        }
+    }
+
+    fn cache(settings: CacheSettings) -> Cache {
+        Cache(Answers::new(settings.bytes), settings)
+    }
+
+    fn key(name: &str) -> Key {
+        Key::new(&name.parse().unwrap(), Rtype::A, Class::IN, false, false)
+    }
+
+    fn answer(name: &str, ttl_s: u32) -> Arc<Stored> {
+        let mut bytes = [0; 512];
+        let mut message = Builder::new(&mut bytes, 512).unwrap();
+        message.header(0, Flags::default().with_qr(true));
+        let name = name.parse().unwrap();
+        message.question(&name, Rtype::A, Class::IN).unwrap();
+        message
+            .record(
+                Section::Answer,
+                Owner::Question,
+                Rtype::A,
+                Class::IN,
+                ttl_s,
+                &[192, 0, 2, 1],
+            )
+            .unwrap();
+        let len = message.finish();
+        let bounds = TtlBounds {
+            min_s: 0,
+            max_s: 86_400,
+            max_negative_s: 3600,
+        };
+        let message = Message::parse(&bytes[..len]).unwrap();
+        Arc::new(Stored::accept(&message, &bounds).unwrap())
+    }
+
+    fn failure(name: &str) -> Arc<Stored> {
+        let asked = Asked {
+            name: &name.parse().unwrap(),
+            rtype: Rtype::A,
+            class: Class::IN,
+        };
+        Arc::new(Stored::failure(&asked, Rcode::SERVFAIL, None))
+    }
+
+    /// What is found, in short: age, "stale", "stale, failed lately" or "-".
+    fn found(cache: &Cache, name: &str, at_s: u64) -> String {
+        match cache.find(&key(name), at_s * SECOND) {
+            Found::Fresh { age_s, ending, .. } => {
+                format!("{age_s}{}", if ending { "!" } else { "" })
+            }
+            Found::Stale {
+                failed_lately: true,
+                ..
+            } => "stale, failed lately".into(),
+            Found::Stale { .. } => "stale".into(),
+            Found::Missing => "-".into(),
+        }
+    }
+
+    #[test]
+    fn an_answer_lives_as_long_as_its_ttl_and_no_longer() {
+        let cache = cache(SETTINGS);
+        cache.keep(&key("a"), &answer("a", 10), 5 * SECOND);
+        assert_eq!(found(&cache, "a", 5), "0");
+        assert_eq!(found(&cache, "A", 14), "9");
+        assert_eq!(found(&cache, "a", 15), "-");
+        assert_eq!(found(&cache, "b", 5), "-");
+        cache.keep(&key("z"), &answer("z", 0), 5 * SECOND);
+        assert_eq!(found(&cache, "z", 5), "-", "a TTL of 0 is for one use");
+    }
+
+    #[test]
+    fn two_workers_that_asked_at_once_agree_on_the_first_answer() {
+        let cache = cache(SETTINGS);
+        assert_eq!(
+            cache.keep(&key("a"), &answer("a", 100), 5 * SECOND),
+            Age::Seconds(0)
+        );
+        let second = cache.keep(&key("a"), &answer("a", 100), 15 * SECOND);
+        assert_eq!(second, Age::Seconds(10), "clients have seen TTLs of 90");
+        assert_eq!(found(&cache, "a", 25), "20");
+        let late = cache.keep(&key("a"), &failure("a"), 25 * SECOND);
+        assert_eq!(late, Age::Seconds(20), "there is an answer");
+        assert_eq!(found(&cache, "a", 105), "-");
+    }
+
+    #[test]
+    fn the_clock_of_a_worker_may_be_behind_that_of_another() {
+        let cache = cache(SETTINGS);
+        cache.keep(&key("a"), &answer("a", 100), 5 * SECOND);
+        assert_eq!(found(&cache, "a", 4), "0");
+        let second = cache.keep(&key("a"), &answer("a", 100), 4 * SECOND);
+        assert_eq!(second, Age::Seconds(0));
+    }
+
+    #[test]
+    fn questions_that_differ_in_type_class_or_bits_do_not_mix() {
+        let name = "a".parse().unwrap();
+        let keys = [
+            Key::new(&name, Rtype::A, Class::IN, false, false),
+            Key::new(&name, Rtype::AAAA, Class::IN, false, false),
+            Key::new(&name, Rtype::A, Class::CH, false, false),
+            Key::new(&name, Rtype::A, Class::IN, true, false),
+            Key::new(&name, Rtype::A, Class::IN, false, true),
+            Key::new(&name, Rtype::A, Class::IN, true, true),
+        ];
+        let cache = cache(SETTINGS);
+        for (i, key) in keys.iter().enumerate() {
+            assert!(matches!(cache.find(key, 0), Found::Missing), "{i}");
+            cache.keep(key, &answer("a", 10), 0);
+        }
+        assert_eq!(cache.0.len(), keys.len());
+    }
+
+    #[test]
+    fn a_failure_is_remembered_for_five_seconds_even_without_a_cache() {
+        for bytes in [0, 1 << 20] {
+            let cache = cache(CacheSettings { bytes, ..SETTINGS });
+            cache.keep(&key("a"), &failure("a"), 0);
+            assert_eq!(found(&cache, "a", 4), "4");
+            assert_eq!(found(&cache, "a", 5), "-");
+        }
+        let off = cache(CacheSettings {
+            bytes: 0,
+            ..SETTINGS
+        });
+        off.keep(&key("a"), &answer("a", 10), 0);
+        assert_eq!(found(&off, "a", 0), "-");
+    }
+
+    #[test]
+    fn a_failure_does_not_take_the_place_of_an_answer_that_may_be_used_stale() {
+        let cache = cache(CacheSettings {
+            stale_s: 100,
+            ..SETTINGS
+        });
+        cache.keep(&key("a"), &answer("a", 10), 0);
+        assert_eq!(found(&cache, "a", 10), "stale");
+        cache.keep(&key("a"), &failure("a"), 10 * SECOND);
+        assert_eq!(found(&cache, "a", 39), "stale, failed lately");
+        assert_eq!(found(&cache, "a", 40), "stale");
+        assert_eq!(found(&cache, "a", 110), "-");
+        cache.keep(&key("a"), &failure("a"), 110 * SECOND);
+        assert_eq!(found(&cache, "a", 111), "1", "now it does");
+    }
+
+    #[test]
+    fn the_last_tenth_of_an_answer_is_worth_asking_anew() {
+        let cache = cache(CacheSettings {
+            prefetch: true,
+            ..SETTINGS
+        });
+        cache.keep(&key("a"), &answer("a", 100), 0);
+        assert_eq!(found(&cache, "a", 89), "89");
+        assert_eq!(found(&cache, "a", 90), "90!");
+        cache.keep(&key("f"), &failure("f"), 0);
+        assert_eq!(found(&cache, "f", 4), "4", "a failure is left alone");
+    }
+
+    #[test]
+    fn a_flush_takes_a_name_and_what_is_below_it() {
+        let cache = cache(SETTINGS);
+        for name in [
+            "example",
+            "a.example",
+            "b.a.example",
+            "notexample",
+            "example.com",
+        ] {
+            cache.keep(&key(name), &answer(name, 10), 0);
+        }
+        let name: NameBuf = "a.example".parse().unwrap();
+        assert_eq!(cache.0.flush(Some(name.as_wire())), 2);
+        assert_eq!(found(&cache, "example", 0), "0");
+        assert_eq!(found(&cache, "b.a.example", 0), "-");
+        assert_eq!(cache.0.flush(None), 3);
+        assert_eq!(cache.0.len(), 0);
+    }
+
+    #[test]
+    fn memory_stays_within_its_bound_whatever_comes() {
+        let cache = cache(SETTINGS);
+        for i in 0..20_000 {
+            let name = format!("name-{i}.example");
+            cache.keep(&key(&name), &answer(&name, 1000), 0);
+            assert!(cache.0.bytes() <= 1 << 20);
+        }
+        assert!(cache.0.len() > 1000);
+        assert_eq!(found(&cache, "name-19999.example", 0), "0");
+        cache.0.set_bytes(1 << 18);
+        assert!(cache.0.bytes() <= 1 << 18);
+    }
+}

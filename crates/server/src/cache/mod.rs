@@ -1,0 +1,298 @@
+//! What all workers remember together, within one bound of memory.
+//!
+//! - `answers`: what upstreams said, by question. The key holds the bits that change an upstream's
+//!   answer (DO and CD), so that these never mix, and nothing that depends on a client's view;
+//! - `rendered`: what clients were sent, by question and [`Policy`], to be sent again without being
+//!   rendered again. A reader takes no lock and writes nothing that others read;
+//! - `lines`: the memory of that.
+//!
+//! Hashing is keyed by a random seed: nobody outside can choose names that collide.
+
+mod answers;
+mod lines;
+mod rendered;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::codes::{Class, Rtype};
+use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
+
+use crate::answer::stored::{Age, Stored};
+use crate::counts::{Figure, Shape};
+use crate::settings::CacheSettings;
+use crate::settings::dns64::Dns64;
+
+use answers::Answers;
+pub(crate) use answers::Found;
+pub(crate) use rendered::{Entry, MESSAGE_MAX, Rendered, TTLS_MAX};
+
+/// A question as the cache and the lookups in flight know it: lower-case name, type, class, DO
+/// and CD.
+#[derive(Clone, Copy)]
+pub(crate) struct Key {
+    octets: [u8; NAME_LEN_MAX + SUFFIX],
+    len: u16,
+}
+
+/// Octets behind the name: type, class, bits.
+const SUFFIX: usize = 5;
+
+impl Key {
+    /// The key of a question.
+    pub(crate) fn new(name: &NameBuf, rtype: Rtype, class: Class, do_bit: bool, cd: bool) -> Self {
+        let mut octets = [0; NAME_LEN_MAX + SUFFIX];
+        let wire = name.as_wire();
+        let len = wire.len();
+        octets[..len].copy_from_slice(wire);
+        octets[..len].make_ascii_lowercase();
+        octets[len..len + 2].copy_from_slice(&rtype.0.to_be_bytes());
+        octets[len + 2..len + 4].copy_from_slice(&class.0.to_be_bytes());
+        octets[len + 4] = u8::from(do_bit) | u8::from(cd) << 1;
+        Self {
+            octets,
+            // At most 260.
+            len: u16::try_from(len + SUFFIX).unwrap_or_default(),
+        }
+    }
+
+    /// Its octets.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len)]
+    }
+
+    /// The question as it stands in a message, its name in lower case.
+    fn question(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len) - 1]
+    }
+
+    /// DO and CD.
+    fn bits(&self) -> u8 {
+        self.octets[usize::from(self.len) - 1]
+    }
+}
+
+/// How answers are synthesized for a group of clients: what a rendered answer depends on beside its
+/// question. Groups with equal settings have one policy, before and after a reload.
+#[derive(Debug)]
+pub struct Policy {
+    number: u32,
+    dns64: Option<Dns64>,
+}
+
+/// Other places in which rendered answers are kept up to date, such as a table that a kernel program
+/// answers from. Called with a lock held: an implementation returns soon and calls no cache.
+pub trait Outlet: Send + Sync {
+    /// A rendered answer is there, in place of any for the same question.
+    fn publish(&self, question: &PublicKey<'_>, answer: &PublicAnswer<'_>);
+    /// The rendered answer to a question is there no more.
+    fn withdraw(&self, question: &PublicKey<'_>);
+    /// No rendered answer is there any more.
+    fn withdraw_all(&self);
+}
+
+/// What a rendered answer is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicKey<'a> {
+    /// The question section: lower-case name, uncompressed, type and class.
+    pub question: &'a [u8],
+    /// Bit 0: DO. Bit 1: CD.
+    pub bits: u8,
+    /// Number of the policy of the client's view.
+    pub policy: u32,
+}
+
+/// A rendered answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicAnswer<'a> {
+    /// The message without OPT, its ID zero, AD as it is for clients that want it.
+    pub message: &'a [u8],
+    /// Offsets of the TTLs in the message, which count down from `rendered_s`.
+    pub ttls: &'a [u16],
+    /// Code of the extended error for clients with EDNS (RFC 8914).
+    pub extended_error: Option<u16>,
+    /// When it was rendered, in seconds on the workers' clock.
+    pub rendered_s: u32,
+    /// The second from which on it must not be sent any more, on the same clock.
+    pub expires_s: u32,
+}
+
+/// The cache of all workers of a server.
+pub struct Cache {
+    answers: Answers,
+    renderings: Mutex<Renderings>,
+    /// The policies in use; one that no worker uses any more is dropped.
+    policies: Mutex<Policies>,
+    outlet: Option<Arc<dyn Outlet>>,
+}
+
+struct Renderings {
+    settings: CacheSettings,
+    /// `None`: nothing is cached.
+    store: Option<Arc<Rendered>>,
+}
+
+#[derive(Default)]
+struct Policies {
+    list: Vec<Weak<Policy>>,
+    last: u32,
+}
+
+/// One part in so many of the memory is for rendered answers. A synthesized answer takes 128 to 192
+/// octets there and 16 of index; the two answers that it is made of take 600 to 700. With a quarter
+/// both hold about as many names of two answers, and of one answer more names than are asked for a
+/// second time, which is when an answer is rendered.
+const RENDERED_SHARE: u64 = 4;
+
+impl Cache {
+    /// An empty cache.
+    pub fn new(settings: &CacheSettings, outlet: Option<Arc<dyn Outlet>>) -> Self {
+        Self {
+            answers: Answers::new(answers_bytes(settings)),
+            renderings: Mutex::new(Renderings {
+                settings: *settings,
+                store: new_store(settings, outlet.clone()),
+            }),
+            policies: Mutex::default(),
+            outlet,
+        }
+    }
+
+    /// Takes on other settings; keeps the answers that still fit. Each worker does so when it gets
+    /// them; all but the first change nothing.
+    pub(crate) fn configure(&self, settings: &CacheSettings) {
+        let mut renderings = lock(&self.renderings);
+        if renderings.settings == *settings {
+            return;
+        }
+        if renderings.settings.bytes != settings.bytes {
+            self.answers.set_bytes(answers_bytes(settings));
+            renderings.store = new_store(settings, self.outlet.clone());
+        }
+        renderings.settings = *settings;
+        drop(renderings);
+        self.forget_rendered();
+    }
+
+    /// The rendered answers, if there are any.
+    pub(crate) fn rendered(&self) -> Option<Arc<Rendered>> {
+        lock(&self.renderings).store.clone()
+    }
+
+    /// The policy for clients with these settings.
+    pub(crate) fn policy(&self, dns64: Option<&Dns64>) -> Arc<Policy> {
+        let mut policies = lock(&self.policies);
+        policies.list.retain(|policy| policy.strong_count() > 0);
+        let mut known = policies.list.iter().filter_map(Weak::upgrade);
+        if let Some(policy) = known.find(|policy| policy.dns64.as_ref() == dns64) {
+            return policy;
+        }
+        drop(known);
+        policies.last = policies.last.wrapping_add(1);
+        let policy = Arc::new(Policy {
+            number: policies.last,
+            dns64: dns64.cloned(),
+        });
+        policies.list.push(Arc::downgrade(&policy));
+        policy
+    }
+
+    /// What there is for a question.
+    pub(crate) fn find(&self, settings: &CacheSettings, key: &[u8], now: Nanos) -> Found {
+        self.answers.find(settings, key, now)
+    }
+
+    /// Keeps what upstreams said, and tells what is the answer from now on: this one, or one that is
+    /// there already.
+    pub(crate) fn keep(
+        &self,
+        settings: &CacheSettings,
+        key: Box<[u8]>,
+        stored: Arc<Stored>,
+        now: Nanos,
+    ) -> (Arc<Stored>, Age) {
+        self.answers.keep(settings, key, stored, now)
+    }
+
+    /// Whether answers like that to this question make room for others.
+    pub(crate) fn is_full(&self, key: &[u8]) -> bool {
+        self.answers.is_full(key)
+    }
+
+    /// Forgets everything, or what stands at a name (lower case, uncompressed) and below it; any
+    /// rendered answer may have been made of that. Returns how many answers of upstreams that were.
+    pub fn flush(&self, below: Option<&[u8]>) -> usize {
+        let flushed = self.answers.flush(below);
+        // Only now: what is rendered meanwhile may be made of what was flushed.
+        self.forget_rendered();
+        flushed
+    }
+
+    /// Forgets the rendered answers; they are rendered again from the answers of upstreams.
+    pub fn forget_rendered(&self) {
+        if let Some(store) = self.rendered() {
+            store.forget();
+        }
+        if let Some(outlet) = &self.outlet {
+            outlet.withdraw_all();
+        }
+    }
+
+    /// Answers of upstreams in it.
+    pub fn entries(&self) -> u64 {
+        self.answers.len() as u64
+    }
+
+    /// Octets of memory that it takes, rendered answers and all.
+    pub fn bytes(&self) -> u64 {
+        self.answers.bytes() + self.rendered().map_or(0, |store| store.bytes())
+    }
+
+    /// Its figures, as those of [`crate::counts::Counts`].
+    pub fn figures(&self) -> [Figure; 2] {
+        let gauge = |name, help, value| Figure {
+            name,
+            label: ("", ""),
+            help,
+            shape: Shape::Gauge,
+            value,
+        };
+        [
+            gauge("cache_entries", "Answers in the cache", self.entries()),
+            gauge(
+                "cache_bytes",
+                "Memory of the answers in the cache, in octets",
+                self.bytes(),
+            ),
+        ]
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").finish_non_exhaustive()
+    }
+}
+
+fn answers_bytes(settings: &CacheSettings) -> u64 {
+    settings.bytes - settings.bytes / RENDERED_SHARE
+}
+
+fn new_store(settings: &CacheSettings, outlet: Option<Arc<dyn Outlet>>) -> Option<Arc<Rendered>> {
+    Rendered::new(settings.bytes / RENDERED_SHARE, outlet).map(Arc::new)
+}
+
+/// Nobody leaves what a lock protects half done: a panic elsewhere in a thread does not make it bad.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whole seconds on the engine's clock. The cast keeps 136 years.
+#[expect(clippy::cast_possible_truncation, reason = "u32 seconds are 136 years")]
+pub(crate) fn seconds(now: Nanos) -> u32 {
+    (now / SECOND) as u32
+}
+
+#[cfg(test)]
+mod tests;

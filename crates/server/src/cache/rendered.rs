@@ -1,0 +1,564 @@
+//! Rendered answers, to be sent again: plain octets in memory of a fixed size.
+//!
+//! Each shard has an index and a ring. An entry is appended to the ring, and its place written into
+//! one of the slots of the bucket of its hash. What is in the way of a new entry has been there
+//! longest; it is appended once more if it was asked for since (CLOCK), and otherwise gone.
+//!
+//! Readers take no lock. Places are counted from the beginning and never again, so that a reader who
+//! has copied an entry sees from `reserved` whether a writer has passed over it meanwhile: a seqlock
+//! over the whole ring (H.-J. Boehm, "Can seqlocks get along with programming language memory
+//! models?", MSPC 2012). A slot that leads to what is no more, or to the entry of another question, is
+//! a miss.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+use dns64_wire::message::HEADER_LEN;
+
+use super::lines::{LINE_BYTES, Line, Lines, WORDS};
+use super::{Key, Outlet, Policy, PublicAnswer, PublicKey, lock};
+
+/// Longest message that is kept, in octets: the most that `udp-size` can be.
+pub(crate) const MESSAGE_MAX: usize = 4096;
+
+/// Most TTLs of a message that is kept: an address record takes 16 octets at least.
+pub(crate) const TTLS_MAX: usize = MESSAGE_MAX / 16;
+
+/// What a rendered answer is looked for by.
+#[derive(Clone, Copy)]
+pub(crate) struct RenderedKey<'a> {
+    key: &'a Key,
+    policy: u32,
+    hash: u64,
+}
+
+/// A rendered answer with what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Octets of the message, which has no OPT record.
+    pub(crate) len: usize,
+    /// Extended error for clients with EDNS.
+    pub(crate) extended_error: Option<u16>,
+    /// Whatever the engine wants to know again.
+    pub(crate) note: u8,
+    /// When it was rendered, in seconds on the engine's clock.
+    pub(crate) rendered_s: u32,
+    /// From when on it is not sent any more.
+    pub(crate) expires_s: u32,
+}
+
+/// The store.
+pub(crate) struct Rendered {
+    /// A power of two of them.
+    shards: Box<[Shard]>,
+    hashing: RandomState,
+    /// Entries of another generation are forgotten.
+    generation: AtomicU32,
+    outlet: Option<Arc<dyn Outlet>>,
+}
+
+/// Most shards: so many that writers of 64 workers seldom meet.
+const SHARDS_MAX: u64 = 64;
+
+/// Octets that a shard is to have, if there are so many: room for two hundred entries of the greatest
+/// length.
+const SHARD_BYTES: u64 = 1 << 20;
+
+/// Least octets of a store: some entries of the greatest length.
+const BYTES_MIN: u64 = 1 << 16;
+
+/// One line of the index for so many of all lines. A bucket has seven slots, and entries of two
+/// lines, the shortest that are common, fill half of them: by chance (Poisson) one bucket in 37 has
+/// more than seven.
+const INDEX_SHARE: usize = 8;
+
+/// Entries that are appended once more to make room for one: the work of an insertion is bounded.
+const SECOND_CHANCES: usize = 8;
+
+/// Words of an entry before its message: hash; moments; policy and generation; the rest.
+const HEAD: usize = 4;
+
+/// Words of the longest entry.
+const ENTRY_WORDS_MAX: usize = HEAD + MESSAGE_MAX / 8 + TTLS_MAX / 4;
+
+/// Slots of a bucket; its last word has a bit for each that is set when its entry is read.
+const SLOTS: usize = WORDS - 1;
+
+/// Bits of a place within a slot, counted in lines: 16 PiB are written to one shard before
+/// they are used up, which takes 50 years at 10 MB/s. The tag is above.
+const PLACE_BITS: u32 = 48;
+
+struct Shard {
+    index: Lines,
+    ring: Lines,
+    /// The place up to which the ring has been written, or is being written.
+    reserved: AtomicU64,
+    writer: Mutex<Writer>,
+}
+
+/// What only the writer of a shard knows.
+struct Writer {
+    /// Place of the oldest entry, and that of the next one. 0 is no place: an empty slot is 0.
+    tail: u64,
+    head: u64,
+    /// An entry that is to be appended, and one that is so once more.
+    words: Vec<u64>,
+    again: Vec<u64>,
+}
+
+impl Rendered {
+    /// An empty store that takes at most `bytes` octets, as it needs them; `None` if these are too few
+    /// for one.
+    pub(super) fn new(bytes: u64, outlet: Option<Arc<dyn Outlet>>) -> Option<Self> {
+        if bytes < BYTES_MIN {
+            return None;
+        }
+        let most = (bytes / SHARD_BYTES).clamp(1, SHARDS_MAX);
+        let count = 1 << most.ilog2();
+        let lines = usize::try_from(bytes / count).unwrap_or(usize::MAX) / LINE_BYTES;
+        Some(Self {
+            shards: (0..count).map(|_| Shard::new(lines)).collect(),
+            hashing: RandomState::new(),
+            generation: AtomicU32::new(0),
+            outlet,
+        })
+    }
+
+    /// The key of a question for clients of a policy.
+    pub(crate) fn key<'a>(&self, key: &'a Key, policy: &Policy) -> RenderedKey<'a> {
+        let mut hasher = self.hashing.build_hasher();
+        hasher.write(key.as_bytes());
+        hasher.write_u32(policy.number);
+        RenderedKey {
+            key,
+            policy: policy.number,
+            hash: hasher.finish(),
+        }
+    }
+
+    /// What [`Rendered::insert`] wants to be told; asked before the answers that an entry is made of
+    /// are looked for.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Forgets all entries.
+    pub(super) fn forget(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Octets of memory that it has taken.
+    pub(super) fn bytes(&self) -> u64 {
+        let of = |shard: &Shard| shard.index.bytes() + shard.ring.bytes();
+        self.shards.iter().map(of).sum()
+    }
+
+    /// Copies the answer to a question into `frame`, its TTLs counted down, its question in lower
+    /// case, without OPT. Octets of the frame are overwritten whether or not there is one.
+    pub(crate) fn find(
+        &self,
+        key: &RenderedKey<'_>,
+        now_s: u32,
+        frame: &mut [u8],
+    ) -> Option<Entry> {
+        let shard = self.shard(key.hash);
+        let bucket = shard.index.get(shard.bucket(key.hash))?;
+        let wanted = tag(key.hash);
+        for slot in 0..SLOTS {
+            let word = bucket.0[slot].load(Ordering::Acquire);
+            if word >> PLACE_BITS != wanted || word == 0 {
+                continue;
+            }
+            let Some(entry) = self.read(shard, place(word), key, now_s, frame) else {
+                continue;
+            };
+            let visited = &bucket.0[SLOTS];
+            if visited.load(Ordering::Relaxed) & 1 << slot == 0 {
+                visited.fetch_or(1 << slot, Ordering::Relaxed);
+            }
+            return Some(entry);
+        }
+        None
+    }
+
+    fn read(
+        &self,
+        shard: &Shard,
+        place: u64,
+        key: &RenderedKey<'_>,
+        now_s: u32,
+        frame: &mut [u8],
+    ) -> Option<Entry> {
+        let mut words = shard.words(place);
+        let head = Head {
+            words: [words.next()?, words.next()?, words.next()?, words.next()?],
+        };
+        let entry = head.entry();
+        if head.words[0] != key.hash
+            || head.words[2] != owner(key.policy, self.generation.load(Ordering::Relaxed))
+            || head.bits() != key.key.bits()
+            || entry.expires_s <= now_s
+        {
+            return None;
+        }
+        let message = frame.get_mut(..entry.len)?;
+        copy_words(&mut words, message)?;
+        let question = key.key.question();
+        if message.get(HEADER_LEN..HEADER_LEN + question.len())? != question {
+            return None;
+        }
+        let age_s = now_s.saturating_sub(entry.rendered_s);
+        let mut four = 0;
+        for i in 0..head.ttls() {
+            four = if i % 4 == 0 {
+                words.next()?
+            } else {
+                four >> 16
+            };
+            count_down(message, (four & 0xffff) as usize, age_s)?;
+        }
+        // Whatever was read of an entry that is being overwritten was written after `reserved` was.
+        fence(Ordering::Acquire);
+        let reserved = shard.reserved.load(Ordering::Relaxed);
+        (reserved <= place + shard.ring.len() as u64).then_some(entry)
+    }
+
+    /// Keeps an answer: its message, whose question is in lower case, and the offsets of its TTLs.
+    pub(crate) fn insert(
+        &self,
+        key: &RenderedKey<'_>,
+        generation: u32,
+        entry: &Entry,
+        message: &[u8],
+        ttls: &[u16],
+    ) {
+        debug_assert_eq!(message.len(), entry.len);
+        if message.len() > MESSAGE_MAX || ttls.len() > TTLS_MAX {
+            return;
+        }
+        let shard = self.shard(key.hash);
+        let mut writer = lock(&shard.writer);
+        writer.words.clear();
+        let head = Head::new(key, generation, entry, ttls.len());
+        writer.words.extend(head.words);
+        writer.words.extend(message.chunks(8).map(word_of));
+        writer.words.extend(ttls.chunks(4).map(four_ttls));
+        let lines = writer.words.len().div_ceil(WORDS) as u64;
+        let mut chances = SECOND_CHANCES;
+        while writer.head + lines - writer.tail > shard.ring.len() as u64 {
+            self.make_room(shard, &mut writer, entry.rendered_s, &mut chances);
+        }
+        let slot = self.choose_slot(shard, key.hash);
+        let words = std::mem::take(&mut writer.words);
+        shard.append(&mut writer, &words, slot);
+        writer.words = words;
+        if let Some(outlet) = &self.outlet {
+            let answer = PublicAnswer {
+                message,
+                ttls,
+                extended_error: entry.extended_error,
+                rendered_s: entry.rendered_s,
+                expires_s: entry.expires_s,
+            };
+            outlet.publish(&key.public(), &answer);
+        }
+    }
+
+    /// Takes the oldest entry out of the ring, and appends it once more if it is still good, has been
+    /// read since, and there are chances left.
+    fn make_room(&self, shard: &Shard, writer: &mut Writer, now_s: u32, chances: &mut usize) {
+        let place = writer.tail;
+        let mut words = shard.words(place);
+        let head = Head {
+            words: std::array::from_fn(|_| words.next().unwrap_or_default()),
+        };
+        writer.tail += head.lines();
+        let Some((bucket, slot)) = shard.slot_of(head.words[0], place) else {
+            return;
+        };
+        let generation = self.generation.load(Ordering::Relaxed);
+        let is_read = bucket.0[SLOTS].load(Ordering::Relaxed) & 1 << slot != 0;
+        let is_good = head.entry().expires_s > now_s && head.generation() == generation;
+        if is_read && is_good && *chances > 0 {
+            *chances -= 1;
+            let mut again = std::mem::take(&mut writer.again);
+            again.clear();
+            again.extend(shard.words(place).take(head.len_words()));
+            shard.append(writer, &again, (bucket, slot));
+            writer.again = again;
+        } else {
+            self.withdraw(shard, place);
+            bucket.0[slot].store(0, Ordering::Release);
+        }
+    }
+
+    /// The slot for a new entry: that of an older one of the same hash, else an empty one, else the
+    /// oldest that has not been read, else the oldest.
+    fn choose_slot<'s>(&self, shard: &'s Shard, hash: u64) -> (&'s Line, usize) {
+        let bucket = shard.index.take(shard.bucket(hash));
+        let slots = || {
+            let words = bucket.0[..SLOTS].iter().enumerate();
+            words.map(|(slot, word)| (slot, word.load(Ordering::Relaxed)))
+        };
+        let is_same = |word: u64| {
+            word >> PLACE_BITS == tag(hash) && shard.words(place(word)).next() == Some(hash)
+        };
+        if let Some((slot, _)) = slots().find(|(_, word)| *word != 0 && is_same(*word)) {
+            return (bucket, slot);
+        }
+        if let Some((slot, _)) = slots().find(|(_, word)| *word == 0) {
+            return (bucket, slot);
+        }
+        let visited = bucket.0[SLOTS].load(Ordering::Relaxed);
+        let oldest = slots().min_by_key(|(slot, word)| (visited >> slot & 1, place(*word)));
+        let (slot, word) = oldest.unwrap_or_default();
+        if visited >> slot & 1 == 1 {
+            bucket.0[SLOTS].store(0, Ordering::Relaxed);
+        }
+        self.withdraw(shard, place(word));
+        (bucket, slot)
+    }
+
+    /// Tells the outlet that an entry is there no more.
+    fn withdraw(&self, shard: &Shard, place: u64) {
+        let Some(outlet) = &self.outlet else {
+            return;
+        };
+        let mut words = shard.words(place);
+        let head = Head {
+            words: std::array::from_fn(|_| words.next().unwrap_or_default()),
+        };
+        let mut message = vec![0; head.entry().len];
+        // The writer has the lock: the entry is whole.
+        let question = copy_words(&mut words, &mut message)
+            .and_then(|()| dns64_wire::message::Message::parse(&message).ok())
+            .and_then(|message| message.question());
+        if let Some(question) = question {
+            outlet.withdraw(&PublicKey {
+                question: &message[question.range()],
+                bits: head.bits(),
+                policy: head.policy(),
+            });
+        }
+    }
+
+    fn shard(&self, hash: u64) -> &Shard {
+        let [.., octet] = hash.to_be_bytes();
+        // At most 64 shards.
+        &self.shards[usize::from(octet) & (self.shards.len() - 1)]
+    }
+}
+
+impl RenderedKey<'_> {
+    fn public(&self) -> PublicKey<'_> {
+        PublicKey {
+            question: self.key.question(),
+            bits: self.key.bits(),
+            policy: self.policy,
+        }
+    }
+}
+
+impl Shard {
+    fn new(lines: usize) -> Self {
+        let index = lines / INDEX_SHARE;
+        Self {
+            index: Lines::new(index),
+            ring: Lines::new(lines - index),
+            reserved: AtomicU64::new(1),
+            writer: Mutex::new(Writer {
+                tail: 1,
+                head: 1,
+                words: Vec::with_capacity(ENTRY_WORDS_MAX),
+                again: Vec::with_capacity(ENTRY_WORDS_MAX),
+            }),
+        }
+    }
+
+    /// The bucket of a hash: its high half, spread over as many as there are.
+    fn bucket(&self, hash: u64) -> usize {
+        let spread = ((hash >> 32) * self.index.len() as u64) >> 32;
+        usize::try_from(spread).unwrap_or_default()
+    }
+
+    /// The words of the ring from a place on; they end where no memory has been taken yet.
+    fn words(&self, place: u64) -> Words<'_> {
+        let lines = self.ring.len();
+        let at = usize::try_from(place % lines as u64).unwrap_or_default();
+        Words {
+            ring: &self.ring,
+            at,
+            line: self.ring.get(at),
+            word: 0,
+        }
+    }
+
+    /// The slot that leads to the entry at a place.
+    fn slot_of(&self, hash: u64, place: u64) -> Option<(&Line, usize)> {
+        let bucket = self.index.get(self.bucket(hash))?;
+        let wanted = slot_word(hash, place);
+        let is_it = |slot: &usize| bucket.0[*slot].load(Ordering::Relaxed) == wanted;
+        (0..SLOTS).find(is_it).map(|slot| (bucket, slot))
+    }
+
+    /// Appends an entry, for which there is room, and leads a slot to it.
+    fn append(&self, writer: &mut Writer, words: &[u64], (bucket, slot): (&Line, usize)) {
+        let place = writer.head;
+        writer.head += words.len().div_ceil(WORDS) as u64;
+        self.reserved.store(writer.head, Ordering::Relaxed);
+        // Whoever reads one of the words below sees that this was reserved.
+        fence(Ordering::Release);
+        let lines = self.ring.len() as u64;
+        for (i, part) in (place..).zip(words.chunks(WORDS)) {
+            let at = usize::try_from(i % lines).unwrap_or_default();
+            for (to, word) in self.ring.take(at).0.iter().zip(part) {
+                to.store(*word, Ordering::Relaxed);
+            }
+        }
+        bucket.0[SLOTS].fetch_and(!(1 << slot), Ordering::Relaxed);
+        bucket.0[slot].store(slot_word(words[0], place), Ordering::Release);
+    }
+}
+
+/// The first words of an entry. What a reader sees of them can be of two entries, until it has looked
+/// at `reserved`.
+struct Head {
+    words: [u64; HEAD],
+}
+
+impl Head {
+    /// Bits of the last word: length, TTLs, extended error, note, whether there is an extended error,
+    /// DO and CD.
+    fn new(key: &RenderedKey<'_>, generation: u32, entry: &Entry, ttls: usize) -> Self {
+        let error = entry.extended_error;
+        let rest = entry.len as u64
+            | (ttls as u64) << 16
+            | u64::from(error.unwrap_or_default()) << 32
+            | u64::from(entry.note) << 48
+            | u64::from(error.is_some()) << 56
+            | u64::from(key.key.bits()) << 57;
+        Self {
+            words: [
+                key.hash,
+                u64::from(entry.rendered_s) << 32 | u64::from(entry.expires_s),
+                owner(key.policy, generation),
+                rest,
+            ],
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "they are fields of a word")]
+    fn entry(&self) -> Entry {
+        let [_, moments, _, rest] = self.words;
+        Entry {
+            len: (rest & 0xffff) as usize,
+            extended_error: (rest >> 56 & 1 == 1).then_some((rest >> 32) as u16),
+            note: (rest >> 48) as u8,
+            rendered_s: (moments >> 32) as u32,
+            expires_s: moments as u32,
+        }
+    }
+
+    fn bits(&self) -> u8 {
+        self.words[3].to_be_bytes()[0] >> 1
+    }
+
+    fn ttls(&self) -> usize {
+        (self.words[3] >> 16 & 0xffff) as usize
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "it is half of the word")]
+    fn generation(&self) -> u32 {
+        self.words[2] as u32
+    }
+
+    fn policy(&self) -> u32 {
+        u32::try_from(self.words[2] >> 32).unwrap_or_default()
+    }
+
+    fn len_words(&self) -> usize {
+        HEAD + self.entry().len.div_ceil(8) + self.ttls().div_ceil(4)
+    }
+
+    fn lines(&self) -> u64 {
+        self.len_words().div_ceil(WORDS) as u64
+    }
+}
+
+/// The words of a ring, one after the other.
+struct Words<'a> {
+    ring: &'a Lines,
+    at: usize,
+    line: Option<&'a Line>,
+    word: usize,
+}
+
+impl Iterator for Words<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        if self.word == WORDS {
+            self.word = 0;
+            self.at += 1;
+            if self.at == self.ring.len() {
+                self.at = 0;
+            }
+            self.line = self.ring.get(self.at);
+        }
+        let word = &self.line?.0[self.word];
+        self.word += 1;
+        Some(word.load(Ordering::Relaxed))
+    }
+}
+
+fn copy_words(words: &mut Words<'_>, to: &mut [u8]) -> Option<()> {
+    let (whole, rest) = to.as_chunks_mut::<8>();
+    for octets in whole {
+        *octets = words.next()?.to_ne_bytes();
+    }
+    if !rest.is_empty() {
+        let octets = words.next()?.to_ne_bytes();
+        rest.copy_from_slice(&octets[..rest.len()]);
+    }
+    Some(())
+}
+
+fn count_down(message: &mut [u8], at: usize, age_s: u32) -> Option<()> {
+    let ttl = message.get_mut(at..)?.first_chunk_mut()?;
+    *ttl = u32::from_be_bytes(*ttl).saturating_sub(age_s).to_be_bytes();
+    Some(())
+}
+
+fn word_of(octets: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..octets.len()].copy_from_slice(octets);
+    u64::from_ne_bytes(word)
+}
+
+fn four_ttls(offsets: &[u16]) -> u64 {
+    let from_last = offsets.iter().rev();
+    from_last.fold(0, |word, offset| word << 16 | u64::from(*offset))
+}
+
+/// Policy and generation in one word.
+fn owner(policy: u32, generation: u32) -> u64 {
+    u64::from(policy) << 32 | u64::from(generation)
+}
+
+/// The bits of a hash that tell apart what is in one bucket: others than those that choose it.
+fn tag(hash: u64) -> u64 {
+    hash >> 8 & 0xffff
+}
+
+fn slot_word(hash: u64, place: u64) -> u64 {
+    tag(hash) << PLACE_BITS | place
+}
+
+fn place(slot: u64) -> u64 {
+    slot & ((1 << PLACE_BITS) - 1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use dns64_wire::codes::{Class, Rtype};
+use proptest::prelude::*;
+
+use super::*;
+
+const POLICY: Policy = Policy {
+    number: 1,
+    dns64: None,
+};
+
+const OTHER_POLICY: Policy = Policy {
+    number: 2,
+    dns64: None,
+};
+
+fn store(bytes: u64) -> Rendered {
+    Rendered::new(bytes, None).unwrap()
+}
+
+fn key(name: &str) -> Key {
+    let name = name.parse().unwrap();
+    Key::new(&name, Rtype::AAAA, Class::IN, false, false)
+}
+
+fn entry(len: usize, rendered_s: u32, expires_s: u32) -> Entry {
+    Entry {
+        len,
+        extended_error: None,
+        note: 3,
+        rendered_s,
+        expires_s,
+    }
+}
+
+/// A header, a question and what is behind it.
+fn message(key: &Key, rest: &[u8]) -> Vec<u8> {
+    [&[0; HEADER_LEN][..], key.question(), rest].concat()
+}
+
+/// Keeps an answer of which `rest` is behind the question, rendered at 100 s and good until 200 s.
+fn put(store: &Rendered, name: &str, rest: &[u8], ttls: &[u16]) {
+    let key = key(name);
+    let message = message(&key, rest);
+    let found = store.key(&key, &POLICY);
+    let entry = entry(message.len(), 100, 200);
+    store.insert(&found, store.generation(), &entry, &message, ttls);
+}
+
+/// What is found behind the question.
+fn get(store: &Rendered, name: &str, now_s: u32) -> Option<Vec<u8>> {
+    let key = key(name);
+    let mut frame = vec![0xee; MESSAGE_MAX];
+    let entry = store.find(&store.key(&key, &POLICY), now_s, &mut frame)?;
+    Some(frame[HEADER_LEN + key.question().len()..entry.len].to_vec())
+}
+
+#[test]
+fn ttls_count_down_to_zero_until_the_answer_ends() {
+    let store = store(1 << 18);
+    let at = u16::try_from(HEADER_LEN + key("a").question().len()).unwrap();
+    let rest = [[0, 0, 0, 60], [0, 0, 1, 1], *b"data"].concat();
+    put(&store, "a", &rest, &[at, at + 4]);
+    assert_eq!(get(&store, "a", 100).unwrap(), rest);
+    assert_eq!(
+        get(&store, "A", 110).unwrap()[..8],
+        [0, 0, 0, 50, 0, 0, 0, 247]
+    );
+    assert_eq!(get(&store, "a", 199).unwrap()[..4], [0; 4]);
+    assert_eq!(get(&store, "a", 200), None);
+    // The clock of another worker is a turn behind.
+    assert_eq!(get(&store, "a", 99).unwrap(), rest);
+}
+
+#[test]
+fn an_answer_is_for_its_question_and_its_policy_only() {
+    let store = store(1 << 18);
+    let name = "a.example".parse().unwrap();
+    let asked = |rtype, do_bit, cd| Key::new(&name, rtype, Class::IN, do_bit, cd);
+    let keys = [
+        asked(Rtype::AAAA, false, false),
+        asked(Rtype::A, false, false),
+        asked(Rtype::AAAA, true, false),
+        asked(Rtype::AAAA, false, true),
+    ];
+    let all = keys
+        .iter()
+        .flat_map(|key| [store.key(key, &POLICY), store.key(key, &OTHER_POLICY)]);
+    let mut frame = [0; 512];
+    for (i, found) in (0_u8..).zip(all.clone()) {
+        assert_eq!(store.find(&found, 100, &mut frame), None, "{i}");
+        let message = message(found.key, &[i]);
+        let entry = Entry {
+            extended_error: Some(u16::from(i)),
+            note: i,
+            ..entry(message.len(), 100, 200)
+        };
+        store.insert(&found, store.generation(), &entry, &message, &[]);
+    }
+    for (i, found) in (0_u8..).zip(all) {
+        let entry = store.find(&found, 100, &mut frame).unwrap();
+        assert_eq!((entry.extended_error, entry.note), (Some(u16::from(i)), i));
+        assert_eq!(frame[entry.len - 1], i);
+        let none = store.find(&found, 100, &mut frame[..entry.len - 1]);
+        assert_eq!(none, None, "the frame is too short");
+    }
+}
+
+#[test]
+fn an_answer_of_the_same_hash_to_another_question_is_not_taken() {
+    let store = store(1 << 18);
+    put(&store, "a", b"one", &[]);
+    let (a, b) = (key("a"), key("b"));
+    let forged = RenderedKey {
+        key: &b,
+        ..store.key(&a, &POLICY)
+    };
+    assert_eq!(store.find(&forged, 100, &mut [0; 512]), None);
+}
+
+#[test]
+fn what_was_begun_before_all_was_forgotten_is_forgotten_too() {
+    let store = store(1 << 18);
+    put(&store, "a", b"old", &[]);
+    let before = store.generation();
+    store.forget();
+    assert_eq!(get(&store, "a", 100), None);
+    let (key, rest) = (key("a"), b"late");
+    let message = message(&key, rest);
+    let found = store.key(&key, &POLICY);
+    store.insert(
+        &found,
+        before,
+        &entry(message.len(), 100, 200),
+        &message,
+        &[],
+    );
+    assert_eq!(get(&store, "a", 100), None);
+    put(&store, "a", b"new", &[]);
+    assert_eq!(get(&store, "a", 100).unwrap(), b"new");
+}
+
+#[test]
+fn memory_is_bounded_and_what_is_asked_for_stays() {
+    let bytes = 1 << 16;
+    let store = store(bytes);
+    assert_eq!(store.bytes(), 0);
+    put(&store, "wanted", b"wanted", &[]);
+    put(&store, "unwanted", b"unwanted", &[]);
+    for i in 0..20_000 {
+        let name = format!("name-{i}");
+        put(&store, &name, &[7; 100], &[]);
+        if i % 100 == 0 {
+            assert_eq!(get(&store, &name, 100).unwrap(), [7; 100], "{name}");
+            assert!(get(&store, "wanted", 100).is_some(), "after {i}");
+        }
+        assert!(store.bytes() <= bytes);
+    }
+    assert_eq!(get(&store, "unwanted", 100), None);
+    let kept = (0..20_000).filter(|i| get(&store, &format!("name-{i}"), 100).is_some());
+    // An entry takes 2 or 3 of the 896 lines of the ring.
+    let kept = kept.count();
+    assert!((250..450).contains(&kept), "{kept}");
+}
+
+#[test]
+fn the_longest_message_is_kept_and_a_longer_one_is_not() {
+    let store = store(1 << 16);
+    let room = MESSAGE_MAX - HEADER_LEN - key("a").question().len();
+    let ttls = [12; TTLS_MAX];
+    for _ in 0..100 {
+        put(&store, "a", &vec![1; room], &ttls);
+        assert_eq!(get(&store, "a", 100).unwrap(), vec![1; room]);
+    }
+    put(&store, "b", &vec![1; room + 1], &[]);
+    assert_eq!(get(&store, "b", 100), None);
+    assert!(Rendered::new(BYTES_MIN - 1, None).is_none());
+}
+
+/// Octets that follow from their first two.
+fn sealed(seed: u16, len: usize) -> Vec<u8> {
+    let mut state = u32::from(seed) | 1 << 20;
+    let mut octets = seed.to_be_bytes().to_vec();
+    octets.extend((0..len).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    }));
+    octets
+}
+
+/// Readers who are overtaken by writers, all the time, see an answer whole or none.
+#[test]
+fn threads_read_only_what_was_written_whole() {
+    const NAMES: u16 = 64;
+    let store = store(BYTES_MIN);
+    let is_over = AtomicBool::new(false);
+    let write = |thread: u16| {
+        for i in 0..20_000_u16 {
+            let seed = i * 2 + thread;
+            let name = format!("n{}", i.wrapping_mul(31) % NAMES);
+            put(&store, &name, &sealed(seed, usize::from(seed % 1999)), &[]);
+        }
+    };
+    let read = || {
+        let mut hits = 0_u64;
+        let mut at = 0_u16;
+        while !is_over.load(Ordering::Relaxed) {
+            at = at.wrapping_add(7);
+            let Some(got) = get(&store, &format!("n{}", at % NAMES), 100) else {
+                continue;
+            };
+            let seed = u16::from_be_bytes([got[0], got[1]]);
+            assert_eq!(got, sealed(seed, usize::from(seed % 1999)));
+            hits += 1;
+        }
+        hits
+    };
+    let hits = thread::scope(|scope| {
+        let readers = [(); 2].map(|()| scope.spawn(read));
+        let writers = [0, 1].map(|thread| scope.spawn(move || write(thread)));
+        // Readers end whatever became of the writers.
+        let written = writers.map(|writer| writer.join());
+        is_over.store(true, Ordering::Relaxed);
+        assert!(written.iter().all(Result::is_ok));
+        readers.map(|reader| reader.join().unwrap())
+    });
+    assert!(hits.iter().all(|hits| *hits > 0), "{hits:?}");
+}
+
+proptest! {
+    /// Whatever is put in and asked for, in whatever order: what is found is what was put in last.
+    #[test]
+    fn an_answer_is_the_last_one(
+        steps in prop::collection::vec((0..40_u8, 0..3000_usize, any::<bool>()), 1..300),
+    ) {
+        let store = store(BYTES_MIN);
+        let mut last = std::collections::HashMap::new();
+        for (name, len, ask) in steps {
+            let text = format!("n{name}");
+            if ask {
+                if let Some(got) = get(&store, &text, 100) {
+                    prop_assert_eq!(Some(&got), last.get(&name));
+                }
+            } else {
+                let rest = vec![name; len];
+                put(&store, &text, &rest, &[]);
+                last.insert(name, rest);
+                prop_assert_eq!(get(&store, &text, 100).map(|got| got.len()), Some(len));
+            }
+        }
+    }
+}
