@@ -358,7 +358,8 @@ pub enum Servfail {
     Deadline,
     /// No upstream answered the question, now or within the 5 s for which that is kept.
     NoAnswer,
-    /// All upstreams answered with an error, now or within the 5 s for which that is kept.
+    /// All upstreams answered with an error, now or within the 5 s for which that is kept, or with
+    /// aliases that go round or are too many.
     Rcode,
 }
 
