@@ -324,6 +324,7 @@ impl Engine {
         if old.upstreams != settings.upstreams || old.selection != settings.selection {
             self.upstreams = upstreams(settings, &mut self.random);
             self.ports = Ports::new(settings.upstreams.len(), settings.ports_per_upstream());
+            self.counts.forget_upstreams();
             self.ask_anew(now, actions);
         }
     }

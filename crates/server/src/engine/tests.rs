@@ -105,3 +105,24 @@ fn no_timeout_is_longer_than_a_query_waits() {
     };
     assert!(accepts(DEADLINE_NS) && !accepts(DEADLINE_NS + SECOND / 1000));
 }
+
+#[test]
+fn other_upstreams_begin_without_the_times_of_those_before() {
+    let settings = |server: &str| {
+        let text = format!("[upstream]\nservers = [\"{server}\"]\n");
+        crate::config::parse(&text, "test").unwrap()
+    };
+    let seeds = Seeds {
+        random: [1; 32],
+        cookies: [2; 16],
+    };
+    let (first, second) = (settings("192.0.2.53"), settings("192.0.2.54"));
+    let mut engine = Engine::new(&first, Arc::default(), &seeds);
+    engine.counts().upstream_rtt(0).observe(SECOND);
+    let mut actions = Actions::default();
+    engine.reload(&first, 0, &mut actions);
+    let times = |engine: &Engine| engine.counts().upstream_rtt(0).snapshot();
+    assert_eq!((times(&engine).count(), times(&engine).sum_ns), (1, SECOND));
+    engine.reload(&second, 0, &mut actions);
+    assert_eq!((times(&engine).count(), times(&engine).sum_ns), (0, 0));
+}
