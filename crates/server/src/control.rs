@@ -1,14 +1,15 @@
 //! The control socket: one request and one answer, each a line of JSON, over a Unix socket.
 //!
-//! - [`Request`], [`Answer`]: what is said;
+//! - [`Request`], [`Answer`], [`Status`]: what is said;
 //! - [`Socket`]: the listening socket, and its file;
 //! - [`serve`]: the server's side, [`ask`]: the other.
+
+mod status;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::DirBuilder;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
+
+#[doc(inline)]
+pub use status::{Status, UpstreamStatus};
 
 /// Where the socket is unless another path is given (FHS 3.0 section 3.15).
 pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";
@@ -106,33 +110,6 @@ pub enum Answer {
     },
 }
 
-/// How a server is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// Its version.
-    pub version: String,
-    /// Its process.
-    pub pid: u32,
-    /// How long it has been running, in seconds.
-    pub uptime_s: u64,
-    /// The file that it was configured by.
-    pub config: PathBuf,
-    /// Where it listens.
-    pub listen: Vec<SocketAddr>,
-    /// Worker threads.
-    pub workers: usize,
-    /// Whom it asks.
-    pub upstreams: Vec<SocketAddr>,
-    /// Answers in the cache.
-    pub cache_entries: u64,
-    /// Their memory, in octets.
-    pub cache_bytes: u64,
-    /// Bound on that.
-    pub cache_bytes_max: u64,
-    /// By what it is confined: `landlock abi N`, `seccomp`, both with a comma, or `off`.
-    pub sandbox: String,
-}
-
 /// As text for people and scripts: a line `NAME=VALUE` for each value.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,27 +134,6 @@ impl fmt::Display for Answer {
             Self::Refused { message } => writeln!(f, "{message}"),
         }
     }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "version={}", self.version)?;
-        writeln!(f, "pid={}", self.pid)?;
-        writeln!(f, "uptime_s={}", self.uptime_s)?;
-        writeln!(f, "config={}", self.config.display())?;
-        writeln!(f, "listen={}", joined(&self.listen))?;
-        writeln!(f, "workers={}", self.workers)?;
-        writeln!(f, "upstreams={}", joined(&self.upstreams))?;
-        writeln!(f, "cache_entries={}", self.cache_entries)?;
-        writeln!(f, "cache_bytes={}", self.cache_bytes)?;
-        writeln!(f, "cache_bytes_max={}", self.cache_bytes_max)?;
-        writeln!(f, "sandbox={}", self.sandbox)
-    }
-}
-
-fn joined(addresses: &[SocketAddr]) -> String {
-    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-    addresses.join(" ")
 }
 
 /// A control socket that could not be opened.
@@ -457,33 +413,6 @@ mod tests {
 
     #[test]
     fn answers_are_read_by_people_and_programs() {
-        let status = Answer::Status(Status {
-            version: "1.2.3".into(),
-            pid: 7,
-            uptime_s: 60,
-            config: "/etc/dns64d/dns64d.toml".into(),
-            listen: vec!["[::]:53".parse().unwrap(), "127.0.0.1:53".parse().unwrap()],
-            workers: 2,
-            upstreams: vec!["[2001:db8::1]:53".parse().unwrap()],
-            cache_entries: 5,
-            cache_bytes: 4096,
-            cache_bytes_max: 1 << 20,
-            sandbox: "landlock abi 4, seccomp".into(),
-        });
-        expect![[r#"
-            version=1.2.3
-            pid=7
-            uptime_s=60
-            config=/etc/dns64d/dns64d.toml
-            listen=[::]:53 127.0.0.1:53
-            workers=2
-            upstreams=[2001:db8::1]:53
-            cache_entries=5
-            cache_bytes=4096
-            cache_bytes_max=1048576
-            sandbox=landlock abi 4, seccomp
-        "#]]
-        .assert_eq(&status.to_string());
         let stats = Answer::Stats {
             figures: [("queries.udp".to_owned(), 3), ("coalesced".to_owned(), 0)].into(),
         };
@@ -502,7 +431,7 @@ mod tests {
             note: workers counts after a restart
         "#]]
         .assert_eq(&reloaded.to_string());
-        for answer in [status, stats, reloaded, refused("no")] {
+        for answer in [stats, reloaded, refused("no")] {
             let line = serde_json::to_string(&answer).unwrap();
             assert_eq!(serde_json::from_str::<Answer>(&line).unwrap(), answer);
         }

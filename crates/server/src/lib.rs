@@ -9,6 +9,7 @@
 //! - [`answer`]: from the bytes of a query to the bytes of its answer, pure functions;
 //! - [`config`]: settings from files;
 //! - [`counts`]: what is counted;
+//! - [`health`]: the state of the upstreams, as all workers know it;
 //! - `cache`: answers of upstreams, within a bound of memory;
 //! - [`framed`]: answers on their way to connections, within a bound;
 //! - [`mailbox`]: what workers and the rest of the server say to each other;
@@ -33,6 +34,7 @@ pub mod daemon;
 pub mod engine;
 pub mod framed;
 pub mod gateway;
+pub mod health;
 pub mod log;
 pub mod mailbox;
 pub mod metrics;

@@ -25,6 +25,7 @@ use super::{DaemonError, Source, Thread, directory, notify, privileges};
 use crate::control::{self, Socket, SocketFile};
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
+use crate::health::InForce;
 use crate::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
 use crate::metrics::{self, Page};
 use crate::settings::Settings;
@@ -106,7 +107,7 @@ impl Opened {
         settings: Settings,
         begun: Nanos,
     ) -> Result<Server, DaemonError> {
-        let settings = Arc::new(settings);
+        let in_force = InForce::new(settings);
         let (sender, events) = channel();
         watch_panics(sender.clone());
         spawn_signals(sender.clone())?;
@@ -123,15 +124,15 @@ impl Opened {
             let (handle, receiver) = WorkerHandle::new(Arc::new(move || waker.wake()));
             let counts = Arc::default();
             stats.workers.push(Arc::clone(&counts));
-            let settings = Arc::clone(&settings);
+            let in_force = in_force.clone();
             let gateway = gateway.clone();
-            let thread = worker::spawn(index, settings, relay, receiver, gateway, counts, cookies);
+            let thread = worker::spawn(index, in_force, relay, receiver, gateway, counts, cookies);
             let thread = thread.map_err(started("a worker"))?;
             watch_worker(index, thread, sender.clone())?;
             workers.push(handle);
         }
         let (mode, seen) = watch::channel(Mode {
-            settings: Arc::clone(&settings),
+            in_force: in_force.clone(),
             draining: false,
         });
         let (control, control_file) = self.control.map(Socket::into_parts).unzip();
@@ -147,11 +148,11 @@ impl Opened {
             mode: seen,
         };
         spawn_network(network, sender)?;
-        ready(&settings);
+        ready(&in_force.settings);
         let control_file: Option<SocketFile> = control_file;
         Ok(Server {
             source,
-            settings,
+            in_force,
             workers,
             mode,
             events,

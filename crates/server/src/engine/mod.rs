@@ -57,7 +57,6 @@ use ports::Ports;
 use queries::Query;
 use rate_limit::{RateLimiter, RateVerdict};
 use resolve::{Made, Step};
-pub use upstreams::UpstreamState;
 use upstreams::Upstreams;
 
 use crate::answer::asker::{Asker, Transport};
@@ -67,6 +66,7 @@ use crate::answer::reply;
 use crate::answer::synthesis::Reason;
 use crate::cache::seconds;
 use crate::counts::{Counts, Servfail};
+use crate::health::UpstreamState;
 use crate::settings::Settings;
 
 /// A DNS64 server for one thread.

@@ -20,6 +20,7 @@ use dns64bench::trial::turns::Serving;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::Actions;
 use dns64d::engine::{Engine, Seeds};
+use dns64d::health::Health;
 use dns64d::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
 use dns64d::worker::{Stage, Worker, set_servers};
 
@@ -184,6 +185,7 @@ impl Whole {
             random: [setup.seed.to_le_bytes(); 4].concat().try_into().unwrap(),
             cookies: [7; 16],
         };
+        let health = Arc::new(Health::new(&settings));
         let engine = Engine::new(&settings, Arc::clone(&counts), &seeds);
         let (handle, mailbox) = WorkerHandle::new(Arc::new(|| ()));
         let (gateway, gateway_mailbox) = GatewayHandle::new();
@@ -192,7 +194,7 @@ impl Whole {
             network,
             setup,
             names: names(zone.clone(), setup.cached_share, Pattern::OneName),
-            worker: Worker::new(0, engine, relay, mailbox, gateway),
+            worker: Worker::new(0, engine, relay, mailbox, gateway, health),
             stage: Stage::Serving,
             actions: Actions::default(),
             counts,
