@@ -6,7 +6,7 @@
 
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::fs::DirBuilder;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -22,6 +22,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 #[doc(inline)]
 pub use status::{Status, UpstreamStatus};
@@ -36,8 +38,12 @@ pub const REQUEST_LEN_MAX: u64 = 2048;
 /// Octets of an answer: all figures and all notes on a configuration.
 const ANSWER_LEN_MAX: u64 = 1 << 20;
 
-/// Requests that are worked on at once; others wait in the kernel.
+/// Requests that are worked on at once; others wait for their turn.
 const REQUESTS_MAX: usize = 8;
+
+/// Connections whose request has not come, or waits for its turn: as many as scrapes of the metrics page. A
+/// further one closes the oldest.
+const WAITING_MAX: usize = 64;
 
 /// Requests that wait in the kernel: as many as the Rust library asks for.
 const BACKLOG: i32 = 128;
@@ -255,38 +261,57 @@ pub async fn serve(
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let sink = Rc::new(sink);
     let places = Arc::new(Semaphore::new(REQUESTS_MAX));
+    let mut waiting = VecDeque::<AbortHandle>::new();
     loop {
-        // Fails only once it is closed, which nobody does.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return Ok(());
-        };
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((mut stream, _)) = listener.accept().await else {
             // Mostly for want of descriptors.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let sink = Rc::clone(&sink);
-        tokio::task::spawn_local(async move {
-            // Whoever is gone does not get the answer.
-            let _ = converse(stream, &*sink).await;
-            drop(place);
+        waiting.retain(|connection| !connection.is_finished());
+        if waiting.len() == WAITING_MAX
+            && let Some(oldest) = waiting.pop_front()
+        {
+            oldest.abort();
+        }
+        let (sink, places) = (Rc::clone(&sink), Arc::clone(&places));
+        let connection = tokio::task::spawn_local(async move {
+            let Ok(Ok(line)) = timeout(REQUEST_TIME, read(&mut stream)).await else {
+                return;
+            };
+            // Fails only once it is closed, which nobody does.
+            let Ok(place) = places.acquire_owned().await else {
+                return;
+            };
+            // A task of its own, which nobody aborts.
+            tokio::task::spawn_local(async move {
+                // Whoever is gone does not get the answer.
+                let _ = answer(stream, &line, &*sink).await;
+                drop(place);
+            });
         });
+        waiting.push_back(connection.abort_handle());
     }
 }
 
-async fn converse(
+/// Reads a line, or as much as is read of one.
+async fn read(stream: &mut tokio::net::UnixStream) -> io::Result<String> {
+    let mut line = String::new();
+    let mut reader = tokio::io::BufReader::new(stream.take(REQUEST_LEN_MAX));
+    reader.read_line(&mut line).await?;
+    Ok(line)
+}
+
+async fn answer(
     mut stream: tokio::net::UnixStream,
+    line: &str,
     sink: &impl Fn(Request, oneshot::Sender<Answer>),
 ) -> io::Result<()> {
-    let (reader, mut writer) = stream.split();
-    let mut line = String::new();
-    let mut reader = tokio::io::BufReader::new(reader.take(REQUEST_LEN_MAX));
-    tokio::time::timeout(REQUEST_TIME, reader.read_line(&mut line)).await??;
-    let answer = match Request::parse(&line) {
+    let answer = match Request::parse(line) {
         Ok(request) => {
             let (sender, receiver) = oneshot::channel();
             sink(request, sender);
-            match tokio::time::timeout(ANSWER_TIME, receiver).await {
+            match timeout(ANSWER_TIME, receiver).await {
                 Ok(Ok(answer)) => answer,
                 _ => refused("the server is ending or has no time"),
             }
@@ -295,7 +320,7 @@ async fn converse(
     };
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
-    tokio::time::timeout(ANSWER_TIME, writer.write_all(&line)).await?
+    timeout(ANSWER_TIME, stream.write_all(&line)).await?
 }
 
 /// A request that is not carried out.
@@ -460,6 +485,23 @@ mod tests {
         assert_eq!(dropped, refused("the server is ending or has no time"));
         drop(file);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn silent_peers_hold_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let _file = served(&path);
+        let connect = |_| UnixStream::connect(&path).unwrap();
+        let silent: Vec<_> = (0..WAITING_MAX).map(connect).collect();
+        let flush = Request::Flush { name: None };
+        let flushed = Answer::Flushed { entries: 3 };
+        assert_eq!(ask(&path, &flush).unwrap(), flushed);
+        // The oldest one made room; others may still send their requests.
+        assert_eq!((&silent[0]).read(&mut [0]).unwrap(), 0);
+        for peer in &silent[1..] {
+            assert_eq!(exchange(peer, &flush).unwrap(), flushed);
+        }
     }
 
     #[test]
