@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use dns64d::cache::Cache;
 use dns64d::config;
 use dns64d::gateway::Mode;
+use dns64d::health::InForce;
 use dns64d::metrics::{self, Page};
 use dns64d::stats::Stats;
 use tokio::sync::watch;
@@ -50,7 +51,7 @@ fn page() -> &'static Page {
         let settings = config::parse(config::template(), "template").expect("it is valid");
         let cache = Cache::new(&settings.cache, None);
         let mode = Mode {
-            settings: Arc::new(settings),
+            in_force: InForce::new(settings),
             draining: false,
         };
         let stats = Stats {

@@ -1,14 +1,15 @@
 //! The control socket: one request and one answer, each a line of JSON, over a Unix socket.
 //!
-//! - [`Request`], [`Answer`]: what is said;
+//! - [`Request`], [`Answer`], [`Status`]: what is said;
 //! - [`Socket`]: the listening socket, and its file;
 //! - [`serve`]: the server's side, [`ask`]: the other.
 
-use std::collections::BTreeMap;
+mod status;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::fs::DirBuilder;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,11 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+#[doc(inline)]
+pub use status::{Status, UpstreamStatus};
 
 /// Where the socket is unless another path is given (FHS 3.0 section 3.15).
 pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";
@@ -32,8 +38,12 @@ pub const REQUEST_LEN_MAX: u64 = 2048;
 /// Octets of an answer: all figures and all notes on a configuration.
 const ANSWER_LEN_MAX: u64 = 1 << 20;
 
-/// Requests that are worked on at once; others wait in the kernel.
+/// Requests that are worked on at once; others wait for their turn.
 const REQUESTS_MAX: usize = 8;
+
+/// Connections whose request has not come, or waits for its turn: as many as scrapes of the metrics page. A
+/// further one closes the oldest.
+const WAITING_MAX: usize = 64;
 
 /// Requests that wait in the kernel: as many as the Rust library asks for.
 const BACKLOG: i32 = 128;
@@ -106,33 +116,6 @@ pub enum Answer {
     },
 }
 
-/// How a server is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// Its version.
-    pub version: String,
-    /// Its process.
-    pub pid: u32,
-    /// How long it has been running, in seconds.
-    pub uptime_s: u64,
-    /// The file that it was configured by.
-    pub config: PathBuf,
-    /// Where it listens.
-    pub listen: Vec<SocketAddr>,
-    /// Worker threads.
-    pub workers: usize,
-    /// Whom it asks.
-    pub upstreams: Vec<SocketAddr>,
-    /// Answers in the cache.
-    pub cache_entries: u64,
-    /// Their memory, in octets.
-    pub cache_bytes: u64,
-    /// Bound on that.
-    pub cache_bytes_max: u64,
-    /// By what it is confined: `landlock abi N`, `seccomp`, both with a comma, or `off`.
-    pub sandbox: String,
-}
-
 /// As text for people and scripts: a line `NAME=VALUE` for each value.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,27 +140,6 @@ impl fmt::Display for Answer {
             Self::Refused { message } => writeln!(f, "{message}"),
         }
     }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "version={}", self.version)?;
-        writeln!(f, "pid={}", self.pid)?;
-        writeln!(f, "uptime_s={}", self.uptime_s)?;
-        writeln!(f, "config={}", self.config.display())?;
-        writeln!(f, "listen={}", joined(&self.listen))?;
-        writeln!(f, "workers={}", self.workers)?;
-        writeln!(f, "upstreams={}", joined(&self.upstreams))?;
-        writeln!(f, "cache_entries={}", self.cache_entries)?;
-        writeln!(f, "cache_bytes={}", self.cache_bytes)?;
-        writeln!(f, "cache_bytes_max={}", self.cache_bytes_max)?;
-        writeln!(f, "sandbox={}", self.sandbox)
-    }
-}
-
-fn joined(addresses: &[SocketAddr]) -> String {
-    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-    addresses.join(" ")
 }
 
 /// A control socket that could not be opened.
@@ -299,38 +261,57 @@ pub async fn serve(
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let sink = Rc::new(sink);
     let places = Arc::new(Semaphore::new(REQUESTS_MAX));
+    let mut waiting = VecDeque::<AbortHandle>::new();
     loop {
-        // Fails only once it is closed, which nobody does.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return Ok(());
-        };
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((mut stream, _)) = listener.accept().await else {
             // Mostly for want of descriptors.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let sink = Rc::clone(&sink);
-        tokio::task::spawn_local(async move {
-            // Whoever is gone does not get the answer.
-            let _ = converse(stream, &*sink).await;
-            drop(place);
+        waiting.retain(|connection| !connection.is_finished());
+        if waiting.len() == WAITING_MAX
+            && let Some(oldest) = waiting.pop_front()
+        {
+            oldest.abort();
+        }
+        let (sink, places) = (Rc::clone(&sink), Arc::clone(&places));
+        let connection = tokio::task::spawn_local(async move {
+            let Ok(Ok(line)) = timeout(REQUEST_TIME, read(&mut stream)).await else {
+                return;
+            };
+            // Fails only once it is closed, which nobody does.
+            let Ok(place) = places.acquire_owned().await else {
+                return;
+            };
+            // A task of its own, which nobody aborts.
+            tokio::task::spawn_local(async move {
+                // Whoever is gone does not get the answer.
+                let _ = answer(stream, &line, &*sink).await;
+                drop(place);
+            });
         });
+        waiting.push_back(connection.abort_handle());
     }
 }
 
-async fn converse(
+/// Reads a line, or as much as is read of one.
+async fn read(stream: &mut tokio::net::UnixStream) -> io::Result<String> {
+    let mut line = String::new();
+    let mut reader = tokio::io::BufReader::new(stream.take(REQUEST_LEN_MAX));
+    reader.read_line(&mut line).await?;
+    Ok(line)
+}
+
+async fn answer(
     mut stream: tokio::net::UnixStream,
+    line: &str,
     sink: &impl Fn(Request, oneshot::Sender<Answer>),
 ) -> io::Result<()> {
-    let (reader, mut writer) = stream.split();
-    let mut line = String::new();
-    let mut reader = tokio::io::BufReader::new(reader.take(REQUEST_LEN_MAX));
-    tokio::time::timeout(REQUEST_TIME, reader.read_line(&mut line)).await??;
-    let answer = match Request::parse(&line) {
+    let answer = match Request::parse(line) {
         Ok(request) => {
             let (sender, receiver) = oneshot::channel();
             sink(request, sender);
-            match tokio::time::timeout(ANSWER_TIME, receiver).await {
+            match timeout(ANSWER_TIME, receiver).await {
                 Ok(Ok(answer)) => answer,
                 _ => refused("the server is ending or has no time"),
             }
@@ -339,7 +320,7 @@ async fn converse(
     };
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
-    tokio::time::timeout(ANSWER_TIME, writer.write_all(&line)).await?
+    timeout(ANSWER_TIME, stream.write_all(&line)).await?
 }
 
 /// A request that is not carried out.
@@ -457,33 +438,6 @@ mod tests {
 
     #[test]
     fn answers_are_read_by_people_and_programs() {
-        let status = Answer::Status(Status {
-            version: "1.2.3".into(),
-            pid: 7,
-            uptime_s: 60,
-            config: "/etc/dns64d/dns64d.toml".into(),
-            listen: vec!["[::]:53".parse().unwrap(), "127.0.0.1:53".parse().unwrap()],
-            workers: 2,
-            upstreams: vec!["[2001:db8::1]:53".parse().unwrap()],
-            cache_entries: 5,
-            cache_bytes: 4096,
-            cache_bytes_max: 1 << 20,
-            sandbox: "landlock abi 4, seccomp".into(),
-        });
-        expect![[r#"
-            version=1.2.3
-            pid=7
-            uptime_s=60
-            config=/etc/dns64d/dns64d.toml
-            listen=[::]:53 127.0.0.1:53
-            workers=2
-            upstreams=[2001:db8::1]:53
-            cache_entries=5
-            cache_bytes=4096
-            cache_bytes_max=1048576
-            sandbox=landlock abi 4, seccomp
-        "#]]
-        .assert_eq(&status.to_string());
         let stats = Answer::Stats {
             figures: [("queries.udp".to_owned(), 3), ("coalesced".to_owned(), 0)].into(),
         };
@@ -502,7 +456,7 @@ mod tests {
             note: workers counts after a restart
         "#]]
         .assert_eq(&reloaded.to_string());
-        for answer in [status, stats, reloaded, refused("no")] {
+        for answer in [stats, reloaded, refused("no")] {
             let line = serde_json::to_string(&answer).unwrap();
             assert_eq!(serde_json::from_str::<Answer>(&line).unwrap(), answer);
         }
@@ -531,6 +485,23 @@ mod tests {
         assert_eq!(dropped, refused("the server is ending or has no time"));
         drop(file);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn silent_peers_hold_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let _file = served(&path);
+        let connect = |_| UnixStream::connect(&path).unwrap();
+        let silent: Vec<_> = (0..WAITING_MAX).map(connect).collect();
+        let flush = Request::Flush { name: None };
+        let flushed = Answer::Flushed { entries: 3 };
+        assert_eq!(ask(&path, &flush).unwrap(), flushed);
+        // The oldest one made room; others may still send their requests.
+        assert_eq!((&silent[0]).read(&mut [0]).unwrap(), 0);
+        for peer in &silent[1..] {
+            assert_eq!(exchange(peer, &flush).unwrap(), flushed);
+        }
     }
 
     #[test]

@@ -67,6 +67,12 @@ impl Histogram {
         self.sum_ns.add(time_ns);
     }
 
+    /// Forgets all times. Only the worker that owns the histogram may.
+    fn clear(&self) {
+        self.buckets.iter().for_each(|bucket| bucket.set(0));
+        self.sum_ns.set(0);
+    }
+
     /// The counts now. Times that are added meanwhile may be in it partly.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -282,6 +288,11 @@ impl Counts {
     /// Round-trip times of an upstream, by its number in the settings, below [`UPSTREAMS_MAX`].
     pub fn upstream_rtt(&self, server: usize) -> &Histogram {
         &self.upstream_rtts[server]
+    }
+
+    /// Forgets the round-trip times of all upstreams, whose numbers others have from now on.
+    pub fn forget_upstreams(&self) {
+        self.upstream_rtts.iter().for_each(Histogram::clear);
     }
 }
 

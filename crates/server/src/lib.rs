@@ -10,6 +10,7 @@
 //! - [`config`]: settings from files;
 //! - [`counts`]: what is counted;
 //! - [`cache`]: what all workers remember, within a bound of memory;
+//! - [`health`]: the state of the upstreams, as all workers know it;
 //! - [`framed`]: answers on their way to connections, within a bound;
 //! - [`mailbox`]: what workers and the rest of the server say to each other;
 //! - [`engine`]: queries in, questions to upstreams and answers out, without sockets or clocks;
@@ -33,6 +34,7 @@ pub mod daemon;
 pub mod engine;
 pub mod framed;
 pub mod gateway;
+pub mod health;
 pub mod log;
 pub mod mailbox;
 pub mod metrics;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use crate::framed::{Framed, Held};
-use crate::settings::Settings;
+use crate::health::InForce;
 
 /// To a worker.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub enum ToWorker {
         message: Result<Vec<u8>, ConnectionFailed>,
     },
     /// New settings are in force.
-    Reload(Arc<Settings>),
+    Reload(InForce),
     /// Take no more queries, finish what is under way within the time it has, and end.
     Drain,
 }

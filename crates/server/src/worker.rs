@@ -21,6 +21,7 @@ use dns64_wire::message::Message;
 
 use crate::engine::actions::{Action, Actions, Client};
 use crate::engine::{DEADLINE_NS, Engine};
+use crate::health::{Health, InForce};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker};
 use crate::settings::Settings;
 use notes::Notes;
@@ -38,11 +39,13 @@ pub struct Worker<R> {
     mailbox: Receiver<ToWorker>,
     /// Who holds the connections.
     gateway: GatewayHandle,
+    /// Where it publishes what it knows of the upstreams.
+    health: Arc<Health>,
     /// Questions for connections that the gateway had no room for.
     unsent: Vec<u64>,
     /// What it writes into the log about single queries.
     notes: Notes,
-    /// When the sockets are asked next what they have lost.
+    /// When the sockets are asked next what they have lost, and the upstreams published.
     look_at: Nanos,
 }
 
@@ -79,17 +82,17 @@ pub const THREAD: &str = "worker-";
 /// The system has no thread for it.
 pub fn spawn(
     index: usize,
-    settings: Arc<Settings>,
+    in_force: InForce,
     mut relay: UdpRelay,
     mailbox: Receiver<ToWorker>,
     gateway: GatewayHandle,
     renew: impl Fn(&Settings) -> Engine + Send + 'static,
 ) -> io::Result<JoinHandle<Result<(), WorkerError>>> {
     let run = move || {
-        set_servers(relay.upstreams(), &settings)?;
+        set_servers(relay.upstreams(), &in_force.settings)?;
         let clock = MonotonicClock;
-        let engine = renew(&settings);
-        let mut worker = Worker::new(index, engine, relay, mailbox, gateway);
+        let engine = renew(&in_force.settings);
+        let mut worker = Worker::new(index, engine, relay, mailbox, gateway, in_force.health);
         supervise::run(&mut worker, &clock, renew)
     };
     Builder::new().name(format!("{THREAD}{index}")).spawn(run)
@@ -103,6 +106,7 @@ impl<R: Relay> Worker<R> {
         relay: R,
         mailbox: Receiver<ToWorker>,
         gateway: GatewayHandle,
+        health: Arc<Health>,
     ) -> Self {
         Self {
             index,
@@ -110,6 +114,7 @@ impl<R: Relay> Worker<R> {
             relay,
             mailbox,
             gateway,
+            health,
             unsent: Vec::new(),
             notes: Notes::default(),
             look_at: 0,
@@ -158,6 +163,7 @@ impl<R: Relay> Worker<R> {
         if now >= self.look_at {
             self.look_at = now + SLEEP_NS;
             self.count_lost()?;
+            self.publish();
             self.notes.next_second();
         }
         self.engine.on_timer(now, actions);
@@ -235,12 +241,14 @@ impl<R: Relay> Worker<R> {
                     let message = message.as_deref().map_err(|failed| *failed);
                     self.engine.on_connection(exchange, message, now, actions);
                 }
-                ToWorker::Reload(settings) => {
+                ToWorker::Reload(InForce { settings, health }) => {
                     // What the engine wants to send, it wants to send to the old servers.
                     self.act(actions)?;
                     actions.clear();
                     set_servers(self.relay.upstreams(), &settings)?;
                     self.engine.reload(&settings, now, actions);
+                    self.health = health;
+                    self.publish();
                 }
                 ToWorker::Drain => {
                     self.relay.clients().accept(false);
@@ -295,18 +303,35 @@ impl<R: Relay> Worker<R> {
                     why,
                     message,
                 } => self.notes.servfail(*client, *why, actions.message(message)),
-                Action::Down { server, timeouts } => {
-                    let address = self.engine.settings().upstreams[*server].address;
-                    tracing::warn!("upstream {} is down ({timeouts} timeouts)", plain(address));
-                }
-                Action::Up { server, after_ns } => {
-                    let address = self.engine.settings().upstreams[*server].address;
-                    let after_s = after_ns.div_ceil(SECOND);
-                    tracing::info!("upstream {} is up again after {after_s} s", plain(address));
-                }
+                Action::Down { server, timeouts } => self.tell_down(*server, *timeouts),
+                Action::Up { .. } => self.publish(),
             }
         }
         Ok(())
+    }
+
+    /// Tells what it knows of the upstreams, and logs those that are up again.
+    fn publish(&self) {
+        for server in 0..self.engine.settings().upstreams.len() {
+            if let Some(state) = self.engine.upstream(server) {
+                self.health.publish(self.index, server, state);
+            }
+        }
+        for (address, after_ns) in self.health.back_up() {
+            let after_s = after_ns.div_ceil(SECOND);
+            tracing::info!("upstream {} is up again after {after_s} s", plain(address));
+        }
+    }
+
+    /// An upstream is down, which is logged unless another worker has.
+    fn tell_down(&self, server: usize, timeouts: u32) {
+        self.publish();
+        let state = self.engine.upstream(server);
+        let since = state.and_then(|state| state.down_since);
+        if since.is_some_and(|since| self.health.went_down(server, since)) {
+            let address = self.engine.settings().upstreams[server].address;
+            tracing::warn!("upstream {} is down ({timeouts} timeouts)", plain(address));
+        }
     }
 
     fn ask_connection(&mut self, server: usize, exchange: u64, message: Vec<u8>) {
@@ -363,3 +388,6 @@ fn log_query(client: SocketAddr, message: &[u8]) {
         None => tracing::info!(%client, octets = message.len(), "query without a question"),
     }
 }
+
+#[cfg(test)]
+mod tests;

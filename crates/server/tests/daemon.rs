@@ -104,6 +104,8 @@ fn it_serves_says_how_it_is_and_ends() {
         server.child.id().to_string()
     );
     assert_eq!(value(&stdout(&status), "listen"), server.dns.to_string());
+    let upstream = value(&stdout(&status), "upstream");
+    assert!(upstream.ends_with(" up loss=0.0%"), "{upstream}");
     let stats = stdout(&server.ctl(&["stats"]));
     assert_eq!(value(&stats, "queries.udp"), "1");
     assert_eq!(value(&stats, "queries.tcp"), "1");
@@ -266,6 +268,7 @@ fn without_a_sandbox_it_says_so() {
     let json = stdout(&server.ctl(&["status", "--json"]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["sandbox"], "off");
+    assert_eq!(json["upstreams"][0]["loss_ppm"], 0);
     server.ends();
 }
 

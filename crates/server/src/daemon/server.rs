@@ -1,6 +1,5 @@
 //! What the main thread does while the server runs.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -13,10 +12,10 @@ use super::sandbox::Sandbox;
 use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, notify};
 use crate::config::{self, Loaded};
-use crate::control::{Answer, Request, SocketFile, Status, refused};
+use crate::control::{Answer, Request, SocketFile, Status, UpstreamStatus, refused};
 use crate::gateway::Mode;
+use crate::health::InForce;
 use crate::mailbox::{Full, ToWorker, WorkerHandle};
-use crate::settings::Settings;
 use crate::stats::Stats;
 
 /// How long queries under way may take once the server is to end: all have their answers before
@@ -46,7 +45,7 @@ pub(super) enum Event {
 #[derive(Debug)]
 pub(super) struct Server {
     pub source: Source,
-    pub settings: Arc<Settings>,
+    pub in_force: InForce,
     pub workers: Vec<WorkerHandle>,
     pub mode: watch::Sender<Mode>,
     pub events: Receiver<Event>,
@@ -112,7 +111,7 @@ impl Server {
         match request {
             Request::Status => Answer::Status(self.status()),
             Request::Stats => Answer::Stats {
-                figures: self.stats.by_name(&self.settings.upstreams),
+                figures: self.stats.by_name(&self.in_force.settings.upstreams),
             },
             Request::Flush { name } => self.flush(name.as_deref()),
             Request::Reload => self.reload(),
@@ -120,17 +119,23 @@ impl Server {
     }
 
     fn status(&self) -> Status {
+        let now = MonotonicClock.now();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            uptime_s: (MonotonicClock.now() - self.begun) / SECOND,
+            uptime_s: (now - self.begun) / SECOND,
             config: self.source.path().clone(),
-            listen: self.settings.listen.clone(),
+            listen: self.in_force.settings.listen.clone(),
             workers: self.workers.len(),
-            upstreams: self.settings.upstreams.iter().map(|u| u.address).collect(),
+            upstreams: self
+                .in_force
+                .health
+                .states()
+                .map(|(address, state)| UpstreamStatus::new(address, &state, now))
+                .collect(),
             cache_entries: self.stats.cache.entries(),
             cache_bytes: self.stats.cache.bytes(),
-            cache_bytes_max: self.settings.cache.bytes,
+            cache_bytes_max: self.in_force.settings.cache.bytes,
             sandbox: self.sandbox.to_string(),
         }
     }
@@ -172,7 +177,7 @@ impl Server {
             mut settings,
             notes,
         } = loaded;
-        let needs_restart = config::diff_needing_restart(&self.settings, &settings);
+        let needs_restart = config::diff_needing_restart(&self.in_force.settings, &settings);
         let path = self.source.path().display();
         for note in &notes {
             tracing::info!("{path}: {note}");
@@ -180,13 +185,13 @@ impl Server {
         for key in &needs_restart {
             tracing::warn!("{path}: the new value of {key} counts after a restart");
         }
-        config::keep_until_restart(&self.settings, &mut settings);
-        self.settings = Arc::new(settings);
-        let settings = &self.settings;
+        config::keep_until_restart(&self.in_force.settings, &mut settings);
+        self.in_force.reload(settings);
+        let in_force = &self.in_force;
         self.mode
-            .send_modify(|mode| mode.settings = Arc::clone(settings));
+            .send_modify(|mode| mode.in_force = in_force.clone());
         let until = MonotonicClock.now() + WORKER_NS;
-        let reached = |worker| deliver(worker, ToWorker::Reload(Arc::clone(settings)), until);
+        let reached = |worker| deliver(worker, ToWorker::Reload(in_force.clone()), until);
         if !self
             .workers
             .iter()
@@ -255,6 +260,7 @@ fn deliver(worker: &WorkerHandle, message: ToWorker, until: Nanos) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::mpsc::{Sender, channel};
 
     use dns64_wire::codes::{Class, Rcode, Rtype};
@@ -262,20 +268,22 @@ mod tests {
     use super::*;
     use crate::answer::stored::{Asked, Stored};
     use crate::cache::{Cache, Key};
+    use crate::settings::Settings;
 
     /// A server without threads: what they would send, and what the one worker gets.
     fn server() -> (Server, Sender<Event>, Receiver<ToWorker>) {
-        let settings = Arc::new(config::parse(config::template(), "template").unwrap());
+        let settings = config::parse(config::template(), "template").unwrap();
+        let in_force = InForce::new(settings);
         let (worker, mailbox) = WorkerHandle::new(Arc::new(|| {}));
         let (sender, events) = channel();
         let (mode, _) = watch::channel(Mode {
-            settings: Arc::clone(&settings),
+            in_force: in_force.clone(),
             draining: false,
         });
-        let cache = Arc::new(Cache::new(&settings.cache, None));
+        let cache = Arc::new(Cache::new(&in_force.settings.cache, None));
         let server = Server {
             source: Source::Toml("/nonexistent/dns64d.toml".into()),
-            settings,
+            in_force,
             workers: vec![worker],
             mode,
             events,
@@ -327,7 +335,7 @@ mod tests {
     #[test]
     fn a_name_is_flushed_in_whatever_case_it_is_given() {
         let (server, _events, _mailbox) = server();
-        let settings = server.settings.cache;
+        let settings = server.in_force.settings.cache;
         let name = "www.example.com".parse().unwrap();
         let (rtype, class) = (Rtype::A, Class::IN);
         let asked = Asked {
@@ -348,7 +356,7 @@ mod tests {
     #[test]
     fn what_needs_a_restart_stays_as_it_is_and_is_said_each_time() {
         let (mut server, _events, mailbox) = server();
-        let running = Arc::clone(&server.settings);
+        let running = Arc::clone(&server.in_force.settings);
         let file = || {
             let mut settings = Settings::clone(&running);
             settings.workers += 1;
@@ -367,7 +375,10 @@ mod tests {
             let Ok(ToWorker::Reload(told)) = mailbox.try_recv() else {
                 panic!("workers are told");
             };
-            assert_eq!((told.workers, told.udp_size), (running.workers, 600));
+            assert_eq!(
+                (told.settings.workers, told.settings.udp_size),
+                (running.workers, 600)
+            );
             assert_eq!(server.status().listen, running.listen);
         }
     }
@@ -375,12 +386,12 @@ mod tests {
     #[test]
     fn a_reload_without_a_file_keeps_the_settings() {
         let (mut server, _events, mailbox) = server();
-        let before = Arc::clone(&server.settings);
+        let before = Arc::clone(&server.in_force.settings);
         let Answer::Refused { message } = server.reload() else {
             panic!("there is no such file");
         };
         assert!(message.starts_with("the configuration stays as it was: /nonexistent/"));
-        assert!(Arc::ptr_eq(&before, &server.settings));
+        assert!(Arc::ptr_eq(&before, &server.in_force.settings));
         assert!(mailbox.try_recv().is_err());
     }
 }

@@ -28,6 +28,7 @@ use crate::counts::Counts;
 use crate::engine::{Engine, Seeds};
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
+use crate::health::InForce;
 use crate::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
 use crate::metrics::{self, Page};
 use crate::settings::Settings;
@@ -109,7 +110,7 @@ impl Opened {
         settings: Settings,
         begun: Nanos,
     ) -> Result<Server, DaemonError> {
-        let settings = Arc::new(settings);
+        let in_force = InForce::new(settings);
         let (sender, events) = channel();
         watch_panics(sender.clone());
         spawn_signals(sender.clone())?;
@@ -117,7 +118,7 @@ impl Opened {
         // A client's cookie is good at every worker.
         let cookies = rand::random();
         let mut workers = Vec::new();
-        let cache = Arc::new(Cache::new(&settings.cache, None));
+        let cache = Arc::new(Cache::new(&in_force.settings.cache, None));
         let mut stats = Stats {
             workers: Vec::new(),
             cache: Arc::clone(&cache),
@@ -128,16 +129,15 @@ impl Opened {
             let (handle, receiver) = WorkerHandle::new(Arc::new(move || waker.wake()));
             let counts = Arc::default();
             stats.workers.push(Arc::clone(&counts));
-            let settings = Arc::clone(&settings);
             let renew = engines(Arc::clone(&cache), counts, cookies);
-            let gateway = gateway.clone();
-            let thread = worker::spawn(index, settings, relay, receiver, gateway, renew);
+            let (in_force, gateway) = (in_force.clone(), gateway.clone());
+            let thread = worker::spawn(index, in_force, relay, receiver, gateway, renew);
             let thread = thread.map_err(started("a worker"))?;
             watch_worker(index, thread, sender.clone())?;
             workers.push(handle);
         }
         let (mode, seen) = watch::channel(Mode {
-            settings: Arc::clone(&settings),
+            in_force: in_force.clone(),
             draining: false,
         });
         let (control, control_file) = self.control.map(Socket::into_parts).unzip();
@@ -153,11 +153,11 @@ impl Opened {
             mode: seen,
         };
         spawn_network(network, sender)?;
-        ready(&settings);
+        ready(&in_force.settings);
         let control_file: Option<SocketFile> = control_file;
         Ok(Server {
             source,
-            settings,
+            in_force,
             workers,
             mode,
             events,

@@ -57,7 +57,6 @@ use ports::Ports;
 use queries::Query;
 use rate_limit::{RateLimiter, RateVerdict};
 use resolve::{Made, Step};
-pub use upstreams::UpstreamState;
 use upstreams::Upstreams;
 
 use crate::answer::asker::{Asker, Transport};
@@ -67,6 +66,7 @@ use crate::answer::reply;
 use crate::answer::synthesis::Reason;
 use crate::cache::{Cache, seconds};
 use crate::counts::{Counts, Servfail};
+use crate::health::UpstreamState;
 use crate::settings::Settings;
 
 /// A DNS64 server for one thread.
@@ -350,6 +350,7 @@ impl Engine {
         if old.upstreams != settings.upstreams || old.selection != settings.selection {
             self.upstreams = upstreams(settings, &mut self.random);
             self.ports = Ports::new(settings.upstreams.len(), settings.ports_per_upstream());
+            self.counts.forget_upstreams();
             self.ask_anew(now, actions);
         }
     }

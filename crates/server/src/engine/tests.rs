@@ -188,3 +188,25 @@ fn what_one_worker_has_learnt_all_know() {
     cache.flush(None);
     assert_eq!(workers[1].ask(8, 40).1, 1);
 }
+
+#[test]
+fn other_upstreams_begin_without_the_times_of_those_before() {
+    let settings = |server: &str| {
+        let text = format!("[upstream]\nservers = [\"{server}\"]\n");
+        crate::config::parse(&text, "test").unwrap()
+    };
+    let seeds = Seeds {
+        random: [1; 32],
+        cookies: [2; 16],
+    };
+    let (first, second) = (settings("192.0.2.53"), settings("192.0.2.54"));
+    let cache = Arc::new(Cache::new(&first.cache, None));
+    let mut engine = Engine::new(&first, cache, Arc::default(), &seeds);
+    engine.counts().upstream_rtt(0).observe(SECOND);
+    let mut actions = Actions::default();
+    engine.reload(&first, 0, &mut actions);
+    let times = |engine: &Engine| engine.counts().upstream_rtt(0).snapshot();
+    assert_eq!((times(&engine).count(), times(&engine).sum_ns), (1, SECOND));
+    engine.reload(&second, 0, &mut actions);
+    assert_eq!((times(&engine).count(), times(&engine).sum_ns), (0, 0));
+}

@@ -6,6 +6,7 @@ use rand::{Rng as _, RngExt as _};
 
 use super::habits::Habits;
 use super::rtt::Rtt;
+use crate::health::UpstreamState;
 use crate::settings::{Selection, UPSTREAMS_MAX, Upstream};
 
 /// How often each upstream was asked for one question.
@@ -37,19 +38,6 @@ struct State {
     tries: u32,
     /// Share of the questions that were not answered in time, smoothed, in millionths.
     loss_ppm: u32,
-}
-
-/// What is known of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UpstreamState {
-    /// Smoothed round-trip time; `None` until the first answer.
-    pub rtt_ns: Option<Nanos>,
-    /// How long it is waited for before a question is sent again.
-    pub timeout_ns: Nanos,
-    /// Share of the questions that were not answered in time, smoothed, in millionths.
-    pub loss_ppm: u32,
-    /// Since when it has been down, if it is.
-    pub down_since: Option<Nanos>,
 }
 
 /// That an upstream is down, or is so no more.
@@ -109,8 +97,8 @@ impl Upstreams {
         let state = self.list.get(server)?;
         Some(UpstreamState {
             rtt_ns: state.rtt.smoothed_ns(),
-            timeout_ns: self.timeout_ns(server, 0),
             loss_ppm: state.loss_ppm,
+            heard_at: state.heard_at,
             down_since: state.down_since,
         })
     }

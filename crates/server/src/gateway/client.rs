@@ -39,7 +39,7 @@ impl Client {
         // Answers leave at once; a socket that refuses this still works.
         let _ = stream.set_nodelay(true);
         let mut mode = self.shared.mode.clone();
-        let limits = mode.borrow().settings.tcp;
+        let limits = mode.borrow().in_force.settings.tcp;
         let mut dialogue = Dialogue::new(limits, MonotonicClock.now());
         let mut sequence = 0;
         let (reader, writer) = stream.split();

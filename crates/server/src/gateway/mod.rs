@@ -28,6 +28,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::counts::Counter;
 use crate::framed::Framed;
+use crate::health::InForce;
 use crate::mailbox::{GatewayMailbox, ToGateway, WorkerHandle};
 use crate::settings::Settings;
 use crate::settings::nets::ClientNetwork;
@@ -129,8 +130,8 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// What the gateway is to do, as others tell it.
 #[derive(Clone, Debug)]
 pub struct Mode {
-    /// The settings in force. Connections that are open keep theirs.
-    pub settings: Arc<Settings>,
+    /// The settings. Connections that are open keep theirs.
+    pub in_force: InForce,
     /// Whether no more connections and queries are taken.
     pub draining: bool,
 }
@@ -240,7 +241,7 @@ impl Shared {
 
     /// Takes a new connection in, if its client may ask and there is room or can be made.
     fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
-        let settings = Arc::clone(&self.mode.borrow().settings);
+        let settings = Arc::clone(&self.mode.borrow().in_force.settings);
         if !settings.allow.contains(peer.ip()) {
             self.counts.refused_access.tick();
             return;

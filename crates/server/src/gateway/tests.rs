@@ -43,13 +43,13 @@ struct Rig {
 
 impl Rig {
     fn new(tcp: TcpSettings) -> Self {
-        let settings = Arc::new(settings(tcp));
-        let bound = Bound::open(&settings).unwrap();
+        let in_force = InForce::new(settings(tcp));
+        let bound = Bound::open(&in_force.settings).unwrap();
         let address = bound.addresses().unwrap()[0];
         let (handle, worker) = WorkerHandle::new(Arc::new(|| {}));
         let (gateway, mailbox) = GatewayHandle::new();
         let (mode, seen) = watch::channel(Mode {
-            settings,
+            in_force,
             draining: false,
         });
         let counts = Arc::new(GatewayCounts::default());
@@ -314,9 +314,9 @@ fn a_stranger_is_closed_at_once_by_the_settings_in_force() {
     let allow = |net: &str| {
         let allow = NetSet::new(vec![net.parse().unwrap()]);
         rig.mode.send_modify(|mode| {
-            let mut settings = Settings::clone(&mode.settings);
+            let mut settings = Settings::clone(&mode.in_force.settings);
             settings.allow = allow;
-            mode.settings = Arc::new(settings);
+            mode.in_force.reload(settings);
         });
     };
     let mut before = rig.connect();

@@ -6,7 +6,6 @@
 mod http;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
@@ -20,6 +19,7 @@ use tokio::sync::watch;
 
 use crate::counts::{BOUNDS_NS, Figure, Shape};
 use crate::gateway::Mode;
+use crate::health::{Health, UpstreamState};
 use crate::stats::{Distribution, Stats};
 
 #[doc(inline)]
@@ -73,8 +73,9 @@ impl Collector for Page {
         for family in figures.chunk_by(|a, b| a.name == b.name) {
             encode_family(&mut encoder, family)?;
         }
-        let settings = Arc::clone(&self.mode.borrow().settings);
-        let distributions = self.stats.distributions(&settings.upstreams);
+        let in_force = self.mode.borrow().in_force.clone();
+        encode_upstreams(&mut encoder, &in_force.health)?;
+        let distributions = self.stats.distributions(&in_force.settings.upstreams);
         for family in distributions.chunk_by(|a, b| a.name == b.name) {
             encode_distributions(&mut encoder, family)?;
         }
@@ -102,6 +103,44 @@ fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &[Figure]) -> fmt:
         }
     }
     Ok(())
+}
+
+/// How upstreams are. One that has not answered yet has no round-trip time.
+fn encode_upstreams(encoder: &mut DescriptorEncoder<'_>, health: &Health) -> fmt::Result {
+    let states: Vec<_> = health
+        .states()
+        .map(|(address, state)| (address.to_string(), state))
+        .collect();
+    let mut family = |name, help, unit, value: fn(&UpstreamState) -> Option<f64>| {
+        let name = format!("{PREFIX}upstream_{name}");
+        let mut metric = encoder.encode_descriptor(&name, help, unit, MetricType::Gauge)?;
+        for (address, state) in &states {
+            if let Some(value) = value(state) {
+                let labels = [("upstream", address.as_str())];
+                metric.encode_family(&labels)?.encode_gauge(&value)?;
+            }
+        }
+        Ok(())
+    };
+    family(
+        "up",
+        "Whether an upstream is up: 1, or 0 if it is down",
+        None,
+        |state| Some(f64::from(u8::from(state.down_since.is_none()))),
+    )?;
+    let seconds_of = |state: &UpstreamState| state.rtt_ns.map(seconds);
+    family(
+        "rtt",
+        "Smoothed round-trip time to an upstream",
+        Some(&Unit::Seconds),
+        seconds_of,
+    )?;
+    family(
+        "loss_ratio",
+        "Smoothed share of questions that an upstream did not answer in time",
+        None,
+        |state| Some(f64::from(state.loss_ppm) / 1e6),
+    )
 }
 
 /// Distributions of one name, at least one.
@@ -146,6 +185,7 @@ mod tests {
     use super::*;
     use crate::cache::Cache;
     use crate::config;
+    use crate::health::InForce;
     use expect_test::expect;
 
     pub(super) fn page() -> Page {
@@ -160,8 +200,16 @@ mod tests {
         stats.gateway.closed_idle.add(7);
         stats.workers[0].waited.observe(1_500_000);
         stats.workers[1].waited.observe(20_000_000_000);
+        let in_force = InForce::new(settings);
+        let state = UpstreamState {
+            rtt_ns: Some(1_250_000),
+            loss_ppm: 62_500,
+            heard_at: Some(1),
+            down_since: Some(2),
+        };
+        in_force.health.publish(0, 0, state);
         let (_, mode) = watch::channel(Mode {
-            settings: Arc::new(settings),
+            in_force,
             draining: false,
         });
         Page {
@@ -169,6 +217,13 @@ mod tests {
             mode,
             started_s: 1_700_000_000.25,
         }
+    }
+
+    /// The lines with one of these words.
+    fn lines(text: &str, words: &[&str]) -> String {
+        let chosen = |line: &&str| words.iter().any(|word| line.contains(word));
+        let lines: Vec<_> = text.lines().filter(chosen).collect();
+        lines.join("\n")
     }
 
     #[test]
@@ -189,8 +244,7 @@ mod tests {
             "upstream_duration_seconds_count",
             "EOF",
         ];
-        let chosen = |line: &&str| chosen.iter().any(|word| line.contains(word));
-        let shown: Vec<_> = text.lines().filter(chosen).collect();
+        let shown = lines(&text, &chosen);
         expect![[r##"
             # HELP dns64d_build Version of the program
             # TYPE dns64d_build info
@@ -228,10 +282,37 @@ mod tests {
             dns64d_upstream_duration_seconds_sum{upstream="192.0.2.53:53"} 0.0
             dns64d_upstream_duration_seconds_count{upstream="192.0.2.53:53"} 0
             # EOF"##]]
-        .assert_eq(&shown.join("\n"));
+        .assert_eq(&shown);
+    }
+
+    #[test]
+    fn the_page_has_nothing_else() {
+        let text = page().text();
         let samples = text.lines().filter(|line| !line.starts_with('#')).count();
         // Two queries and one upstream, each with a sum, a count and its buckets.
         let histograms = 3 * (2 + BOUNDS_NS.len() + 1);
-        assert_eq!(samples, 2 + page().stats.figures().len() + histograms);
+        let upstream = 3;
+        assert_eq!(
+            samples - upstream - histograms,
+            2 + page().stats.figures().len()
+        );
+    }
+
+    #[test]
+    fn an_upstream_has_its_state_and_what_was_measured() {
+        let text = page().text();
+        let shown = lines(&text, &["upstream_up", "upstream_rtt", "upstream_loss"]);
+        expect![[r##"
+            # HELP dns64d_upstream_up Whether an upstream is up: 1, or 0 if it is down
+            # TYPE dns64d_upstream_up gauge
+            dns64d_upstream_up{upstream="192.0.2.53:53"} 0.0
+            # HELP dns64d_upstream_rtt_seconds Smoothed round-trip time to an upstream
+            # TYPE dns64d_upstream_rtt_seconds gauge
+            # UNIT dns64d_upstream_rtt_seconds seconds
+            dns64d_upstream_rtt_seconds{upstream="192.0.2.53:53"} 0.00125
+            # HELP dns64d_upstream_loss_ratio Smoothed share of questions that an upstream did not answer in time
+            # TYPE dns64d_upstream_loss_ratio gauge
+            dns64d_upstream_loss_ratio{upstream="192.0.2.53:53"} 0.0625"##]]
+        .assert_eq(&shown);
     }
 }

@@ -42,39 +42,16 @@ impl Notes {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
-
+    use super::super::tests::logged;
     use super::*;
 
     /// A response for `a. A` with SERVFAIL.
     const RESPONSE: [u8; 19] = *b"\0\0\x80\x02\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
 
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Written {
-        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(text);
-            Ok(text.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     #[test]
     fn a_flood_of_failures_is_ten_lines_and_their_number() {
-        let written = Written::default();
-        let writer = written.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(move || writer.clone())
-            .without_time()
-            .with_target(false)
-            .with_ansi(false)
-            .finish();
         let mut notes = Notes::default();
-        tracing::subscriber::with_default(subscriber, || {
+        let lines = logged(|| {
             for port in 1..=25 {
                 let client = SocketAddr::new([192, 0, 2, 1].into(), port);
                 notes.servfail(client, Servfail::NoAnswer, &RESPONSE);
@@ -82,9 +59,7 @@ mod tests {
             notes.next_second();
             notes.next_second();
         });
-        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-        let lines: Vec<_> = text.lines().map(str::trim).collect();
-        assert_eq!(lines.len(), 11, "{text}");
+        assert_eq!(lines.len(), 11, "{lines:?}");
         assert_eq!(
             lines[0],
             "INFO SERVFAIL for a. A to 192.0.2.1:1: no response from any upstream"

@@ -21,6 +21,7 @@ use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::Actions;
 use dns64d::engine::{Engine, Seeds};
+use dns64d::health::Health;
 use dns64d::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
 use dns64d::worker::{Stage, Worker, set_servers};
 
@@ -188,6 +189,7 @@ impl Whole {
         };
         let cache = Arc::new(Cache::new(&settings.cache, None));
         let engine = Engine::new(&settings, Arc::clone(&cache), Arc::clone(&counts), &seeds);
+        let health = Arc::new(Health::new(&settings));
         let (handle, mailbox) = WorkerHandle::new(Arc::new(|| ()));
         let (gateway, gateway_mailbox) = GatewayHandle::new();
         Self {
@@ -195,7 +197,7 @@ impl Whole {
             network,
             setup,
             names: names(zone.clone(), setup.cached_share, Pattern::OneName),
-            worker: Worker::new(0, engine, relay, mailbox, gateway),
+            worker: Worker::new(0, engine, relay, mailbox, gateway, health),
             stage: Stage::Serving,
             actions: Actions::default(),
             counts,

@@ -13,6 +13,7 @@ use crate::cache::Cache;
 use crate::config;
 use crate::counts::Counts;
 use crate::engine::Seeds;
+use crate::health::Health;
 use crate::mailbox::{GatewayHandle, ToWorker, WorkerHandle};
 
 const NONE: Impairment = Impairment {
@@ -76,7 +77,8 @@ fn supervised(
     let (handle, mailbox) = WorkerHandle::new(Arc::new(|| {}));
     let (gateway, _) = GatewayHandle::new();
     let engine = renew(&settings);
-    let mut worker = Worker::new(0, engine, relay, mailbox, gateway);
+    let health = Arc::new(Health::new(&settings));
+    let mut worker = Worker::new(0, engine, relay, mailbox, gateway, health);
     let clock = Script {
         time: time.clone(),
         asked: Cell::new(0),

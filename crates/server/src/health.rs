@@ -1,0 +1,345 @@
+//! The state of the upstreams: each worker publishes what it knows, others read the state of all
+//! workers together. Nobody waits for a lock.
+//!
+//! - [`UpstreamState`], [`UpstreamState::of_all`]: what is known, of one worker and of all;
+//! - [`Health`]: where it is published, and which changes have been logged;
+//! - [`InForce`]: the settings with the health of their upstreams.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dns64_transport::clock::Nanos;
+
+use crate::counts::Counter;
+use crate::settings::Settings;
+
+/// What is known of an upstream. Moments are of the monotonic clock, the same for all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamState {
+    /// Smoothed round-trip time; `None` until the first answer.
+    pub rtt_ns: Option<Nanos>,
+    /// Share of the questions that were not answered in time, smoothed, in millionths.
+    pub loss_ppm: u32,
+    /// When its last answer came.
+    pub heard_at: Option<Nanos>,
+    /// Since when it has been down, if it is.
+    pub down_since: Option<Nanos>,
+}
+
+impl UpstreamState {
+    /// The state as all workers together know it: the means of the round-trip times and of the losses
+    /// that workers have measured. The upstream is down if a worker holds it to be down, and no worker
+    /// has received an answer since then: a worker without queries does not notice either change.
+    pub fn of_all(states: &[Self]) -> Self {
+        let asked = states
+            .iter()
+            .filter(|state| state.rtt_ns.is_some() || state.loss_ppm > 0);
+        let losses = asked.map(|state| u64::from(state.loss_ppm));
+        let heard_at = states.iter().filter_map(|state| state.heard_at).max();
+        let down = states.iter().filter_map(|state| state.down_since);
+        Self {
+            rtt_ns: mean(states.iter().filter_map(|state| state.rtt_ns)),
+            // A mean of u32 is one.
+            loss_ppm: mean(losses).map_or(0, |mean| u32::try_from(mean).unwrap_or(u32::MAX)),
+            heard_at,
+            down_since: down.filter(|&since| heard_at <= Some(since)).min(),
+        }
+    }
+}
+
+fn mean(values: impl Iterator<Item = u64>) -> Option<u64> {
+    let (sum, count) = values.fold((0, 0), |(sum, count), value| (sum + value, count + 1));
+    u64::checked_div(sum, count)
+}
+
+/// The upstreams of one configuration, as the workers know them.
+#[derive(Debug)]
+pub struct Health {
+    upstreams: Vec<Upstream>,
+}
+
+#[derive(Debug)]
+struct Upstream {
+    address: SocketAddr,
+    /// By number of the worker.
+    workers: Vec<Published>,
+    /// Since when it is down according to the log; 0: it is not.
+    logged: AtomicU64,
+}
+
+/// The state that one worker has published. A reader may get fields of two moments, a second apart.
+#[derive(Debug, Default)]
+struct Published {
+    rtt_ns: Moment,
+    loss_ppm: Counter,
+    heard_at: Moment,
+    down_since: Moment,
+}
+
+/// A time or nothing, which is 0.
+#[derive(Debug, Default)]
+struct Moment(Counter);
+
+impl Moment {
+    fn set(&self, time: Option<Nanos>) {
+        self.0.set(time.map_or(0, |time| time.max(1)));
+    }
+
+    fn get(&self) -> Option<Nanos> {
+        Some(self.0.get()).filter(|&time| time > 0)
+    }
+}
+
+impl Published {
+    fn get(&self) -> UpstreamState {
+        UpstreamState {
+            rtt_ns: self.rtt_ns.get(),
+            // Set from a u32.
+            loss_ppm: u32::try_from(self.loss_ppm.get()).unwrap_or(u32::MAX),
+            heard_at: self.heard_at.get(),
+            down_since: self.down_since.get(),
+        }
+    }
+}
+
+impl Health {
+    /// Of the upstreams of these settings nothing is known yet.
+    pub fn new(settings: &Settings) -> Self {
+        let upstreams = settings.upstreams.iter().map(|upstream| Upstream {
+            address: upstream.address,
+            workers: (0..settings.workers)
+                .map(|_| Published::default())
+                .collect(),
+            logged: AtomicU64::new(0),
+        });
+        Self {
+            upstreams: upstreams.collect(),
+        }
+    }
+
+    /// A worker tells what it knows of an upstream, by their numbers. Numbers that do not exist are
+    /// ignored.
+    pub fn publish(&self, worker: usize, server: usize, state: UpstreamState) {
+        let upstream = self.upstreams.get(server);
+        let Some(published) = upstream.and_then(|upstream| upstream.workers.get(worker)) else {
+            return;
+        };
+        published.rtt_ns.set(state.rtt_ns);
+        published.loss_ppm.set(state.loss_ppm.into());
+        published.heard_at.set(state.heard_at);
+        published.down_since.set(state.down_since);
+    }
+
+    /// Each upstream, and its state as all workers together know it, in the order of the settings.
+    pub fn states(&self) -> impl Iterator<Item = (SocketAddr, UpstreamState)> {
+        let upstreams = self.upstreams.iter();
+        upstreams.map(|upstream| (upstream.address, upstream.state()))
+    }
+
+    /// Whether a worker that has found an upstream down is to log it: no other has.
+    pub fn went_down(&self, server: usize, since: Nanos) -> bool {
+        let upstream = self.upstreams.get(server);
+        upstream.is_some_and(|upstream| upstream.log_as(0, since.max(1)))
+    }
+
+    /// The upstreams whose outage is in the log and over by what has been published, and how long it
+    /// took. Each outage is returned to one caller only, who is to log it.
+    pub fn back_up(&self) -> impl Iterator<Item = (SocketAddr, Nanos)> {
+        self.upstreams.iter().filter_map(|upstream| {
+            let since = upstream.logged.load(Ordering::Relaxed);
+            if since == 0 {
+                return None;
+            }
+            let heard_at = upstream.state().heard_at.filter(|&at| at > since)?;
+            let is_ours = upstream.log_as(since, 0);
+            is_ours.then_some((upstream.address, heard_at - since))
+        })
+    }
+}
+
+impl Upstream {
+    fn state(&self) -> UpstreamState {
+        let states: Vec<_> = self.workers.iter().map(Published::get).collect();
+        UpstreamState::of_all(&states)
+    }
+
+    /// Changes what the log says; whether nobody was faster.
+    fn log_as(&self, before: u64, after: u64) -> bool {
+        let logged = &self.logged;
+        let changed = logged.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
+        changed.is_ok()
+    }
+}
+
+/// The settings in force, and the health of their upstreams.
+#[derive(Clone, Debug)]
+pub struct InForce {
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// Their upstreams.
+    pub health: Arc<Health>,
+}
+
+impl InForce {
+    /// Settings of whose upstreams nothing is known.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            health: Arc::new(Health::new(&settings)),
+            settings: Arc::new(settings),
+        }
+    }
+
+    /// Other settings, with as many workers. What is known of the upstreams stays if they do.
+    pub fn reload(&mut self, settings: Settings) {
+        if settings.upstreams == self.settings.upstreams {
+            self.settings = Arc::new(settings);
+        } else {
+            *self = Self::new(settings);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    fn settings(servers: &str) -> Settings {
+        let text = format!("workers = 2\n[upstream]\nservers = [{servers}]\n");
+        config::parse(&text, "file").unwrap()
+    }
+
+    fn health() -> Health {
+        Health::new(&settings("\"192.0.2.1\", \"192.0.2.2\""))
+    }
+
+    fn heard(at: Nanos) -> UpstreamState {
+        UpstreamState {
+            rtt_ns: Some(2_000_000),
+            heard_at: Some(at),
+            ..UpstreamState::default()
+        }
+    }
+
+    /// Down, after an answer.
+    fn down(heard_at: Nanos, since: Nanos) -> UpstreamState {
+        UpstreamState {
+            down_since: Some(since),
+            ..heard(heard_at)
+        }
+    }
+
+    fn all_back_up(health: &Health) -> Vec<(String, Nanos)> {
+        let back = health.back_up();
+        back.map(|(address, after_ns)| (address.to_string(), after_ns))
+            .collect()
+    }
+
+    #[test]
+    fn times_and_losses_are_means_over_the_workers_that_have_asked() {
+        let asked = |rtt_ns, loss_ppm| UpstreamState {
+            rtt_ns,
+            loss_ppm,
+            ..UpstreamState::default()
+        };
+        let idle = UpstreamState::default();
+        let silent = asked(None, 90_000);
+        let all = [
+            asked(Some(1000), 0),
+            idle,
+            silent,
+            asked(Some(4000), 30_000),
+        ];
+        assert_eq!(UpstreamState::of_all(&all), asked(Some(2500), 40_000));
+        assert_eq!(UpstreamState::of_all(&[idle, idle]), idle);
+    }
+
+    #[test]
+    fn an_upstream_is_down_if_a_worker_says_so_and_none_has_had_an_answer_since() {
+        let idle = UpstreamState::default();
+        let since = |states: &[UpstreamState]| UpstreamState::of_all(states).down_since;
+        assert_eq!(since(&[heard(10), heard(20)]), None);
+        assert_eq!(since(&[down(10, 30), idle]), Some(30));
+        let unheard = UpstreamState {
+            down_since: Some(30),
+            ..idle
+        };
+        assert_eq!(since(&[unheard, idle]), Some(30), "it has never answered");
+        assert_eq!(since(&[down(10, 30), heard(20)]), Some(30), "an old answer");
+        assert_eq!(
+            since(&[down(10, 30), heard(31)]),
+            None,
+            "it answers another"
+        );
+        assert_eq!(since(&[down(10, 30), down(20, 40)]), Some(30), "the first");
+        assert_eq!(
+            since(&[down(10, 30), down(35, 40)]),
+            Some(40),
+            "a new outage"
+        );
+    }
+
+    #[test]
+    fn each_upstream_has_its_own_state() {
+        let health = health();
+        health.publish(0, 1, heard(5));
+        health.publish(1, 1, down(4, 6));
+        health.publish(2, 1, heard(7));
+        health.publish(0, 2, heard(7));
+        let states: Vec<_> = health.states().collect();
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let unknown = (address("192.0.2.1:53"), UpstreamState::default());
+        assert_eq!(states, [unknown, (address("192.0.2.2:53"), down(5, 6))]);
+        health.publish(1, 1, heard(8));
+        assert_eq!(health.states().nth(1).unwrap().1, heard(8));
+    }
+
+    #[test]
+    fn an_outage_that_two_workers_find_is_logged_once() {
+        let health = health();
+        health.publish(0, 1, down(5 * SECOND, 10 * SECOND));
+        assert!(health.went_down(1, 10 * SECOND));
+        health.publish(1, 1, down(7 * SECOND, 11 * SECOND));
+        assert!(!health.went_down(1, 11 * SECOND));
+        assert_eq!(all_back_up(&health), []);
+        // The other worker hears it first.
+        health.publish(1, 1, heard(22 * SECOND));
+        assert_eq!(
+            all_back_up(&health),
+            [("192.0.2.2:53".to_owned(), 12 * SECOND)]
+        );
+        health.publish(0, 1, heard(23 * SECOND));
+        assert_eq!(all_back_up(&health), []);
+        // The next outage is another one.
+        assert!(health.went_down(1, 30 * SECOND));
+    }
+
+    #[test]
+    fn a_worker_that_forgets_does_not_end_an_outage() {
+        let health = health();
+        health.publish(0, 0, down(5, 10));
+        assert!(health.went_down(0, 10));
+        health.publish(0, 0, UpstreamState::default());
+        assert_eq!(all_back_up(&health), []);
+        health.publish(1, 0, heard(15));
+        assert_eq!(all_back_up(&health), [("192.0.2.1:53".to_owned(), 5)]);
+    }
+
+    #[test]
+    fn a_reload_forgets_what_is_known_only_of_other_upstreams() {
+        let mut in_force = InForce::new(settings("\"192.0.2.1\""));
+        in_force.health.publish(0, 0, heard(5));
+        let mut same = Settings::clone(&in_force.settings);
+        same.udp_size = 600;
+        in_force.reload(same);
+        assert_eq!(in_force.settings.udp_size, 600);
+        assert_eq!(in_force.health.states().next().unwrap().1, heard(5));
+        in_force.reload(settings("\"192.0.2.9\""));
+        let (address, state) = in_force.health.states().next().unwrap();
+        assert_eq!(address.to_string(), "192.0.2.9:53");
+        assert_eq!(state, UpstreamState::default());
+    }
+}

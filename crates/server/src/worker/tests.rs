@@ -1,0 +1,203 @@
+//! Workers on the simulated network whose upstream is silent for a while, and what they log.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use dns64_transport::Link as _;
+use dns64_transport::clock::ManualClock;
+use dns64_transport::memory::{Impairment, MemoryLink, MemoryRelay, Network};
+
+use super::*;
+use crate::cache::Cache;
+use crate::config;
+use crate::engine::Seeds;
+use crate::health::UpstreamState;
+use crate::mailbox::{GatewayMailbox, WorkerHandle};
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Written {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The lines that something logs.
+pub(super) fn logged(log: impl FnOnce()) -> Vec<String> {
+    let written = Written::default();
+    let writer = written.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .without_time()
+        .with_target(false)
+        .with_ansi(false)
+        .finish();
+    tracing::subscriber::with_default(subscriber, log);
+    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    text.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+const NONE: Impairment = Impairment {
+    delay_ns: 0,
+    jitter_ns: 0,
+    loss_ppm: 0,
+    duplicate_ppm: 0,
+};
+
+/// Between two turns.
+const STEP_NS: Nanos = SECOND / 20;
+
+/// Two workers with one upstream.
+struct Pair {
+    time: ManualClock,
+    network: Network,
+    health: Arc<Health>,
+    workers: Vec<(Worker<MemoryRelay>, WorkerHandle)>,
+    asked: u16,
+    _gateway: GatewayMailbox,
+}
+
+impl Pair {
+    fn new(settings: &Settings) -> Self {
+        let time = ManualClock::default();
+        time.advance(1000 * SECOND);
+        let network = Network::new(&time, 0);
+        let health = Arc::new(Health::new(settings));
+        let (gateway, mailbox) = GatewayHandle::new();
+        let workers = (0..2).map(|index| {
+            let listen: SocketAddr = ([192, 0, 2, 1 + index], 53).into();
+            let mut relay = network.relay(listen, listen.ip(), NONE);
+            set_servers(relay.upstreams(), settings).unwrap();
+            let seeds = Seeds {
+                random: [index; 32],
+                cookies: [0; 16],
+            };
+            let cache = Arc::new(Cache::new(&settings.cache, None));
+            let engine = Engine::new(settings, cache, Arc::default(), &seeds);
+            let (handle, letters) = WorkerHandle::new(Arc::new(|| {}));
+            let (gateway, health) = (gateway.clone(), Arc::clone(&health));
+            let worker = Worker::new(index.into(), engine, relay, letters, gateway, health);
+            (worker, handle)
+        });
+        Self {
+            workers: workers.collect(),
+            time,
+            network,
+            health,
+            asked: 0,
+            _gateway: mailbox,
+        }
+    }
+
+    fn upstream(&self, address: &str) -> MemoryLink {
+        self.network.server(address.parse().unwrap(), NONE)
+    }
+
+    fn state(&self) -> UpstreamState {
+        self.health.states().next().unwrap().1
+    }
+
+    /// Turns both for so long, and asks some of them for a new name each time.
+    fn run(&mut self, span: Nanos, asked: &[usize], mut meanwhile: impl FnMut()) {
+        let mut actions = Actions::default();
+        for _ in 0..span / STEP_NS {
+            self.time.advance(STEP_NS);
+            for &worker in asked {
+                self.asked += 1;
+                let query = ToWorker::Query {
+                    connection: self.asked.into(),
+                    client: ([127, 0, 0, 1], 1024).into(),
+                    message: query(self.asked),
+                };
+                self.workers[worker].1.send(query).unwrap();
+            }
+            for (worker, _) in &mut self.workers {
+                let mut stage = Stage::Serving;
+                worker
+                    .turn(self.time.now(), &mut stage, &mut actions)
+                    .unwrap();
+            }
+            meanwhile();
+        }
+    }
+}
+
+/// A query for an A record of a name of four letters.
+fn query(number: u16) -> Vec<u8> {
+    let name = format!("{number:04x}");
+    let head = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04";
+    [head, name.as_bytes(), b"\0\0\x01\0\x01"].concat()
+}
+
+fn settings(server: &str) -> Settings {
+    let text = format!("workers = 2\n[upstream]\nservers = [\"{server}\"]\n");
+    let mut settings = config::parse(&text, "file").unwrap();
+    // The simulated network looks at every port each turn: as few as there can be.
+    settings.source_ports = 0;
+    settings
+}
+
+/// Answers the questions that have come without a record.
+fn answer(upstream: &mut MemoryLink) {
+    let answered = upstream.answer(usize::MAX, |question, frame| {
+        let len = copy(question.payload, frame);
+        frame[2] |= 0x80;
+        len
+    });
+    answered.unwrap();
+}
+
+#[test]
+fn an_outage_that_all_workers_see_is_logged_once() {
+    let mut pair = Pair::new(&settings("192.0.2.53"));
+    let lines = logged(|| pair.run(5 * SECOND, &[0, 1], || {}));
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let down = lines[0].strip_prefix("WARN upstream 192.0.2.53 is down (");
+    assert!(
+        down.is_some_and(|rest| rest.ends_with(" timeouts)")),
+        "{lines:?}"
+    );
+    assert!(pair.state().down_since.is_some());
+    assert!(pair.state().loss_ppm > 500_000, "{:?}", pair.state());
+
+    // It answers again, and only the second worker has queries.
+    let mut upstream = pair.upstream("192.0.2.53:53");
+    let lines = logged(|| pair.run(40 * SECOND, &[1], || answer(&mut upstream)));
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let up = lines[0].strip_prefix("INFO upstream 192.0.2.53 is up again after ");
+    assert!(up.is_some_and(|rest| rest.ends_with(" s")), "{lines:?}");
+    assert_eq!(pair.state().down_since, None);
+    assert!(pair.state().rtt_ns.is_some());
+    // The other one finds out later.
+    assert_eq!(
+        logged(|| pair.run(40 * SECOND, &[0], || answer(&mut upstream))),
+        [""; 0]
+    );
+}
+
+#[test]
+fn an_outage_says_nothing_of_the_upstreams_after_a_reload() {
+    let mut pair = Pair::new(&settings("192.0.2.53"));
+    let lines = logged(|| pair.run(5 * SECOND, &[0, 1], || {}));
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let in_force = InForce::new(settings("192.0.2.54"));
+    pair.health = Arc::clone(&in_force.health);
+    let mut upstream = pair.upstream("192.0.2.54:53");
+    // While the second one still asks the old upstream, and after.
+    for reloaded in 0..2 {
+        let letter = ToWorker::Reload(in_force.clone());
+        pair.workers[reloaded].1.send(letter).unwrap();
+        let lines = logged(|| pair.run(2 * SECOND, &[0, 1], || answer(&mut upstream)));
+        assert_eq!(lines, [""; 0]);
+        let state = pair.state();
+        assert!(
+            state.rtt_ns.is_some() && state.down_since.is_none(),
+            "{state:?}"
+        );
+    }
+}
