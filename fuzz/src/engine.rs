@@ -16,7 +16,7 @@ use dns64_transport::{FRAME_BYTES, Origin};
 use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
-use dns64d::engine::{Engine, Seeds};
+use dns64d::engine::{DEADLINE_NS, Engine, Seeds};
 use dns64d::mailbox::ConnectionFailed;
 use dns64d::settings::Settings;
 
@@ -115,7 +115,19 @@ impl Run {
                 let message = input.raw();
                 self.query(input, &message);
             }
-            4..7 => self.reply(input),
+            4 => self.reply(input, 1),
+            5 => {
+                // Later than anybody waits, and perhaps before a timer has found that out.
+                self.now += DEADLINE_NS;
+                if input.octet() & 1 == 0 {
+                    self.engine.on_timer(self.now, &mut self.actions);
+                    self.settle();
+                    self.model.check_places(self.now, &self.counts);
+                    self.actions.clear();
+                }
+                self.reply(input, 1);
+            }
+            6 => self.reply(input, 2),
             7 if input.octet() & 3 == 0 => self.unreachable(input),
             7 => self.connection(input),
             8 => {
@@ -173,16 +185,18 @@ impl Run {
         }
     }
 
-    /// An answer to a question that was asked in a datagram, perhaps one that is over.
-    fn reply(&mut self, input: &mut Input<'_>) {
+    /// An answer to a question that was asked in a datagram, perhaps one that is over, so many times.
+    fn reply(&mut self, input: &mut Input<'_>, times: usize) {
         let Some((server, port, question)) = input.choose_from_end(&self.model.datagrams) else {
             return;
         };
         let (server, port) = (*server, *port);
         let message = input.response_to(question);
         self.model.heard(&message);
-        let (now, actions) = (self.now, &mut self.actions);
-        self.engine.on_reply(server, port, &message, now, actions);
+        for _ in 0..times {
+            let (now, actions) = (self.now, &mut self.actions);
+            self.engine.on_reply(server, port, &message, now, actions);
+        }
     }
 
     /// Word that nobody listens where a question was sent to, perhaps one that is over.

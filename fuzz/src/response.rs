@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use dns64_wire::ParseError;
 use dns64_wire::build::Builder;
 use dns64_wire::codes::{Class, Rtype};
-use dns64_wire::message::{Flags, HEADER_LEN, Message};
+use dns64_wire::message::{Flags, HEADER_LEN, Message, STEPS_SPARE};
+use dns64_wire::name::{NAME_LEN_MAX, POINTERS_MAX};
 use dns64d::answer::asker::{Asker, AskerEdns};
 use dns64d::answer::reverse::{self, Reverse};
 use dns64d::answer::stored::{Age, Aged, STALE_TTL_S, Stored, TtlBounds};
@@ -19,6 +20,10 @@ use dns64d::settings::dns64::Dns64;
 
 /// Octets before the first response.
 const CHOICES_LEN: usize = 4;
+
+/// Labels and pointers of the longest name, with its root label: how far the last name of a walk
+/// may go beyond the bound on all of them.
+const NAME_STEPS_MAX: usize = NAME_LEN_MAX / 2 + POINTERS_MAX + 1;
 
 /// Longest DNS message.
 const MESSAGE_MAX: usize = 65_535;
@@ -63,8 +68,10 @@ pub(crate) fn check(bytes: &[u8]) {
 /// A response that the server takes, and what holds for it then: what is kept is sound, and was sent.
 fn accept(bytes: &[u8]) -> Option<Stored> {
     let message = Message::parse(bytes).ok()?;
+    check_cost(&message);
     let stored = Stored::accept(&message, &BOUNDS).ok()?;
     let kept = stored.message();
+    check_cost(&kept);
     assert!(kept.id() == 0);
     let _end = stored.chain_end();
     let offsets: Vec<_> = stored.ttl_offsets().collect();
@@ -82,6 +89,18 @@ fn accept(bytes: &[u8]) -> Option<Stored> {
     }
     assert_eq!(offsets, ttls_at);
     Some(stored)
+}
+
+/// A walk over all records, with the names in their data, costs no more than the message is long.
+fn check_cost(message: &Message<'_>) {
+    let mut records = message.records();
+    while let Some(Ok(record)) = records.next() {
+        if records.name(record.rdata_offset).is_err() {
+            break;
+        }
+    }
+    let steps_max = message.bytes().len() + STEPS_SPARE + NAME_STEPS_MAX;
+    assert!(records.steps() <= steps_max, "{} steps", records.steps());
 }
 
 fn asker(stored: &Stored, choices: u8) -> Option<Asker> {

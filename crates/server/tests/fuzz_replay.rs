@@ -1,5 +1,13 @@
-//! Replays the corpora of the fuzz targets of the server, so that they keep their worth without
-//! nightly.
+//! Replays the corpora of the fuzz targets, and goes on from them with mutations, so that they keep
+//! their worth without nightly.
+//!
+//! The tests that mutate are run by `.ci/run fuzz`. Their inputs follow from the seed `FUZZ_SEED` (0);
+//! `FUZZ_TIMES` (1) multiplies their number.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "the seed and the input of a failure are to be found"
+)]
 
 #[path = "../../../fuzz/src/config.rs"]
 mod config;
@@ -9,59 +17,162 @@ mod control;
 mod dialogue;
 #[path = "../../../fuzz/src/engine.rs"]
 mod engine;
+#[path = "../../../fuzz/src/guard.rs"]
+mod guard;
 #[path = "../../../fuzz/src/http.rs"]
 mod http;
+#[path = "../../../fuzz/src/message.rs"]
+mod message;
 #[path = "../../../fuzz/src/response.rs"]
 mod response;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 
 /// Beginnings that are tried of one input.
 const CUTS: usize = 200;
 
-fn replay(target: &str, check: impl Fn(&[u8])) {
+/// Mutations of one input, at most.
+const CHANGES_MAX: usize = 8;
+
+/// Octets at which formats change their mind: ends of numbers, a pointer (RFC 1035 section 4.1.4),
+/// the longest label, OPT, and what separates text.
+const INTERESTING: [u8; 12] = [
+    0, 1, 0x0c, 0x29, 0x3f, 0x40, 0x7f, 0x80, 0xc0, 0xff, b'\n', b'"',
+];
+
+/// The octets of each file of a corpus, in the order of their names.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let corpus = corpus.join(target);
-    let mut inputs = 0;
-    for entry in fs::read_dir(&corpus).expect("the corpus is part of the repository") {
-        let path = entry.expect("readable").path();
-        let bytes = fs::read(&path).expect("readable");
+    let entries = fs::read_dir(&corpus).expect("the corpus is part of the repository");
+    let mut paths: Vec<PathBuf> = entries.map(|e| e.expect("readable").path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 12, "{} inputs of {target}", paths.len());
+    let read = |path: &PathBuf| fs::read(path).expect("readable");
+    paths.iter().map(read).collect()
+}
+
+fn replay(target: &str, check: impl Fn(&[u8])) {
+    for bytes in corpus(target) {
         check(&bytes);
         // Each beginning of an input is an input.
         let cuts = (0..bytes.len()).step_by(1 + bytes.len() / CUTS);
         cuts.for_each(|len| check(&bytes[..len]));
-        inputs += 1;
     }
-    assert!(inputs >= 12, "{inputs} inputs in {}", corpus.display());
 }
 
-#[test]
-fn the_corpus_of_the_engine_target_holds() {
-    replay("engine", engine::check);
+/// Checks this many mutants of the corpus, of which no two runs with one seed differ.
+fn mutate(target: &str, inputs: u64, check: impl Fn(&[u8])) {
+    let variable = |name, default| {
+        let text = std::env::var(name);
+        text.map_or(default, |text| text.parse().expect("a number"))
+    };
+    let (seed, inputs) = (variable("FUZZ_SEED", 0), inputs * variable("FUZZ_TIMES", 1));
+    println!("{target}: {inputs} inputs, FUZZ_SEED={seed}");
+    let corpus = corpus(target);
+    let mut random = StdRng::seed_from_u64(seed);
+    for _ in 0..inputs {
+        let input = Input {
+            target,
+            bytes: mutant(&corpus, &mut random),
+        };
+        check(&input.bytes);
+    }
 }
 
-#[test]
-fn the_corpus_of_the_response_target_holds() {
-    replay("response", response::check);
+/// An input that is kept if its check fails.
+struct Input<'a> {
+    target: &'a str,
+    bytes: Vec<u8>,
 }
 
-#[test]
-fn the_corpus_of_the_dialogue_target_holds() {
-    replay("dialogue", dialogue::check);
+impl Drop for Input<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{}", self.target));
+            // The panic is the message; its cause beside it is a help.
+            let kept = fs::write(&path, &self.bytes);
+            println!("{}: {kept:?}", path.display());
+        }
+    }
 }
 
-#[test]
-fn the_corpus_of_the_http_target_holds() {
-    replay("http", http::check);
+/// One of the corpus with some changes.
+fn mutant(corpus: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
+    let mut bytes = corpus[random.random_range(0..corpus.len())].clone();
+    for _ in 0..random.random_range(1..=CHANGES_MAX) {
+        change(&mut bytes, corpus, random);
+    }
+    bytes.truncate(usize::from(u16::MAX));
+    bytes
 }
 
-#[test]
-fn the_corpus_of_the_config_target_holds() {
-    replay("config", config::check);
+fn change(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut StdRng) {
+    let octet = match random.random_range(0..2) {
+        0 => random.random(),
+        _ => INTERESTING[random.random_range(0..INTERESTING.len())],
+    };
+    let at = random.random_range(0..=bytes.len());
+    let to = random.random_range(at..=bytes.len().min(at + 64));
+    match random.random_range(0..8) {
+        0 => bytes.insert(at, octet),
+        1 => drop(bytes.drain(at..to)),
+        2 => {
+            let copy = bytes[at..to].to_vec();
+            let there = random.random_range(0..=bytes.len());
+            bytes.splice(there..there, copy);
+        }
+        3 => {
+            let other = &corpus[random.random_range(0..corpus.len())];
+            let from = random.random_range(0..=other.len());
+            let until = random.random_range(from..=other.len().min(from + 256));
+            bytes.splice(at..to, other[from..until].iter().copied());
+        }
+        4 => bytes.truncate(at),
+        // Heads are where it hurts.
+        5 if !bytes.is_empty() => {
+            let at = at % bytes.len().min(16);
+            bytes[at] = octet;
+        }
+        6 if at < bytes.len() => bytes[at] ^= 1 << random.random_range(0..8),
+        _ if at < bytes.len() => bytes[at] = octet,
+        _ => bytes.push(octet),
+    }
 }
 
-#[test]
-fn the_corpus_of_the_control_target_holds() {
-    replay("control", control::check);
+/// Two tests for each target; the number is that of the mutants, which take two to three minutes on two
+/// cores together.
+macro_rules! targets {
+    ($($target:ident: $inputs:expr,)*) => {
+        mod the_corpus_holds {$(
+            #[test]
+            fn $target() {
+                super::replay(stringify!($target), super::$target::check);
+            }
+        )*}
+
+        mod mutants_hold {$(
+            #[test]
+            #[ignore = "takes minutes with the others: .ci/run fuzz"]
+            fn $target() {
+                super::mutate(stringify!($target), $inputs, super::$target::check);
+            }
+        )*}
+    };
+}
+
+targets! {
+    config: 20_000,
+    control: 200_000,
+    dialogue: 500_000,
+    engine: 120_000,
+    guard: 1_000_000,
+    http: 400_000,
+    message: 1_000_000,
+    response: 400_000,
 }

@@ -32,6 +32,12 @@ const LOOKUPS_PER_QUERY: usize = 2;
 /// Open exchanges for each lookup, beyond which those that have ended leave none behind.
 const EXCHANGES_PER_LOOKUP: usize = 2;
 
+/// Questions that an upstream gets at once after a silence, for each of which that is answered it then
+/// gets another one. All at once would not fit into the receive buffer of its socket, which by default
+/// holds 277 short datagrams on Linux (212,992 octets of 768), and what is lost then has had its last
+/// attempt.
+const AGAIN_AT_ONCE: usize = 64;
+
 /// Extended error of RFC 8914 section 4.23: no upstream has answered.
 pub(super) const NO_REACHABLE_AUTHORITY: u16 = 22;
 
@@ -104,10 +110,21 @@ impl Engine {
         self.ask_next(slot, now, actions);
     }
 
-    /// Lets all that is waited for be asked once more: an upstream has broken a long silence.
-    pub(super) fn ask_all_once_more(&mut self, now: Nanos, actions: &mut Actions) {
-        for slot in self.lookups.all() {
-            if self.lookups.get(slot).waiters != Waiter::NOBODY {
+    /// An upstream has broken a long silence: what is waited for is to be asked once more.
+    pub(super) fn begin_again(&mut self) {
+        self.again = self.lookups.waited_for().collect();
+        self.again_room = AGAIN_AT_ONCE.min(self.again.len());
+    }
+
+    /// Asks once more as many as there is room for.
+    pub(super) fn ask_again(&mut self, now: Nanos, actions: &mut Actions) {
+        while self.again_room > 0 {
+            let Some((slot, begun)) = self.again.pop_front() else {
+                self.again_room = 0;
+                return;
+            };
+            if self.lookups.is_waited_for(slot, begun) {
+                self.again_room -= usize::from(self.lookups.get(slot).resting);
                 self.ask_once_more(slot, now, actions);
             }
         }

@@ -174,6 +174,21 @@ impl Lookups {
         lookup
     }
 
+    /// The places of those that somebody waits for, and since when each is asked for.
+    pub(super) fn waited_for(&self) -> impl Iterator<Item = (u32, Nanos)> {
+        let waited_for = self
+            .slots
+            .iter()
+            .filter(|(_, l)| l.waiters != Waiter::NOBODY);
+        waited_for.filter_map(|(slot, lookup)| Some((u32::try_from(slot).ok()?, lookup.begun)))
+    }
+
+    /// Whether a lookup of that moment is there, and somebody waits for it.
+    pub(super) fn is_waited_for(&self, slot: u32, begun: Nanos) -> bool {
+        let lookup = self.slots.get(slot as usize);
+        lookup.is_some_and(|l| l.begun == begun && l.waiters != Waiter::NOBODY)
+    }
+
     /// The places of all lookups.
     pub(super) fn all(&self) -> Vec<u32> {
         let all = self.slots.iter().map(|(slot, _)| u32::try_from(slot));

@@ -86,8 +86,11 @@ pub struct Engine {
     ports: Ports,
     /// Queries that have learnt something and wait for room in a turn.
     woken: VecDeque<u32>,
-    /// An upstream that was silent has answered, and may now answer what it did not.
-    revived: bool,
+    /// Lookups that an upstream left unanswered which was silent and has answered again, and since
+    /// when each is asked for.
+    again: VecDeque<(u32, Nanos)>,
+    /// How many of them may be asked once more in the next turn.
+    again_room: usize,
 }
 
 /// What an engine gets by chance, from the operating system or from a test.
@@ -118,7 +121,8 @@ impl Engine {
             query_timers: Heap::default(),
             shares: Shares::default(),
             woken: VecDeque::new(),
-            revived: false,
+            again: VecDeque::new(),
+            again_room: 0,
             lookups: Lookups::new(),
             exchanges: Exchanges::default(),
             upstreams,
@@ -313,9 +317,7 @@ impl Engine {
     pub fn on_timer(&mut self, now: Nanos, actions: &mut Actions) {
         self.ports.turn();
         self.wake(now, actions);
-        if std::mem::take(&mut self.revived) {
-            self.ask_all_once_more(now, actions);
-        }
+        self.ask_again(now, actions);
         self.on_moments(now, actions);
         self.on_timeouts(now, actions);
         self.counts.queries_waiting.set(self.queries.len() as u64);
@@ -324,7 +326,7 @@ impl Engine {
 
     /// When [`Engine::on_timer`] has something to do; 0: at once.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        if !self.woken.is_empty() || self.revived {
+        if !self.woken.is_empty() || self.again_room > 0 {
             return Some(0);
         }
         let timers = [&self.query_timers, &self.exchanges.timers];

@@ -218,9 +218,14 @@ impl Engine {
         self.ask_connection(slot, server, form, now, actions);
     }
 
-    /// An upstream lives. If that was in doubt, it is asked again in the next turn what is waited for.
+    /// An upstream lives. If that was in doubt, it is asked again what is waited for, one question
+    /// for each that is answered.
     fn heard(&mut self, server: usize, rtt_ns: Option<Nanos>, now: Nanos, actions: &mut Actions) {
-        self.revived |= self.upstreams.is_silent(server);
+        if self.upstreams.is_silent(server) {
+            self.begin_again();
+        } else if !self.again.is_empty() {
+            self.again_room += 1;
+        }
         if let Some(rtt_ns) = rtt_ns {
             self.counts.upstream_rtt(server).observe(rtt_ns);
         }

@@ -95,7 +95,8 @@ pub(crate) fn read_message(stream: &mut TcpStream) -> Vec<u8> {
     try_read_message(stream).unwrap()
 }
 
-fn try_read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+/// The same where a connection may be closed.
+pub(crate) fn try_read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;
     let mut message = vec![0; u16::from_be_bytes(length).into()];

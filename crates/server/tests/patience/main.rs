@@ -96,6 +96,26 @@ fn an_upstream_that_was_gone_costs_nobody_more_than_a_wait_after_it_is_back() {
 }
 
 #[test]
+fn an_upstream_that_is_back_is_not_asked_everything_at_once() {
+    let server = Server {
+        silent: 5 * SECOND..8 * SECOND,
+        // Of one socket: what comes faster than it is read waits in a small buffer.
+        rate: Some(20_000),
+        queue: 100,
+        ..Server::taking(5 * MILLISECOND)
+    };
+    let mut world = World::new("", vec![server]);
+    world.load(0, 500, 15 * SECOND, Rtype::A);
+    world.run(25 * SECOND);
+    let told = world.told();
+    assert_right(&between(&told, 0, 15 * SECOND));
+    for told in between(&told, 5 * SECOND, 8 * SECOND) {
+        let answered = told.asked_at + told.took_ns;
+        assert!(answered < 8 * SECOND + 600 * MILLISECOND, "{told:?}");
+    }
+}
+
+#[test]
 fn a_silent_one_of_two_upstreams_costs_the_first_second_at_most() {
     for selection in SELECTIONS {
         for dies in [0, 3 * SECOND] {
