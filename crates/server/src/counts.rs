@@ -273,7 +273,7 @@ counts! {
     }
     Counter "lookups_failed" "Questions that all upstreams failed" { lookups_failed, }
     Counter "worker_turns" "Turns of workers, in each of which one takes in what has come" { worker_turns, }
-    Counter "worker_panics" "Panics of workers, each of which goes on with an empty cache" { worker_panics, }
+    Counter "worker_panics" "Panics of workers; the queries that waited there were lost" { worker_panics, }
     Gauge "queries_waiting" "Client queries that wait for upstreams" { queries_waiting, }
     Gauge "lookups_in_flight" "Questions in flight to upstreams" { lookups_in_flight, }
     + /// Times from a query that waited for upstreams to its answer.

@@ -145,7 +145,7 @@ fn change(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut StdRng) {
     }
 }
 
-/// Two tests for each target; the number is that of the mutants, which take two to three minutes on two
+/// Two tests for each target; the number is that of the mutants, which take one to three minutes on two
 /// cores together.
 macro_rules! targets {
     ($($target:ident: $inputs:expr,)*) => {

@@ -1,4 +1,4 @@
-//! Records from one message to another, their names compressed anew.
+//! Records from one message to another, their names recompressed.
 //!
 //! Names are looked for where they were compressed in the source, then against the question and
 //! the last two names: the work for one name does not grow with the message, however many

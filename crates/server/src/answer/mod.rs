@@ -6,7 +6,7 @@
 //! - [`reply`]: answers as they came, errors, EDNS and truncation;
 //! - [`cookie`]: DNS cookies;
 //! - `rdata`: the data of records by type;
-//! - [`copy`]: records from one message to another, their names compressed anew;
+//! - [`copy`]: records from one message to another, their names recompressed;
 //! - [`synthesis`]: AAAA records from A records (RFC 6147 section 5.1);
 //! - [`rendered`]: answers that are kept to be sent again;
 //! - [`reverse`]: names of synthesised addresses (RFC 6147 section 5.3.1);

@@ -22,7 +22,7 @@ pub(crate) enum Found {
         stored: Arc<Stored>,
         /// Seconds since it came.
         age_s: u32,
-        /// Whether it ends soon and is worth asking for anew.
+        /// Whether it ends soon and should be refreshed.
         ending: bool,
         /// Until when it is found like this, apart from its age; in seconds on the engine's clock.
         until_s: u32,
@@ -81,7 +81,7 @@ const SHARD_BYTES_MIN: u64 = 1 << 18;
 /// Bound of a cache that keeps failures only: some thousand of them.
 const FAILURES_BYTES: u64 = 1 << 20;
 
-/// An answer is asked for anew in the last tenth of its time, as Unbound's `prefetch` does.
+/// An answer is refreshed in the last tenth of its TTL, as Unbound's `prefetch` does.
 const PREFETCH_TENTHS: u32 = 10;
 
 /// How long upstreams are left alone after they failed a question that has an answer, stale or soon
@@ -224,7 +224,7 @@ impl Answers {
 }
 
 impl Entry {
-    /// From when on it is worth asking anew: at its end, or before if answers are prefetched.
+    /// From when on it should be refreshed: at its end, or before if answers are prefetched.
     fn ends_soon_s(&self, settings: &CacheSettings) -> u32 {
         if !settings.prefetch || is_failure(&self.stored) {
             return self.expires_s;

@@ -29,8 +29,8 @@ pub enum WorkerError {
     Panics,
 }
 
-/// Turns a worker until it has drained. After a panic it goes on with what `renew` makes: its cache
-/// and the queries that waited are lost, its sockets and mailbox stay. Clients over UDP ask again, and
+/// Turns a worker until it has drained. After a panic it goes on with what `renew` makes: the queries
+/// that waited are lost, its sockets and mailbox and the shared cache stay. Clients over UDP ask again, and
 /// connections that wait for an answer are closed after 20 s.
 ///
 /// # Errors

@@ -24,7 +24,7 @@ pub(super) const MESSAGE_LEN_MAX: usize = 65_535;
 impl Stored {
     /// Takes a response whose ID and question have been found to be those that were sent.
     ///
-    /// What is kept is written anew. Of the answer section: the aliases from the name of the
+    /// What is kept is rewritten. Of the answer section: the aliases from the name of the
     /// question on, then the records of the type asked for at their end, then the signatures over
     /// these; everything that the name has, if all types were asked for. Of authority and
     /// additional section: what belongs to that, see `scrub`. OPT is left out, the ID is zero, and

@@ -1,7 +1,7 @@
 //! A response in the form that it is kept in and answered from.
 //!
 //! What is kept is a message that was written here: its records checked, those that have no place
-//! in an answer to its question left out, their names compressed anew, and the records that were
+//! in an answer to its question left out, their names recompressed, and the records that were
 //! asked for side by side.
 //!
 //! - `accept`: from a response to what is kept of it;
@@ -72,7 +72,7 @@ pub enum Malformed {
     /// It has no question.
     #[error("response has no question")]
     NoQuestion,
-    /// More than 65,535 octets, as it came or with its names written anew.
+    /// More than 65,535 octets, as it came or with its names rewritten.
     #[error("response is longer than {} octets", u16::MAX)]
     TooLong,
     /// A record of another class than the question.
