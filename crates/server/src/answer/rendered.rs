@@ -6,7 +6,7 @@
 //! together: what is made of two responses has the smaller of their TTLs, less the same age.
 
 use dns64_wire::codes::Rtype;
-use dns64_wire::message::{Flags, HEADER_LEN, Message};
+use dns64_wire::message::{Flags, HEADER_LEN, Message, Opt};
 
 use super::asker::{Asker, AskerEdns};
 use super::copy::{FIXED_LEN, TTL_BEFORE_DATA};
@@ -15,6 +15,9 @@ use super::stored::OPTION_EXTENDED_ERROR;
 
 /// Octets of an OPT record without options (RFC 6891 section 6.1.2).
 const OPT_LEN: usize = 11;
+
+/// Octets behind the name of a question.
+const TYPE_AND_CLASS_LEN: usize = 4;
 
 /// DO, in the flags of an OPT record (RFC 6891 section 6.1.4).
 const DO: u16 = 1 << 15;
@@ -59,7 +62,7 @@ pub fn keep(message: &mut [u8], ttls: &mut [u16]) -> Option<Kept> {
         let record = record.ok()?;
         if record.rtype == Rtype::OPT {
             kept.len = record.rdata_offset - FIXED_LEN - 1;
-            let mut options = answer.opt().ok()??.options();
+            let mut options = Opt::from_record(&record).ok()?.options();
             let error = options.find(|option| option.code == OPTION_EXTENDED_ERROR);
             let code = error.and_then(|option| option.value.first_chunk().copied());
             kept.extended_error = code.map(u16::from_be_bytes);
@@ -72,7 +75,8 @@ pub fn keep(message: &mut [u8], ttls: &mut [u16]) -> Option<Kept> {
     let additionals = answer.arcount().checked_sub(1)?;
     message[..2].fill(0);
     message[10..HEADER_LEN].copy_from_slice(&additionals.to_be_bytes());
-    message[question].make_ascii_lowercase();
+    // Its name, and not its type: that of HTTPS has the octet of a letter.
+    message[question.start..question.end - TYPE_AND_CLASS_LEN].make_ascii_lowercase();
     Some(kept)
 }
 

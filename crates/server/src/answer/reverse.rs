@@ -122,12 +122,14 @@ pub fn alias(asker: &Asker, target: &NameBuf, ptr: Aged<'_>, frame: &mut [u8]) -
     if stored.kind() != Kind::Positive || stored.found() == 0 {
         return reply::write(asker, &head, frame, |to| {
             let mut copier = Copier::new(&message, None);
-            reply::each(to, stored.behind_answer(), |to, record| {
-                match record.rtype {
+            reply::each(
+                to,
+                stored.behind_answer(&message),
+                |to, record| match record.rtype {
                     Rtype::SOA => copier.record(to, record, ptr.ttl(record.ttl)),
                     _ => Ok(()),
-                }
-            })
+                },
+            )
         });
     }
     // Of a positive answer, the shortest of its answer section.

@@ -166,8 +166,9 @@ fn with_addresses(
     let head = head(stored.rcode(), extended_error);
     let mut whole = false;
     let len = reply::write(asker, &head, frame, |to| {
-        let mut copier = Copier::new(&stored.message(), QUESTION_AT);
-        reply::each(to, stored.aliases(), |to, record| {
+        let message = stored.message();
+        let mut copier = Copier::new(&message, QUESTION_AT);
+        reply::each(to, stored.aliases(&message), |to, record| {
             copier.record(to, record, basis.ttl(record.ttl))
         })?;
         let (end, mut octets) = (stored.chain_end(), [0; NAME_LEN_MAX]);
@@ -176,7 +177,7 @@ fn with_addresses(
             None => Owner::Wire(copy::write_plain(end, &mut octets)),
         };
         fill(&mut Addresses { to, owner })?;
-        reply::each(to, stored.behind_answer(), |to, record| {
+        reply::each(to, stored.behind_answer(&message), |to, record| {
             copier.record(to, record, basis.ttl(record.ttl))
         })?;
         whole = true;

@@ -3,37 +3,53 @@
 //! In shards, each behind its lock, which is held for one look. Workers come here only for what
 //! is not among the rendered answers.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex};
 
 use dns64_transport::clock::Nanos;
+use dns64_wire::message::HEADER_LEN;
 
-use super::{SUFFIX, lock, seconds};
-use crate::answer::stored::{Age, Kind, Stored};
+use super::{Key, lock, seconds};
+use crate::answer::stored::{Age, Aged, Kind, Stored};
 use crate::settings::CacheSettings;
+
+/// An answer as the cache gives it.
+#[derive(Clone, Debug)]
+pub(crate) struct Learnt {
+    pub(crate) stored: Arc<Stored>,
+    pub(crate) age: Age,
+    /// Until when the cache gives it like this, apart from its age, in seconds on the engine's clock;
+    /// 0: for this once.
+    pub(crate) until_s: u32,
+}
+
+impl Learnt {
+    /// The answer and its age.
+    pub(crate) fn aged(&self) -> Aged<'_> {
+        Aged {
+            stored: &self.stored,
+            age: self.age,
+        }
+    }
+
+    /// What was made now of this answer and of others, which the cache gives until `until_s`.
+    pub(crate) fn remade(&self, stored: Stored, until_s: u32) -> Self {
+        Self {
+            stored: Arc::new(stored),
+            age: Age::Seconds(0),
+            until_s: self.until_s.min(until_s),
+        }
+    }
+}
 
 /// What the cache has for a question.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
-    /// An answer that is still good.
-    Fresh {
-        /// The answer.
-        stored: Arc<Stored>,
-        /// Seconds since it came.
-        age_s: u32,
-        /// Whether it ends soon and should be refreshed.
-        ending: bool,
-        /// Until when it is found like this, apart from its age; in seconds on the engine's clock.
-        until_s: u32,
-    },
-    /// An answer whose time is over, but which may be used when no upstream answers (RFC 8767).
-    Stale {
-        /// The answer.
-        stored: Arc<Stored>,
-        /// Whether upstreams failed this question just now, and are not to be asked again yet.
-        failed_lately: bool,
-    },
+    /// An answer that is still good, and whether it ends soon and should be refreshed.
+    Fresh(Learnt, bool),
+    /// An answer whose time is over, but which may be used when no upstream answers (RFC 8767); and
+    /// whether upstreams failed this question just now, and are not to be asked again yet.
+    Stale(Learnt, bool),
     /// Nothing.
     Missing,
 }
@@ -46,30 +62,50 @@ struct Entry {
     expires_s: u32,
     /// Until when upstreams are not asked again, if the answer is stale or ends soon.
     recheck_s: u32,
+    /// DO and CD of its question.
+    bits: u8,
 }
 
 #[derive(Clone)]
 struct Weight;
 
-/// Octets of an entry beside its key and its message: the slot in the cache's table and index, the
-/// counted pointer, and what the allocator adds to three allocations. Checked by
-/// measurement: a cache filled to its bound takes about that much resident memory.
-const ENTRY_BYTES: u64 = 192;
+/// Octets of an entry beside its response: the slot in the cache's table and index, the counted
+/// pointer, and what the allocator adds to two allocations. Checked by measurement: a cache filled to
+/// its bound takes about that much resident memory.
+const ENTRY_BYTES: u64 = 112;
 
-impl quick_cache::Weighter<Box<[u8]>, Entry> for Weight {
-    fn weight(&self, key: &Box<[u8]>, entry: &Entry) -> u64 {
-        ENTRY_BYTES + (key.len() + entry.stored.memory_bytes()) as u64
+impl quick_cache::Weighter<u64, Entry> for Weight {
+    fn weight(&self, _: &u64, entry: &Entry) -> u64 {
+        ENTRY_BYTES + entry.stored.memory_bytes() as u64
     }
 }
 
-type Shard = quick_cache::unsync::Cache<Box<[u8]>, Entry, Weight, RandomState>;
+/// Passes on a number that is a hash already.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only numbers are hashed")
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Entries by the hash of their key. Two questions of one hash are none that an entry could be found
+/// for at once: the later takes the place of the earlier. By chance that is so for one pair in 2^64.
+type Shard = quick_cache::unsync::Cache<u64, Entry, Weight, BuildHasherDefault<Hashed>>;
 
 /// Answers by question.
 pub(super) struct Answers {
     /// A power of two of them.
     shards: Box<[Mutex<Shard>]>,
-    /// Chooses the shard.
-    hashing: RandomState,
 }
 
 /// Most shards: so many that two of 64 workers seldom want the same one.
@@ -89,7 +125,7 @@ const PREFETCH_TENTHS: u32 = 10;
 const RECHECK_S: u32 = 30;
 
 /// What an entry is thought to weigh when the cache's index is first laid out.
-const TYPICAL_BYTES: u64 = 512;
+const TYPICAL_BYTES: u64 = 256;
 
 impl Answers {
     /// Nothing, in at most `bytes` octets; 0: failures only, which are always kept (RFC 9520 section
@@ -104,13 +140,12 @@ impl Answers {
                 items,
                 bytes / count,
                 Weight,
-                RandomState::new(),
+                BuildHasherDefault::default(),
                 quick_cache::unsync::DefaultLifecycle::default(),
             ))
         };
         Self {
             shards: (0..count).map(shard).collect(),
-            hashing: RandomState::new(),
         }
     }
 
@@ -126,28 +161,20 @@ impl Answers {
     }
 
     /// What there is for a question.
-    pub(super) fn find(&self, settings: &CacheSettings, key: &[u8], now: Nanos) -> Found {
+    pub(super) fn find(&self, settings: &CacheSettings, key: &Key, now: Nanos) -> Found {
         let shard = lock(self.shard(key));
-        let Some(entry) = shard.get(key) else {
+        let entry = shard.get(&key.hash());
+        let Some(entry) = entry.filter(|entry| entry.is_for(key)) else {
             return Found::Missing;
         };
         let now_s = seconds(now);
-        let stored = &entry.stored;
+        let learnt = entry.learnt(settings, now_s);
         if now_s < entry.expires_s {
-            let until_s = entry.ends_soon_s(settings);
-            let ending = now_s >= until_s;
-            return Found::Fresh {
-                stored: stored.clone(),
-                age_s: now_s.saturating_sub(entry.stored_s),
-                ending,
-                until_s: if ending { now_s } else { until_s },
-            };
+            let ending = learnt.until_s == 0;
+            return Found::Fresh(learnt, ending);
         }
         if entry.is_usable(settings, now_s) {
-            return Found::Stale {
-                stored: stored.clone(),
-                failed_lately: now_s < entry.recheck_s,
-            };
+            return Found::Stale(learnt, now_s < entry.recheck_s);
         }
         Found::Missing
     }
@@ -158,31 +185,40 @@ impl Answers {
     pub(super) fn keep(
         &self,
         settings: &CacheSettings,
-        key: Box<[u8]>,
+        key: &Key,
         stored: Arc<Stored>,
         now: Nanos,
-    ) -> (Arc<Stored>, Age) {
+    ) -> Learnt {
         let now_s = seconds(now);
-        let mut shard = lock(self.shard(&key));
-        if let Some(mut entry) = shard.get_mut(&key) {
+        let mut shard = lock(self.shard(key));
+        if let Some(mut entry) = shard.get_mut(&key.hash())
+            && entry.is_for(key)
+        {
             let failed = is_failure(&stored) && entry.is_usable(settings, now_s);
             if failed {
                 entry.recheck_s = now_s + RECHECK_S;
             }
             if failed || !is_failure(&entry.stored) && now_s < entry.ends_soon_s(settings) {
-                return (entry.stored.clone(), entry.age(now_s));
+                return entry.learnt(settings, now_s);
             }
         }
-        if stored.ttl_s() > 0 && (settings.bytes > 0 || is_failure(&stored)) {
-            let entry = Entry {
-                stored: stored.clone(),
-                stored_s: now_s,
-                expires_s: now_s.saturating_add(stored.ttl_s()),
-                recheck_s: 0,
-            };
-            shard.insert(key, entry);
+        let entry = Entry {
+            stored_s: now_s,
+            expires_s: now_s.saturating_add(stored.ttl_s()),
+            recheck_s: 0,
+            bits: key.bits(),
+            stored,
+        };
+        let learnt = entry.learnt(settings, now_s);
+        if entry.expires_s > now_s && (settings.bytes > 0 || is_failure(&entry.stored)) {
+            shard.insert(key.hash(), entry);
+            return learnt;
         }
-        (stored, Age::Seconds(0))
+        Learnt {
+            age: Age::Seconds(0),
+            until_s: 0,
+            ..learnt
+        }
     }
 
     /// Forgets everything, or what stands at a name (lower case, uncompressed) and below it.
@@ -193,7 +229,7 @@ impl Answers {
             let before = shard.len();
             match below {
                 None => shard.clear(),
-                Some(name) => shard.retain(|key, _| !is_below(key, name)),
+                Some(name) => shard.retain(|_, entry| !is_below(&entry.stored, name)),
             }
             before - shard.len()
         };
@@ -201,7 +237,7 @@ impl Answers {
     }
 
     /// Whether answers make room for others, or soon will: the last eighth is in use.
-    pub(super) fn is_full(&self, key: &[u8]) -> bool {
+    pub(super) fn is_full(&self, key: &Key) -> bool {
         let shard = lock(self.shard(key));
         shard.weight() >= shard.capacity() - shard.capacity() / 8
     }
@@ -216,14 +252,20 @@ impl Answers {
         self.shards.iter().map(|shard| lock(shard).weight()).sum()
     }
 
-    fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
-        let [.., octet] = self.hashing.hash_one(key).to_be_bytes();
+    /// The shard of a key, by bits of its hash that a shard's table does not look at: it takes the
+    /// lowest to choose a bucket and the highest seven to tell entries apart.
+    fn shard(&self, key: &Key) -> &Mutex<Shard> {
+        let [_, octet, ..] = key.hash().to_be_bytes();
         // At most 256 shards.
         &self.shards[usize::from(octet) & (self.shards.len() - 1)]
     }
 }
 
 impl Entry {
+    fn is_for(&self, key: &Key) -> bool {
+        self.bits == key.bits() && key.is_question_of(&self.stored)
+    }
+
     /// From when on it should be refreshed: at its end, or before if answers are prefetched.
     fn ends_soon_s(&self, settings: &CacheSettings) -> u32 {
         if !settings.prefetch || is_failure(&self.stored) {
@@ -235,11 +277,17 @@ impl Entry {
             .min(self.expires_s)
     }
 
-    fn age(&self, now_s: u32) -> Age {
-        if now_s < self.expires_s {
+    fn learnt(&self, settings: &CacheSettings, now_s: u32) -> Learnt {
+        let age = if now_s < self.expires_s {
             Age::Seconds(now_s.saturating_sub(self.stored_s))
         } else {
             Age::Stale
+        };
+        let until_s = self.ends_soon_s(settings);
+        Learnt {
+            stored: self.stored.clone(),
+            age,
+            until_s: if now_s < until_s { until_s } else { 0 },
         }
     }
 
@@ -258,17 +306,24 @@ fn is_failure(stored: &Stored) -> bool {
     matches!(stored.kind(), Kind::Failure(_))
 }
 
-/// Whether the name of a key is `name` or below it.
-fn is_below(key: &[u8], name: &[u8]) -> bool {
-    let wire = &key[..key.len() - SUFFIX];
-    let mut at = 0;
-    while at < wire.len() {
-        if wire[at..] == *name {
+/// Whether a stored response answers a question for `name` or a name below it.
+fn is_below(stored: &Stored, name: &[u8]) -> bool {
+    let mut left = stored.bytes().get(HEADER_LEN..).unwrap_or_default();
+    loop {
+        if has_name(left, name) {
             return true;
         }
-        at += 1 + usize::from(wire[at]);
+        match left.split_first() {
+            Some((len @ 1..=u8::MAX, rest)) => left = rest.get((*len).into()..).unwrap_or_default(),
+            _ => return false,
+        }
     }
-    false
+}
+
+/// Whether these octets begin with `name`, in whatever case.
+fn has_name(octets: &[u8], name: &[u8]) -> bool {
+    let found = octets.get(..name.len());
+    found.is_some_and(|found| found.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -296,12 +351,11 @@ mod tests {
 
     impl Cache {
         fn find(&self, key: &Key, now: Nanos) -> Found {
-            self.0.find(&self.1, key.as_bytes(), now)
+            self.0.find(&self.1, key, now)
         }
 
         fn keep(&self, key: &Key, stored: &Arc<Stored>, now: Nanos) -> Age {
-            let key = key.as_bytes().into();
-            self.0.keep(&self.1, key, stored.clone(), now).1
+            self.0.keep(&self.1, key, stored.clone(), now).age
         }
     }
 
@@ -351,14 +405,14 @@ mod tests {
     /// What is found, in short: age, "stale", "stale, failed lately" or "-".
     fn found(cache: &Cache, name: &str, at_s: u64) -> String {
         match cache.find(&key(name), at_s * SECOND) {
-            Found::Fresh { age_s, ending, .. } => {
+            Found::Fresh(learnt, ending) => {
+                let Age::Seconds(age_s) = learnt.age else {
+                    panic!("{learnt:?}");
+                };
                 format!("{age_s}{}", if ending { "!" } else { "" })
             }
-            Found::Stale {
-                failed_lately: true,
-                ..
-            } => "stale, failed lately".into(),
-            Found::Stale { .. } => "stale".into(),
+            Found::Stale(_, true) => "stale, failed lately".into(),
+            Found::Stale(_, false) => "stale".into(),
             Found::Missing => "-".into(),
         }
     }

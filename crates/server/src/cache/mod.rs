@@ -6,27 +6,32 @@
 //!   rendered again. A reader takes no lock and writes nothing that others read;
 //! - `lines`: the memory of that.
 //!
-//! Hashing is keyed by a random seed: nobody outside can choose names that collide.
+//! A question is hashed once, for all of these and for the lookups in flight, with a secret that is drawn
+//! when the process starts: nobody outside can choose names that collide.
 
 mod answers;
 mod lines;
 mod rendered;
 
+use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::hash::BuildHasher as _;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::{Class, Rtype};
+use dns64_wire::message::HEADER_LEN;
 use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
+use siphasher::sip::SipHasher13;
 
-use crate::answer::stored::{Age, Stored};
+use crate::answer::stored::Stored;
 use crate::counts::{Figure, Shape};
 use crate::settings::CacheSettings;
 use crate::settings::dns64::Dns64;
 
 use answers::Answers;
-pub(crate) use answers::Found;
-pub(crate) use rendered::{Entry, MESSAGE_MAX, Rendered, TTLS_MAX};
+pub(crate) use answers::{Found, Learnt};
+pub(crate) use rendered::{Entry, MESSAGE_MAX, Rendered, RenderedKey, TTLS_MAX};
 
 /// A question as the cache and the lookups in flight know it: lower-case name, type, class, DO
 /// and CD.
@@ -34,10 +39,21 @@ pub(crate) use rendered::{Entry, MESSAGE_MAX, Rendered, TTLS_MAX};
 pub(crate) struct Key {
     octets: [u8; NAME_LEN_MAX + SUFFIX],
     len: u16,
+    hash: u64,
 }
 
-/// Octets behind the name: type, class, bits.
-const SUFFIX: usize = 5;
+/// Octets behind the name: type and class; bits.
+const TYPE_AND_CLASS: usize = 4;
+const SUFFIX: usize = TYPE_AND_CLASS + 1;
+
+/// A keyed hash function that nobody outside can foresee.
+pub(crate) fn hasher() -> SipHasher13 {
+    static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| {
+        let random = RandomState::new();
+        [0, 1].map(|half: u8| random.hash_one(half))
+    });
+    SipHasher13::new_with_keys(SECRET[0], SECRET[1])
+}
 
 impl Key {
     /// The key of a question.
@@ -51,6 +67,7 @@ impl Key {
         octets[len + 2..len + 4].copy_from_slice(&class.0.to_be_bytes());
         octets[len + 4] = u8::from(do_bit) | u8::from(cd) << 1;
         Self {
+            hash: hasher().hash(&octets[..len + SUFFIX]),
             octets,
             // At most 260.
             len: u16::try_from(len + SUFFIX).unwrap_or_default(),
@@ -60,6 +77,26 @@ impl Key {
     /// Its octets.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.octets[..usize::from(self.len)]
+    }
+
+    /// Its hash.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Whether this is the question of a stored response, whatever the case of its name.
+    fn is_question_of(&self, stored: &Stored) -> bool {
+        let Some((name, rest)) = self.question().split_last_chunk::<TYPE_AND_CLASS>() else {
+            return false;
+        };
+        let asked = stored.bytes().get(HEADER_LEN..).unwrap_or_default();
+        let (Some(stored_name), Some(stored_rest)) = (
+            asked.get(..name.len()),
+            asked.get(name.len()..name.len() + TYPE_AND_CLASS),
+        ) else {
+            return false;
+        };
+        stored_rest == rest && stored_name.eq_ignore_ascii_case(name)
     }
 
     /// The question as it stands in a message, its name in lower case.
@@ -140,9 +177,9 @@ struct Policies {
 }
 
 /// One part in so many of the memory is for rendered answers. A synthesized answer takes 128 to 192
-/// octets there and 16 of index; the two answers that it is made of take 600 to 700. With a quarter
-/// both hold about as many names of two answers, and of one answer more names than are asked for a
-/// second time, which is when an answer is rendered.
+/// octets there and 16 of index; the two answers that it is made of take about 500. With a quarter
+/// both hold about as many names of two answers. Of names of one answer there is room for half to
+/// two thirds as many here; the rest is rendered again.
 const RENDERED_SHARE: u64 = 4;
 
 impl Cache {
@@ -199,7 +236,7 @@ impl Cache {
     }
 
     /// What there is for a question.
-    pub(crate) fn find(&self, settings: &CacheSettings, key: &[u8], now: Nanos) -> Found {
+    pub(crate) fn find(&self, settings: &CacheSettings, key: &Key, now: Nanos) -> Found {
         self.answers.find(settings, key, now)
     }
 
@@ -208,15 +245,15 @@ impl Cache {
     pub(crate) fn keep(
         &self,
         settings: &CacheSettings,
-        key: Box<[u8]>,
+        key: &Key,
         stored: Arc<Stored>,
         now: Nanos,
-    ) -> (Arc<Stored>, Age) {
+    ) -> Learnt {
         self.answers.keep(settings, key, stored, now)
     }
 
     /// Whether answers like that to this question make room for others.
-    pub(crate) fn is_full(&self, key: &[u8]) -> bool {
+    pub(crate) fn is_full(&self, key: &Key) -> bool {
         self.answers.is_full(key)
     }
 

@@ -10,8 +10,6 @@
 //! models?", MSPC 2012). A slot that leads to what is no more, or to the entry of another question, is
 //! a miss.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
@@ -53,7 +51,6 @@ pub(crate) struct Entry {
 pub(crate) struct Rendered {
     /// A power of two of them.
     shards: Box<[Shard]>,
-    hashing: RandomState,
     /// Entries of another generation are forgotten.
     generation: AtomicU32,
     outlet: Option<Arc<dyn Outlet>>,
@@ -90,6 +87,10 @@ const SLOTS: usize = WORDS - 1;
 /// they are used up, which takes 50 years at 10 MB/s. The tag is above.
 const PLACE_BITS: u32 = 48;
 
+/// Spreads the numbers of policies over the bits of a hash: 2^64 divided by the golden ratio (Knuth,
+/// TAOCP volume 3, section 6.4).
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 struct Shard {
     index: Lines,
     ring: Lines,
@@ -120,22 +121,9 @@ impl Rendered {
         let lines = usize::try_from(bytes / count).unwrap_or(usize::MAX) / LINE_BYTES;
         Some(Self {
             shards: (0..count).map(|_| Shard::new(lines)).collect(),
-            hashing: RandomState::new(),
             generation: AtomicU32::new(0),
             outlet,
         })
-    }
-
-    /// The key of a question for clients of a policy.
-    pub(crate) fn key<'a>(&self, key: &'a Key, policy: &Policy) -> RenderedKey<'a> {
-        let mut hasher = self.hashing.build_hasher();
-        hasher.write(key.as_bytes());
-        hasher.write_u32(policy.number);
-        RenderedKey {
-            key,
-            policy: policy.number,
-            hash: hasher.finish(),
-        }
     }
 
     /// What [`Rendered::insert`] wants to be told; asked before the answers that an entry is made of
@@ -351,7 +339,17 @@ impl Rendered {
     }
 }
 
-impl RenderedKey<'_> {
+impl<'a> RenderedKey<'a> {
+    /// The key of a question for clients of a policy.
+    pub(crate) fn new(key: &'a Key, policy: &Policy) -> Self {
+        let policy = policy.number;
+        Self {
+            key,
+            policy,
+            hash: key.hash() ^ u64::from(policy).wrapping_mul(GOLDEN),
+        }
+    }
+
     fn public(&self) -> PublicKey<'_> {
         PublicKey {
             question: self.key.question(),

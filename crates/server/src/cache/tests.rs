@@ -59,7 +59,7 @@ fn put(cache: &Cache, policy: &Policy, name: &str, len: usize) {
         rendered_s: 100,
         expires_s: 200,
     };
-    let found = store.key(&key, policy);
+    let found = RenderedKey::new(&key, policy);
     store.insert(&found, store.generation(), &entry, &message, &[20]);
 }
 

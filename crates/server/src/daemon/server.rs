@@ -346,7 +346,7 @@ mod tests {
         let failure = Arc::new(Stored::failure(&asked, Rcode::SERVFAIL, None));
         let key = Key::new(&name, rtype, class, false, false);
         let cache = &server.stats.cache;
-        cache.keep(&settings, key.as_bytes().into(), failure, 0);
+        cache.keep(&settings, &key, failure, 0);
         for entries in [1, 0] {
             let answer = server.flush(Some("Example.COM"));
             assert_eq!(answer, Answer::Flushed { entries });

@@ -1,6 +1,6 @@
 //! Questions to upstreams: their bytes, and whether a reply is to one of them.
 
-use std::hash::{BuildHasher, Hasher as _};
+use std::hash::Hasher as _;
 
 use dns64_wire::build::Builder;
 use dns64_wire::codes::{Rcode, Rtype};
@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 
 use super::habits::{COOKIE_MAX, Form, Habits};
 use super::lookups::Lookup;
+use crate::cache;
 
 /// Largest UDP answer that upstreams may send: what passes without fragments (DNS flag day 2020).
 const UDP_SIZE: u16 = 1232;
@@ -160,12 +161,12 @@ impl<'a> EdnsSeen<'a> {
 
 /// What a reply says, in whatever case, order and age its records are: equal for equal answers.
 /// `None` if it is malformed.
-pub(super) fn fingerprint(reply: &Message<'_>, hashing: &impl BuildHasher) -> Option<u64> {
+pub(super) fn fingerprint(reply: &Message<'_>) -> Option<u64> {
     let mut sum = u64::from(reply.rcode().0);
     for record in reply.records() {
         let record = record.ok()?;
         if record.section == Section::Answer && record.rtype != Rtype::OPT {
-            let mut hasher = hashing.build_hasher();
+            let mut hasher = cache::hasher();
             hasher.write_u16(record.rtype.0);
             hasher.write(record.rdata);
             sum = sum.wrapping_add(hasher.finish());

@@ -12,7 +12,6 @@ use super::ask;
 use super::exchanges::{Exchanges, Opening, Way};
 use super::habits::Form;
 use super::lookups::Waiter;
-use super::queries::Learnt;
 use super::resolve::Part;
 use super::upstreams::Turn;
 use crate::answer::stored::{Age, Asked, Stored};
@@ -55,10 +54,9 @@ impl Engine {
         if held.waiting[part as usize].is_some() {
             return now;
         }
-        let question = held.question(part);
-        let key = question.key();
+        let (question, key) = (held.question(part), held.key_of(part));
         match self.lookups.find(&key) {
-            Ok(lookup) => {
+            Some(lookup) => {
                 self.counts.coalesced.tick();
                 self.join(query, part, lookup);
                 let found = self.lookups.get(lookup);
@@ -69,10 +67,10 @@ impl Engine {
                 }
                 begun
             }
-            Err(place) => {
+            None => {
                 let full = self.lookups.len() >= self.lookups_max();
                 let oldest = self.lookups.oldest_abandoned().filter(|_| full);
-                let lookup = self.lookups.add(&question, key, place, now);
+                let lookup = self.lookups.add(&question, key, now);
                 self.join(query, part, lookup);
                 if let Some(oldest) = oldest {
                     self.drop_lookup(oldest);
@@ -91,11 +89,9 @@ impl Engine {
     pub(super) fn prefetch(&mut self, now: Nanos, actions: &mut Actions) {
         while let Some(question) = self.maker.ending.pop() {
             let key = question.key();
-            if let Err(place) = self.lookups.find(&key)
-                && self.lookups.len() < self.lookups_max()
-            {
+            if self.lookups.find(&key).is_none() && self.lookups.len() < self.lookups_max() {
                 self.counts.prefetches.tick();
-                let lookup = self.lookups.add(&question, key, place, now);
+                let lookup = self.lookups.add(&question, key, now);
                 self.lookups.set_abandoned(lookup, Some(now));
                 self.begin_lookup(lookup, now, actions);
             }
@@ -406,12 +402,11 @@ impl Engine {
         self.orphan(slot);
         let lookup = self.lookups.remove(slot);
         let settings = &self.maker.settings.cache;
-        let key = lookup.key.as_bytes().into();
-        let (stored, age) = self.maker.cache.keep(settings, key, stored, now);
-        if age == Age::Stale {
+        let learnt = self.maker.cache.keep(settings, &lookup.key, stored, now);
+        if learnt.age == Age::Stale {
             self.counts.cache_stale.tick();
         }
-        self.tell(lookup.waiters, &Learnt { stored, age });
+        self.tell(lookup.waiters, &learnt);
         self.wake(now, actions);
     }
 

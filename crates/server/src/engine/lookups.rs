@@ -1,8 +1,6 @@
 //! Questions that upstreams are asked: one for each question, however many clients ask it.
 
 use std::borrow::Cow;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Class, Rcode, Rtype};
@@ -16,7 +14,6 @@ use crate::cache::Key;
 /// A question that upstreams are asked.
 pub(super) struct Lookup {
     pub(super) key: Key,
-    hash: u64,
     /// As it is asked: in random case if that is wanted.
     pub(super) name: NameBuf,
     pub(super) rtype: Rtype,
@@ -55,7 +52,6 @@ impl Waiter {
 pub(super) struct Lookups {
     slots: slab::Slab<Lookup>,
     by_key: HashTable<u32>,
-    hashing: RandomState,
     /// Those that nobody waits for, by the moment since when.
     abandoned: Heap,
 }
@@ -83,23 +79,13 @@ impl Question<'_> {
     }
 }
 
-/// A question that nobody has asked yet, with the hash of its key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Vacant(u64);
-
 impl Lookups {
     pub(super) fn new() -> Self {
         Self {
             slots: slab::Slab::new(),
             by_key: HashTable::new(),
-            hashing: RandomState::new(),
             abandoned: Heap::default(),
         }
-    }
-
-    /// A keyed hash that nobody outside can foresee.
-    pub(super) fn hashing(&self) -> &RandomState {
-        &self.hashing
     }
 
     pub(super) fn len(&self) -> usize {
@@ -107,23 +93,16 @@ impl Lookups {
     }
 
     /// The lookup of a question.
-    pub(super) fn find(&self, key: &Key) -> Result<u32, Vacant> {
-        let hash = self.hashing.hash_one(key.as_bytes());
+    pub(super) fn find(&self, key: &Key) -> Option<u32> {
         let same = |slot: &u32| self.slots[*slot as usize].key.as_bytes() == key.as_bytes();
-        self.by_key.find(hash, same).copied().ok_or(Vacant(hash))
+        self.by_key.find(key.hash(), same).copied()
     }
 
-    /// Adds a lookup, for which nobody waits yet.
-    pub(super) fn add(
-        &mut self,
-        question: &Question<'_>,
-        key: Key,
-        place: Vacant,
-        now: Nanos,
-    ) -> u32 {
+    /// Adds a lookup of a question that has none, for which nobody waits yet.
+    pub(super) fn add(&mut self, question: &Question<'_>, key: Key, now: Nanos) -> u32 {
+        let hash = key.hash();
         let slot = self.slots.insert(Lookup {
             key,
-            hash: place.0,
             name: NameBuf::clone(&question.name),
             rtype: question.rtype,
             class: question.class,
@@ -143,7 +122,7 @@ impl Lookups {
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         let slots = &self.slots;
         self.by_key
-            .insert_unique(place.0, slot, |slot| slots[*slot as usize].hash);
+            .insert_unique(hash, slot, |slot| slots[*slot as usize].key.hash());
         slot
     }
 
@@ -168,7 +147,7 @@ impl Lookups {
     pub(super) fn remove(&mut self, slot: u32) -> Lookup {
         self.abandoned.clear(slot);
         let lookup = self.slots.remove(slot as usize);
-        if let Ok(found) = self.by_key.find_entry(lookup.hash, |s| *s == slot) {
+        if let Ok(found) = self.by_key.find_entry(lookup.key.hash(), |s| *s == slot) {
             found.remove();
         }
         lookup

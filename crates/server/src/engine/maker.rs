@@ -8,13 +8,13 @@ use dns64_wire::codes::{Rcode, Rtype};
 
 use super::actions::Client;
 use super::lookups::Question;
-use super::queries::{Learnt, Query};
+use super::queries::Query;
 use super::resolve::{Known, Made, Part, Plan, Step};
 use crate::answer::asker::Asker;
-use crate::answer::stored::{Age, Aged, Asked, Kind, Stored};
+use crate::answer::stored::{Aged, Asked, Kind, Stored};
 use crate::answer::{local_zones, rendered, reply, special};
 use crate::cache::{Cache, Entry, Found, Key, MESSAGE_MAX as RENDERED_MAX, Policy, Rendered};
-use crate::cache::{TTLS_MAX, seconds};
+use crate::cache::{Learnt, RenderedKey, TTLS_MAX, seconds};
 use crate::counts::Counts;
 use crate::settings::dns64::{Dns64, DomainAction};
 use crate::settings::{AnyPolicy, Settings};
@@ -27,10 +27,6 @@ pub(super) struct Maker {
     rendered: Option<Arc<Rendered>>,
     /// The policy of each view.
     policies: Box<[Arc<Policy>]>,
-    /// Of what the cache gave for the query at hand: until when it would give the same, and the
-    /// generation of rendered answers before that.
-    until_s: u32,
-    generation: u32,
     /// Answers to ask for anew, found while queries were answered.
     pub(super) ending: Vec<Question<'static>>,
     /// The answer that was made last.
@@ -52,8 +48,6 @@ impl Maker {
             rendered: cache.rendered(),
             policies: policies(settings, &cache),
             cache,
-            until_s: 0,
-            generation: 0,
             ending: Vec::new(),
             frame: vec![0; MESSAGE_MAX].into(),
             counts,
@@ -74,73 +68,81 @@ impl Maker {
     }
 
     /// Sends an answer again that was kept as it was sent, by clients of the same policy: writes it into
-    /// `frame` and returns its octets. There is one from the second time on that it is found in
-    /// the cache until the answers that it was made of end, or are to be asked for anew.
+    /// `frame` and returns its octets. There is one from the time on that it was first made until the
+    /// answers that it was made of end, or are to be asked for anew.
     pub(super) fn answer_rendered(
         &self,
         asker: &Asker,
+        key: &Key,
         view: usize,
         now: Nanos,
         frame: &mut [u8],
-    ) -> Option<usize> {
-        let store = self.rendered.as_ref()?;
-        let key = key(asker);
-        let key = store.key(&key, &self.policies[view]);
-        let entry = store.find(&key, seconds(now), frame)?;
-        let len = rendered::complete(asker, entry.len, entry.extended_error, frame)?;
-        let made = Made::from_note(entry.note);
+    ) -> SentAgain {
+        let key = RenderedKey::new(key, &self.policies[view]);
+        let store = self.rendered.as_ref();
+        let Some(entry) = store.and_then(|store| store.find(&key, seconds(now), frame)) else {
+            return SentAgain::No;
+        };
+        let Some(len) = rendered::complete(asker, entry.len, entry.extended_error, frame) else {
+            return SentAgain::TooLong;
+        };
+        let (made, responses) = Made::from_note(entry.note);
         self.counts.rendered.tick();
-        self.counts.cache_hits.add(made.parts());
+        self.counts.cache_hits.add(responses.into());
         self.counts.count_made(made);
-        Some(len)
+        SentAgain::Yes(len)
     }
 
-    /// Keeps the answer to a query as it is sent, for whoever asks the same, if all of it came from the
-    /// cache and counts down evenly. The frame is overwritten.
-    pub(super) fn render(&mut self, query: &Query, now: Nanos) {
-        let now_s = seconds(now);
-        let Some(store) = self.rendered.as_ref().filter(|_| self.until_s > now_s) else {
-            return;
-        };
+    /// One step of the procedure for a query. Its answer is kept as it is sent, for whoever asks the
+    /// same, if it counts down evenly.
+    fn step(&mut self, query: &Query, now: Nanos) -> Step {
+        if self.rendered.is_some() && query.may_be_kept(seconds(now)) {
+            // All that any client gets, or it is not kept.
+            let fullest = rendered::fullest(&query.asker, MESSAGE_MAX);
+            match self.step_as(&fullest, query) {
+                Step::Need(part) => return Step::Need(part),
+                Step::Answer(len, made) => {
+                    if let Some(len) = self.keep(query, len, made, now) {
+                        return Step::Answer(len, made);
+                    }
+                }
+            }
+        }
+        self.step_as(&query.asker, query)
+    }
+
+    /// One step for a query as if this asker had asked it.
+    fn step_as(&mut self, asker: &Asker, query: &Query) -> Step {
         let dns64 = self.settings.views[query.view].dns64.as_ref();
-        // All that any client gets, or it is not kept; an answer of many records is not worth the try.
-        let known = query.known.iter().flatten();
-        if known
-            .map(|part| part.stored.message().bytes().len())
-            .any(|len| len > RENDERED_MAX)
-        {
-            return;
-        }
-        let asker = rendered::fullest(&query.asker, MESSAGE_MAX);
-        let step = query
-            .plan
-            .step(&asker, dns64, &query.known(), &mut self.frame);
-        let Step::Answer(len, made) = step else {
-            return;
-        };
-        if !counts_down(query, made) {
-            return;
-        }
+        let plan = &query.plan;
+        plan.step(asker, dns64, &query.known(), &mut self.frame)
+    }
+
+    /// Keeps the answer in the frame, of `len` octets, if it can be, and makes it that of the query.
+    /// `None`: the query's has to be made by itself.
+    fn keep(&mut self, query: &Query, len: usize, made: Made, now: Nanos) -> Option<usize> {
         let mut ttls = [0; TTLS_MAX];
-        let kept = rendered::keep(&mut self.frame[..len], &mut ttls);
-        let Some(kept) = kept.filter(|kept| kept.len <= RENDERED_MAX) else {
-            return;
-        };
-        let key = key(&asker);
-        let expires_s = match self.cache.is_full(key.as_bytes()) {
-            true => self.until_s.min(now_s.saturating_add(TOUCH_S)),
-            false => self.until_s,
-        };
-        let entry = Entry {
-            len: kept.len,
-            extended_error: kept.extended_error,
-            note: made.note(),
-            rendered_s: now_s,
-            expires_s,
-        };
-        let (message, ttls) = (&self.frame[..kept.len], &ttls[..kept.ttls]);
-        let key = store.key(&key, &self.policies[query.view]);
-        store.insert(&key, self.generation, &entry, message, ttls);
+        let kept = rendered::keep(&mut self.frame[..len], &mut ttls)?;
+        if kept.len <= RENDERED_MAX && query.counts_down(made) {
+            let now_s = seconds(now);
+            let until_s = query.until_s();
+            let entry = Entry {
+                len: kept.len,
+                extended_error: kept.extended_error,
+                note: made.note(query.responses),
+                rendered_s: now_s,
+                expires_s: match self.cache.is_full(query.key()) {
+                    true => until_s.min(now_s.saturating_add(TOUCH_S)),
+                    false => until_s,
+                },
+            };
+            let (message, ttls) = (&self.frame[..kept.len], &ttls[..kept.ttls]);
+            let key = RenderedKey::new(query.key(), &self.policies[query.view]);
+            let (store, generation) = (self.rendered.as_ref()?, query.generation?);
+            store.insert(&key, generation, &entry, message, ttls);
+        }
+        let error = kept.extended_error;
+        rendered::complete(&query.asker, kept.len, error, &mut self.frame)
     }
 
     /// Answers a query that needs no upstream (then the length of the answer), or makes a plan
@@ -153,11 +155,10 @@ impl Maker {
         &mut self,
         client: Client,
         asker: Asker,
+        key: Key,
         view: usize,
         now: Nanos,
     ) -> Result<usize, Query> {
-        self.until_s = u32::MAX;
-        self.generation = self.rendered.as_ref().map_or(0, |store| store.generation());
         let dns64 = self.settings.views[view].dns64.as_ref();
         if asker.rtype == Rtype::ANY && self.settings.any == AnyPolicy::Minimal {
             return Ok(reply::any_minimal(&asker, &mut self.frame));
@@ -172,7 +173,10 @@ impl Maker {
             return Ok(len);
         }
         match Plan::new(&asker, dns64, &mut self.frame) {
-            Ok(plan) => Err(Query::new(client, asker, view, plan, now)),
+            Ok(plan) => {
+                let generation = self.rendered.as_ref().map(|store| store.generation());
+                Err(Query::new(client, asker, key, view, plan, now, generation))
+            }
             Err(len) => {
                 self.counts.synthesised_ptr.tick();
                 Ok(len)
@@ -183,11 +187,7 @@ impl Maker {
     /// Goes through the procedure as far as results and cache allow. An answer is in the frame.
     pub(super) fn advance(&mut self, query: &mut Query, now: Nanos) -> Step {
         loop {
-            let dns64 = self.settings.views[query.view].dns64.as_ref();
-            let known = query.known();
-            let step = query
-                .plan
-                .step(&query.asker, dns64, &known, &mut self.frame);
+            let step = self.step(query, now);
             let Step::Need(part) = step else {
                 return step;
             };
@@ -239,33 +239,19 @@ impl Maker {
 
     /// What the cache has for the question that a part of a query has come to.
     fn recall_link(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
-        let question = query.question(part);
-        let key = question.key();
-        match self.find(&key, now) {
-            Found::Fresh {
-                stored,
-                age_s,
-                ending,
-                until_s,
-            } => {
+        match self.find(&query.key_of(part), now) {
+            Found::Fresh(learnt, ending) => {
                 self.counts.cache_hits.tick();
-                self.until_s = self.until_s.min(until_s);
                 if ending {
-                    self.ending.push(question.into_owned());
+                    self.ending.push(query.question(part).into_owned());
                 }
-                let age = Age::Seconds(age_s);
-                Some(Learnt { stored, age })
+                Some(learnt)
             }
-            Found::Stale {
-                stored,
-                failed_lately,
-            } if query.accepts_stale || failed_lately => {
+            Found::Stale(learnt, failed_lately) if query.accepts_stale || failed_lately => {
                 self.counts.cache_stale.tick();
-                self.until_s = 0;
-                let age = Age::Stale;
-                Some(Learnt { stored, age })
+                Some(learnt)
             }
-            Found::Stale { .. } | Found::Missing => {
+            Found::Stale(..) | Found::Missing => {
                 self.counts.cache_misses.tick();
                 None
             }
@@ -274,14 +260,13 @@ impl Maker {
 
     /// Whether a part of a query is in the cache.
     pub(super) fn knows(&self, query: &Query, part: Part, now: Nanos) -> bool {
-        let key = query.question(part).key();
-        matches!(self.find(&key, now), Found::Fresh { .. })
+        matches!(self.find(&query.key_of(part), now), Found::Fresh(..))
     }
 
     /// What the cache has for a question.
     pub(super) fn find(&self, key: &Key, now: Nanos) -> Found {
         let settings = &self.settings.cache;
-        self.cache.find(settings, key.as_bytes(), now)
+        self.cache.find(settings, key, now)
     }
 
     /// Whether it is likely that A records will be needed for a query.
@@ -297,10 +282,14 @@ impl Maker {
     }
 }
 
-/// The key of the question of an asker.
-fn key(asker: &Asker) -> Key {
-    let (do_bit, cd) = (asker.do_bit(), asker.cd());
-    Key::new(&asker.name, asker.rtype, asker.class, do_bit, cd)
+/// Whether an answer could be sent as it was before.
+pub(super) enum SentAgain {
+    /// Yes, in so many octets.
+    Yes(usize),
+    /// There is one, which is longer than this asker can take.
+    TooLong,
+    /// There is none.
+    No,
 }
 
 fn policies(settings: &Settings, cache: &Cache) -> Box<[Arc<Policy>]> {
@@ -308,22 +297,4 @@ fn policies(settings: &Settings, cache: &Cache) -> Box<[Arc<Policy>]> {
     views
         .map(|view| cache.policy(view.dns64.as_ref()))
         .collect()
-}
-
-/// Whether all TTLs of an answer grow smaller by a second each second. A failure is left out: it
-/// lasts for seconds, and an answer may take its place at any time. So is what may have the fixed
-/// TTL of synthesised records without SOA (RFC 6147 section 5.1.7).
-fn counts_down(query: &Query, made: Made) -> bool {
-    let known = query.known.iter().flatten();
-    let mut kinds = known.map(|learnt| learnt.stored.kind());
-    let has_soa = || {
-        let first = query.known[Part::First as usize].as_ref();
-        first.is_some_and(|first| first.stored.soa_ttl_s().is_some())
-    };
-    match made {
-        _ if kinds.any(|kind| matches!(kind, Kind::Failure(_))) => false,
-        Made::Svcb => false,
-        Made::Aaaa => has_soa(),
-        Made::Forwarded | Made::Ptr | Made::NotFor(_) | Made::NoA => true,
-    }
 }

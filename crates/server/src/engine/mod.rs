@@ -52,7 +52,7 @@ use exchanges::Exchanges;
 use fairness::Shares;
 use heap::Heap;
 use lookups::Lookups;
-use maker::Maker;
+use maker::{Maker, SentAgain};
 use ports::Ports;
 use queries::Query;
 use rate_limit::{RateLimiter, RateVerdict};
@@ -64,7 +64,7 @@ use crate::answer::cookie::Cookies;
 use crate::answer::guard::{self, Admission, Context, Refusal, Silence};
 use crate::answer::reply;
 use crate::answer::synthesis::Reason;
-use crate::cache::{Cache, seconds};
+use crate::cache::{Cache, Key, seconds};
 use crate::counts::{Counts, Servfail};
 use crate::health::UpstreamState;
 use crate::settings::Settings;
@@ -231,56 +231,72 @@ impl Engine {
         actions: &mut Actions,
     ) -> usize {
         let view = self.maker.settings.view_of(client.address().ip());
-        if let Some(len) = self.send_again(client, &asker, view, frame, now, actions) {
+        let (do_bit, cd) = (asker.do_bit(), asker.cd());
+        let key = Key::new(&asker.name, asker.rtype, asker.class, do_bit, cd);
+        let sent = self.send_again(client, &asker, &key, view, frame, now, actions);
+        if let SentAgain::Yes(len) = sent {
             return len;
         }
-        match self.maker.begin(client, asker, view, now) {
+        match self.maker.begin(client, asker, key, view, now) {
             Ok(len) => {
                 self.counts.at_once.tick();
                 self.respond(client, len, frame, actions)
             }
-            Err(mut query) => match self.maker.advance(&mut query, now) {
-                Step::Answer(len, made) => {
-                    self.counts.at_once.tick();
-                    self.counts.count_made(made);
-                    if self.failed(len) {
-                        self.explain(client, Servfail::of(&query), len, actions);
+            Err(mut query) => {
+                // One that is kept already, but too long for this client, is not kept once more.
+                query.generation = query.generation.filter(|_| matches!(sent, SentAgain::No));
+                match self.maker.advance(&mut query, now) {
+                    Step::Answer(len, made) => {
+                        self.counts.at_once.tick();
+                        self.counts.count_made(made);
+                        if self.failed(len) {
+                            self.explain(client, Servfail::of(&query), len, actions);
+                        }
+                        let len = self.respond(client, len, frame, actions);
+                        self.prefetch(now, actions);
+                        len
                     }
-                    let len = self.respond(client, len, frame, actions);
-                    self.maker.render(&query, now);
-                    self.prefetch(now, actions);
-                    len
+                    Step::Need(part) => {
+                        self.hold(query, part, now, actions);
+                        0
+                    }
                 }
-                Step::Need(part) => {
-                    self.hold(query, part, now, actions);
-                    0
-                }
-            },
+            }
         }
     }
 
-    /// Answers a query by a response that is kept as it was sent, if there is one. Returns its length
-    /// in the outgoing `frame`.
+    /// Answers a query by a response that is kept as it was sent, if there is one. Its length is
+    /// that in the outgoing `frame`.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a query and where its answer goes"
+    )]
     fn send_again(
         &mut self,
         client: Client,
         asker: &Asker,
+        key: &Key,
         view: usize,
         frame: &mut [u8],
         now: Nanos,
         actions: &mut Actions,
-    ) -> Option<usize> {
+    ) -> SentAgain {
         if let Client::Udp(_) = client {
-            let len = self.maker.answer_rendered(asker, view, now, frame)?;
-            self.counts.at_once.tick();
-            self.counts.count_response(&frame[..len]);
-            return Some(len);
+            let sent = self.maker.answer_rendered(asker, key, view, now, frame);
+            if let SentAgain::Yes(len) = sent {
+                self.counts.at_once.tick();
+                self.counts.count_response(&frame[..len]);
+            }
+            return sent;
         }
         let mut own = std::mem::take(&mut self.maker.frame);
-        let len = self.maker.answer_rendered(asker, view, now, &mut own);
+        let sent = self.maker.answer_rendered(asker, key, view, now, &mut own);
         self.maker.frame = own;
-        self.counts.at_once.add(u64::from(len.is_some()));
-        Some(self.respond(client, len?, frame, actions))
+        if let SentAgain::Yes(len) = sent {
+            self.counts.at_once.tick();
+            return SentAgain::Yes(self.respond(client, len, frame, actions));
+        }
+        sent
     }
 
     /// Gives the message in the maker's frame to a client at once: over UDP in the outgoing

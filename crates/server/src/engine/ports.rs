@@ -2,8 +2,11 @@
 //!
 //! Each question leaves from the next port of its upstream's pool, so that thousands of questions
 //! leave from as many ports before one comes round again. By then its socket is renewed at another
-//! random port, unless it is young. In a busy turn a port takes several questions: they travel
-//! together.
+//! random port, unless it is young.
+//!
+//! When turns are so full that queries wait for the next one, the questions of a turn share four ports,
+//! and travel together. Whoever forges an answer has to guess the port of one question among those of
+//! the pool, whether or not another question leaves from the same one.
 
 use dns64_transport::clock::{Nanos, SECOND};
 
@@ -17,9 +20,11 @@ struct Pool {
     ports: Box<[Port]>,
     /// Port that is taken next.
     next: usize,
-    /// Ports that this turn's questions leave from, and how many questions that were.
-    turn: [usize; PORTS_PER_TURN],
+    /// Ports that this turn's questions share, if they do, and how many questions that were.
+    shared: [usize; PORTS_SHARED],
     asked: usize,
+    /// Whether they do.
+    is_full: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -30,9 +35,16 @@ struct Port {
     opened_at: Option<Nanos>,
 }
 
-/// Ports that the questions of one turn leave from: up to eight questions have one each, 64, which
-/// are as many as a turn has queries, eight. Each port of a turn costs a `sendmmsg` and a `recvmmsg`.
-const PORTS_PER_TURN: usize = 8;
+/// Questions of one turn, to one upstream, from which on those of the next turns share ports: as many
+/// as a turn has queries. Each port costs a `sendmmsg` and a `recvmmsg`.
+const FULL_TURN: usize = 64;
+
+/// They share them up to a turn with fewer questions than these: turns are shorter when ports are
+/// shared, and would be full by turns otherwise.
+const QUIET_TURN: usize = 16;
+
+/// Ports that the questions of a turn share.
+const PORTS_SHARED: usize = 4;
 
 /// A port that comes round is used again if it was opened within so long: below some hundred
 /// questions a second every question has a port of its own, above that a socket serves for some.
@@ -51,16 +63,16 @@ impl Ports {
     /// The port that a question to `server` leaves from, counted as in flight there.
     pub(super) fn take(&mut self, server: usize, now: Nanos, actions: &mut Actions) -> usize {
         let pool = &mut self.0[server];
-        let place = pool.asked % PORTS_PER_TURN;
-        if pool.asked < PORTS_PER_TURN {
+        let place = pool.asked % PORTS_SHARED;
+        if pool.asked < PORTS_SHARED || !pool.is_full {
             let number = pool.next(now);
-            pool.turn[place] = number;
+            pool.shared[place] = number;
             if pool.ports[number].renew(now) {
                 actions.renew(server, number);
             }
         }
         pool.asked += 1;
-        let number = pool.turn[place];
+        let number = pool.shared[place];
         let port = &mut pool.ports[number];
         port.in_flight = port.in_flight.saturating_add(1);
         number
@@ -74,7 +86,11 @@ impl Ports {
 
     /// A new turn: its questions leave from other ports.
     pub(super) fn turn(&mut self) {
-        self.0.iter_mut().for_each(|pool| pool.asked = 0);
+        for pool in &mut self.0 {
+            let least = if pool.is_full { QUIET_TURN } else { FULL_TURN };
+            pool.is_full = pool.asked >= least;
+            pool.asked = 0;
+        }
     }
 }
 
@@ -83,8 +99,9 @@ impl Pool {
         Self {
             ports: vec![Port::default(); ports].into(),
             next: 0,
-            turn: [0; PORTS_PER_TURN],
+            shared: [0; PORTS_SHARED],
             asked: 0,
+            is_full: false,
         }
     }
 
@@ -150,14 +167,26 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_turn_spreads_its_questions_evenly_over_eight_ports() {
-        let mut ports = Ports::new(1, 100);
-        assert_eq!(turn(&mut ports, 8, 0).0, [0, 1, 2, 3, 4, 5, 6, 7]);
-        let (taken, renewed) = turn(&mut ports, 64, 0);
-        for port in 8..16 {
-            assert_eq!(taken.iter().filter(|taken| **taken == port).count(), 8);
+    fn questions_share_four_ports_from_a_full_turn_to_a_quiet_one() {
+        let mut ports = Ports::new(1, 400);
+        let distinct = |taken: &[usize]| {
+            let distinct: std::collections::BTreeSet<_> = taken.iter().collect();
+            distinct.len()
+        };
+        let turns = [
+            (63, 63),
+            (64, 64),
+            (16, 4),
+            (15, 4),
+            (16, 16),
+            (64, 64),
+            (100, 4),
+        ];
+        for (questions, expected) in turns {
+            let (taken, renewed) = turn(&mut ports, questions, 0);
+            assert_eq!(distinct(&taken), expected);
+            assert_eq!(distinct(&renewed), expected, "all of them are new");
         }
-        assert_eq!(renewed, [8, 9, 10, 11, 12, 13, 14, 15]);
     }
 
     #[test]

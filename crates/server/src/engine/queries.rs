@@ -1,7 +1,6 @@
 //! Client queries that wait for upstreams.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::Rcode;
@@ -9,20 +8,27 @@ use dns64_wire::name::NameBuf;
 
 use super::actions::Client;
 use super::lookups::{Question, Waiter};
-use super::resolve::{Known, Part, Plan};
+use super::resolve::{Known, Made, Part, Plan};
 use crate::answer::asker::Asker;
-use crate::answer::stored::{Age, Aged, Kind, Stored};
+use crate::answer::stored::Kind;
+use crate::cache::{Key, Learnt, MESSAGE_MAX as RENDERED_MAX, seconds};
 
 /// A client's query, from the guard to its answer.
 pub(super) struct Query {
     pub(super) client: Client,
     pub(super) asker: Asker,
+    /// The key of its question.
+    key: Key,
     /// Number of the view that the client belongs to.
     pub(super) view: usize,
     pub(super) plan: Plan,
     pub(super) arrived: Nanos,
+    /// The generation of rendered answers that its answer may be one of; `None`: it is not kept.
+    pub(super) generation: Option<u32>,
     /// What is known, by [`Part`].
     pub(super) known: [Option<Learnt>; 2],
+    /// How many responses it has learnt.
+    pub(super) responses: u8,
     /// Aliases whose target is still to be learnt, by [`Part`].
     chains: [Option<Box<Chain>>; 2],
     /// What is waited for, by [`Part`].
@@ -61,51 +67,32 @@ const MOMENTS: usize = 4;
 /// A moment that does not come.
 const NEVER: Nanos = Nanos::MAX;
 
-/// An answer of an upstream, as one query knows it.
-#[derive(Clone)]
-pub(super) struct Learnt {
-    pub(super) stored: Arc<Stored>,
-    pub(super) age: Age,
-}
-
 /// What is known of a part that ends with an alias: the upstreams are asked for the target.
 struct Chain {
     learnt: Learnt,
     target: NameBuf,
 }
 
-impl Learnt {
-    /// What is made here.
-    fn new(stored: Stored) -> Self {
-        Self {
-            stored: Arc::new(stored),
-            age: Age::Seconds(0),
-        }
-    }
-
-    fn aged(&self) -> Aged<'_> {
-        Aged {
-            stored: &self.stored,
-            age: self.age,
-        }
-    }
-}
-
 impl Query {
     pub(super) fn new(
         client: Client,
         asker: Asker,
+        key: Key,
         view: usize,
         plan: Plan,
         arrived: Nanos,
+        generation: Option<u32>,
     ) -> Self {
         Self {
             client,
             asker,
+            key,
             view,
             plan,
             arrived,
+            generation,
             known: [None, None],
+            responses: 0,
             chains: [None, None],
             waiting: [None, None],
             moments: [NEVER; MOMENTS],
@@ -133,6 +120,54 @@ impl Query {
         }
     }
 
+    fn learnt(&self) -> impl Iterator<Item = &Learnt> {
+        self.known.iter().flatten()
+    }
+
+    /// Until when the cache gives all that it is known by, in seconds on the engine's clock.
+    pub(super) fn until_s(&self) -> u32 {
+        let all = self.learnt().map(|learnt| learnt.until_s);
+        all.min().unwrap_or(0)
+    }
+
+    /// Whether its answer may be kept as it is sent: what it is made of is in the cache, and of an age
+    /// that is known to the second. An answer of many records is not worth the try. A failure is left
+    /// out: it lasts for seconds, and an answer may take its place at any time.
+    pub(super) fn may_be_kept(&self, now_s: u32) -> bool {
+        let lasts = |learnt: &Learnt| {
+            learnt.until_s > now_s
+                && learnt.stored.bytes().len() <= RENDERED_MAX
+                && !matches!(learnt.stored.kind(), Kind::Failure(_))
+        };
+        self.generation.is_some() && now_s == seconds(self.arrived) && self.learnt().all(lasts)
+    }
+
+    /// Whether all TTLs of its answer grow smaller by a second each second. Not so the fixed TTL of
+    /// synthesised records without SOA (RFC 6147 section 5.1.7).
+    pub(super) fn counts_down(&self, made: Made) -> bool {
+        let first = self.known[Part::First as usize].as_ref();
+        match made {
+            Made::Svcb => false,
+            Made::Aaaa => first.is_some_and(|first| first.stored.soa_ttl_s().is_some()),
+            Made::Forwarded | Made::Ptr | Made::NotFor(_) | Made::NoA => true,
+        }
+    }
+
+    /// The key of its question.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The key of the question that is to be asked for a part.
+    pub(super) fn key_of(&self, part: Part) -> Key {
+        let is_other = part == Part::Second || matches!(self.plan, Plan::Reverse(_));
+        if is_other || self.follows(part) {
+            self.question(part).key()
+        } else {
+            self.key
+        }
+    }
+
     /// Whether a part has come to an alias whose target is to be learnt.
     pub(super) fn follows(&self, part: Part) -> bool {
         self.chains[part as usize].is_some()
@@ -142,10 +177,14 @@ impl Query {
     /// before its target is (RFC 6147 section 5.1.5). Aliases that go round or are too many are
     /// an error (RFC 1034 section 3.6.2).
     pub(super) fn learn(&mut self, part: Part, learnt: Learnt) {
+        self.responses += 1;
         // Records behind too many aliases are not in the whole.
         let has_records = learnt.stored.kind() == Kind::Positive;
         let whole = match self.chains[part as usize].take() {
-            Some(chain) => Learnt::new(chain.learnt.aged().continued(&learnt.aged())),
+            Some(chain) => {
+                let whole = chain.learnt.aged().continued(&learnt.aged());
+                learnt.remade(whole, chain.learnt.until_s)
+            }
             None => learnt,
         };
         let known = match whole.stored.open_end().filter(|_| has_records) {
@@ -158,7 +197,10 @@ impl Query {
                 self.chains[part as usize] = Some(Box::new(chain));
                 return;
             }
-            Some(_) => Learnt::new(whole.stored.failed(Rcode::SERVFAIL, None)),
+            Some(_) => {
+                let failed = whole.stored.failed(Rcode::SERVFAIL, None);
+                whole.remade(failed, 0)
+            }
             None => whole,
         };
         self.known[part as usize] = Some(known);

@@ -60,7 +60,7 @@ impl Engine {
             // it: a connection tells.
             Fit::OtherCase if form.exact_case => {
                 self.counts.rejected_case.tick();
-                self.lookups.get(lookup).other_case = self.fingerprint(&reply);
+                self.lookups.get(lookup).other_case = ask::fingerprint(&reply);
                 self.close(slot);
                 return self.ask_connection(lookup, server, form, now, actions);
             }
@@ -164,7 +164,7 @@ impl Engine {
             }
         }
         let other_case = self.lookups.get(lookup).other_case;
-        if other_case.is_some() && other_case == self.fingerprint(&reply) {
+        if other_case.is_some() && other_case == ask::fingerprint(&reply) {
             self.upstreams.habits(server).other_case(now);
         }
         self.judge(lookup, server, form, (&reply, stored), now, actions);
@@ -186,7 +186,7 @@ impl Engine {
         // A reply does not say which of DO and CD its question had.
         for (do_bit, cd) in [(false, false), (true, false), (false, true), (true, true)] {
             let key = Key::new(&name, question.rtype, question.class, do_bit, cd);
-            let Ok(lookup) = self.lookups.find(&key) else {
+            let Some(lookup) = self.lookups.find(&key) else {
                 continue;
             };
             let newest = self.lookups.get(lookup).exchanges;
@@ -231,10 +231,6 @@ impl Engine {
         }
         let turn = self.upstreams.answered(server, rtt_ns, now);
         report(server, turn, actions);
-    }
-
-    fn fingerprint(&self, reply: &Message<'_>) -> Option<u64> {
-        ask::fingerprint(reply, self.lookups.hashing())
     }
 
     fn accept(&mut self, lookup: u32, fit: Fit, reply: &Message<'_>) -> Result<Stored, Malformed> {

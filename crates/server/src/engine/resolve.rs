@@ -62,28 +62,24 @@ impl Made {
         Self::NoA,
     ];
 
-    /// A number to keep it as.
-    pub(super) fn note(self) -> u8 {
+    /// A number to keep it as, with the number of responses that the answer was made of.
+    pub(super) fn note(self, responses: u8) -> u8 {
         let place = Self::ALL.iter().position(|made| *made == self);
-        place
-            .and_then(|at| u8::try_from(at).ok())
-            .unwrap_or_default()
+        let place = place.and_then(|at| u8::try_from(at).ok());
+        responses << MADE_BITS | place.unwrap_or_default()
     }
 
     /// What a note says.
-    pub(super) fn from_note(note: u8) -> Self {
-        let made = Self::ALL.get(usize::from(note)).copied();
-        made.unwrap_or(Self::Forwarded)
-    }
-
-    /// How many parts such an answer is made of.
-    pub(super) fn parts(self) -> u64 {
-        match self {
-            Self::Aaaa | Self::NoA => 2,
-            Self::Forwarded | Self::Ptr | Self::Svcb | Self::NotFor(_) => 1,
-        }
+    pub(super) fn from_note(note: u8) -> (Self, u8) {
+        let place = note & ((1 << MADE_BITS) - 1);
+        let made = Self::ALL.get(usize::from(place)).copied();
+        (made.unwrap_or(Self::Forwarded), note >> MADE_BITS)
     }
 }
+
+/// Bits of a note for how an answer was made; the rest has room for 31 responses, more than two chains
+/// of aliases are made of.
+const MADE_BITS: u32 = 3;
 
 /// What is done with a query.
 #[derive(Clone, Debug)]

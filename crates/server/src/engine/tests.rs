@@ -174,7 +174,7 @@ fn what_one_worker_has_learnt_all_know() {
         let record = Message::parse(answer).unwrap().records().next();
         record.unwrap().unwrap().ttl
     };
-    // Learnt by the first; found, and kept as it is sent, by the second; sent again by both.
+    // Learnt, and kept as it is sent, by the first; sent again by both.
     let asked: Vec<_> = [(0, 10), (1, 20), (0, 30), (1, 40)]
         .into_iter()
         .map(|(worker, now_s)| {
@@ -184,7 +184,7 @@ fn what_one_worker_has_learnt_all_know() {
         .collect();
     assert_eq!(asked, [(60, 1), (50, 0), (40, 0), (30, 0)]);
     let rendered = workers.each_ref().map(|worker| worker.1.rendered.get());
-    assert_eq!(rendered, [1, 1]);
+    assert_eq!(rendered, [1, 2]);
     cache.flush(None);
     assert_eq!(workers[1].ask(8, 40).1, 1);
 }

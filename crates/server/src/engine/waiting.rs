@@ -6,10 +6,11 @@ use dns64_wire::codes::Rcode;
 
 use super::exchange::NO_REACHABLE_AUTHORITY;
 use super::lookups::Waiter;
-use super::queries::{Learnt, Moment, Query, Wait};
+use super::queries::{Moment, Query, Wait};
 use super::resolve::{Part, Step};
 use super::{Actions, DEADLINE_NS, Engine, stay_silent};
 use crate::answer::reply;
+use crate::cache::Learnt;
 use crate::counts::Servfail;
 use crate::settings::LookupOrder;
 use crate::settings::nets::ClientNetwork;

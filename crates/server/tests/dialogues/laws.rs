@@ -13,7 +13,8 @@ use super::stage::{InFlight, Query, Stage, Way};
 /// have a port each; in a burst eight share one, the next burst has others.
 #[test]
 fn ports_and_ids_are_spread() {
-    for (at_once, ports) in [(1, 3000), (8, 3000), (50, 480)] {
+    // Of 100 at once, the second turn and those after it share four ports a turn.
+    for (at_once, ports) in [(1, 3000), (50, 3000), (100, 100 + 29 * 4)] {
         let mut stage = Stage::new("");
         for first in (1..=3000).step_by(at_once) {
             stage.query(&Query {

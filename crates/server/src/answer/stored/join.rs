@@ -23,8 +23,8 @@ const NO_BOUNDS: TtlBounds = TtlBounds {
 impl Stored {
     /// Whether the name at which its aliases end can be asked for: it is no loop, and not too long.
     pub fn leads_on(&self) -> bool {
-        let (end, mut followed) = (self.chain_end(), 0);
-        let records = self.aliases().map_while(Result::ok);
+        let (message, end, mut followed) = (self.message(), self.chain_end(), 0);
+        let records = self.aliases(&message).map_while(Result::ok);
         for alias in records.filter(|record| record.rtype == Rtype::CNAME) {
             followed += 1;
             if followed > FOLLOWED_MAX || alias.name.eq_ignore_case(&end) {

@@ -196,7 +196,8 @@ impl Stored {
         }
     }
 
-    fn bytes(&self) -> &[u8] {
+    /// The octets of the message.
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.octets[..self.message_len.into()]
     }
 
@@ -234,16 +235,14 @@ impl Stored {
         is_open.then(|| self.chain_end())
     }
 
-    /// The records of the answer section that lead to its end.
-    pub fn aliases(&self) -> Records<'_> {
-        let message = self.message();
+    /// The records of the answer section of its message that lead to its end.
+    pub fn aliases<'a>(&self, message: &Message<'a>) -> Records<'a> {
         let at = message.question().map_or(HEADER_LEN, |q| q.range().end);
         message.records_from(at, [self.aliases, 0, 0])
     }
 
-    /// The records of authority and additional section.
-    pub fn behind_answer(&self) -> Records<'_> {
-        let message = self.message();
+    /// The records of authority and additional section of its message.
+    pub fn behind_answer<'a>(&self, message: &Message<'a>) -> Records<'a> {
         let counts = [0, message.nscount(), message.arcount()];
         message.records_from(self.answer_end.into(), counts)
     }

@@ -44,7 +44,7 @@ fn message(key: &Key, rest: &[u8]) -> Vec<u8> {
 fn put(store: &Rendered, name: &str, rest: &[u8], ttls: &[u16]) {
     let key = key(name);
     let message = message(&key, rest);
-    let found = store.key(&key, &POLICY);
+    let found = RenderedKey::new(&key, &POLICY);
     let entry = entry(message.len(), 100, 200);
     store.insert(&found, store.generation(), &entry, &message, ttls);
 }
@@ -53,7 +53,7 @@ fn put(store: &Rendered, name: &str, rest: &[u8], ttls: &[u16]) {
 fn get(store: &Rendered, name: &str, now_s: u32) -> Option<Vec<u8>> {
     let key = key(name);
     let mut frame = vec![0xee; MESSAGE_MAX];
-    let entry = store.find(&store.key(&key, &POLICY), now_s, &mut frame)?;
+    let entry = store.find(&RenderedKey::new(&key, &POLICY), now_s, &mut frame)?;
     Some(frame[HEADER_LEN + key.question().len()..entry.len].to_vec())
 }
 
@@ -85,9 +85,12 @@ fn an_answer_is_for_its_question_and_its_policy_only() {
         asked(Rtype::AAAA, true, false),
         asked(Rtype::AAAA, false, true),
     ];
-    let all = keys
-        .iter()
-        .flat_map(|key| [store.key(key, &POLICY), store.key(key, &OTHER_POLICY)]);
+    let all = keys.iter().flat_map(|key| {
+        [
+            RenderedKey::new(key, &POLICY),
+            RenderedKey::new(key, &OTHER_POLICY),
+        ]
+    });
     let mut frame = [0; 512];
     for (i, found) in (0_u8..).zip(all.clone()) {
         assert_eq!(store.find(&found, 100, &mut frame), None, "{i}");
@@ -115,7 +118,7 @@ fn an_answer_of_the_same_hash_to_another_question_is_not_taken() {
     let (a, b) = (key("a"), key("b"));
     let forged = RenderedKey {
         key: &b,
-        ..store.key(&a, &POLICY)
+        ..RenderedKey::new(&a, &POLICY)
     };
     assert_eq!(store.find(&forged, 100, &mut [0; 512]), None);
 }
@@ -129,7 +132,7 @@ fn what_was_begun_before_all_was_forgotten_is_forgotten_too() {
     assert_eq!(get(&store, "a", 100), None);
     let (key, rest) = (key("a"), b"late");
     let message = message(&key, rest);
-    let found = store.key(&key, &POLICY);
+    let found = RenderedKey::new(&key, &POLICY);
     store.insert(
         &found,
         before,
