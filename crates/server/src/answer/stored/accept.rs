@@ -28,8 +28,8 @@ impl Stored {
     /// question on, then the records of the type asked for at their end, then the signatures over
     /// these; everything that the name has, if all types were asked for. Of authority and
     /// additional section: what belongs to that, see `scrub`. OPT is left out, the ID is zero, and
-    /// TTLs are within `bounds`; a TTL with its top bit set counts as 0 (RFC 2181 section 8). An
-    /// extended response code, which only the OPT record has, counts as SERVFAIL.
+    /// TTLs are within `bounds`, those with their top bit set too (RFC 8767 section 4). An extended
+    /// response code, which only the OPT record has, counts as SERVFAIL.
     ///
     /// # Errors
     ///
@@ -221,7 +221,6 @@ impl<'a> Accepted<'_, 'a> {
 
     /// The TTL of a record within bounds, in seconds.
     fn ttl_s(&self, record: &Record<'_>) -> u32 {
-        let sent_s = if record.ttl >> 31 == 1 { 0 } else { record.ttl };
         let is_negative = matches!(self.kind, Kind::NoData | Kind::NxDomain);
         if is_negative && record.section == Section::Authority {
             // Counted down from here, so that nobody behind this server keeps it for longer
@@ -230,9 +229,9 @@ impl<'a> Accepted<'_, 'a> {
                 Rtype::SOA => minimum_s(record),
                 _ => u32::MAX,
             };
-            sent_s.min(minimum_s).min(self.bounds.max_negative_s)
+            record.ttl.min(minimum_s).min(self.bounds.max_negative_s)
         } else {
-            sent_s.max(self.bounds.min_s).min(self.bounds.max_s)
+            record.ttl.max(self.bounds.min_s).min(self.bounds.max_s)
         }
     }
 }
