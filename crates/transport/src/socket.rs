@@ -534,7 +534,7 @@ pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<usize, OpenError
 
 /// Has datagrams fragmented only where the interface wants it, whatever ICMP messages say of the
 /// path: a forged one could have responses fragmented, and a fragment replaced (RFC 9715 section
-/// 3.1, R2; `IP_PMTUDISC_OMIT`, ip(7)).
+/// 3.1, R2, and appendix C; `IP_PMTUDISC_OMIT`, ip(7)).
 pub(crate) fn ignore_path_mtu(socket: &OwnedFd, address: SocketAddr) -> Result<(), OpenError> {
     let (level, name, value) = match address {
         SocketAddr::V4(_) => (

@@ -36,6 +36,8 @@ pub struct Cookies {
 pub struct Checked {
     /// Client cookie and server cookie to send back.
     pub cookie: [u8; COOKIE_LEN],
+    /// Whether there was a server cookie.
+    pub has_server: bool,
     /// Whether the server cookie was one of ours: the client's address is not forged.
     pub valid: bool,
 }
@@ -88,12 +90,14 @@ impl Cookies {
                 };
                 return Ok(Checked {
                     cookie,
+                    has_server: true,
                     valid: true,
                 });
             }
         }
         Ok(Checked {
             cookie: self.make(client_cookie, client, now_s),
+            has_server: len > CLIENT_LEN,
             valid: false,
         })
     }

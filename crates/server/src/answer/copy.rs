@@ -44,6 +44,8 @@ pub struct Copier<'a> {
     places: [(u16, u16); PLACES],
     /// The last owner and the last name within data that were written out.
     recent: [Option<(Name<'a>, u16)>; 2],
+    /// Whether names that are written out are put into lower case.
+    lower_case: bool,
 }
 
 impl<'a> Copier<'a> {
@@ -58,7 +60,14 @@ impl<'a> Copier<'a> {
             question_at: question_at.filter(|_| name_len > 1),
             places: [(0, 0); PLACES],
             recent: [None; 2],
+            lower_case: false,
         }
+    }
+
+    /// Whether names that may be compressed are put into lower case from now on, as far as they do not stand in the
+    /// target already.
+    pub fn set_lower_case(&mut self, lower_case: bool) {
+        self.lower_case = lower_case;
     }
 
     /// Copies a record into the section that it comes from, with this TTL.
@@ -193,6 +202,10 @@ impl<'a> Copier<'a> {
             len += write_label(label, &mut octets[len..]);
         }
         octets[len] = 0;
+        if self.lower_case {
+            // Length octets are below 64, no letters: they stay.
+            octets[..len].make_ascii_lowercase();
+        }
         let end = end.or_else(|| self.shared_with_question(&octets[..=len]));
         self.remember(name, at, end.map_or(len, |(cut, _)| cut));
         match end {

@@ -46,6 +46,10 @@ const PROHIBITED: u16 = 18;
 /// Extended error for questions without RD to who is no authority (RFC 8914 section 4.21).
 const NOT_AUTHORITATIVE: u16 = 20;
 
+/// The response code to a server cookie that is not valid (RFC 7873 section 8), 23: its upper 8 bits in
+/// the OPT record, its lower 4 in the header.
+const BADCOOKIE: (u8, Rcode) = (1, Rcode(7));
+
 /// Types without a constant in the wire crate: signatures of messages (RFC 2931, RFC 8945), the
 /// mark of SIG(0) and the first of the types that are no data (RFC 6895 section 3.1), and the
 /// mailbox types (RFC 1035 section 3.2.3).
@@ -182,13 +186,17 @@ fn deny(message: &[u8], header: &Header, context: &Context<'_>, frame: &mut [u8]
     refuse(len, Refusal::Access)
 }
 
-/// The answer to a query without a question: it is sound if it asks for a cookie (RFC 7873
-/// section 5.4).
+/// The answer to a query without a question: it is sound if it asks for a cookie, or whether that
+/// which it has is good (RFC 7873 section 5.4).
 fn without_question(query: &Query<'_>, frame: &mut [u8]) -> Admission {
     let header = &query.header;
     match &query.edns {
         Some(edns) if edns.cookie.is_some() => {
-            let len = reply::bare(header, Rcode::NOERROR, Some(edns), frame);
+            let (ext_rcode, rcode) = match query.fault {
+                Some(Fault::Cookie) => BADCOOKIE,
+                _ => (0, Rcode::NOERROR),
+            };
+            let len = reply::bare(header, rcode, Some((edns, ext_rcode)), frame);
             Admission::Answer { len, refused: None }
         }
         _ => refuse(
@@ -213,7 +221,8 @@ fn refusal(
             ));
         }
         Some(Fault::Version) => return Some((reply::bad_version(asker, frame), Refusal::Version)),
-        None => {}
+        // As good as none (RFC 7873 section 5.2.4).
+        Some(Fault::Cookie) | None => {}
     }
     if let Some(rcode) = refused_type(asker.rtype, any).or(refused_class(asker.class)) {
         return Some((reply::error(asker, rcode, None, frame), Refusal::Type));
@@ -256,6 +265,8 @@ struct Query<'a> {
 enum Fault {
     Format,
     Version,
+    /// A server cookie that is not ours or too old.
+    Cookie,
 }
 
 impl<'a> Query<'a> {
@@ -342,7 +353,7 @@ fn read_edns(opt: &Opt<'_>, context: &Context<'_>) -> (AskerEdns, Option<Fault>)
         Some(Ok(checked)) => {
             edns.cookie = Some(checked.cookie);
             edns.cookie_valid = checked.valid;
-            None
+            (checked.has_server && !checked.valid).then_some(Fault::Cookie)
         }
         Some(Err(CookieLength { .. })) => Some(Fault::Format),
     };

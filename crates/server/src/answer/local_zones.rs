@@ -1,8 +1,9 @@
 //! Special-use zones that are answered here: no server on the Internet knows more about them.
 //!
 //! Those of the registry of locally served zones (RFC 6303, RFC 7793, RFC 8375, RFC 9462, RFC 9665),
-//! `localhost` and `invalid` (RFC 6761), and `onion` (RFC 7686): what Unbound serves by default, but
-//! for `test`, whose names resolvers in test networks do know.
+//! `localhost` and `invalid` (RFC 6761), and `onion` (RFC 7686): what Unbound serves by default
+//! (`resolver.arpa` and `service.arpa` since 2025), but for `test`, whose names resolvers in test
+//! networks do know.
 //!
 //! A zone has the records that RFC 6303 section 3 gives it, and answers are authoritative. DS of a
 //! zone below `arpa` is left to the upstream, for it stands in the parent zone.

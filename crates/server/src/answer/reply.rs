@@ -143,9 +143,14 @@ pub fn bad_version(asker: &Asker, frame: &mut [u8]) -> usize {
 }
 
 /// Writes an answer without a question, to a query that has none or that cannot be read so far;
-/// its opcode is that of the query. With an OPT record if `edns` is given. Its length in octets, 0
-/// if `frame` is too short.
-pub fn bare(query: &Header, rcode: Rcode, edns: Option<&AskerEdns>, frame: &mut [u8]) -> usize {
+/// its opcode is that of the query. With an OPT record if `edns` is given, the upper 8 bits of the
+/// response code in it. Its length in octets, 0 if `frame` is too short.
+pub fn bare(
+    query: &Header,
+    rcode: Rcode,
+    edns: Option<(&AskerEdns, u8)>,
+    frame: &mut [u8],
+) -> usize {
     let mut options = [0; OPTIONS_LEN_MAX];
     let room = frame.len();
     let Ok(mut reply) = Builder::new(frame, room) else {
@@ -159,9 +164,10 @@ pub fn bare(query: &Header, rcode: Rcode, edns: Option<&AskerEdns>, frame: &mut 
         .with_cd(query.cd())
         .with_rcode(rcode);
     reply.header(query.id(), flags);
-    if let Some(edns) = edns {
+    if let Some((edns, ext_rcode)) = edns {
         let options_len = write_options(edns, None, &mut options);
-        if reply.opt(opt(edns, 0, &options[..options_len])).is_err() {
+        let opt = opt(edns, ext_rcode, &options[..options_len]);
+        if reply.opt(opt).is_err() {
             return 0;
         }
     }

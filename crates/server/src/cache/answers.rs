@@ -329,6 +329,7 @@ fn has_name(octets: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::Key;
+    use super::super::tests::SETTINGS;
     use super::*;
     use crate::answer::stored::{Asked, TtlBounds};
     use dns64_transport::clock::SECOND;
@@ -336,15 +337,6 @@ mod tests {
     use dns64_wire::codes::{Class, Rcode, Rtype};
     use dns64_wire::message::{Flags, Message, Section};
     use dns64_wire::name::NameBuf;
-
-    const SETTINGS: CacheSettings = CacheSettings {
-        bytes: 1 << 20,
-        min_ttl_s: 0,
-        max_ttl_s: 86_400,
-        max_negative_ttl_s: 3600,
-        stale_s: 0,
-        prefetch: false,
-    };
 
     /// Answers and the settings that they are looked for by.
     struct Cache(Answers, CacheSettings);

@@ -3,7 +3,8 @@
 use super::*;
 use crate::config;
 
-const SETTINGS: CacheSettings = CacheSettings {
+/// A cache of 1 MiB without what has to be asked for.
+pub(super) const SETTINGS: CacheSettings = CacheSettings {
     bytes: 1 << 20,
     min_ttl_s: 0,
     max_ttl_s: 86_400,

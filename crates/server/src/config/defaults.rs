@@ -91,7 +91,8 @@ pub(super) const TIMEOUT_NS: Nanos = 4 * SECOND;
 /// (`engine::DEADLINE_NS`): no client gets what comes later.
 pub(super) const TIMEOUTS_NS: RangeInclusive<Nanos> = 10 * MILLISECOND..=4_500 * MILLISECOND;
 
-/// As BIND asks a server in a row. What two of three packets are lost of is hardly of use.
+/// RFC 9520 section 3.1: three questions in all to a server. What two of three packets are lost of is hardly
+/// of use.
 pub(super) const ATTEMPTS: u8 = 3;
 
 /// More would outlast the patience of any client.
@@ -172,7 +173,7 @@ pub(super) const TCP: TcpSettings = TcpSettings {
     per_client_max: per_client_max(256),
     // RFC 7766 section 6.2.3: of the order of a few seconds.
     idle_ns: 10 * SECOND,
-    // As Knot Resolver's `tcp-pipeline`.
+    // As in Knot Resolver (`net.tcp_pipeline`).
     pipeline_max: 100,
 };
 

@@ -121,15 +121,14 @@ pub(super) fn fit(lookup: &Lookup, reply: &Message<'_>) -> Fit {
     }
 }
 
-/// Response codes by which an upstream fails a question: another may answer it.
+/// Whether an upstream fails a question by this response code: another may answer it.
+///
+/// So it does by all codes but three: a resolver answers a standard query with NOERROR, NXDOMAIN or, where a DNAME
+/// record leads to a name that is too long (RFC 6672 section 2.2), YXDOMAIN. NXRRSET, YXRRSET, NOTAUTH and
+/// NOTZONE are about updates (RFC 2136 section 2.2), DSOTYPENI is about sessions (RFC 8490), and 12 to 15
+/// are not assigned.
 pub(super) fn is_refusal(rcode: Rcode) -> bool {
-    [
-        Rcode::SERVFAIL,
-        Rcode::REFUSED,
-        Rcode::FORMERR,
-        Rcode::NOTIMP,
-    ]
-    .contains(&rcode)
+    ![Rcode::NOERROR, Rcode::NXDOMAIN, Rcode::YXDOMAIN].contains(&rcode)
 }
 
 /// What the OPT record of a reply says to the engine.

@@ -71,7 +71,8 @@ pub(super) enum CookieSeen {
 impl Habits {
     /// An upstream of which nothing is known. The secret must be random.
     pub(super) fn new(secret: [u8; 16], upstream: SocketAddr) -> Self {
-        // RFC 7873 section 4.1: a pseudorandom function of the server's address and a secret.
+        // RFC 7873 section 4.1: a pseudorandom function of the server's address and a secret; of the client's
+        // address too, which is not known here.
         let mut hasher = SipHasher24::new_with_key(&secret);
         match upstream.ip() {
             IpAddr::V4(address) => hasher.write(&address.octets()),

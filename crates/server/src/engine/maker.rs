@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::Message;
 
 use super::actions::Client;
 use super::lookups::Question;
 use super::queries::Query;
 use super::resolve::{Known, Made, Part, Plan, Step};
 use crate::answer::asker::Asker;
-use crate::answer::stored::{Aged, Asked, Kind, Stored};
+use crate::answer::stored::{Age, Aged, Asked, Kind, Stored, TtlBounds};
 use crate::answer::{local_zones, rendered, reply, special};
 use crate::cache::{Cache, Entry, Found, Key, MESSAGE_MAX as RENDERED_MAX, Policy, Rendered};
 use crate::cache::{Learnt, RenderedKey, TTLS_MAX, seconds};
@@ -159,19 +160,13 @@ impl Maker {
         view: usize,
         now: Nanos,
     ) -> Result<usize, Query> {
-        let dns64 = self.settings.views[view].dns64.as_ref();
         if asker.rtype == Rtype::ANY && self.settings.any == AnyPolicy::Minimal {
             return Ok(reply::any_minimal(&asker, &mut self.frame));
         }
-        if let Some(len) = special::answer(&asker, dns64, &mut self.frame) {
-            self.counts.ipv4only.tick();
+        if let Some(len) = self.answer_special(&asker, view) {
             return Ok(len);
         }
-        let forwarded = &self.settings.forward_special;
-        if let Some(len) = local_zones::answer(&asker, dns64, forwarded, &mut self.frame) {
-            self.counts.local_zones.tick();
-            return Ok(len);
-        }
+        let dns64 = self.settings.views[view].dns64.as_ref();
         match Plan::new(&asker, dns64, &mut self.frame) {
             Ok(plan) => {
                 let generation = self.rendered.as_ref().map(|store| store.generation());
@@ -182,6 +177,34 @@ impl Maker {
                 Ok(len)
             }
         }
+    }
+
+    /// Answers a question for a special-use name, unless it is to be forwarded. The answer is in the frame.
+    fn answer_special(&mut self, asker: &Asker, view: usize) -> Option<usize> {
+        let dns64 = self.settings.views[view].dns64.as_ref();
+        if let Some(len) = special::answer(asker, dns64, &mut self.frame) {
+            self.counts.ipv4only.tick();
+            return Some(len);
+        }
+        let forwarded = &self.settings.forward_special;
+        let len = local_zones::answer(asker, dns64, forwarded, &mut self.frame)?;
+        self.counts.local_zones.tick();
+        Some(len)
+    }
+
+    /// The answer to the question that a part of a query has come to, if that is for a special-use name at
+    /// which aliases end. The frame is overwritten.
+    fn special_target(&mut self, query: &Query, part: Part) -> Option<Learnt> {
+        let asker = query.target(part)?;
+        let len = self.answer_special(&asker, query.view)?;
+        let message = Message::parse(&self.frame[..len]).ok()?;
+        let stored = Stored::accept(&message, &TtlBounds::NONE).ok()?;
+        Some(Learnt {
+            stored: Arc::new(stored),
+            age: Age::Seconds(0),
+            // Its TTLs do not count down: no response with it is sent again.
+            until_s: 0,
+        })
     }
 
     /// Goes through the procedure as far as results and cache allow. An answer is in the frame.
@@ -226,10 +249,11 @@ impl Maker {
     }
 
     /// Looks for a part of a query in the cache, along aliases whose targets were asked for by
-    /// themselves; whether it is known then.
+    /// themselves or are special-use names; whether it is known then. The frame is overwritten.
     pub(super) fn recall(&mut self, query: &mut Query, part: Part, now: Nanos) -> bool {
         while query.known[part as usize].is_none() {
-            let Some(learnt) = self.recall_link(query, part, now) else {
+            let special = self.special_target(query, part);
+            let Some(learnt) = special.or_else(|| self.recall_link(query, part, now)) else {
                 return false;
             };
             query.learn(part, learnt);

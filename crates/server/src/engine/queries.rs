@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::Rcode;
+use dns64_wire::message::Flags;
 use dns64_wire::name::NameBuf;
 
 use super::actions::Client;
@@ -171,6 +172,23 @@ impl Query {
     /// Whether a part has come to an alias whose target is to be learnt.
     pub(super) fn follows(&self, part: Part) -> bool {
         self.chains[part as usize].is_some()
+    }
+
+    /// The target of the alias that a part has come to, as a client would ask for it. `None` for what the name
+    /// of a synthesised address leads to: that of its IPv4 address is asked for in special-use zones too.
+    pub(super) fn target(&self, part: Part) -> Option<Asker> {
+        let chain = self.chains[part as usize].as_ref()?;
+        let question = self.question(part);
+        let is_reverse = matches!(self.plan, Plan::Reverse(_));
+        (!is_reverse).then(|| Asker {
+            id: 0,
+            name: chain.target.clone(),
+            rtype: question.rtype,
+            class: question.class,
+            flags: Flags::default(),
+            edns: None,
+            limit: usize::from(u16::MAX),
+        })
     }
 
     /// Takes the answer to the question of a part. If it ends with an alias, the part is not known

@@ -4,7 +4,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 const MILLISECOND: Nanos = SECOND / 1000;
 
-/// Wait for an upstream that has not answered yet, as in Unbound (`UNKNOWN_SERVER_NICENESS`).
+/// Wait for an upstream that has not answered yet, as in Unbound (`unknown-server-time-limit`).
 const INITIAL_NS: Nanos = 376 * MILLISECOND;
 
 /// Shortest wait, as in Unbound (`infra-cache-min-rtt`).

@@ -21,8 +21,8 @@ const UNSENT_PAUSE: usize = 65_535;
 const UNSENT_MAX: usize = 16 * UNSENT_PAUSE;
 
 /// A worker answers each query, if only with SERVFAIL, well within this time; a connection that
-/// waits longer has lost its answer. Twice the 5 s that RFC 8767 section 5 knows as usual limit of
-/// clients, and again twice for upstreams that are slow.
+/// waits longer has lost its answer. Twice the 5 s after which stub resolvers give up (resolv.conf(5)),
+/// and again twice for upstreams that are slow.
 const ANSWER_NS: Nanos = 20 * SECOND;
 
 /// Why a connection was closed.

@@ -91,8 +91,8 @@ pub const UPSTREAMS_MAX: usize = 16;
 /// half of all ports. Each open one takes about 3 KiB of kernel memory.
 pub const SOURCE_PORTS: usize = 32_768;
 
-/// Least and most source ports of one worker toward one upstream. 2048 are 11 bits (RFC 5452 section
-/// 9.2); with more than 4096, few more of a few thousand questions have one of their own.
+/// Least and most source ports of one worker toward one upstream. RFC 5452 section 9.2 wants as many as
+/// is practicable; with more than 4096, few more of a few thousand questions have one of their own.
 const PORTS_PER_UPSTREAM: std::ops::RangeInclusive<usize> = 64..=4096;
 
 /// Most views beside that of all other clients, so that the number of a view fits an octet.
@@ -181,7 +181,7 @@ pub enum AnyPolicy {
 }
 
 /// Bound on the UDP responses to one client network (/24 of IPv4, /56 of IPv6). Clients with a
-/// valid cookie are not bound (RFC 7873 section 5.2.3).
+/// valid cookie are not bound (RFC 7873 section 5.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// Responses per second in the long run; at least 1.

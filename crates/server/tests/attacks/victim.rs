@@ -18,14 +18,18 @@ use super::upstream::Upstream;
 /// After this long a client asks again (resolv.conf(5) has 5 s).
 const ASK_AGAIN: Duration = Duration::from_secs(4);
 
-/// One worker, so that what is asked once is asked once, and a small cache, so that it gets full.
-/// `more` is what comes before `[upstream]` and `upstream` what stands in it.
+/// A server with a small cache, so that it gets full; otherwise as [`serve`].
 pub(crate) fn start(upstream: &Upstream, more: &str, in_upstream: &str) -> Server {
-    let settings = format!(
-        "workers = 1\n{more}\n[upstream]\nservers = [\"{}\"]\n{in_upstream}\n\
-         [cache]\nsize = \"2MiB\"\n",
-        upstream.address
-    );
+    let more = format!("{more}\n[cache]\nsize = \"2MiB\"");
+    serve(&[upstream], &more, in_upstream)
+}
+
+/// A server of one worker, so that what is asked once is asked once. `more` is what comes before `[upstream]`
+/// and `in_upstream` what stands in it.
+pub(crate) fn serve(upstreams: &[&Upstream], more: &str, in_upstream: &str) -> Server {
+    let servers: Vec<_> = upstreams.iter().map(|u| u.address.to_string()).collect();
+    let settings =
+        format!("workers = 1\n{more}\n[upstream]\nservers = {servers:?}\n{in_upstream}\n");
     Server::start(&settings, Stdio::null)
 }
 

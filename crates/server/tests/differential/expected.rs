@@ -77,6 +77,13 @@ pub(crate) const EXPECTED: &[Expected] = &[
               address, and may remember it",
     },
     Expected {
+        kinds: &["DNAME to A", "DNAME to neither", "DNAME to no name"],
+        dns64d: "CNAME with the TTL of the DNAME record",
+        unbound: Differs(&[Ttl], "TTL 0, as from the upstream"),
+        bind: Same,
+        why: "RFC 6672 section 3.1: a cache gives the CNAME record the TTL of the DNAME record (SHOULD)",
+    },
+    Expected {
         kinds: &["mapped AAAA and A", "chain to mapped AAAA and A"],
         dns64d: "made from A",
         unbound: Differs(&[Records], "the mapped AAAA"),

@@ -199,11 +199,9 @@ impl Lab {
         upstream: Ipv4Addr,
         more: &str,
     ) {
-        // Asked in random case, Unbound makes the CNAME records of DNAME records in that case and with a TTL
-        // of 0, which its peers here, who ask as they are asked, do not hand on.
         let config = format!(
             "listen = [\"{address}\"]\nworkers = 1\nforward-special = [\".\"]\n[upstream]\nservers = [\"{upstream}\"]\n\
-             randomise-case = false\n{more}[control]\nsocket = \"off\"\n"
+             {more}[control]\nsocket = \"off\"\n"
         );
         let program = env!("CARGO_BIN_EXE_dns64d");
         self.start(name, address, &[program, "--config"], &config);

@@ -28,8 +28,8 @@ impl Stored {
     /// question on, then the records of the type asked for at their end, then the signatures over
     /// these; everything that the name has, if all types were asked for. Of authority and
     /// additional section: what belongs to that, see `scrub`. OPT is left out, the ID is zero, and
-    /// TTLs are within `bounds`; a TTL with its top bit set counts as 0 (RFC 2181 section 8). An
-    /// extended response code, which only the OPT record has, counts as SERVFAIL.
+    /// TTLs are within `bounds`, those with their top bit set too (RFC 8767 section 4). An extended
+    /// response code, which only the OPT record has, counts as SERVFAIL.
     ///
     /// # Errors
     ///
@@ -79,6 +79,8 @@ struct Survey<'a> {
     soa: Option<Record<'a>>,
     /// Whether there are signatures in the answer section.
     signatures: bool,
+    /// Whether there are DNAME records in the answer section.
+    redirections: bool,
     /// Whether there are proofs in the authority section.
     proofs: bool,
     /// Whether there are additional records besides OPT.
@@ -92,6 +94,7 @@ impl<'a> Survey<'a> {
             extended_error: None,
             soa: None,
             signatures: false,
+            redirections: false,
             proofs: false,
             additionals: false,
         };
@@ -116,7 +119,9 @@ impl<'a> Survey<'a> {
                 return Err(Malformed::Data { rtype });
             }
             match (record.section, rtype) {
-                (Section::Answer, _) => seen.signatures |= rtype == Rtype::RRSIG,
+                (Section::Answer, Rtype::RRSIG) => seen.signatures = true,
+                (Section::Answer, Rtype::DNAME) => seen.redirections = true,
+                (Section::Answer, _) => {}
                 (Section::Authority, Rtype::SOA) => {
                     seen.soa.get_or_insert(record);
                 }
@@ -216,7 +221,6 @@ impl<'a> Accepted<'_, 'a> {
 
     /// The TTL of a record within bounds, in seconds.
     fn ttl_s(&self, record: &Record<'_>) -> u32 {
-        let sent_s = if record.ttl >> 31 == 1 { 0 } else { record.ttl };
         let is_negative = matches!(self.kind, Kind::NoData | Kind::NxDomain);
         if is_negative && record.section == Section::Authority {
             // Counted down from here, so that nobody behind this server keeps it for longer
@@ -225,9 +229,9 @@ impl<'a> Accepted<'_, 'a> {
                 Rtype::SOA => minimum_s(record),
                 _ => u32::MAX,
             };
-            sent_s.min(minimum_s).min(self.bounds.max_negative_s)
+            record.ttl.min(minimum_s).min(self.bounds.max_negative_s)
         } else {
-            sent_s.max(self.bounds.min_s).min(self.bounds.max_s)
+            record.ttl.max(self.bounds.min_s).min(self.bounds.max_s)
         }
     }
 }
@@ -249,12 +253,21 @@ struct Writer<'w, 'r, 'a> {
 impl<'a> Writer<'_, '_, 'a> {
     /// Writes what makes the aliases; returns which record has the name of the chain's end.
     fn aliases(&mut self) -> Result<Option<usize>, Truncated> {
-        let Accepted { chain, reply, .. } = self.accepted;
+        let Accepted {
+            chain, reply, seen, ..
+        } = self.accepted;
         let mut chain_end = None;
         if !chain.has_links() {
             return Ok(None);
         }
-        for record in answers(reply) {
+        let mut ttls = None;
+        if seen.redirections {
+            ttls = Some(chain.redirected_ttls(reply));
+            // Labels of the question, in the random case that the upstream was asked in, are in the target of a CNAME
+            // record that follows from a DNAME record (RFC 6672 section 2.2).
+            self.copier.set_lower_case(true);
+        }
+        for mut record in answers(reply) {
             let is_kept = match record.rtype {
                 Rtype::CNAME | Rtype::DNAME => chain.is_link(&record),
                 _ => rdata::covered(&record)
@@ -270,8 +283,13 @@ impl<'a> Writer<'_, '_, 'a> {
             if is_last {
                 chain_end = Some(self.written);
             }
+            let ttls = ttls.filter(|_| record.rtype == Rtype::CNAME);
+            if let Some(ttl) = ttls.and_then(|ttls| ttls[chain.place_of(&record.name)?]) {
+                record.ttl = ttl;
+            }
             self.record(&record)?;
         }
+        self.copier.set_lower_case(false);
         Ok(chain_end)
     }
 

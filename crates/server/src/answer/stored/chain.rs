@@ -116,6 +116,29 @@ impl<'a> Chain<'a> {
         makes_link || record.rtype == Rtype::DNAME && self.ends_below(owner)
     }
 
+    /// The TTL of each CNAME record that it goes by, if that follows from a DNAME record: a cache gives it the TTL of that
+    /// record (RFC 6672 section 3.1). From servers that make it anew it comes with 0.
+    pub(super) fn redirected_ttls(&self, reply: &Message<'_>) -> [Option<u32>; NAMES_MAX] {
+        let mut ttls = [None; NAMES_MAX];
+        for record in answers(reply).filter(|record| record.rtype == Rtype::DNAME) {
+            let Ok(to) = record.rdata_name() else {
+                continue;
+            };
+            for (ttl, (from, target)) in ttls.iter_mut().zip(self.links()) {
+                if is_redirected(from, target, &record.name, &to) {
+                    *ttl = Some(record.ttl);
+                }
+            }
+        }
+        ttls
+    }
+
+    /// Which of its aliases a CNAME record with this owner is.
+    pub(super) fn place_of(&self, owner: &Name<'_>) -> Option<usize> {
+        self.links()
+            .position(|(from, _)| from.eq_ignore_case(owner))
+    }
+
     /// Whether it has an alias with this owner, or for DNAME one below it.
     pub(super) fn has_link_of(&self, rtype: Rtype, owner: &Name<'_>) -> bool {
         let has_link = self.links().any(|(from, _)| match rtype {

@@ -13,13 +13,6 @@ use crate::answer::copy::{Copier, QUESTION_AT};
 /// default (`max-query-restarts` of both).
 const FOLLOWED_MAX: usize = 11;
 
-/// What is joined has its TTLs within the bounds that it was accepted with.
-const NO_BOUNDS: TtlBounds = TtlBounds {
-    min_s: 0,
-    max_s: u32::MAX,
-    max_negative_s: u32::MAX,
-};
-
 impl Stored {
     /// Whether the name at which its aliases end can be asked for: it is no loop, and not too long.
     pub fn leads_on(&self) -> bool {
@@ -73,7 +66,8 @@ impl Aged<'_> {
             .write_joined(next, &mut frame)
             .map_err(|_| Malformed::TooLong)?;
         let message = Message::parse(&frame[..len])?;
-        Stored::accept(&message, &NO_BOUNDS)
+        // The TTLs of both are within the bounds that they were accepted with.
+        Stored::accept(&message, &TtlBounds::NONE)
     }
 
     fn write_joined(&self, next: &Aged<'_>, frame: &mut [u8]) -> Result<usize, Truncated> {

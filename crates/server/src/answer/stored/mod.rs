@@ -49,6 +49,15 @@ pub struct TtlBounds {
     pub max_negative_s: u32,
 }
 
+impl TtlBounds {
+    /// None, for what does not come from an upstream.
+    pub const NONE: Self = Self {
+        min_s: 0,
+        max_s: u32::MAX,
+        max_negative_s: u32::MAX,
+    };
+}
+
 /// A question, as it was sent to an upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {

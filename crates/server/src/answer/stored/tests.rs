@@ -232,8 +232,9 @@ fn ttls_are_brought_within_bounds() {
     assert_eq!(ttl(b"\0\0\0\x01", &bounds), 5);
     assert_eq!(ttl(b"\0\0\0\x01", &BOUNDS), 1);
     assert_eq!(ttl(b"\x7f\xff\xff\xff", &bounds), 86_400);
-    assert_eq!(ttl(b"\x80\0\0\0", &BOUNDS), 0);
-    assert_eq!(ttl(b"\xff\xff\xff\xff", &bounds), 5);
+    // RFC 8767 section 4: the top bit makes it no 0.
+    assert_eq!(ttl(b"\x80\0\0\0", &BOUNDS), 86_400);
+    assert_eq!(ttl(b"\xff\xff\xff\xff", &bounds), 86_400);
 }
 
 #[test]

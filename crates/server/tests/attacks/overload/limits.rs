@@ -11,13 +11,13 @@ use rustix::net::{AddressFamily, SocketType};
 
 use super::super::packets::{name, query};
 use super::super::upstream::Upstream;
-use super::super::victim::{ask, figure, framed, resident, try_read_message};
+use super::super::victim::{ask, figure, framed, resident, serve, start, try_read_message};
 use super::load::{load, steady};
-use super::{ALL, CLIENT, OTHER_CLIENT, Row, right, server, with};
+use super::{ALL, CLIENT, OTHER_CLIENT, Row, right, with};
 
 pub(super) fn cache() -> Row {
     let upstream = Upstream::honest();
-    let server = server("", &[&upstream], "", "[cache]\nsize = \"2MiB\"");
+    let server = start(&upstream, "", "");
     let first = load(
         server.dns,
         CLIENT,
@@ -51,11 +51,10 @@ pub(super) fn cache() -> Row {
 
 pub(super) fn access() -> Row {
     let upstream = Upstream::honest();
-    let refusing = server("allow = [\"127.0.0.0/24\"]", &[&upstream], "", "");
-    let dropping = server(
-        "allow = [\"127.0.0.0/24\"]\ndeny-action = \"drop\"",
+    let refusing = serve(&[&upstream], "allow = [\"127.0.0.0/24\"]", "");
+    let dropping = serve(
         &[&upstream],
-        "",
+        "allow = [\"127.0.0.0/24\"]\ndeny-action = \"drop\"",
         "",
     );
     let times = steady(1000, 0, SECOND);
@@ -77,8 +76,8 @@ pub(super) fn access() -> Row {
 
 pub(super) fn rate_limit() -> Row {
     let upstream = Upstream::honest();
-    let rest = "[rate-limit]\nresponses-per-second = 50\nburst = 50\nslip = 2";
-    let server = server("", &[&upstream], "", rest);
+    let limits = "[rate-limit]\nresponses-per-second = 50\nburst = 50\nslip = 2";
+    let server = serve(&[&upstream], limits, "");
     let dns = server.dns;
     let other = thread::spawn(move || {
         load(
@@ -142,8 +141,8 @@ fn served(streams: &mut [TcpStream]) -> usize {
 
 pub(super) fn connections() -> Vec<Row> {
     let upstream = Upstream::honest();
-    let rest = "[tcp]\nconnections = 20\nconnections-per-client = 10";
-    let server = server("", &[&upstream], "", rest);
+    let limits = "[tcp]\nconnections = 20\nconnections-per-client = 10";
+    let server = serve(&[&upstream], limits, "");
     ask(server.dns, &query(1, &name(1), Rtype::AAAA));
     let open = |count, from| -> Vec<_> {
         let streams = (0..count).map(|_| connect_from(from, server.dns));

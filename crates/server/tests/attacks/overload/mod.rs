@@ -6,7 +6,6 @@
 mod limits;
 mod load;
 
-use std::process::Stdio;
 use std::thread;
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
@@ -15,7 +14,7 @@ use dns64_wire::codes::{Rcode, Rtype};
 use super::packets::{honest, name, rcode, response};
 use super::support::Server;
 use super::upstream::Upstream;
-use super::victim::{ask_name, figure, wait_until};
+use super::victim::{ask_name, figure, serve, wait_until};
 use load::{DEAD, Temper, Told, load, percentile_ms, steady};
 
 const MS: Nanos = SECOND / 1000;
@@ -28,13 +27,6 @@ const ALL: u32 = u32::MAX;
 
 /// A claim of a row and whether it holds.
 struct Row(&'static str, &'static str, String, bool);
-
-fn server(more: &str, upstreams: &[&Upstream], in_upstream: &str, rest: &str) -> Server {
-    let servers: Vec<_> = upstreams.iter().map(|u| u.address.to_string()).collect();
-    let settings =
-        format!("workers = 1\n{more}\n[upstream]\nservers = {servers:?}\n{in_upstream}\n{rest}\n");
-    Server::start(&settings, Stdio::null)
-}
 
 fn right(told: &[Told]) -> usize {
     told.iter().filter(|told| told.is_right).count()
@@ -51,7 +43,7 @@ fn ms_since(begun: Nanos) -> u64 {
 /// A flood of names that nobody answers, beside names of another network that an upstream answers.
 fn full() -> Row {
     let upstream = Temper::taking(20 * MS).start();
-    let server = server("queries-max = 256", &[&upstream], "", "");
+    let server = serve(&[&upstream], "queries-max = 256", "");
     let dns = server.dns;
     let flood = thread::spawn(move || {
         load(
@@ -90,7 +82,7 @@ fn full() -> Row {
 /// More at once than there are places, of one network.
 fn full_at_once() -> Row {
     let upstream = Temper::default().silence(0, Nanos::MAX).start();
-    let server = server("queries-max = 256", &[&upstream], "", "");
+    let server = serve(&[&upstream], "queries-max = 256", "");
     let told = load(server.dns, CLIENT, (1, ALL), Rtype::AAAA, &[0; 600]);
     let waited = told
         .iter()
@@ -114,7 +106,7 @@ fn slow() -> Vec<Row> {
     let each = |latency: Nanos, rtype| {
         thread::spawn(move || {
             let upstream = Temper::taking(latency).start();
-            let server = server("", &[&upstream], "", "");
+            let server = serve(&[&upstream], "", "");
             let told = load(
                 server.dns,
                 CLIENT,
@@ -149,7 +141,7 @@ fn slow() -> Vec<Row> {
 
 fn deadline() -> Row {
     let upstream = Temper::default().silence(0, Nanos::MAX).start();
-    let server = server("", &[&upstream], "", "");
+    let server = serve(&[&upstream], "", "");
     let told = load(
         server.dns,
         CLIENT,
@@ -176,7 +168,7 @@ fn stale() -> Row {
         .silence(begun + 2 * SECOND, Nanos::MAX)
         .start();
     let rest = "[cache]\nmax-ttl = \"1s\"\nmax-negative-ttl = \"1s\"\nserve-stale = \"1h\"";
-    let server = server("", &[&upstream], "", rest);
+    let server = serve(&[&upstream], rest, "");
     let before = load_briefly(&server, 50, 0);
     MonotonicClock.sleep((begun + 4 * SECOND).saturating_sub(MonotonicClock.now()));
     let told = load_briefly(&server, 50, SECOND);
@@ -205,7 +197,7 @@ fn load_briefly(server: &Server, count: u32, length: Nanos) -> Vec<Told> {
 
 fn late() -> Row {
     let upstream = Temper::taking(6 * SECOND).start();
-    let server = server("", &[&upstream], "", "");
+    let server = serve(&[&upstream], "", "");
     let first = load(server.dns, CLIENT, (1, ALL), Rtype::A, &[0; 20]);
     let failed = with(&first, Rcode::SERVFAIL).count();
     // What has come by now.
@@ -235,7 +227,7 @@ fn failing() -> Row {
         },
         |question| response(question, Rcode::SERVFAIL, &[]),
     );
-    let server = server("", &[&upstream], "", "");
+    let server = serve(&[&upstream], "", "");
     ask_name(server.dns, &name(1), Rtype::A);
     let first = upstream.asked().len();
     let begun = MonotonicClock.now();
@@ -261,7 +253,7 @@ fn burst() -> Row {
     let each = |queue| {
         thread::spawn(move || {
             let upstream = Temper::taking(5 * MS).at_most(400, queue).start();
-            let server = server("", &[&upstream], "", "");
+            let server = serve(&[&upstream], "", "");
             let mut times = steady(250, 0, 30 * SECOND);
             times.extend([5 * SECOND; 800]);
             times.sort_unstable();
@@ -298,7 +290,7 @@ fn one_silent() -> Vec<Row> {
                 .start();
             let living = Temper::taking(5 * MS).start();
             let in_upstream = format!("selection = \"{selection}\"");
-            let server = server("", &[&dying, &living], &in_upstream, "");
+            let server = serve(&[&dying, &living], "", &in_upstream);
             let begun = MonotonicClock.now();
             let told = load(
                 server.dns,
@@ -337,7 +329,7 @@ fn returns() -> Row {
     let begun = MonotonicClock.now();
     let (from, to) = (begun + 5 * SECOND, begun + 8 * SECOND);
     let upstream = Temper::taking(5 * MS).silence(from, to).start();
-    let server = server("", &[&upstream], "", "");
+    let server = serve(&[&upstream], "", "");
     let began = MonotonicClock.now();
     let told = load(
         server.dns,
@@ -375,7 +367,7 @@ fn guessed() -> Row {
         },
         honest,
     );
-    let server = server("", &[&upstream], "randomise-case = false", "");
+    let server = serve(&[&upstream], "", "randomise-case = false");
     let told = load(
         server.dns,
         CLIENT,
