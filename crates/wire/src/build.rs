@@ -90,7 +90,7 @@ impl<'a> Builder<'a> {
             &rtype.0.to_be_bytes(),
             &class.0.to_be_bytes(),
         ];
-        self.question_parts(&parts)
+        self.question_parts(parts)
     }
 
     /// Writes a question section as it stands in another message, see
@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
     /// If there is a question or a record already.
     pub fn question_raw(&mut self, question: &[u8]) -> Result<(), Truncated> {
         match Name::parse(question, 0) {
-            Ok((_, end)) if end + 4 == question.len() => self.question_parts(&[question]),
+            Ok((_, end)) if end + 4 == question.len() => self.question_parts([question]),
             _ => Err(Truncated),
         }
     }
@@ -175,16 +175,12 @@ impl<'a> Builder<'a> {
             .checked_add(1)
             .ok_or(Truncated)?;
         let record_at = self.len;
-        self.append(&[
-            owner,
-            &rtype.0.to_be_bytes(),
-            &class.0.to_be_bytes(),
-            &ttl.to_be_bytes(),
-            &rdata_len.to_be_bytes(),
-            rdata[0],
-            rdata[1],
-            rdata[2],
-        ])?;
+        let mut fixed = [0; 10];
+        fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
+        fixed[2..4].copy_from_slice(&class.0.to_be_bytes());
+        fixed[4..8].copy_from_slice(&ttl.to_be_bytes());
+        fixed[8..].copy_from_slice(&rdata_len.to_be_bytes());
+        self.append([owner, &fixed, rdata[0], rdata[1], rdata[2]])?;
         if section == Section::Additional {
             self.additional_at.get_or_insert((record_at, count - 1));
         }
@@ -217,7 +213,7 @@ impl<'a> Builder<'a> {
             self.records_at == question_end,
             "the records must keep their place"
         );
-        self.append(&[&other.bytes()[question_end..end]])?;
+        self.append([&other.bytes()[question_end..end]])?;
         self.counts[1..].copy_from_slice(&[other.ancount(), other.nscount(), additionals]);
         self.section = Section::Additional;
         Ok(())
@@ -267,7 +263,7 @@ impl<'a> Builder<'a> {
         self.len
     }
 
-    fn question_parts(&mut self, parts: &[&[u8]]) -> Result<(), Truncated> {
+    fn question_parts<const N: usize>(&mut self, parts: [&[u8]; N]) -> Result<(), Truncated> {
         assert!(
             self.len == HEADER_LEN,
             "the question must come first and once"
@@ -281,7 +277,7 @@ impl<'a> Builder<'a> {
     fn append_opt(&mut self, opt: &Opt<'_>) {
         let flags = if opt.do_bit { Opt::DO } else { 0 };
         let options_len = u16::try_from(opt.options.len()).unwrap_or_default();
-        let written = self.append(&[
+        let written = self.append([
             &[0],
             &Rtype::OPT.0.to_be_bytes(),
             &opt.udp_size.to_be_bytes(),
@@ -301,7 +297,8 @@ impl<'a> Builder<'a> {
     }
 
     /// Writes all the parts, or none if they do not all fit.
-    fn append(&mut self, parts: &[&[u8]]) -> Result<(), Truncated> {
+    #[inline]
+    fn append<const N: usize>(&mut self, parts: [&[u8]; N]) -> Result<(), Truncated> {
         let room = self.limit - self.len;
         if parts.iter().map(|part| part.len()).sum::<usize>() > room {
             return Err(Truncated);

@@ -107,11 +107,3 @@ pub(crate) fn read_u16(bytes: &[u8], at: usize) -> Result<u16, ParseError> {
         None => Err(ParseError::ShortMessage),
     }
 }
-
-/// Reads the four octets at `at`, big-endian.
-pub(crate) fn read_u32(bytes: &[u8], at: usize) -> Result<u32, ParseError> {
-    match bytes.get(at..).and_then(<[u8]>::first_chunk) {
-        Some(octets) => Ok(u32::from_be_bytes(*octets)),
-        None => Err(ParseError::ShortMessage),
-    }
-}

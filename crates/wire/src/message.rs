@@ -10,7 +10,7 @@ use std::ops::{Deref, Range};
 use crate::codes::{Class, Rtype};
 pub use crate::header::{Flags, HEADER_LEN, Header};
 use crate::name::Name;
-use crate::{ParseError, read_u16, read_u32};
+use crate::{ParseError, read_u16};
 
 /// A message whose header and question are sound. Reads its header by [`Deref`].
 #[derive(Clone, Copy, Debug)]
@@ -166,16 +166,22 @@ impl<'a> Record<'a> {
         section: Section,
     ) -> Result<Self, ParseError> {
         let rdata_offset = fields + 10;
-        let rdata_len = usize::from(read_u16(message, fields + 8)?);
+        let fixed = message.get(fields..rdata_offset);
+        let Some(&[t0, t1, c0, c1, ttl @ .., l0, l1]) =
+            fixed.and_then(|fixed| fixed.first_chunk::<10>())
+        else {
+            return Err(ParseError::ShortMessage);
+        };
+        let rdata_len = usize::from(u16::from_be_bytes([l0, l1]));
         let Some(rdata) = message.get(rdata_offset..rdata_offset + rdata_len) else {
             return Err(ParseError::ShortMessage);
         };
         Ok(Self {
             section,
             name,
-            rtype: Rtype(read_u16(message, fields)?),
-            class: Class(read_u16(message, fields + 2)?),
-            ttl: read_u32(message, fields + 4)?,
+            rtype: Rtype(u16::from_be_bytes([t0, t1])),
+            class: Class(u16::from_be_bytes([c0, c1])),
+            ttl: u32::from_be_bytes(ttl),
             rdata,
             rdata_offset,
             message,

@@ -158,8 +158,17 @@ impl<'a> Name<'a> {
 
     /// Whether this name is `ancestor` or below it, without regard to ASCII case.
     pub fn is_within(&self, ancestor: &Name<'_>) -> bool {
-        let (count, theirs) = (self.labels().count(), ancestor.labels().count());
-        count >= theirs && eq_labels(self.labels().skip(count - theirs), ancestor.labels())
+        let mut end = *self;
+        while end.wire_len > ancestor.wire_len {
+            let mut labels = end.labels();
+            let Some(label) = labels.next() else {
+                return false;
+            };
+            end.start = labels.position;
+            // Its length and that of its length octet were counted when the name was measured.
+            end.wire_len -= u8::try_from(1 + label.len()).unwrap_or_default();
+        }
+        end.eq_ignore_case(ancestor)
     }
 
     /// Copies the name out of its message, in the case that it has there.
@@ -248,6 +257,16 @@ impl NameBuf {
             return Err(ParseError::NameTooShort);
         }
         Ok(name.to_buf())
+    }
+
+    /// Changes the case of each of its ASCII letters for which `flips` says so.
+    pub fn flip_case(&mut self, mut flips: impl FnMut(u8) -> bool) {
+        // Length octets are below 64 and no letters.
+        for octet in &mut self.octets[..usize::from(self.len)] {
+            if octet.is_ascii_alphabetic() && flips(*octet) {
+                *octet ^= 0x20;
+            }
+        }
     }
 
     /// The octets of the uncompressed name, with the root label.

@@ -328,8 +328,8 @@ fn has_name(octets: &[u8], name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Key;
     use super::super::tests::SETTINGS;
+    use super::super::{Key, name_hash};
     use super::*;
     use crate::answer::stored::{Asked, TtlBounds};
     use dns64_transport::clock::SECOND;
@@ -356,7 +356,8 @@ mod tests {
     }
 
     fn key(name: &str) -> Key {
-        Key::new(&name.parse().unwrap(), Rtype::A, Class::IN, false, false)
+        let name = name.parse().unwrap();
+        Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, false)
     }
 
     fn answer(name: &str, ttl_s: u32) -> Arc<Stored> {
@@ -449,12 +450,19 @@ mod tests {
     fn questions_that_differ_in_type_class_or_bits_do_not_mix() {
         let name = "a".parse().unwrap();
         let keys = [
-            Key::new(&name, Rtype::A, Class::IN, false, false),
-            Key::new(&name, Rtype::AAAA, Class::IN, false, false),
-            Key::new(&name, Rtype::A, Class::CH, false, false),
-            Key::new(&name, Rtype::A, Class::IN, true, false),
-            Key::new(&name, Rtype::A, Class::IN, false, true),
-            Key::new(&name, Rtype::A, Class::IN, true, true),
+            Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, false),
+            Key::new(
+                &name,
+                name_hash(&name),
+                Rtype::AAAA,
+                Class::IN,
+                false,
+                false,
+            ),
+            Key::new(&name, name_hash(&name), Rtype::A, Class::CH, false, false),
+            Key::new(&name, name_hash(&name), Rtype::A, Class::IN, true, false),
+            Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, true),
+            Key::new(&name, name_hash(&name), Rtype::A, Class::IN, true, true),
         ];
         let cache = cache(SETTINGS);
         for (i, key) in keys.iter().enumerate() {

@@ -46,6 +46,10 @@ pub(crate) struct Key {
 const TYPE_AND_CLASS: usize = 4;
 const SUFFIX: usize = TYPE_AND_CLASS + 1;
 
+/// Spreads the bits of a number over those of a hash: 2^64 divided by the golden ratio (Knuth, TAOCP
+/// volume 3, section 6.4). It is odd: different numbers stay different.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A keyed hash function that nobody outside can foresee.
 pub(crate) fn hasher() -> SipHasher13 {
     static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| {
@@ -55,9 +59,43 @@ pub(crate) fn hasher() -> SipHasher13 {
     SipHasher13::new_with_keys(SECRET[0], SECRET[1])
 }
 
+/// The hash of a name, whatever its case.
+pub(crate) fn name_hash(name: &NameBuf) -> u64 {
+    let mut octets = [0; NAME_LEN_MAX];
+    let wire = name.as_wire();
+    let octets = &mut octets[..wire.len()];
+    octets.copy_from_slice(wire);
+    octets.make_ascii_lowercase();
+    hasher().hash(octets)
+}
+
+/// The hash of a question for a name. Only the name has to be hashed with a secret: a name has few
+/// questions, and no two of them the same hash.
+pub(crate) fn question_hash(
+    name_hash: u64,
+    rtype: Rtype,
+    class: Class,
+    do_bit: bool,
+    cd: bool,
+) -> u64 {
+    let rest = u64::from(rtype.0) << 32 | u64::from(class.0) << 16 | u64::from(bits(do_bit, cd));
+    (name_hash ^ rest).wrapping_mul(GOLDEN)
+}
+
+fn bits(do_bit: bool, cd: bool) -> u8 {
+    u8::from(do_bit) | u8::from(cd) << 1
+}
+
 impl Key {
-    /// The key of a question.
-    pub(crate) fn new(name: &NameBuf, rtype: Rtype, class: Class, do_bit: bool, cd: bool) -> Self {
+    /// The key of a question, with the hash of its name.
+    pub(crate) fn new(
+        name: &NameBuf,
+        name_hash: u64,
+        rtype: Rtype,
+        class: Class,
+        do_bit: bool,
+        cd: bool,
+    ) -> Self {
         let mut octets = [0; NAME_LEN_MAX + SUFFIX];
         let wire = name.as_wire();
         let len = wire.len();
@@ -65,12 +103,12 @@ impl Key {
         octets[..len].make_ascii_lowercase();
         octets[len..len + 2].copy_from_slice(&rtype.0.to_be_bytes());
         octets[len + 2..len + 4].copy_from_slice(&class.0.to_be_bytes());
-        octets[len + 4] = u8::from(do_bit) | u8::from(cd) << 1;
+        octets[len + 4] = bits(do_bit, cd);
         Self {
-            hash: hasher().hash(&octets[..len + SUFFIX]),
             octets,
             // At most 260.
             len: u16::try_from(len + SUFFIX).unwrap_or_default(),
+            hash: question_hash(name_hash, rtype, class, do_bit, cd),
         }
     }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use dns64_wire::message::HEADER_LEN;
 
 use super::lines::{LINE_BYTES, Line, Lines, WORDS};
-use super::{Key, Outlet, Policy, PublicAnswer, PublicKey, lock};
+use super::{GOLDEN, Key, Outlet, Policy, PublicAnswer, PublicKey, lock};
 
 /// Longest message that is kept, in octets: the most that `udp-size` can be.
 pub(crate) const MESSAGE_MAX: usize = 4096;
@@ -86,10 +86,6 @@ const SLOTS: usize = WORDS - 1;
 /// Bits of a place within a slot, counted in lines: 16 PiB are written to one shard before
 /// they are used up, which takes 50 years at 10 MB/s. The tag is above.
 const PLACE_BITS: u32 = 48;
-
-/// Spreads the numbers of policies over the bits of a hash: 2^64 divided by the golden ratio (Knuth,
-/// TAOCP volume 3, section 6.4).
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 struct Shard {
     index: Lines,

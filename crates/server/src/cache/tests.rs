@@ -50,7 +50,8 @@ impl Outlet for Told {
 
 fn put(cache: &Cache, policy: &Policy, name: &str, len: usize) {
     let store = cache.rendered().unwrap();
-    let key = Key::new(&name.parse().unwrap(), Rtype::A, Class::IN, true, false);
+    let name = name.parse().unwrap();
+    let key = Key::new(&name, name_hash(&name), Rtype::A, Class::IN, true, false);
     let header = [0, 0, 0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     let message = [&header, key.question(), &vec![0; len]].concat();
     let entry = Entry {

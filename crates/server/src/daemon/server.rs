@@ -267,7 +267,7 @@ mod tests {
 
     use super::*;
     use crate::answer::stored::{Asked, Stored};
-    use crate::cache::{Cache, Key};
+    use crate::cache::{Cache, Key, name_hash};
     use crate::settings::Settings;
 
     /// A server without threads: what they would send, and what the one worker gets.
@@ -344,7 +344,7 @@ mod tests {
             class,
         };
         let failure = Arc::new(Stored::failure(&asked, Rcode::SERVFAIL, None));
-        let key = Key::new(&name, rtype, class, false, false);
+        let key = Key::new(&name, name_hash(&name), rtype, class, false, false);
         let cache = &server.stats.cache;
         cache.keep(&settings, &key, failure, 0);
         for entries in [1, 0] {

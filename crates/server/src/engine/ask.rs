@@ -174,32 +174,23 @@ pub(super) fn fingerprint(reply: &Message<'_>) -> Option<u64> {
     Some(sum)
 }
 
-/// The name with the case of each letter left to chance (draft-vixie-dnsext-dns0x20-00).
-pub(super) fn randomise_case(name: &NameBuf, random: &mut StdRng) -> NameBuf {
+/// Leaves the case of each letter to chance (draft-vixie-dnsext-dns0x20-00).
+pub(super) fn randomise_case(name: &mut NameBuf, random: &mut StdRng) {
     let mut bits = 0_u64;
     let mut i = 0;
-    map_letters(name, |octet| {
+    name.flip_case(|_| {
         if i % 64 == 0 {
             bits = random.next_u64();
         }
-        let flip = bits >> (i % 64) & 1 == 1;
+        let flips = bits >> (i % 64) & 1 == 1;
         i += 1;
-        *octet ^= if flip { 0x20 } else { 0 };
-    })
+        flips
+    });
 }
 
 /// The name in lower case.
 pub(super) fn lower_case(name: &NameBuf) -> NameBuf {
-    map_letters(name, |octet| octet.make_ascii_lowercase())
-}
-
-fn map_letters(name: &NameBuf, mut map: impl FnMut(&mut u8)) -> NameBuf {
-    let mut wire = [0; 255];
-    let len = name.as_wire().len();
-    wire[..len].copy_from_slice(name.as_wire());
-    // Length octets are below 64, no letters: they stay.
-    for octet in wire[..len].iter_mut().filter(|o| o.is_ascii_alphabetic()) {
-        map(octet);
-    }
-    NameBuf::from_wire(&wire[..len]).unwrap_or_else(|_| name.clone())
+    let mut name = name.clone();
+    name.flip_case(|letter| letter.is_ascii_uppercase());
+    name
 }

@@ -54,8 +54,8 @@ impl Engine {
         if held.waiting[part as usize].is_some() {
             return now;
         }
-        let (question, key) = (held.question(part), held.key_of(part));
-        match self.lookups.find(&key) {
+        let question = held.question(part);
+        match self.lookups.find(&question.key()) {
             Some(lookup) => {
                 self.counts.coalesced.tick();
                 self.join(query, part, lookup);
@@ -70,7 +70,7 @@ impl Engine {
             None => {
                 let full = self.lookups.len() >= self.lookups_max();
                 let oldest = self.lookups.oldest_abandoned().filter(|_| full);
-                let lookup = self.lookups.add(&question, key, now);
+                let lookup = self.lookups.add(&question, now);
                 self.join(query, part, lookup);
                 if let Some(oldest) = oldest {
                     self.drop_lookup(oldest);
@@ -88,10 +88,10 @@ impl Engine {
     /// Asks anew for answers that end soon; nobody waits for them.
     pub(super) fn prefetch(&mut self, now: Nanos, actions: &mut Actions) {
         while let Some(question) = self.maker.ending.pop() {
-            let key = question.key();
-            if self.lookups.find(&key).is_none() && self.lookups.len() < self.lookups_max() {
+            let known = self.lookups.find(&question.key());
+            if known.is_none() && self.lookups.len() < self.lookups_max() {
                 self.counts.prefetches.tick();
-                let lookup = self.lookups.add(&question, key, now);
+                let lookup = self.lookups.add(&question, now);
                 self.lookups.set_abandoned(lookup, Some(now));
                 self.begin_lookup(lookup, now, actions);
             }
@@ -101,7 +101,7 @@ impl Engine {
     fn begin_lookup(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         if self.maker.settings.randomise_case {
             let lookup = self.lookups.get(slot);
-            lookup.name = ask::randomise_case(&lookup.name, &mut self.random);
+            ask::randomise_case(&mut lookup.name, &mut self.random);
         }
         self.ask_next(slot, now, actions);
     }
@@ -402,7 +402,7 @@ impl Engine {
         self.orphan(slot);
         let lookup = self.lookups.remove(slot);
         let settings = &self.maker.settings.cache;
-        let learnt = self.maker.cache.keep(settings, &lookup.key, stored, now);
+        let learnt = self.maker.cache.keep(settings, &lookup.key(), stored, now);
         if learnt.age == Age::Stale {
             self.counts.cache_stale.tick();
         }

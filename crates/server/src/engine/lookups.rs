@@ -9,11 +9,11 @@ use hashbrown::HashTable;
 
 use super::heap::Heap;
 use super::upstreams::Asked;
-use crate::cache::Key;
+use crate::cache::{self, Key};
 
 /// A question that upstreams are asked.
 pub(super) struct Lookup {
-    pub(super) key: Key,
+    name_hash: u64,
     /// As it is asked: in random case if that is wanted.
     pub(super) name: NameBuf,
     pub(super) rtype: Rtype,
@@ -37,6 +37,20 @@ pub(super) struct Lookup {
     /// The last response code that an upstream gave for a failure, and its extended error, if any
     /// did.
     pub(super) failed: Option<(Rcode, Option<u16>)>,
+}
+
+impl Lookup {
+    /// The key of its question.
+    pub(super) fn key(&self) -> Key {
+        let (do_bit, cd) = (self.do_bit, self.cd);
+        let hash = self.name_hash;
+        Key::new(&self.name, hash, self.rtype, self.class, do_bit, cd)
+    }
+
+    fn hash(&self) -> u64 {
+        let (do_bit, cd) = (self.do_bit, self.cd);
+        cache::question_hash(self.name_hash, self.rtype, self.class, do_bit, cd)
+    }
 }
 
 /// One of the two things that a query can wait for, as number of the query times two plus
@@ -63,11 +77,20 @@ pub(super) struct Question<'a> {
     pub(super) class: Class,
     pub(super) do_bit: bool,
     pub(super) cd: bool,
+    /// The hash of its name, if it is known already.
+    pub(super) name_hash: Option<u64>,
 }
 
 impl Question<'_> {
     pub(super) fn key(&self) -> Key {
-        Key::new(&self.name, self.rtype, self.class, self.do_bit, self.cd)
+        let name_hash = self.name_hash();
+        let (do_bit, cd) = (self.do_bit, self.cd);
+        Key::new(&self.name, name_hash, self.rtype, self.class, do_bit, cd)
+    }
+
+    fn name_hash(&self) -> u64 {
+        let known = self.name_hash;
+        known.unwrap_or_else(|| cache::name_hash(&self.name))
     }
 
     /// The same, to be kept.
@@ -94,15 +117,14 @@ impl Lookups {
 
     /// The lookup of a question.
     pub(super) fn find(&self, key: &Key) -> Option<u32> {
-        let same = |slot: &u32| self.slots[*slot as usize].key.as_bytes() == key.as_bytes();
+        let same = |slot: &u32| self.slots[*slot as usize].key().as_bytes() == key.as_bytes();
         self.by_key.find(key.hash(), same).copied()
     }
 
     /// Adds a lookup of a question that has none, for which nobody waits yet.
-    pub(super) fn add(&mut self, question: &Question<'_>, key: Key, now: Nanos) -> u32 {
-        let hash = key.hash();
+    pub(super) fn add(&mut self, question: &Question<'_>, now: Nanos) -> u32 {
         let slot = self.slots.insert(Lookup {
-            key,
+            name_hash: question.name_hash(),
             name: NameBuf::clone(&question.name),
             rtype: question.rtype,
             class: question.class,
@@ -121,8 +143,9 @@ impl Lookups {
         // The settings bound their number far below 2^32.
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         let slots = &self.slots;
+        let hash = slots[slot as usize].hash();
         self.by_key
-            .insert_unique(hash, slot, |slot| slots[*slot as usize].key.hash());
+            .insert_unique(hash, slot, |slot| slots[*slot as usize].hash());
         slot
     }
 
@@ -147,7 +170,7 @@ impl Lookups {
     pub(super) fn remove(&mut self, slot: u32) -> Lookup {
         self.abandoned.clear(slot);
         let lookup = self.slots.remove(slot as usize);
-        if let Ok(found) = self.by_key.find_entry(lookup.key.hash(), |s| *s == slot) {
+        if let Ok(found) = self.by_key.find_entry(lookup.hash(), |s| *s == slot) {
             found.remove();
         }
         lookup

@@ -125,6 +125,7 @@ impl Maker {
         let mut ttls = [0; TTLS_MAX];
         let kept = rendered::keep(&mut self.frame[..len], &mut ttls)?;
         if kept.len <= RENDERED_MAX && query.counts_down(made) {
+            let key = query.key();
             let now_s = seconds(now);
             let until_s = query.until_s();
             let entry = Entry {
@@ -132,13 +133,13 @@ impl Maker {
                 extended_error: kept.extended_error,
                 note: made.note(query.responses),
                 rendered_s: now_s,
-                expires_s: match self.cache.is_full(query.key()) {
+                expires_s: match self.cache.is_full(&key) {
                     true => until_s.min(now_s.saturating_add(TOUCH_S)),
                     false => until_s,
                 },
             };
             let (message, ttls) = (&self.frame[..kept.len], &ttls[..kept.ttls]);
-            let key = RenderedKey::new(query.key(), &self.policies[query.view]);
+            let key = RenderedKey::new(&key, &self.policies[query.view]);
             let (store, generation) = (self.rendered.as_ref()?, query.generation?);
             store.insert(&key, generation, &entry, message, ttls);
         }
@@ -156,7 +157,7 @@ impl Maker {
         &mut self,
         client: Client,
         asker: Asker,
-        key: Key,
+        name_hash: u64,
         view: usize,
         now: Nanos,
     ) -> Result<usize, Query> {
@@ -170,7 +171,9 @@ impl Maker {
         match Plan::new(&asker, dns64, &mut self.frame) {
             Ok(plan) => {
                 let generation = self.rendered.as_ref().map(|store| store.generation());
-                Err(Query::new(client, asker, key, view, plan, now, generation))
+                Err(Query::new(
+                    client, asker, name_hash, view, plan, now, generation,
+                ))
             }
             Err(len) => {
                 self.counts.synthesised_ptr.tick();
@@ -263,7 +266,7 @@ impl Maker {
 
     /// What the cache has for the question that a part of a query has come to.
     fn recall_link(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
-        match self.find(&query.key_of(part), now) {
+        match self.find(&query.question(part).key(), now) {
             Found::Fresh(learnt, ending) => {
                 self.counts.cache_hits.tick();
                 if ending {
@@ -284,7 +287,10 @@ impl Maker {
 
     /// Whether a part of a query is in the cache.
     pub(super) fn knows(&self, query: &Query, part: Part, now: Nanos) -> bool {
-        matches!(self.find(&query.key_of(part), now), Found::Fresh(..))
+        matches!(
+            self.find(&query.question(part).key(), now),
+            Found::Fresh(..)
+        )
     }
 
     /// What the cache has for a question.

@@ -64,7 +64,7 @@ use crate::answer::cookie::Cookies;
 use crate::answer::guard::{self, Admission, Context, Refusal, Silence};
 use crate::answer::reply;
 use crate::answer::synthesis::Reason;
-use crate::cache::{Cache, Key, seconds};
+use crate::cache::{self, Cache, Key, seconds};
 use crate::counts::{Counts, Servfail};
 use crate::health::UpstreamState;
 use crate::settings::Settings;
@@ -231,13 +231,13 @@ impl Engine {
         actions: &mut Actions,
     ) -> usize {
         let view = self.maker.settings.view_of(client.address().ip());
-        let (do_bit, cd) = (asker.do_bit(), asker.cd());
-        let key = Key::new(&asker.name, asker.rtype, asker.class, do_bit, cd);
+        let name_hash = cache::name_hash(&asker.name);
+        let key = queries::key_of(&asker, name_hash);
         let sent = self.send_again(client, &asker, &key, view, frame, now, actions);
         if let SentAgain::Yes(len) = sent {
             return len;
         }
-        match self.maker.begin(client, asker, key, view, now) {
+        match self.maker.begin(client, asker, name_hash, view, now) {
             Ok(len) => {
                 self.counts.at_once.tick();
                 self.respond(client, len, frame, actions)

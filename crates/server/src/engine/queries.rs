@@ -18,8 +18,8 @@ use crate::cache::{Key, Learnt, MESSAGE_MAX as RENDERED_MAX, seconds};
 pub(super) struct Query {
     pub(super) client: Client,
     pub(super) asker: Asker,
-    /// The key of its question.
-    key: Key,
+    /// The hash of its name.
+    name_hash: u64,
     /// Number of the view that the client belongs to.
     pub(super) view: usize,
     pub(super) plan: Plan,
@@ -78,7 +78,7 @@ impl Query {
     pub(super) fn new(
         client: Client,
         asker: Asker,
-        key: Key,
+        name_hash: u64,
         view: usize,
         plan: Plan,
         arrived: Nanos,
@@ -87,7 +87,7 @@ impl Query {
         Self {
             client,
             asker,
-            key,
+            name_hash,
             view,
             plan,
             arrived,
@@ -117,7 +117,13 @@ impl Query {
                 name: Cow::Borrowed(&chain.target),
                 ..question
             },
-            None => question,
+            None => Question {
+                name_hash: match self.plan {
+                    Plan::Reverse(_) => None,
+                    Plan::Forward | Plan::Aaaa => Some(self.name_hash),
+                },
+                ..question
+            },
         }
     }
 
@@ -155,18 +161,8 @@ impl Query {
     }
 
     /// The key of its question.
-    pub(super) fn key(&self) -> &Key {
-        &self.key
-    }
-
-    /// The key of the question that is to be asked for a part.
-    pub(super) fn key_of(&self, part: Part) -> Key {
-        let is_other = part == Part::Second || matches!(self.plan, Plan::Reverse(_));
-        if is_other || self.follows(part) {
-            self.question(part).key()
-        } else {
-            self.key
-        }
+    pub(super) fn key(&self) -> Key {
+        key_of(&self.asker, self.name_hash)
     }
 
     /// Whether a part has come to an alias whose target is to be learnt.
@@ -244,6 +240,12 @@ impl Query {
         }
         has_come.then_some(next)
     }
+}
+
+/// The key of the question of an asker.
+pub(super) fn key_of(asker: &Asker, name_hash: u64) -> Key {
+    let (do_bit, cd) = (asker.do_bit(), asker.cd());
+    Key::new(&asker.name, name_hash, asker.rtype, asker.class, do_bit, cd)
 }
 
 impl Waiter {

@@ -13,7 +13,7 @@ use super::exchange::report;
 use super::exchanges::{Exchange, Way};
 use super::habits::{CookieSeen, Form};
 use crate::answer::stored::{Asked, Kind, Malformed, Stored, TtlBounds};
-use crate::cache::Key;
+use crate::cache::{self, Key};
 use crate::mailbox::ConnectionFailed;
 
 /// Datagrams with a wrong ID or a wrong question, at the right port from the right address, after
@@ -183,9 +183,10 @@ impl Engine {
             return;
         };
         let name = question.name.to_buf();
+        let name_hash = cache::name_hash(&name);
         // A reply does not say which of DO and CD its question had.
         for (do_bit, cd) in [(false, false), (true, false), (false, true), (true, true)] {
-            let key = Key::new(&name, question.rtype, question.class, do_bit, cd);
+            let key = Key::new(&name, name_hash, question.rtype, question.class, do_bit, cd);
             let Some(lookup) = self.lookups.find(&key) else {
                 continue;
             };

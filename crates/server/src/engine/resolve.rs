@@ -131,6 +131,7 @@ impl Plan {
             class: asker.class,
             do_bit: asker.do_bit(),
             cd: asker.cd(),
+            name_hash: None,
         }
     }
 

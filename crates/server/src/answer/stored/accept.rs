@@ -39,6 +39,14 @@ impl Stored {
         if reply.bytes().len() > MESSAGE_LEN_MAX {
             return Err(Malformed::TooLong);
         }
+        match Self::plain(reply, bounds) {
+            Some(stored) => Ok(stored),
+            None => Self::rewritten(reply, bounds),
+        }
+    }
+
+    /// As [`Stored::accept`], for any response.
+    pub(super) fn rewritten(reply: &Message<'_>, bounds: &TtlBounds) -> Result<Self, Malformed> {
         let question = reply.question().ok_or(Malformed::NoQuestion)?;
         let seen = Survey::of(reply, question.class)?;
         let chain = Chain::follow(reply, &question);
@@ -72,9 +80,10 @@ fn kind(reply: &Message<'_>, seen: &Survey<'_>, chain: &Chain<'_>, has_soa: bool
 }
 
 /// What one walk over a response shows: that all its records are sound.
-struct Survey<'a> {
-    extended_rcode: bool,
-    extended_error: Option<u16>,
+#[derive(Default)]
+pub(super) struct Survey<'a> {
+    pub(super) extended_rcode: bool,
+    pub(super) extended_error: Option<u16>,
     /// First SOA record of the authority section.
     soa: Option<Record<'a>>,
     /// Whether there are signatures in the answer section.
@@ -89,15 +98,7 @@ struct Survey<'a> {
 
 impl<'a> Survey<'a> {
     fn of(reply: &Message<'a>, class: Class) -> Result<Self, Malformed> {
-        let mut seen = Self {
-            extended_rcode: false,
-            extended_error: None,
-            soa: None,
-            signatures: false,
-            redirections: false,
-            proofs: false,
-            additionals: false,
-        };
+        let mut seen = Self::default();
         let mut opt_seen = false;
         let mut records = reply.records();
         while let Some(record) = records.next() {
@@ -132,7 +133,8 @@ impl<'a> Survey<'a> {
         Ok(seen)
     }
 
-    fn opt(&mut self, record: &Record<'_>) -> Result<(), ParseError> {
+    /// Takes the OPT record.
+    pub(super) fn opt(&mut self, record: &Record<'_>) -> Result<(), ParseError> {
         if record.section != Section::Additional || !record.name.is_root() {
             return Err(ParseError::OptMisplaced);
         }
@@ -426,7 +428,7 @@ fn minimum_s(soa: &Record<'_>) -> u32 {
 }
 
 /// An offset or a count in a message, which has at most 65,535 octets.
-fn offset(at: usize) -> Result<u16, Truncated> {
+pub(super) fn offset(at: usize) -> Result<u16, Truncated> {
     u16::try_from(at).map_err(|_| Truncated)
 }
 

@@ -7,11 +7,13 @@
 //! - `accept`: from a response to what is kept of it;
 //! - `chain`: the aliases from the name of the question on;
 //! - `join`: from a chain that is left open and what stands at its end to one response;
+//! - `plain`: the same for responses of addresses alone;
 //! - `scrub`: which records belong to an answer.
 
 mod accept;
 mod chain;
 mod join;
+mod plain;
 mod scrub;
 
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -444,3 +444,42 @@ fn addresses_are_read_where_they_stand() {
     let found: Vec<_> = stored.a().map(|(ttl, ip)| format!("{ttl} {ip}")).collect();
     assert_eq!(found, ["5 192.0.2.1", "5 192.0.2.2"]);
 }
+
+proptest::proptest! {
+    /// What is kept as it came is what would be written anew, whatever else a response may be.
+    #[test]
+    fn plain_responses_are_kept_as_any_other_would_be(
+        flags in proptest::sample::select(vec![NOERROR, NXDOMAIN, NOERROR | 0x20, 0x8182]),
+        ttls in proptest::collection::vec(proptest::num::u32::ANY, 0..4),
+        stranger in proptest::option::weighted(0.3, 0..5_usize),
+        opt in proptest::sample::select(vec![
+            &b""[..],
+            OPT,
+            b"\0\0\x29\x04\xd0\x01\0\0\0\0\0",
+            b"\0\0\x29\x04\xd0\0\0\0\0\0\x06\0\x0f\0\x02\0\x16",
+            b"\0\0\x29\x04\xd0\0\0\0\0\0\x06\0\x0f\0",
+            GLUE,
+        ]),
+    ) {
+        let strangers = [A_TO_B, C_AAAA, NS, &AAAA[..20], b"\xc0\x0c\0\x1c\0\x03\0\0\0\x3c\0\0"];
+        let mut records: Vec<Vec<u8>> = ttls
+            .iter()
+            .map(|ttl| [&AAAA[..6], &ttl.to_be_bytes(), &AAAA[10..]].concat())
+            .collect();
+        records.extend(stranger.map(|at| strangers[at].to_vec()));
+        let answers = u8::try_from(records.len()).unwrap();
+        records.push(opt.to_vec());
+        let records: Vec<_> = records.iter().map(Vec::as_slice).collect();
+        let bytes = response(flags, [answers, 0, u8::from(!opt.is_empty())], &records);
+        let message = Message::parse(&bytes).unwrap();
+        if let Some(stored) = Stored::plain(&message, &BOUNDS) {
+            let anew = Stored::rewritten(&message, &BOUNDS).unwrap();
+            proptest::prop_assert_eq!(format!("{stored:?}"), format!("{anew:?}"));
+        }
+        let is_plain = answers > 0 && stranger.is_none() && flags != NXDOMAIN && flags != 0x8182;
+        let opt_is_plain = [&b""[..], OPT].contains(&opt) || opt.len() == 17;
+        if is_plain && opt_is_plain {
+            proptest::prop_assert!(Stored::plain(&message, &BOUNDS).is_some());
+        }
+    }
+}

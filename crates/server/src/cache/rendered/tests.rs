@@ -4,6 +4,7 @@ use std::thread;
 use dns64_wire::codes::{Class, Rtype};
 use proptest::prelude::*;
 
+use super::super::name_hash;
 use super::*;
 
 const POLICY: Policy = Policy {
@@ -22,7 +23,14 @@ fn store(bytes: u64) -> Rendered {
 
 fn key(name: &str) -> Key {
     let name = name.parse().unwrap();
-    Key::new(&name, Rtype::AAAA, Class::IN, false, false)
+    Key::new(
+        &name,
+        name_hash(&name),
+        Rtype::AAAA,
+        Class::IN,
+        false,
+        false,
+    )
 }
 
 fn entry(len: usize, rendered_s: u32, expires_s: u32) -> Entry {
@@ -78,7 +86,7 @@ fn ttls_count_down_to_zero_until_the_answer_ends() {
 fn an_answer_is_for_its_question_and_its_policy_only() {
     let store = store(1 << 18);
     let name = "a.example".parse().unwrap();
-    let asked = |rtype, do_bit, cd| Key::new(&name, rtype, Class::IN, do_bit, cd);
+    let asked = |rtype, do_bit, cd| Key::new(&name, name_hash(&name), rtype, Class::IN, do_bit, cd);
     let keys = [
         asked(Rtype::AAAA, false, false),
         asked(Rtype::A, false, false),
