@@ -106,6 +106,12 @@ impl InFlight {
         }
     }
 
+    /// Claims in it.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
     /// The shard of a hash, by bits that a shard's table does not look at, as in the cache of answers.
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
         let [_, octet, ..] = hash.to_be_bytes();
@@ -205,6 +211,7 @@ mod tests {
         in_flight.claim(&b, 1, true, 0);
         in_flight.claim(&b, 0, true, 0);
         in_flight.forget(0);
+        assert_eq!(in_flight.len(), 1);
         assert_eq!(in_flight.claim(&a, 1, true, 1), None);
         assert_eq!(in_flight.release(&b, 1, true), [0; 0]);
     }
