@@ -248,6 +248,7 @@ impl Run {
                 Action::Renew { server, port } => self.model.renewed(*server, *port),
                 // It only repeats an answer.
                 Action::Servfail { .. } => {}
+                Action::Tell { worker, .. } => panic!("there is no worker {worker}"),
                 Action::Down { server, .. } => self.model.turned(*server, true),
                 Action::Up { server, .. } => self.model.turned(*server, false),
             }

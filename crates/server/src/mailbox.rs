@@ -1,11 +1,12 @@
-//! What workers and the rest of the server say to each other: connections, control, reload. Off
-//! the way of a UDP query.
+//! What workers and the rest of the server say to each other: connections, control, reload, and
+//! answers to questions that another worker asked. Off the way of any other UDP query.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
+use crate::cache::Outcome;
 use crate::framed::{Framed, Held};
 use crate::health::InForce;
 
@@ -28,6 +29,8 @@ pub enum ToWorker {
         /// The message, without its length; or that there is none.
         message: Result<Vec<u8>, ConnectionFailed>,
     },
+    /// What became of a question that another worker asked.
+    Outcome(Arc<Outcome>),
     /// New settings are in force.
     Reload(InForce),
     /// Take no more queries, finish what is under way within the time it has, and end.

@@ -22,7 +22,7 @@ use dns64_wire::message::Message;
 use crate::engine::actions::{Action, Actions, Client};
 use crate::engine::{DEADLINE_NS, Engine};
 use crate::health::{Health, InForce};
-use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker};
+use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker, WorkerHandle};
 use crate::settings::Settings;
 use notes::Notes;
 use supervise::WorkerError;
@@ -37,6 +37,8 @@ pub struct Worker<R> {
     pub relay: R,
     /// What others say to it.
     mailbox: Receiver<ToWorker>,
+    /// All workers that share their questions, by number.
+    workers: Arc<[WorkerHandle]>,
     /// Who holds the connections.
     gateway: GatewayHandle,
     /// Where it publishes what it knows of the upstreams.
@@ -75,7 +77,8 @@ pub enum Stage {
 pub const THREAD: &str = "worker-";
 
 /// Starts the thread of a worker over sockets that are open already. Its mailbox, and the waker of
-/// `relay`, are how others reach it; `renew` makes its engine, and another one after a panic.
+/// `relay`, are how others reach it; `workers` are those with which its engine shares questions
+/// ([`Engine::share`]), by number; `renew` makes its engine, and another one after a panic.
 ///
 /// # Errors
 ///
@@ -85,6 +88,7 @@ pub fn spawn(
     in_force: InForce,
     mut relay: UdpRelay,
     mailbox: Receiver<ToWorker>,
+    workers: Arc<[WorkerHandle]>,
     gateway: GatewayHandle,
     renew: impl Fn(&Settings) -> Engine + Send + 'static,
 ) -> io::Result<JoinHandle<Result<(), WorkerError>>> {
@@ -92,19 +96,29 @@ pub fn spawn(
         set_servers(relay.upstreams(), &in_force.settings)?;
         let clock = MonotonicClock;
         let engine = renew(&in_force.settings);
-        let mut worker = Worker::new(index, engine, relay, mailbox, gateway, in_force.health);
+        let mut worker = Worker::new(
+            index,
+            engine,
+            relay,
+            mailbox,
+            workers,
+            gateway,
+            in_force.health,
+        );
         supervise::run(&mut worker, &clock, renew)
     };
     Builder::new().name(format!("{THREAD}{index}")).spawn(run)
 }
 
 impl<R: Relay> Worker<R> {
-    /// A worker that has not done anything yet.
+    /// A worker that has not done anything yet. `workers`: those with which its engine shares questions
+    /// ([`Engine::share`]), by number.
     pub fn new(
         index: usize,
         engine: Engine,
         relay: R,
         mailbox: Receiver<ToWorker>,
+        workers: Arc<[WorkerHandle]>,
         gateway: GatewayHandle,
         health: Arc<Health>,
     ) -> Self {
@@ -113,6 +127,7 @@ impl<R: Relay> Worker<R> {
             engine,
             relay,
             mailbox,
+            workers,
             gateway,
             health,
             unsent: Vec::new(),
@@ -241,6 +256,7 @@ impl<R: Relay> Worker<R> {
                     let message = message.as_deref().map_err(|failed| *failed);
                     self.engine.on_connection(exchange, message, now, actions);
                 }
+                ToWorker::Outcome(outcome) => self.engine.on_outcome(&outcome, now, actions),
                 ToWorker::Reload(InForce { settings, health }) => {
                     // What the engine wants to send, it wants to send to the old servers.
                     self.act(actions)?;
@@ -297,6 +313,12 @@ impl<R: Relay> Worker<R> {
                 }
                 Action::Renew { server, port } => {
                     self.relay.upstreams().renew(*server, *port)?;
+                }
+                Action::Tell { worker, outcome } => {
+                    if let Some(other) = self.workers.get(*worker) {
+                        // One whose mailbox is full, or which has ended, does without.
+                        let _ = other.send(ToWorker::Outcome(Arc::clone(outcome)));
+                    }
                 }
                 Action::Servfail {
                     client,

@@ -14,7 +14,7 @@ use crate::answer::stored::{Age, Aged, Kind, Stored};
 use crate::settings::CacheSettings;
 
 /// An answer as the cache gives it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Learnt {
     pub(crate) stored: Arc<Stored>,
     pub(crate) age: Age,

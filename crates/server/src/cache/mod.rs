@@ -4,12 +4,14 @@
 //!   answer (DO and CD), so that these never mix, and nothing that depends on a client's view;
 //! - `rendered`: what clients were sent, by question and [`Policy`], to be sent again without being
 //!   rendered again. A reader takes no lock and writes nothing that others read;
-//! - `lines`: the memory of that.
+//! - `lines`: the memory of that;
+//! - `in_flight`: which worker asks upstreams what, and who wants to know.
 //!
 //! A question is hashed once, for all of these and for the lookups in flight, with a secret that is drawn
 //! when the process starts: nobody outside can choose names that collide.
 
 mod answers;
+mod in_flight;
 mod lines;
 mod rendered;
 
@@ -31,11 +33,13 @@ use crate::settings::dns64::Dns64;
 
 use answers::Answers;
 pub(crate) use answers::{Found, Learnt};
+use in_flight::InFlight;
+pub use in_flight::Outcome;
 pub(crate) use rendered::{Entry, MESSAGE_MAX, Rendered, RenderedKey, TTLS_MAX};
 
 /// A question as the cache and the lookups in flight know it: lower-case name, type, class, DO
 /// and CD.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     octets: [u8; NAME_LEN_MAX + SUFFIX],
     len: u16,
@@ -196,6 +200,7 @@ pub struct PublicAnswer<'a> {
 /// The cache of all workers of a server.
 pub struct Cache {
     answers: Answers,
+    in_flight: InFlight,
     renderings: Mutex<Renderings>,
     /// The policies in use; one that no worker uses any more is dropped.
     policies: Mutex<Policies>,
@@ -225,6 +230,7 @@ impl Cache {
     pub fn new(settings: &CacheSettings, outlet: Option<Arc<dyn Outlet>>) -> Self {
         Self {
             answers: Answers::new(answers_bytes(settings)),
+            in_flight: InFlight::new(),
             renderings: Mutex::new(Renderings {
                 settings: *settings,
                 store: new_store(settings, outlet.clone()),
@@ -288,6 +294,11 @@ impl Cache {
         now: Nanos,
     ) -> Learnt {
         self.answers.keep(settings, key, stored, now)
+    }
+
+    /// Which worker asks upstreams what.
+    pub(crate) fn in_flight(&self) -> &InFlight {
+        &self.in_flight
     }
 
     /// Whether answers like that to this question make room for others.

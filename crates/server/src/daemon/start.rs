@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos};
@@ -29,7 +29,7 @@ use crate::engine::{Engine, Seeds};
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
 use crate::health::InForce;
-use crate::mailbox::{GatewayHandle, GatewayMailbox, WorkerHandle};
+use crate::mailbox::{GatewayHandle, GatewayMailbox, ToWorker, WorkerHandle};
 use crate::metrics::{self, Page};
 use crate::settings::Settings;
 use crate::stats::Stats;
@@ -117,24 +117,23 @@ impl Opened {
         let (gateway, mailbox) = GatewayHandle::new();
         // A client's cookie is good at every worker.
         let cookies = rand::random();
-        let mut workers = Vec::new();
+        let (workers, mailboxes) = mailboxes(&self.relays);
         let cache = Arc::new(Cache::new(&in_force.settings.cache, None));
         let mut stats = Stats {
             workers: Vec::new(),
             cache: Arc::clone(&cache),
             gateway: Arc::default(),
         };
-        for (index, relay) in self.relays.into_iter().enumerate() {
-            let waker = relay.waker();
-            let (handle, receiver) = WorkerHandle::new(Arc::new(move || waker.wake()));
+        let others: Arc<[_]> = workers.as_slice().into();
+        for (index, (relay, mailbox)) in self.relays.into_iter().zip(mailboxes).enumerate() {
             let counts = Arc::default();
             stats.workers.push(Arc::clone(&counts));
-            let renew = engines(Arc::clone(&cache), counts, cookies);
-            let (in_force, gateway) = (in_force.clone(), gateway.clone());
-            let thread = worker::spawn(index, in_force, relay, receiver, gateway, renew);
+            let number = (workers.len() > 1).then_some(index);
+            let renew = engines(Arc::clone(&cache), counts, cookies, number);
+            let (in_force, others, gateway) = (in_force.clone(), others.clone(), gateway.clone());
+            let thread = worker::spawn(index, in_force, relay, mailbox, others, gateway, renew);
             let thread = thread.map_err(started("a worker"))?;
             watch_worker(index, thread, sender.clone())?;
-            workers.push(handle);
         }
         let (mode, seen) = watch::channel(Mode {
             in_force: in_force.clone(),
@@ -170,17 +169,32 @@ impl Opened {
     }
 }
 
-/// What makes the engines of one worker: the first, and one after each panic.
+/// The ways to the workers of these relays, and where each reads what comes.
+fn mailboxes(relays: &[UdpRelay]) -> (Vec<WorkerHandle>, Vec<Receiver<ToWorker>>) {
+    let mailbox = |relay: &UdpRelay| {
+        let waker = relay.waker();
+        WorkerHandle::new(Arc::new(move || waker.wake()))
+    };
+    relays.iter().map(mailbox).unzip()
+}
+
+/// What makes the engines of one worker: the first, and one after each panic. `number`: what it is known by
+/// to the other workers, if there are any.
 fn engines(
     cache: Arc<Cache>,
     counts: Arc<Counts>,
     cookies: [u8; 16],
+    number: Option<usize>,
 ) -> impl Fn(&Settings) -> Engine + Send + 'static {
     move |settings| {
         // Numbers that were drawn before a panic are not drawn again.
         let random = rand::random();
         let seeds = Seeds { random, cookies };
-        Engine::new(settings, Arc::clone(&cache), Arc::clone(&counts), &seeds)
+        let engine = Engine::new(settings, Arc::clone(&cache), Arc::clone(&counts), &seeds);
+        match number {
+            Some(number) => engine.share(number),
+            None => engine,
+        }
     }
 }
 

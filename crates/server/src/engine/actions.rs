@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
 use dns64_transport::Origin;
 use dns64_transport::clock::Nanos;
 
+use crate::cache::Outcome;
 use crate::counts::Servfail;
 
 /// Where an answer goes.
@@ -66,6 +68,14 @@ pub enum Action {
         server: usize,
         /// Number of the port.
         port: usize,
+    },
+    /// Tell another worker what became of a question that it waits for. It does not matter much if that
+    /// is not possible: it asks by itself within a second.
+    Tell {
+        /// Number of the worker.
+        worker: usize,
+        /// The question and its answer, if there is one.
+        outcome: Arc<Outcome>,
     },
     /// Tell the operator, who wants to know, that a client gets SERVFAIL.
     Servfail {
@@ -147,6 +157,10 @@ impl Actions {
 
     pub(super) fn renew(&mut self, server: usize, port: usize) {
         self.list.push(Action::Renew { server, port });
+    }
+
+    pub(super) fn tell(&mut self, worker: usize, outcome: Arc<Outcome>) {
+        self.list.push(Action::Tell { worker, outcome });
     }
 
     pub(super) fn servfail(&mut self, client: SocketAddr, why: Servfail, message: &[u8]) {

@@ -15,6 +15,7 @@ use super::lookups::Waiter;
 use super::resolve::Part;
 use super::upstreams::Turn;
 use crate::answer::stored::{Age, Asked, Stored};
+use crate::cache::Learnt;
 
 /// How long upstreams are waited for with one question, its clients answered or not: a late answer
 /// is in the cache when they ask again, which those of resolv.conf(5) do after 5 s.
@@ -73,9 +74,13 @@ impl Engine {
                 let lookup = self.lookups.add(&question, now);
                 self.join(query, part, lookup);
                 if let Some(oldest) = oldest {
-                    self.drop_lookup(oldest);
+                    self.drop_lookup(oldest, actions);
                 }
-                self.begin_lookup(lookup, now, actions);
+                if self.claim(lookup, now) {
+                    self.begin_lookup(lookup, now, actions);
+                } else {
+                    self.counts.coalesced.tick();
+                }
                 now
             }
         }
@@ -88,8 +93,10 @@ impl Engine {
     /// Asks anew for answers that end soon; nobody waits for them.
     pub(super) fn prefetch(&mut self, now: Nanos, actions: &mut Actions) {
         while let Some(question) = self.maker.ending.pop() {
-            let known = self.lookups.find(&question.key());
-            if known.is_none() && self.lookups.len() < self.lookups_max() {
+            let key = question.key();
+            let has_room = self.lookups.len() < self.lookups_max();
+            let is_asked = self.lookups.find(&key).is_some();
+            if has_room && !is_asked && self.claim_ahead(&key, now) {
                 self.counts.prefetches.tick();
                 let lookup = self.lookups.add(&question, now);
                 self.lookups.set_abandoned(lookup, Some(now));
@@ -98,7 +105,7 @@ impl Engine {
         }
     }
 
-    fn begin_lookup(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
+    pub(super) fn begin_lookup(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         if self.maker.settings.randomise_case {
             let lookup = self.lookups.get(slot);
             ask::randomise_case(&mut lookup.name, &mut self.random);
@@ -391,7 +398,7 @@ impl Engine {
         self.finish(slot, Arc::new(stored), now, actions);
     }
 
-    /// The end of a lookup: what it gave is kept, and all who waited for it go on.
+    /// The end of a lookup that was asked here: what it gave is kept.
     pub(super) fn finish(
         &mut self,
         slot: u32,
@@ -399,20 +406,34 @@ impl Engine {
         now: Nanos,
         actions: &mut Actions,
     ) {
+        let settings = &self.maker.settings.cache;
+        let key = self.lookups.get(slot).key();
+        let learnt = self.maker.cache.keep(settings, &key, stored, now);
+        self.conclude(slot, &learnt, now, actions);
+    }
+
+    /// The end of a lookup: all who waited for it go on, other workers after the cache has the answer.
+    pub(super) fn conclude(
+        &mut self,
+        slot: u32,
+        learnt: &Learnt,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
+        self.release(slot, Some(learnt), actions);
         self.orphan(slot);
         let lookup = self.lookups.remove(slot);
-        let settings = &self.maker.settings.cache;
-        let learnt = self.maker.cache.keep(settings, &lookup.key(), stored, now);
         if learnt.age == Age::Stale {
             self.counts.cache_stale.tick();
         }
-        self.tell(lookup.waiters, &learnt);
+        self.tell(lookup.waiters, learnt);
         self.wake(now, actions);
     }
 
     /// Ends a lookup that nobody waits for.
-    fn drop_lookup(&mut self, slot: u32) {
+    fn drop_lookup(&mut self, slot: u32, actions: &mut Actions) {
         debug_assert_eq!(self.lookups.get(slot).waiters, Waiter::NOBODY);
+        self.release(slot, None, actions);
         self.orphan(slot);
         self.lookups.remove(slot);
     }
@@ -434,7 +455,7 @@ impl Engine {
         }
     }
 
-    /// Asks new upstreams for all that is waited for.
+    /// Asks new upstreams for all that is waited for and asked here.
     pub(super) fn ask_anew(&mut self, now: Nanos, actions: &mut Actions) {
         self.exchanges = Exchanges::default();
         for slot in self.lookups.all() {
@@ -442,8 +463,8 @@ impl Engine {
             lookup.exchanges = None;
             lookup.asked = super::upstreams::Asked::default();
             if lookup.waiters == Waiter::NOBODY {
-                self.lookups.remove(slot);
-            } else {
+                self.drop_lookup(slot, actions);
+            } else if !self.lookups.is_elsewhere(slot) {
                 self.ask_next(slot, now, actions);
             }
         }

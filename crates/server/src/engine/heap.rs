@@ -50,6 +50,17 @@ impl Heap {
         }
     }
 
+    /// Whether an entry has a number.
+    pub(super) fn has(&self, entry: u32) -> bool {
+        let place = self.places.get(entry as usize);
+        place.is_some_and(|place| *place != NOWHERE)
+    }
+
+    /// Entries with a number.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// The least number and its entry.
     pub(super) fn first(&self) -> Option<(u64, u32)> {
         self.nodes.first().copied()
@@ -124,6 +135,8 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(heap.first().map(|(n, _)| n), model.values().min().copied());
+                prop_assert_eq!(heap.has(entry), model.contains_key(&entry));
+                prop_assert_eq!(heap.len(), model.len());
             }
             let mut last = 0;
             while let Some((number, entry)) = heap.first() {

@@ -68,6 +68,8 @@ pub(super) struct Lookups {
     by_key: HashTable<u32>,
     /// Those that nobody waits for, by the moment since when.
     abandoned: Heap,
+    /// Those that another worker asks, by the moment until when it is waited for.
+    elsewhere: Heap,
 }
 
 /// What is asked.
@@ -108,11 +110,17 @@ impl Lookups {
             slots: slab::Slab::new(),
             by_key: HashTable::new(),
             abandoned: Heap::default(),
+            elsewhere: Heap::default(),
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// How many of them are asked here.
+    pub(super) fn asked_here(&self) -> usize {
+        self.slots.len() - self.elsewhere.len()
     }
 
     /// The lookup of a question.
@@ -166,9 +174,33 @@ impl Lookups {
         self.abandoned.first().map(|(_, slot)| slot)
     }
 
+    /// Notes until when another worker is waited for, which asks a lookup.
+    pub(super) fn set_elsewhere(&mut self, slot: u32, until: Option<Nanos>) {
+        match until {
+            Some(until) => self.elsewhere.set(slot, until),
+            None => self.elsewhere.clear(slot),
+        }
+    }
+
+    /// Whether another worker asks a lookup.
+    pub(super) fn is_elsewhere(&self, slot: u32) -> bool {
+        self.elsewhere.has(slot)
+    }
+
+    /// A lookup whose other worker has been waited for for long enough.
+    pub(super) fn take_elsewhere(&mut self, now: Nanos) -> Option<u32> {
+        self.elsewhere.take(now)
+    }
+
+    /// When there is such a lookup.
+    pub(super) fn next_elsewhere(&self) -> Option<Nanos> {
+        self.elsewhere.first().map(|(until, _)| until)
+    }
+
     /// Takes a lookup out.
     pub(super) fn remove(&mut self, slot: u32) -> Lookup {
         self.abandoned.clear(slot);
+        self.elsewhere.clear(slot);
         let lookup = self.slots.remove(slot as usize);
         if let Ok(found) = self.by_key.find_entry(lookup.hash(), |s| *s == slot) {
             found.remove();

@@ -10,6 +10,7 @@
 //!   and whether replies fit;
 //! - `upstreams`: whom to ask; `ports`: from which port; `rtt`: how long each is waited for; `habits`: what
 //!   each can do;
+//! - `sharing`: what other workers ask, and are told;
 //! - `servfail`: why clients get SERVFAIL;
 //! - `heap`: deadlines; [`rate_limit`]: responses to one network.
 //!
@@ -34,6 +35,7 @@ mod replies;
 mod resolve;
 mod rtt;
 mod servfail;
+mod sharing;
 mod upstreams;
 mod waiting;
 
@@ -57,6 +59,7 @@ use ports::Ports;
 use queries::Query;
 use rate_limit::{RateLimiter, RateVerdict};
 use resolve::{Made, Step};
+use sharing::Sharing;
 use upstreams::Upstreams;
 
 use crate::answer::asker::{Asker, Transport};
@@ -91,6 +94,8 @@ pub struct Engine {
     again: VecDeque<(u32, Nanos)>,
     /// How many of them may be asked once more in the next turn.
     again_room: usize,
+    /// `None`: it is the only one on its cache.
+    sharing: Option<Sharing>,
 }
 
 /// What an engine gets by chance, from the operating system or from a test.
@@ -108,7 +113,8 @@ pub struct Seeds {
 pub const DEADLINE_NS: Nanos = 4_500_000_000;
 
 impl Engine {
-    /// An engine that shares a cache with the others of its server.
+    /// An engine that shares a cache with the others of its server. It asks what others ask too, unless
+    /// [`Engine::share`] is called.
     pub fn new(settings: &Settings, cache: Arc<Cache>, counts: Arc<Counts>, seeds: &Seeds) -> Self {
         let mut random = StdRng::from_seed(seeds.random);
         let limiter = limiter(settings, &mut random);
@@ -123,6 +129,7 @@ impl Engine {
             woken: VecDeque::new(),
             again: VecDeque::new(),
             again_room: 0,
+            sharing: None,
             lookups: Lookups::new(),
             exchanges: Exchanges::default(),
             upstreams,
@@ -336,8 +343,10 @@ impl Engine {
         self.ask_again(now, actions);
         self.on_moments(now, actions);
         self.on_timeouts(now, actions);
+        self.on_claims_over(now, actions);
         self.counts.queries_waiting.set(self.queries.len() as u64);
-        self.counts.lookups_in_flight.set(self.lookups.len() as u64);
+        let in_flight = self.lookups.asked_here() as u64;
+        self.counts.lookups_in_flight.set(in_flight);
     }
 
     /// When [`Engine::on_timer`] has something to do; 0: at once.
@@ -347,7 +356,8 @@ impl Engine {
         }
         let timers = [&self.query_timers, &self.exchanges.timers];
         let next = timers.into_iter().filter_map(Heap::first);
-        next.map(|(deadline, _)| deadline).min()
+        let next = next.map(|(deadline, _)| deadline);
+        next.chain(self.lookups.next_elsewhere()).min()
     }
 
     /// Whether no client waits for an answer.

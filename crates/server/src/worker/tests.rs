@@ -52,14 +52,14 @@ const NONE: Impairment = Impairment {
 /// Between two turns.
 const STEP_NS: Nanos = SECOND / 20;
 
-/// Two workers with one upstream.
+/// Two workers with one upstream, which share their questions.
 struct Pair {
     time: ManualClock,
     network: Network,
     health: Arc<Health>,
     workers: Vec<(Worker<MemoryRelay>, WorkerHandle)>,
     asked: u16,
-    _gateway: GatewayMailbox,
+    gateway: GatewayMailbox,
 }
 
 impl Pair {
@@ -69,7 +69,12 @@ impl Pair {
         let network = Network::new(&time, 0);
         let health = Arc::new(Health::new(settings));
         let (gateway, mailbox) = GatewayHandle::new();
-        let workers = (0..2).map(|index| {
+        let cache = Arc::new(Cache::new(&settings.cache, None));
+        let mailboxes = (0..2).map(|_| WorkerHandle::new(Arc::new(|| {})));
+        let (handles, mailboxes): (Vec<_>, Vec<_>) = mailboxes.unzip();
+        let all: Arc<[_]> = handles.as_slice().into();
+        let workers = (0..2).zip(handles.into_iter().zip(mailboxes));
+        let workers = workers.map(|(index, (handle, letters))| {
             let listen: SocketAddr = ([192, 0, 2, 1 + index], 53).into();
             let mut relay = network.relay(listen, listen.ip(), NONE);
             set_servers(relay.upstreams(), settings).unwrap();
@@ -77,11 +82,10 @@ impl Pair {
                 random: [index; 32],
                 cookies: [0; 16],
             };
-            let cache = Arc::new(Cache::new(&settings.cache, None));
-            let engine = Engine::new(settings, cache, Arc::default(), &seeds);
-            let (handle, letters) = WorkerHandle::new(Arc::new(|| {}));
-            let (gateway, health) = (gateway.clone(), Arc::clone(&health));
-            let worker = Worker::new(index.into(), engine, relay, letters, gateway, health);
+            let engine = Engine::new(settings, Arc::clone(&cache), Arc::default(), &seeds);
+            let engine = engine.share(index.into());
+            let (all, gateway, health) = (all.clone(), gateway.clone(), Arc::clone(&health));
+            let worker = Worker::new(index.into(), engine, relay, letters, all, gateway, health);
             (worker, handle)
         });
         Self {
@@ -90,7 +94,7 @@ impl Pair {
             network,
             health,
             asked: 0,
-            _gateway: mailbox,
+            gateway: mailbox,
         }
     }
 
@@ -102,6 +106,16 @@ impl Pair {
         self.health.states().next().unwrap().1
     }
 
+    /// Asks a worker for the name of this number.
+    fn ask(&self, worker: usize, number: u16) {
+        let query = ToWorker::Query {
+            connection: number.into(),
+            client: ([127, 0, 0, 1], 1024).into(),
+            message: query(number),
+        };
+        self.workers[worker].1.send(query).unwrap();
+    }
+
     /// Turns both for so long, and asks some of them for a new name each time.
     fn run(&mut self, span: Nanos, asked: &[usize], mut meanwhile: impl FnMut()) {
         let mut actions = Actions::default();
@@ -109,12 +123,7 @@ impl Pair {
             self.time.advance(STEP_NS);
             for &worker in asked {
                 self.asked += 1;
-                let query = ToWorker::Query {
-                    connection: self.asked.into(),
-                    client: ([127, 0, 0, 1], 1024).into(),
-                    message: query(self.asked),
-                };
-                self.workers[worker].1.send(query).unwrap();
+                self.ask(worker, self.asked);
             }
             for (worker, _) in &mut self.workers {
                 let mut stage = Stage::Serving;
@@ -142,14 +151,17 @@ fn settings(server: &str) -> Settings {
     settings
 }
 
-/// Answers the questions that have come without a record.
-fn answer(upstream: &mut MemoryLink) {
-    let answered = upstream.answer(usize::MAX, |question, frame| {
+/// Answers the questions that have come without a record; how many those were.
+fn answer(upstream: &mut MemoryLink) -> usize {
+    let mut answered = 0;
+    let answers = upstream.answer(usize::MAX, |question, frame| {
+        answered += 1;
         let len = copy(question.payload, frame);
         frame[2] |= 0x80;
         len
     });
-    answered.unwrap();
+    answers.unwrap();
+    answered
 }
 
 #[test]
@@ -167,7 +179,11 @@ fn an_outage_that_all_workers_see_is_logged_once() {
 
     // It answers again, and only the second worker has queries.
     let mut upstream = pair.upstream("192.0.2.53:53");
-    let lines = logged(|| pair.run(40 * SECOND, &[1], || answer(&mut upstream)));
+    let lines = logged(|| {
+        pair.run(40 * SECOND, &[1], || {
+            answer(&mut upstream);
+        })
+    });
     assert_eq!(lines.len(), 1, "{lines:?}");
     let up = lines[0].strip_prefix("INFO upstream 192.0.2.53 is up again after ");
     assert!(up.is_some_and(|rest| rest.ends_with(" s")), "{lines:?}");
@@ -175,7 +191,9 @@ fn an_outage_that_all_workers_see_is_logged_once() {
     assert!(pair.state().rtt_ns.is_some());
     // The other one finds out later.
     assert_eq!(
-        logged(|| pair.run(40 * SECOND, &[0], || answer(&mut upstream))),
+        logged(|| pair.run(40 * SECOND, &[0], || {
+            answer(&mut upstream);
+        })),
         [""; 0]
     );
 }
@@ -192,7 +210,11 @@ fn an_outage_says_nothing_of_the_upstreams_after_a_reload() {
     for reloaded in 0..2 {
         let letter = ToWorker::Reload(in_force.clone());
         pair.workers[reloaded].1.send(letter).unwrap();
-        let lines = logged(|| pair.run(2 * SECOND, &[0, 1], || answer(&mut upstream)));
+        let lines = logged(|| {
+            pair.run(2 * SECOND, &[0, 1], || {
+                answer(&mut upstream);
+            })
+        });
         assert_eq!(lines, [""; 0]);
         let state = pair.state();
         assert!(
@@ -200,4 +222,43 @@ fn an_outage_says_nothing_of_the_upstreams_after_a_reload() {
             "{state:?}"
         );
     }
+}
+
+#[test]
+fn what_both_are_asked_at_once_is_asked_once_and_both_answer() {
+    let mut pair = Pair::new(&settings("192.0.2.53"));
+    let mut upstream = pair.upstream("192.0.2.53:53");
+    for (number, turns) in [(1, [0, 1]), (2, [1, 0])] {
+        for worker in turns {
+            pair.ask(worker, number);
+        }
+        let mut questions = 0;
+        pair.run(4 * STEP_NS, &[], || questions += answer(&mut upstream));
+        assert_eq!(questions, 1);
+        for _ in turns {
+            let Ok(ToGateway::Reply { connection, .. }) = pair.gateway.try_recv() else {
+                panic!("a client waits for {number}");
+            };
+            assert_eq!(connection, u64::from(number));
+        }
+    }
+}
+
+#[test]
+fn a_worker_without_room_for_outcomes_stops_nobody() {
+    let mut pair = Pair::new(&settings("192.0.2.53"));
+    let mut upstream = pair.upstream("192.0.2.53:53");
+    for worker in [0, 1] {
+        pair.ask(worker, 1);
+    }
+    pair.run(STEP_NS, &[], || {});
+    // The second one waits for what the first one asks, and turns no more.
+    let (_second, handle) = pair.workers.pop().unwrap();
+    while handle.send(ToWorker::Drain).is_ok() {}
+    let mut questions = 0;
+    pair.run(4 * STEP_NS, &[], || questions += answer(&mut upstream));
+    pair.ask(0, 2);
+    pair.run(4 * STEP_NS, &[], || questions += answer(&mut upstream));
+    let answered = std::iter::from_fn(|| pair.gateway.try_recv().ok());
+    assert_eq!((questions, answered.count()), (2, 2));
 }

@@ -361,6 +361,7 @@ impl Stage {
                 }
                 // Which port leaves when is a matter of chance.
                 Action::Renew { .. } | Action::Reply { .. } => {}
+                Action::Tell { worker, .. } => panic!("there is no worker {worker}"),
             }
         }
         self.actions = actions;

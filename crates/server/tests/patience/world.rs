@@ -298,7 +298,7 @@ impl World {
                 }
                 Action::Down { server, .. } => self.turns.push(format!("down {server}")),
                 Action::Up { server, .. } => self.turns.push(format!("up {server}")),
-                Action::Renew { .. } | Action::Servfail { .. } => {}
+                Action::Renew { .. } | Action::Servfail { .. } | Action::Tell { .. } => {}
             }
         }
     }

@@ -197,7 +197,7 @@ impl Whole {
             network,
             setup,
             names: names(zone.clone(), setup.cached_share, Pattern::OneName),
-            worker: Worker::new(0, engine, relay, mailbox, gateway, health),
+            worker: Worker::new(0, engine, relay, mailbox, Arc::default(), gateway, health),
             stage: Stage::Serving,
             actions: Actions::default(),
             counts,

@@ -107,7 +107,7 @@ impl From<ParseError> for Malformed {
 }
 
 /// A response to one question: of an upstream, checked, or that there is none.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The message, then the offsets of its TTLs, each in two octets.
     octets: Box<[u8]>,
@@ -135,7 +135,7 @@ pub struct Stored {
 
 /// The records of the type asked for at the end of the chain: they stand side by side, and their
 /// owners take equally many octets.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Run {
     at: u16,
     count: u16,

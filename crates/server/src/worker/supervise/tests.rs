@@ -78,7 +78,7 @@ fn supervised(
     let (gateway, _) = GatewayHandle::new();
     let engine = renew(&settings);
     let health = Arc::new(Health::new(&settings));
-    let mut worker = Worker::new(0, engine, relay, mailbox, gateway, health);
+    let mut worker = Worker::new(0, engine, relay, mailbox, Arc::default(), gateway, health);
     let clock = Script {
         time: time.clone(),
         asked: Cell::new(0),
