@@ -144,7 +144,12 @@ impl Outcome {
     pub(crate) fn new(key: Key, learnt: Option<&Learnt>) -> Arc<Self> {
         Arc::new(Self {
             key,
-            learnt: learnt.cloned(),
+            learnt: learnt.map(|learnt| Learnt {
+                // Its age is that of the worker's clock who asked. What is made of it elsewhere is not
+                // kept, so that no client sees a TTL grow by a second.
+                until_s: 0,
+                ..learnt.clone()
+            }),
         })
     }
 }

@@ -374,6 +374,8 @@ impl Engine {
         }
         for (_, query) in &mut self.queries {
             query.view = settings.view_of(query.client.address().ip());
+            // Its plan is that of the settings before.
+            query.generation = None;
         }
         if old.upstreams != settings.upstreams || old.selection != settings.selection {
             self.upstreams = upstreams(settings, &mut self.random);
