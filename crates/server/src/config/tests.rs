@@ -221,7 +221,7 @@ fn a_server_s_own_time_and_attempts_go_before_those_of_all() {
     let settings = accepted(
         r#"
         [upstream]
-        servers = ["192.0.2.1", { address = "[2001:db8::1]:54", timeout = "2s" }, { address = "192.0.2.2", attempts = 2 }]
+        servers = ["192.0.2.1", { address = "[2001:db8::1]:54", timeout = "2s" }, { address = "192.0.2.2", attempts = 7 }]
         timeout = "50ms"
         attempts = 1
         selection = "failover"
@@ -243,7 +243,7 @@ fn a_server_s_own_time_and_attempts_go_before_those_of_all() {
     let expected = [
         ("192.0.2.1:53".to_owned(), 50, 1),
         ("[2001:db8::1]:54".to_owned(), 2_000, 1),
-        ("192.0.2.2:53".to_owned(), 50, 2),
+        ("192.0.2.2:53".to_owned(), 50, 7),
     ];
     assert_eq!(asked, expected);
     assert_eq!(

@@ -187,7 +187,7 @@ fn values_that_are_wrong_are_shown_in_their_lines() {
         5 | timeout-time 0
           |              ^
 
-        mtd64-ng.conf:6:17: resend-attempts 10 is above 2; take something from 0 to 2
+        mtd64-ng.conf:6:17: resend-attempts 10 is above 9; take something from 0 to 9
           |
         6 | resend-attempts 10
           |                 ^^

@@ -484,7 +484,7 @@ delay = "50ms""#,
             2 | servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]
               |                                               ^^^^^
 
-            dns64d.toml:2:65: attempts 0 is below 1; take something from 1 to 3
+            dns64d.toml:2:65: attempts 0 is below 1; take something from 1 to 10
               |
             2 | servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]
               |                                                                 ^
@@ -499,7 +499,7 @@ delay = "50ms""#,
             3 | timeout = "4501ms"
               |           ^^^^^^^^
 
-            dns64d.toml:4:12: attempts 300 is above 3; take something from 1 to 3
+            dns64d.toml:4:12: attempts 300 is above 10; take something from 1 to 10
               |
             4 | attempts = 300
               |            ^^^
