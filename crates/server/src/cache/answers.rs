@@ -98,8 +98,8 @@ impl Hasher for Hashed {
     }
 }
 
-/// Entries by the hash of their key. Two questions of one hash are none that an entry could be found
-/// for at once: the later takes the place of the earlier. By chance that is so for one pair in 2^64.
+/// Entries by the hash of their key. Two questions with the same hash replace each other; by chance that
+/// is so for one pair in 2^64.
 type Shard = quick_cache::unsync::Cache<u64, Entry, Weight, BuildHasherDefault<Hashed>>;
 
 /// Answers by question.

@@ -73,8 +73,8 @@ pub(crate) fn name_hash(name: &NameBuf) -> u64 {
     hasher().hash(octets)
 }
 
-/// The hash of a question for a name. Only the name has to be hashed with a secret: a name has few
-/// questions, and no two of them the same hash.
+/// The hash of a question for a name. Only the name has to be hashed with a secret: no two questions for
+/// one name have the same hash, and their low bits, which choose a place in a table, differ as well.
 pub(crate) fn question_hash(
     name_hash: u64,
     rtype: Rtype,
@@ -83,7 +83,8 @@ pub(crate) fn question_hash(
     cd: bool,
 ) -> u64 {
     let rest = u64::from(rtype.0) << 32 | u64::from(class.0) << 16 | u64::from(bits(do_bit, cd));
-    (name_hash ^ rest).wrapping_mul(GOLDEN)
+    let mixed = (name_hash ^ rest).wrapping_mul(GOLDEN);
+    mixed ^ mixed >> (u64::BITS / 2)
 }
 
 fn bits(do_bit: bool, cd: bool) -> u8 {

@@ -69,8 +69,8 @@ pub enum Action {
         /// Number of the port.
         port: usize,
     },
-    /// Tell another worker what became of a question that it waits for. It does not matter much if that
-    /// is not possible: it asks by itself within a second.
+    /// Tell another worker what became of a question that it waits for. Best effort: a worker that is not
+    /// told asks when the claim expires.
     Tell {
         /// Number of the worker.
         worker: usize,

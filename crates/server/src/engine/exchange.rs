@@ -9,7 +9,7 @@ use rand::Rng as _;
 use super::Engine;
 use super::actions::Actions;
 use super::ask;
-use super::exchanges::{Exchanges, Opening, Way};
+use super::exchanges::{Opening, Way};
 use super::habits::Form;
 use super::lookups::Waiter;
 use super::resolve::Part;
@@ -51,12 +51,20 @@ impl Engine {
         now: Nanos,
         actions: &mut Actions,
     ) -> Nanos {
-        let held = &self.queries[query as usize];
-        if held.waiting[part as usize].is_some() {
+        let Some(held) = self.queries.get(query as usize) else {
+            // What it wanted before has failed at once, and it has been answered.
             return now;
+        };
+        let key = held.question(part).key();
+        if let Some(lookup) = held.waiting[part as usize].as_ref().map(|wait| wait.lookup) {
+            if self.lookups.get(lookup).key() == key {
+                return now;
+            }
+            // The cache has that by now, and it leads on to another name.
+            self.leave(query, part, now);
         }
-        let question = held.question(part);
-        match self.lookups.find(&question.key()) {
+        let question = self.queries[query as usize].question(part);
+        match self.lookups.find(&key) {
             Some(lookup) => {
                 self.counts.coalesced.tick();
                 self.join(query, part, lookup);
@@ -457,12 +465,18 @@ impl Engine {
 
     /// Asks new upstreams for all that is waited for and asked here.
     pub(super) fn ask_anew(&mut self, now: Nanos, actions: &mut Actions) {
-        self.exchanges = Exchanges::default();
+        self.exchanges.clear();
         for slot in self.lookups.all() {
             let lookup = self.lookups.get(slot);
             lookup.exchanges = None;
             lookup.asked = super::upstreams::Asked::default();
-            if lookup.waiters == Waiter::NOBODY {
+        }
+        for slot in self.lookups.all() {
+            // One that fails at once can end others.
+            let Some(is_waited_for) = self.lookups.has_waiters(slot) else {
+                continue;
+            };
+            if !is_waited_for {
                 self.drop_lookup(slot, actions);
             } else if !self.lookups.is_elsewhere(slot) {
                 self.ask_next(slot, now, actions);

@@ -70,6 +70,20 @@ pub(super) struct Opening {
 }
 
 impl Exchanges {
+    /// A table whose exchanges are numbered from here on: other numbers than those before a panic, so that
+    /// a late message from a connection is not taken for another's.
+    pub(super) fn numbered_from(number: u32) -> Self {
+        Self {
+            number,
+            ..Self::default()
+        }
+    }
+
+    /// Forgets all exchanges. Numbers go on.
+    pub(super) fn clear(&mut self) {
+        *self = Self::numbered_from(self.number);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }

@@ -223,6 +223,12 @@ impl Lookups {
         lookup.is_some_and(|l| l.begun == begun && l.waiters != Waiter::NOBODY)
     }
 
+    /// Whether anybody waits for a lookup; `None` if it is no more.
+    pub(super) fn has_waiters(&self, slot: u32) -> Option<bool> {
+        let lookup = self.slots.get(slot as usize)?;
+        Some(lookup.waiters != Waiter::NOBODY)
+    }
+
     /// The places of all lookups.
     pub(super) fn all(&self) -> Vec<u32> {
         let all = self.slots.iter().map(|(slot, _)| u32::try_from(slot));

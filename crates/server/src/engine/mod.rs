@@ -117,6 +117,8 @@ impl Engine {
     /// [`Engine::share`] is called.
     pub fn new(settings: &Settings, cache: Arc<Cache>, counts: Arc<Counts>, seeds: &Seeds) -> Self {
         let mut random = StdRng::from_seed(seeds.random);
+        let [a, b, c, d, ..] = seeds.random;
+        let exchanges = Exchanges::numbered_from(u32::from_ne_bytes([a, b, c, d]));
         let limiter = limiter(settings, &mut random);
         let upstreams = upstreams(settings, &mut random);
         Self {
@@ -131,7 +133,7 @@ impl Engine {
             again_room: 0,
             sharing: None,
             lookups: Lookups::new(),
-            exchanges: Exchanges::default(),
+            exchanges,
             upstreams,
             ports: Ports::new(settings.upstreams.len(), settings.ports_per_upstream()),
             counts,

@@ -43,7 +43,7 @@ const FULL_TURN: usize = 64;
 /// shared, and would be full by turns otherwise.
 const QUIET_TURN: usize = 16;
 
-/// Ports that the questions of a turn share.
+/// Ports that each 64 questions of a turn share: few enough replies come to one for its receive buffer.
 const PORTS_SHARED: usize = 4;
 
 /// A port that comes round is used again if it was opened within so long: below some hundred
@@ -64,7 +64,7 @@ impl Ports {
     pub(super) fn take(&mut self, server: usize, now: Nanos, actions: &mut Actions) -> usize {
         let pool = &mut self.0[server];
         let place = pool.asked % PORTS_SHARED;
-        if pool.asked < PORTS_SHARED || !pool.is_full {
+        if pool.asked % FULL_TURN < PORTS_SHARED || !pool.is_full {
             let number = pool.next(now);
             pool.shared[place] = number;
             if pool.ports[number].renew(now) {
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn questions_share_four_ports_from_a_full_turn_to_a_quiet_one() {
-        let mut ports = Ports::new(1, 400);
+        let mut ports = Ports::new(1, 600);
         let distinct = |taken: &[usize]| {
             let distinct: std::collections::BTreeSet<_> = taken.iter().collect();
             distinct.len()
@@ -180,7 +180,8 @@ mod tests {
             (15, 4),
             (16, 16),
             (64, 64),
-            (100, 4),
+            (64, 4),
+            (200, 16),
         ];
         for (questions, expected) in turns {
             let (taken, renewed) = turn(&mut ports, questions, 0);

@@ -139,7 +139,7 @@ impl Engine {
         };
         let exchange = self.exchanges.get(slot);
         let (server, form, id) = (exchange.server, exchange.form, exchange.id);
-        let Some(lookup) = exchange.lookup else {
+        let Some(lookup) = exchange.lookup.filter(|_| exchange.way == Way::Connection) else {
             return;
         };
         self.close(slot);

@@ -8,7 +8,8 @@ use dns64_transport::clock::Nanos;
 use super::Engine;
 use super::actions::Actions;
 use super::lookups::Waiter;
-use crate::cache::{Cache, Key, Learnt, Outcome};
+use crate::answer::stored::Kind;
+use crate::cache::{Cache, Found, Key, Learnt, Outcome};
 
 /// How an engine is known to the others on its cache.
 pub(super) struct Sharing {
@@ -31,7 +32,7 @@ impl Drop for Sharing {
 
 impl Engine {
     /// The engine of the worker of this number, which shares its questions in flight with the other workers
-    /// on its cache: no two ask the same, but where one has no answer after a second.
+    /// on its cache: no two ask the same, unless one has no answer after a second.
     #[must_use]
     pub fn share(mut self, worker: usize) -> Self {
         let cache = Arc::clone(&self.maker.cache);
@@ -67,7 +68,8 @@ impl Engine {
         }
         let key = self.lookups.get(slot).key();
         let in_flight = sharing.cache.in_flight();
-        let others = in_flight.release(&key, sharing.worker, learnt.is_some());
+        let has_answer = learnt.is_some_and(|learnt| !is_failure(learnt));
+        let others = in_flight.release(&key, sharing.worker, has_answer);
         if !others.is_empty() {
             let outcome = Outcome::new(key, learnt);
             for worker in others {
@@ -77,15 +79,20 @@ impl Engine {
     }
 
     /// Another worker has told what became of a question that it asked. An answer is one to the same
-    /// question here, whether or not it is asked here too; without one it may be.
+    /// question here, whether or not it is asked here too; without one it may be. A failure is one for
+    /// those that only waited.
     pub fn on_outcome(&mut self, outcome: &Outcome, now: Nanos, actions: &mut Actions) {
         let Some(slot) = self.lookups.find(&outcome.key) else {
             return;
         };
+        let is_elsewhere = self.lookups.is_elsewhere(slot);
         match &outcome.learnt {
-            Some(learnt) => self.conclude(slot, learnt, now, actions),
-            None if self.lookups.is_elsewhere(slot) => self.claim_again(slot, now, actions),
-            None => {}
+            Some(learnt) if is_elsewhere || !is_failure(learnt) => {
+                self.conclude(slot, learnt, now, actions);
+            }
+            None if is_elsewhere => self.claim_again(slot, now, actions),
+            // Its upstreams may do better here, where it is asked too.
+            Some(_) | None => {}
         }
     }
 
@@ -98,12 +105,23 @@ impl Engine {
 
     /// Asks what another worker was to ask, if anybody waits for it still, and no third one asks it.
     fn claim_again(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
-        if self.lookups.get(slot).waiters == Waiter::NOBODY {
+        let lookup = self.lookups.get(slot);
+        if lookup.waiters == Waiter::NOBODY {
             self.lookups.remove(slot);
+            return;
+        }
+        let key = lookup.key();
+        if let Found::Fresh(learnt, _) = self.maker.find(&key, now) {
+            // Word of it was lost.
+            self.conclude(slot, &learnt, now, actions);
         } else if self.claim(slot, now) {
             self.begin_lookup(slot, now, actions);
         }
     }
+}
+
+fn is_failure(learnt: &Learnt) -> bool {
+    matches!(learnt.stored.kind(), Kind::Failure(_))
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ impl Engine {
     }
 
     /// Lets a query wait no longer for one of its parts.
-    fn leave(&mut self, query: u32, part: Part, now: Nanos) {
+    pub(super) fn leave(&mut self, query: u32, part: Part, now: Nanos) {
         let held = &mut self.queries[query as usize];
         let Some(wait) = held.waiting[part as usize].take() else {
             return;

@@ -10,11 +10,11 @@ use super::messages::{REPLY_WORDS, Words};
 use super::stage::{InFlight, Query, Stage, Way};
 
 /// RFC 5452 section 9.2: whoever guesses must guess both port and ID. Questions that come one by one
-/// have a port each; in a burst eight share one, the next burst has others.
+/// have a port each, and so have those of a burst, unless bursts of 64 and more follow each other.
 #[test]
 fn ports_and_ids_are_spread() {
-    // Of 100 at once, the second turn and those after it share four ports a turn.
-    for (at_once, ports) in [(1, 3000), (50, 3000), (100, 100 + 29 * 4)] {
+    // Of 100 at once, the second turn and those after it share four ports for each 64 of a turn.
+    for (at_once, ports) in [(1, 3000), (50, 3000), (100, 100 + 29 * 8)] {
         let mut stage = Stage::new("");
         for first in (1..=3000).step_by(at_once) {
             stage.query(&Query {
