@@ -6,7 +6,7 @@ use dns64_wire::message::{Message, Opt, Question, Record, Section};
 use dns64_wire::name::NAME_LEN_MAX;
 use dns64_wire::{ParseError, Truncated};
 
-use super::chain::{Chain, answers, is_wanted};
+use super::chain::{Chain, REDIRECTIONS_MAX, answers, is_wanted};
 use super::scrub::{self, Additional, Authority};
 use super::{
     FAILURE_TTL_S, Kind, Malformed, OPTION_EXTENDED_ERROR, QUESTION_AT, Run, Stored, TtlBounds,
@@ -269,8 +269,11 @@ impl<'a> Writer<'_, '_, 'a> {
             // record that follows from a DNAME record (RFC 6672 section 2.2).
             self.copier.set_lower_case(true);
         }
+        let mut redirections = 0;
         for mut record in answers(reply) {
+            redirections += usize::from(record.rtype == Rtype::DNAME);
             let is_kept = match record.rtype {
+                Rtype::DNAME if redirections > REDIRECTIONS_MAX => false,
                 Rtype::CNAME | Rtype::DNAME => chain.is_link(&record),
                 _ => rdata::covered(&record)
                     .is_some_and(|covered| chain.has_link_of(covered, &record.name)),

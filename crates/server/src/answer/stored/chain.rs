@@ -15,6 +15,10 @@ const NAMES_MAX: usize = 16;
 /// of records from being walked once for each alias.
 const WALKS_MAX: usize = 12;
 
+/// DNAME records of a response that are looked at, more than its chain can go by. Each is compared with
+/// each alias, label by label.
+pub(super) const REDIRECTIONS_MAX: usize = 2 * NAMES_MAX;
+
 /// The aliases from the name of a question on.
 pub(super) struct Chain<'a> {
     names: [Name<'a>; NAMES_MAX],
@@ -120,7 +124,8 @@ impl<'a> Chain<'a> {
     /// record (RFC 6672 section 3.1). From servers that make it anew it comes with 0.
     pub(super) fn redirected_ttls(&self, reply: &Message<'_>) -> [Option<u32>; NAMES_MAX] {
         let mut ttls = [None; NAMES_MAX];
-        for record in answers(reply).filter(|record| record.rtype == Rtype::DNAME) {
+        let redirections = answers(reply).filter(|record| record.rtype == Rtype::DNAME);
+        for record in redirections.take(REDIRECTIONS_MAX) {
             let Ok(to) = record.rdata_name() else {
                 continue;
             };

@@ -171,3 +171,21 @@ proptest::proptest! {
         proptest::prop_assert_eq!(kept, expected);
     }
 }
+
+/// 64 KiB have room for thousands of DNAME records, each of which is compared with each alias.
+#[test]
+fn of_many_redirections_the_first_are_looked_at() {
+    let other = b"\0\0\x27\0\x01\0\0\0\x1e\0\x05\x03com\0";
+    let test_to_org = b"\xc0\x0e\0\x27\0\x01\0\0\0\x1e\0\x05\x03org\0";
+    let alias = b"\xc0\x0c\0\x05\0\x01\0\0\0\0\0\x07\x01a\x03org\0";
+    for (others, expected) in [
+        (31, &["test. DNAME", "a.test. CNAME"][..]),
+        (32, &["a.test. CNAME"]),
+    ] {
+        let mut records = vec![&other[..]; others];
+        records.extend([&test_to_org[..], alias]);
+        let count = u8::try_from(records.len()).unwrap();
+        let stored = accept(&response(NOERROR, [count, 0, 0], &records)).unwrap();
+        assert_eq!(kept(&stored), expected);
+    }
+}
