@@ -19,7 +19,7 @@ pub(crate) struct Learnt {
     pub(crate) stored: Arc<Stored>,
     pub(crate) age: Age,
     /// Until when the cache gives it like this, apart from its age, in seconds on the engine's clock;
-    /// 0: for this once.
+    /// 0: for this once, and it should be asked for anew if it is still good.
     pub(crate) until_s: u32,
 }
 
@@ -45,8 +45,8 @@ impl Learnt {
 /// What the cache has for a question.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
-    /// An answer that is still good, and whether it ends soon and should be refreshed.
-    Fresh(Learnt, bool),
+    /// An answer that is still good.
+    Fresh(Learnt),
     /// An answer whose time is over, but which may be used when no upstream answers (RFC 8767); and
     /// whether upstreams failed this question just now, and are not to be asked again yet.
     Stale(Learnt, bool),
@@ -170,8 +170,7 @@ impl Answers {
         let now_s = seconds(now);
         let learnt = entry.learnt(settings, now_s);
         if now_s < entry.expires_s {
-            let ending = learnt.until_s == 0;
-            return Found::Fresh(learnt, ending);
+            return Found::Fresh(learnt);
         }
         if entry.is_usable(settings, now_s) {
             return Found::Stale(learnt, now_s < entry.recheck_s);
@@ -398,11 +397,11 @@ mod tests {
     /// What is found, in short: age, "stale", "stale, failed lately" or "-".
     fn found(cache: &Cache, name: &str, at_s: u64) -> String {
         match cache.find(&key(name), at_s * SECOND) {
-            Found::Fresh(learnt, ending) => {
+            Found::Fresh(learnt) => {
                 let Age::Seconds(age_s) = learnt.age else {
                     panic!("{learnt:?}");
                 };
-                format!("{age_s}{}", if ending { "!" } else { "" })
+                format!("{age_s}{}", if learnt.until_s == 0 { "!" } else { "" })
             }
             Found::Stale(_, true) => "stale, failed lately".into(),
             Found::Stale(_, false) => "stale".into(),

@@ -267,9 +267,9 @@ impl Maker {
     /// What the cache has for the question that a part of a query has come to.
     fn recall_link(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
         match self.find(&query.question(part).key(), now) {
-            Found::Fresh(learnt, ending) => {
+            Found::Fresh(learnt) => {
                 self.counts.cache_hits.tick();
-                if ending {
+                if learnt.until_s == 0 {
                     self.ending.push(query.question(part).into_owned());
                 }
                 Some(learnt)

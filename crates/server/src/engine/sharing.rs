@@ -111,7 +111,7 @@ impl Engine {
             return;
         }
         let key = lookup.key();
-        if let Found::Fresh(learnt, _) = self.maker.find(&key, now) {
+        if let Found::Fresh(learnt) = self.maker.find(&key, now) {
             // Word of it was lost.
             self.conclude(slot, &learnt, now, actions);
         } else if self.claim(slot, now) {
