@@ -154,7 +154,7 @@ fn mean(samples: &[u64]) -> u64 {
 #[ignore = "takes minutes, and a server and a load that bench/soak starts"]
 fn a_load_with_fuzzed_packets_leaves_memory_flat() {
     let target = Target::from_environment();
-    let _upstream = mad_upstream(target.upstream);
+    let upstream = mad_upstream(target.upstream);
     let stop = Arc::new(AtomicBool::new(false));
     let sent = Arc::new(AtomicU64::new(0));
     let attackers = [
@@ -167,6 +167,7 @@ fn a_load_with_fuzzed_packets_leaves_memory_flat() {
     while MonotonicClock.now() < begun + target.length_ns {
         MonotonicClock.sleep(SECOND / 2);
         samples.push(resident(target.pid));
+        upstream.forget();
         let now = MonotonicClock.now();
         if now >= report_at {
             report_at += REPORT_NS;

@@ -117,6 +117,11 @@ impl Upstream {
         }
     }
 
+    /// Forgets what it was asked: in an hour that is gigabytes.
+    pub(crate) fn forget(&self) {
+        self.asked.lock().unwrap().clear();
+    }
+
     /// What it was asked in datagrams.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
