@@ -348,7 +348,7 @@ fn example(key: &str) -> &'static str {
 /// A time in seconds without a unit.
 fn timeout(value: &str) -> Result<Nanos, String> {
     let ns = values::time(&format!("{value}s"), 0..=Nanos::MAX)
-        .map_err(|_| format!("{value:?} is no number of seconds; write it like 2.5"))?;
+        .map_err(|_| format!("{value:?} is not a number of seconds; write it like 2.5"))?;
     values::within(ns, &defaults::TIMEOUTS_NS, |ns| {
         (ns as f64 / SECOND as f64).to_string()
     })

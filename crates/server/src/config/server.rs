@@ -134,7 +134,7 @@ fn workers(top: &Section<'_, '_>, faults: &mut Faults) -> usize {
         if v.is_text() {
             return v.text("", |text| {
                 Err(format!(
-                    "{text:?} is no number; write \"auto\", or a number without quotes"
+                    "{text:?} is not a number; write \"auto\", or a number without quotes"
                 ))
             });
         }

@@ -121,7 +121,7 @@ impl<'a> Chain<'a> {
     }
 
     /// The TTL of each CNAME record that it goes by, if that follows from a DNAME record: a cache gives it the TTL of that
-    /// record (RFC 6672 section 3.1). From servers that make it anew it comes with 0.
+    /// record (RFC 6672 section 3.1). Servers that synthesise it for each query send it with 0.
     pub(super) fn redirected_ttls(&self, reply: &Message<'_>) -> [Option<u32>; NAMES_MAX] {
         let mut ttls = [None; NAMES_MAX];
         let redirections = answers(reply).filter(|record| record.rtype == Rtype::DNAME);

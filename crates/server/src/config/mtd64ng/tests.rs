@@ -208,7 +208,7 @@ fn values_that_are_wrong_are_shown_in_their_lines() {
           |      ^^^^^
     "#]].assert_eq(&refusal(text));
     expect![[r#"
-        mtd64-ng.conf:1:14: timeout-time "2.5s" is no number of seconds; write it like 2.5
+        mtd64-ng.conf:1:14: timeout-time "2.5s" is not a number of seconds; write it like 2.5
           |
         1 | timeout-time 2.5s
           |              ^^^^

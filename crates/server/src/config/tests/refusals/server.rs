@@ -257,7 +257,7 @@ burst = 10"#,
             2 | workers = 0
               |           ^
             ---
-            dns64d.toml:2:11: workers "two" is no number; write "auto", or a number without quotes
+            dns64d.toml:2:11: workers "two" is not a number; write "auto", or a number without quotes
               |
             2 | workers = "two"
               |           ^^^^^
