@@ -10,7 +10,7 @@ use dns64_transport::clock::Nanos;
 use dns64_wire::message::HEADER_LEN;
 
 use super::{Key, lock, seconds};
-use crate::answer::stored::{Age, Aged, Kind, Stored};
+use crate::answer::stored::{Age, Aged, Stored};
 use crate::settings::CacheSettings;
 
 /// An answer as the cache gives it.
@@ -19,7 +19,7 @@ pub(crate) struct Learnt {
     pub(crate) stored: Arc<Stored>,
     pub(crate) age: Age,
     /// Until when the cache gives it like this, apart from its age, in seconds on the engine's clock;
-    /// 0: for this once, and it should be asked for anew if it is still good.
+    /// 0: for this once, and it should be refreshed if it is still good.
     pub(crate) until_s: u32,
 }
 
@@ -193,11 +193,11 @@ impl Answers {
         if let Some(mut entry) = shard.get_mut(&key.hash())
             && entry.is_for(key)
         {
-            let failed = is_failure(&stored) && entry.is_usable(settings, now_s);
+            let failed = stored.is_failure() && entry.is_usable(settings, now_s);
             if failed {
                 entry.recheck_s = now_s + RECHECK_S;
             }
-            if failed || !is_failure(&entry.stored) && now_s < entry.ends_soon_s(settings) {
+            if failed || !entry.stored.is_failure() && now_s < entry.ends_soon_s(settings) {
                 return entry.learnt(settings, now_s);
             }
         }
@@ -209,7 +209,7 @@ impl Answers {
             stored,
         };
         let learnt = entry.learnt(settings, now_s);
-        if entry.expires_s > now_s && (settings.bytes > 0 || is_failure(&entry.stored)) {
+        if entry.expires_s > now_s && (settings.bytes > 0 || entry.stored.is_failure()) {
             shard.insert(key.hash(), entry);
             return learnt;
         }
@@ -267,7 +267,7 @@ impl Entry {
 
     /// From when on it should be refreshed: at its end, or before if answers are prefetched.
     fn ends_soon_s(&self, settings: &CacheSettings) -> u32 {
-        if !settings.prefetch || is_failure(&self.stored) {
+        if !settings.prefetch || self.stored.is_failure() {
             return self.expires_s;
         }
         let ahead_s = (self.expires_s - self.stored_s) / PREFETCH_TENTHS;
@@ -292,17 +292,13 @@ impl Entry {
 
     /// Whether it is an answer that is still good, or may be used stale.
     fn is_usable(&self, settings: &CacheSettings, now_s: u32) -> bool {
-        !is_failure(&self.stored) && now_s < self.expires_s.saturating_add(settings.stale_s)
+        !self.stored.is_failure() && now_s < self.expires_s.saturating_add(settings.stale_s)
     }
 }
 
 /// The bound in force: without a cache that of failures.
 fn bound(bytes: u64) -> u64 {
     if bytes == 0 { FAILURES_BYTES } else { bytes }
-}
-
-fn is_failure(stored: &Stored) -> bool {
-    matches!(stored.kind(), Kind::Failure(_))
 }
 
 /// Whether a stored response answers a question for `name` or a name below it.

@@ -70,7 +70,7 @@ impl Maker {
 
     /// Sends an answer again that was kept as it was sent, by clients of the same policy: writes it into
     /// `frame` and returns its octets. There is one from the time on that it was first made until the
-    /// answers that it was made of end, or are to be asked for anew.
+    /// answers that it was made of end, or are to be refreshed.
     pub(super) fn answer_rendered(
         &self,
         asker: &Asker,

@@ -144,7 +144,7 @@ impl Query {
         let lasts = |learnt: &Learnt| {
             learnt.until_s > now_s
                 && learnt.stored.bytes().len() <= RENDERED_MAX
-                && !matches!(learnt.stored.kind(), Kind::Failure(_))
+                && !learnt.stored.is_failure()
         };
         self.generation.is_some() && now_s == seconds(self.arrived) && self.learnt().all(lasts)
     }

@@ -7,7 +7,6 @@ use super::Engine;
 use super::actions::{Actions, Client};
 use super::exchange::NO_REACHABLE_AUTHORITY;
 use super::queries::Query;
-use crate::answer::stored::Kind;
 use crate::counts::Servfail;
 
 impl Servfail {
@@ -15,7 +14,7 @@ impl Servfail {
     pub(super) fn of(query: &Query) -> Self {
         // A record that was asked for last is what was missing last.
         let known = query.known.iter().rev().flatten();
-        let mut failed = known.filter(|part| matches!(part.stored.kind(), Kind::Failure(_)));
+        let mut failed = known.filter(|part| part.stored.is_failure());
         match failed.next().and_then(|part| part.stored.extended_error()) {
             Some(NO_REACHABLE_AUTHORITY) => Self::NoAnswer,
             _ => Self::Rcode,

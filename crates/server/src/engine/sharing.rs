@@ -8,7 +8,6 @@ use dns64_transport::clock::Nanos;
 use super::Engine;
 use super::actions::Actions;
 use super::lookups::Waiter;
-use crate::answer::stored::Kind;
 use crate::cache::{Cache, Found, Key, Learnt, Outcome};
 
 /// How an engine is known to the others on its cache.
@@ -68,7 +67,7 @@ impl Engine {
         }
         let key = self.lookups.get(slot).key();
         let in_flight = sharing.cache.in_flight();
-        let has_answer = learnt.is_some_and(|learnt| !is_failure(learnt));
+        let has_answer = learnt.is_some_and(|learnt| !learnt.stored.is_failure());
         let others = in_flight.release(&key, sharing.worker, has_answer);
         if !others.is_empty() {
             let outcome = Outcome::new(key, learnt);
@@ -87,7 +86,7 @@ impl Engine {
         };
         let is_elsewhere = self.lookups.is_elsewhere(slot);
         match &outcome.learnt {
-            Some(learnt) if is_elsewhere || !is_failure(learnt) => {
+            Some(learnt) if is_elsewhere || !learnt.stored.is_failure() => {
                 self.conclude(slot, learnt, now, actions);
             }
             None if is_elsewhere => self.claim_again(slot, now, actions),
@@ -118,10 +117,6 @@ impl Engine {
             self.begin_lookup(slot, now, actions);
         }
     }
-}
-
-fn is_failure(learnt: &Learnt) -> bool {
-    matches!(learnt.stored.kind(), Kind::Failure(_))
 }
 
 #[cfg(test)]

@@ -280,6 +280,11 @@ impl Stored {
         self.kind
     }
 
+    /// Whether it says neither what there is nor that there is nothing.
+    pub fn is_failure(&self) -> bool {
+        matches!(self.kind, Kind::Failure(_))
+    }
+
     /// Its response code.
     pub fn rcode(&self) -> Rcode {
         match self.kind {

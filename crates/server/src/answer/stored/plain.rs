@@ -1,5 +1,5 @@
 //! The commonest responses: addresses of the name that was asked for, and nothing else but an OPT record.
-//! Written anew they would have the same octets, so they are kept as they came. That takes a tenth of the
+//! Rewriting would give the same octets, so they are kept as they came. That takes a tenth of the
 //! instructions.
 
 use dns64_wire::codes::{Class, Rcode, Rtype};
