@@ -101,22 +101,22 @@ pub(super) fn ad(asker: &Asker, response: &Stored) -> bool {
 }
 
 /// Hands records of a response to `write`. Where an additional record has no room, the additional
-/// section is left out and the message is complete without it (RFC 2181 section 9).
+/// section is left out and the message is complete without it (RFC 2181 section 9): then `false`.
 pub(super) fn each<'a>(
     to: &mut Builder<'_>,
     records: Records<'a>,
     mut write: impl FnMut(&mut Builder<'_>, &Record<'a>) -> Result<(), Truncated>,
-) -> Result<(), Truncated> {
+) -> Result<bool, Truncated> {
     for record in records.map_while(Result::ok) {
         match write(to, &record) {
             Err(Truncated) if record.section == Section::Additional => {
                 to.drop_additional();
-                return Ok(());
+                return Ok(false);
             }
             written => written?,
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Writes an answer without records.

@@ -129,7 +129,8 @@ pub fn alias(asker: &Asker, target: &NameBuf, ptr: Aged<'_>, frame: &mut [u8]) -
                     Rtype::SOA => copier.record(to, record, ptr.ttl(record.ttl)),
                     _ => Ok(()),
                 },
-            )
+            )?;
+            Ok(())
         });
     }
     // Of a positive answer, the shortest of its answer section.
@@ -147,7 +148,8 @@ pub fn alias(asker: &Asker, target: &NameBuf, ptr: Aged<'_>, frame: &mut [u8]) -
                 copier.under(to, Owner::Question, record, ttl)
             }
             _ => Ok(()),
-        })
+        })?;
+        Ok(())
     })
 }
 

@@ -57,9 +57,12 @@ pub fn with_addresses(
     };
     Some(reply::write(asker, &head, frame, |builder| {
         let mut copier = Copier::new(&message, QUESTION_AT);
-        reply::each(builder, message.records(), |builder, record| {
+        let has_room = reply::each(builder, message.records(), |builder, record| {
             copier.record(builder, record, answer.ttl(record.ttl))
         })?;
+        if !has_room {
+            return Ok(());
+        }
         for record in message.records().map_while(Result::ok) {
             let ttl = answer.ttl(record.ttl).min(TTL_WITHOUT_SOA);
             for ipv6 in targets.made_from(dns64, &record) {

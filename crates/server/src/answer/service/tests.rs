@@ -154,3 +154,22 @@ fn what_does_not_fit_stays_away_without_truncation() {
     assert_eq!(lines[0], "NOERROR; www.example. HTTPS");
     assert_eq!(lines.len(), 3);
 }
+
+#[test]
+fn nothing_is_added_where_the_additional_section_has_no_room() {
+    let answer = https(&[
+        "an www.example 1000 HTTPS 1 svc.test",
+        "ar svc.test 1000 A 192.0.2.1",
+        "ar svc.test 1000 A 192.0.2.2",
+    ]);
+    let mut asker = asker(ASKED, Rtype::HTTPS);
+    let mut lens = Vec::new();
+    for limit in 80..250 {
+        asker.limit = limit;
+        let mut frame = [0; 1232];
+        let len = with_addresses(&asker, &dns64(), Aged::fresh(&answer, 0), &mut frame);
+        lens.push(lines(&frame[..len.expect("one to add")]).len());
+    }
+    lens.dedup();
+    assert_eq!(lens, [2, 4, 5, 6], "without any, with A, with AAAA as well");
+}
