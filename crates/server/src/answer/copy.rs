@@ -50,7 +50,7 @@ pub struct Copier<'a> {
 
 impl<'a> Copier<'a> {
     /// A copier for the records of `source`, whose question is the name that stands at
-    /// `question_at` of the target, in any case; `None` if it does not stand there.
+    /// `question_at` of the target, in any case and without compression; `None` if it does not stand there.
     pub fn new(source: &Message<'a>, question_at: Option<u16>) -> Self {
         let bytes = source.bytes();
         let name_len = source.question().map_or(0, |q| q.name.wire_len());
@@ -68,6 +68,16 @@ impl<'a> Copier<'a> {
     /// target already.
     pub fn set_lower_case(&mut self, lower_case: bool) {
         self.lower_case = lower_case;
+    }
+
+    /// Takes over where a name stands that another copier has written into the same target. It may be compressed
+    /// there: each of its labels has a place of its own.
+    pub fn adopt(&mut self, name: Name<'a>, other: &Copier<'_>, same: &Name<'_>) {
+        for ((from, _), (there, _)) in name.labels_at().zip(same.labels_at()) {
+            if let (Ok(from), Some(to)) = (u16::try_from(from), other.known(there)) {
+                self.places[usize::from(from) % PLACES] = (from, to);
+            }
+        }
     }
 
     /// Copies a record into the section that it comes from, with this TTL.
@@ -181,9 +191,10 @@ impl<'a> Copier<'a> {
     /// Where the name at this offset of the source stands in the target.
     fn known(&self, offset: usize) -> Option<u16> {
         let in_question = offset.wrapping_sub(HEADER_LEN);
-        if in_question < self.question.len() {
-            let in_question = u16::try_from(in_question).ok()?;
-            return self.question_at.map(|at| at + in_question);
+        if let Some(at) = self.question_at
+            && in_question < self.question.len()
+        {
+            return Some(at + u16::try_from(in_question).ok()?);
         }
         let (from, to) = self.places[offset % PLACES];
         (usize::from(from) == offset).then_some(to)

@@ -81,8 +81,10 @@ impl Aged<'_> {
         for record in section(self, Section::Answer) {
             copier.record(&mut to, &record, self.ttl(record.ttl))?;
         }
-        let end_at = copier.place(&self.stored.chain_end());
-        let mut next_copier = Copier::new(&second, end_at);
+        let mut next_copier = Copier::new(&second, None);
+        if let Some(question) = second.question() {
+            next_copier.adopt(question.name, &copier, &self.stored.chain_end());
+        }
         for record in section(next, Section::Answer) {
             next_copier.record(&mut to, &record, next.ttl(record.ttl))?;
         }

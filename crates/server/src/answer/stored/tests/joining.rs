@@ -8,12 +8,12 @@ fn continued(first: &Stored, next: &Stored) -> Stored {
     Aged::fresh(first, 10).continued(&Aged::fresh(next, 0))
 }
 
-/// The aliases from `n0.test` to `n5.test`, with a signature over each.
+/// The aliases from `n0.test` to `n5.sub.test`, with a signature over each.
 fn links() -> Vec<String> {
     let link = |i| {
         [
-            format!("an n{i}.test 60 CNAME n{}.test", i + 1),
-            format!("an n{i}.test 60 RRSIG CNAME"),
+            format!("an n{i}.sub.test 60 CNAME n{}.sub.test", i + 1),
+            format!("an n{i}.sub.test 60 RRSIG CNAME"),
         ]
     };
     (0..5).flat_map(link).collect()
@@ -49,8 +49,11 @@ fn said(stored: &Stored) -> impl PartialEq + std::fmt::Debug {
 
 #[test]
 fn a_chain_in_two_responses_is_as_good_as_in_one() {
-    let signature = String::from("an n5.test 60 RRSIG AAAA");
-    let records = [String::from("an n5.test 60 AAAA 2001:db8::1"), signature];
+    let signature = String::from("an n5.sub.test 60 RRSIG AAAA");
+    let records = [
+        String::from("an n5.sub.test 60 AAAA 2001:db8::1"),
+        signature,
+    ];
     let nothing = ["test 900 SOA 50", "test 900 RRSIG SOA"].map(|line| format!("ns {line}"));
     for (rcode, end) in [
         (Rcode::NOERROR, &records[..]),
@@ -60,12 +63,14 @@ fn a_chain_in_two_responses_is_as_good_as_in_one() {
         (Rcode::NOERROR, &[]),
     ] {
         let links = links();
-        let whole = stored("n0.test", rcode, [&links, end]);
+        let whole = stored("n0.sub.test", rcode, [&links, end]);
         for cut in 1..5 {
             let (before, behind) = links.split_at(2 * cut);
-            let first = stored("n0.test", Rcode::NOERROR, [before, &[]]);
+            let first = stored("n0.sub.test", Rcode::NOERROR, [before, &[]]);
             assert!(first.leads_on());
-            let next = stored(&first.chain_end().to_string(), rcode, [behind, end]);
+            // As the upstream was asked: its case is not that of the whole.
+            let asked = first.chain_end().to_string().to_uppercase();
+            let next = stored(&asked, rcode, [behind, end]);
             let joined = Aged::fresh(&first, 0).continued(&Aged::fresh(&next, 0));
             assert_eq!(said(&joined), said(&whole));
         }
