@@ -32,6 +32,11 @@ impl Learnt {
         }
     }
 
+    /// Whether it says what there is now: it is neither a failure nor stale.
+    pub(crate) fn is_current(&self) -> bool {
+        self.age != Age::Stale && !self.stored.is_failure()
+    }
+
     /// What was made now of this answer and of others, which the cache gives until `until_s`.
     pub(crate) fn remade(&self, stored: Stored, until_s: u32) -> Self {
         Self {

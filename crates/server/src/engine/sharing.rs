@@ -67,7 +67,7 @@ impl Engine {
         }
         let key = self.lookups.get(slot).key();
         let in_flight = sharing.cache.in_flight();
-        let has_answer = learnt.is_some_and(|learnt| !learnt.stored.is_failure());
+        let has_answer = learnt.is_some_and(Learnt::is_current);
         let others = in_flight.release(&key, sharing.worker, has_answer);
         if !others.is_empty() {
             let outcome = Outcome::new(key, learnt);
@@ -78,15 +78,15 @@ impl Engine {
     }
 
     /// Another worker has told what became of a question that it asked. An answer is one to the same
-    /// question here, whether or not it is asked here too; without one it may be. A failure is one for
-    /// those that only waited.
+    /// question here, whether or not it is asked here too; without one it may be. A failure, or the stale
+    /// answer in its place, is one for those that only waited.
     pub fn on_outcome(&mut self, outcome: &Outcome, now: Nanos, actions: &mut Actions) {
         let Some(slot) = self.lookups.find(&outcome.key) else {
             return;
         };
         let is_elsewhere = self.lookups.is_elsewhere(slot);
         match &outcome.learnt {
-            Some(learnt) if is_elsewhere || !learnt.stored.is_failure() => {
+            Some(learnt) if is_elsewhere || learnt.is_current() => {
                 self.conclude(slot, learnt, now, actions);
             }
             None if is_elsewhere => self.claim_again(slot, now, actions),

@@ -215,6 +215,27 @@ fn failures_and_answers_that_are_not_cached_are_told() {
 }
 
 #[test]
+fn a_stale_answer_is_for_those_that_wait_and_not_for_those_that_ask() {
+    let mut workers = Workers::new(&settings("[cache]\nserve-stale = \"1h\""));
+    workers.query(0, b'a', 0);
+    workers.answer(Some(1), 0);
+    let (asked, over) = (10 * SECOND, 10 * SECOND + CLAIM_OVER);
+    for worker in 0..3 {
+        assert!(!workers.query(worker, b'a', asked));
+    }
+    workers.on_timer(1, over);
+    assert_eq!(workers.askers(), [0, 1]);
+    workers.answer(None, over);
+    workers.deliver(over);
+    let mut expected = vec![(0, 0, Some(1)), (0, 0, Some(30))];
+    assert_eq!(workers.answers(), expected);
+    workers.answer(Some(60), over);
+    workers.deliver(over);
+    expected.extend([(1, 0, Some(60)), (2, 0, Some(60))]);
+    assert_eq!(workers.answers(), expected);
+}
+
+#[test]
 fn while_there_is_no_answer_one_more_worker_asks_each_second() {
     let mut workers = Workers::new(&settings(""));
     for worker in 0..3 {
