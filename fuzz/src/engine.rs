@@ -25,7 +25,7 @@ use model::Model;
 
 /// Settings that differ in what the engine does. All caches are small, so that they get full.
 const SETTINGS: [&str; 6] = [
-    "[upstream]\nservers = [\"192.0.2.53\"]\n[cache]\nsize = \"1MiB\"\n",
+    "forward-special = [\"2.0.192.in-addr.arpa\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n[cache]\nsize = \"1MiB\"\n",
     "queries-max = 3\nany = \"forward\"\n[upstream]\nservers = [\"192.0.2.53\", \"192.0.2.54\"]\n\
      order = \"both\"\nrandomise-case = true\nselection = \"random\"\n[cache]\nsize = \"off\"\n",
     "udp-size = 4096\n[upstream]\nservers = [\"192.0.2.53\", \"192.0.2.54\", \"192.0.2.55\"]\n\

@@ -195,8 +195,8 @@ impl Maker {
         Some(len)
     }
 
-    /// The answer to the question that a part of a query has come to, if that is for a special-use name at
-    /// which aliases end. The frame is overwritten.
+    /// The answer to the question that a part of a query has come to, if that is for a special-use name to
+    /// which aliases or a synthesised address lead. The frame is overwritten.
     fn special_target(&mut self, query: &Query, part: Part) -> Option<Learnt> {
         let asker = query.target(part)?;
         let len = self.answer_special(&asker, query.view)?;

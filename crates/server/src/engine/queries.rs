@@ -170,15 +170,16 @@ impl Query {
         self.chains[part as usize].is_some()
     }
 
-    /// The target of the alias that a part has come to, as a client would ask for it. `None` for what the name
-    /// of a synthesised address leads to: that of its IPv4 address is asked for in special-use zones too.
+    /// What a part has come to, as a client would ask for it: the target of an alias, or the name of the IPv4
+    /// address that a synthesised address stands for. `None` if it is the client's own question.
     pub(super) fn target(&self, part: Part) -> Option<Asker> {
-        let chain = self.chains[part as usize].as_ref()?;
+        if !self.follows(part) && !matches!(self.plan, Plan::Reverse(_)) {
+            return None;
+        }
         let question = self.question(part);
-        let is_reverse = matches!(self.plan, Plan::Reverse(_));
-        (!is_reverse).then(|| Asker {
+        Some(Asker {
             id: 0,
-            name: chain.target.clone(),
+            name: NameBuf::clone(&question.name),
             rtype: question.rtype,
             class: question.class,
             flags: Flags::default(),
