@@ -116,6 +116,7 @@ pub fn alias(asker: &Asker, target: &NameBuf, ptr: Aged<'_>, frame: &mut [u8]) -
     let stored = ptr.stored;
     let head = Head {
         rcode: stored.rcode(),
+        extended_error: ptr.extended_error(),
         ..Head::default()
     };
     let message = stored.message();
