@@ -1,4 +1,4 @@
-//! The files for Prometheus and Grafana speak of metrics that exist.
+//! The files for Prometheus and Grafana speak of metrics that exist, and the unit starts the service again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use tokio::sync::watch;
 
 const RULES: &str = include_str!("../dist/dns64d.rules.yml");
 const DASHBOARD: &str = include_str!("../dist/dns64d-dashboard.json");
+const UNIT: &str = include_str!("../dist/dns64d.service");
+const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
 /// The page of a server with one worker, whose upstream has answered.
 fn page() -> String {
@@ -88,4 +90,15 @@ fn metrics_are_found_with_their_labels() {
     let labels = "job=\"$job\", reason=\"full\"";
     assert_eq!(found, [("dns64d_a_total", labels), ("dns64d_b", "")]);
     assert_eq!(equal(labels).collect::<Vec<_>>(), ["reason=\"full\""]);
+}
+
+#[test]
+fn neither_a_panic_nor_failures_in_a_row_end_the_service_for_good() {
+    let sets = |text: &str, line: &str| text.lines().any(|l| l.replace(' ', "") == line);
+    assert!(
+        !sets(WORKSPACE, "panic=\"abort\""),
+        "workers outlive panics"
+    );
+    assert!(sets(UNIT, "StartLimitIntervalSec=0"));
+    assert!(sets(UNIT, "Restart=on-failure"));
 }

@@ -314,6 +314,9 @@ mod tests {
         assert_eq!(table.numbered(number), Some(first));
         table.close(first, None);
         let second = table.open(opening(None, Way::Connection, 2));
+        table.clear();
+        assert_eq!(table.open(opening(None, Way::Connection, 3)), first);
+        assert_eq!(table.numbered(number), None, "all were forgotten");
         assert_eq!(second, first, "the same place");
         assert_eq!(table.numbered(number), None);
     }
