@@ -13,18 +13,12 @@ use super::super::packets::{name, query};
 use super::super::upstream::Upstream;
 use super::super::victim::{ask, figure, framed, resident, serve, start, try_read_message};
 use super::load::{load, steady};
-use super::{ALL, CLIENT, OTHER_CLIENT, Row, right, with};
+use super::{ALL, CLIENT, OTHER_CLIENT, Row, ask_all, right, with};
 
 pub(super) fn cache() -> Row {
     let upstream = Upstream::honest();
     let server = start(&upstream, "", "");
-    let first = load(
-        server.dns,
-        CLIENT,
-        (1, ALL),
-        Rtype::AAAA,
-        &steady(4000, 0, 5 * SECOND),
-    );
+    let first = ask_all(&server, Rtype::AAAA, &steady(4000, 0, 5 * SECOND));
     let (half, half_rss) = (figure(&server, "cache_bytes"), resident(server.child.id()));
     let second = load(
         server.dns,
@@ -58,8 +52,8 @@ pub(super) fn access() -> Row {
         "",
     );
     let times = steady(1000, 0, SECOND);
-    let refused = load(refusing.dns, CLIENT, (1, ALL), Rtype::AAAA, &times);
-    let dropped = load(dropping.dns, CLIENT, (1, ALL), Rtype::AAAA, &times);
+    let refused = ask_all(&refusing, Rtype::AAAA, &times);
+    let dropped = ask_all(&dropping, Rtype::AAAA, &times);
     let refused = with(&refused, Rcode::REFUSED).count();
     let answers = dropped.iter().filter(|told| told.took_ns.is_some()).count();
     let counted = figure(&dropping, "dropped.access");

@@ -25,6 +25,11 @@ const OTHER_CLIENT: &str = "127.2.0.1";
 /// All names different.
 const ALL: u32 = u32::MAX;
 
+/// What a client is told that asks for one name after the other.
+fn ask_all(server: &Server, rtype: Rtype, times: &[Nanos]) -> Vec<Told> {
+    load(server.dns, CLIENT, (1, ALL), rtype, times)
+}
+
 /// A claim of a row and whether it holds.
 struct Row(&'static str, &'static str, String, bool);
 
@@ -83,7 +88,7 @@ fn full() -> Row {
 fn full_at_once() -> Row {
     let upstream = Temper::default().silence(0, Nanos::MAX).start();
     let server = serve(&[&upstream], "queries-max = 256", "");
-    let told = load(server.dns, CLIENT, (1, ALL), Rtype::AAAA, &[0; 600]);
+    let told = ask_all(&server, Rtype::AAAA, &[0; 600]);
     let waited = told
         .iter()
         .filter(|t| t.took_ns.is_some_and(|ns| ns > 4 * SECOND))
@@ -107,13 +112,7 @@ fn slow() -> Vec<Row> {
         thread::spawn(move || {
             let upstream = Temper::taking(latency).start();
             let server = serve(&[&upstream], "", "");
-            let told = load(
-                server.dns,
-                CLIENT,
-                (1, ALL),
-                rtype,
-                &steady(20, 0, 10 * SECOND),
-            );
+            let told = ask_all(&server, rtype, &steady(20, 0, 10 * SECOND));
             let asked = upstream.asked().len();
             let text = format!(
                 "{rtype}: {} of {} right, p99 {} ms, {asked} questions",
@@ -142,13 +141,7 @@ fn slow() -> Vec<Row> {
 fn deadline() -> Row {
     let upstream = Temper::default().silence(0, Nanos::MAX).start();
     let server = serve(&[&upstream], "", "");
-    let told = load(
-        server.dns,
-        CLIENT,
-        (1, ALL),
-        Rtype::AAAA,
-        &steady(50, 0, 2 * SECOND),
-    );
+    let told = ask_all(&server, Rtype::AAAA, &steady(50, 0, 2 * SECOND));
     let failed = with(&told, Rcode::SERVFAIL).count();
     let (p1, p100) = (
         percentile_ms(told.iter(), 1),
@@ -192,20 +185,20 @@ fn load_briefly(server: &Server, count: u32, length: Nanos) -> Vec<Told> {
     let times: Vec<_> = (0..count)
         .map(|i| length * Nanos::from(i) / Nanos::from(count))
         .collect();
-    load(server.dns, CLIENT, (1, ALL), Rtype::AAAA, &times)
+    ask_all(server, Rtype::AAAA, &times)
 }
 
 fn late() -> Row {
     let upstream = Temper::taking(6 * SECOND).start();
     let server = serve(&[&upstream], "", "");
-    let first = load(server.dns, CLIENT, (1, ALL), Rtype::A, &[0; 20]);
+    let first = ask_all(&server, Rtype::A, &[0; 20]);
     let failed = with(&first, Rcode::SERVFAIL).count();
     // What has come by now.
     let begun = MonotonicClock.now();
     wait_until("late answers", || {
         figure(&server, "queries_waiting") == 0 && ms_since(begun) > 2500
     });
-    let told = load(server.dns, CLIENT, (1, ALL), Rtype::A, &[0; 20]);
+    let told = ask_all(&server, Rtype::A, &[0; 20]);
     let p100 = percentile_ms(told.iter(), 100);
     let text = format!(
         "upstream at 6 s: {failed} of 20 SERVFAIL, then {} of 20 right after {p100} ms at most",
@@ -257,7 +250,7 @@ fn burst() -> Row {
             let mut times = steady(250, 0, 30 * SECOND);
             times.extend([5 * SECOND; 800]);
             times.sort_unstable();
-            let told = load(server.dns, CLIENT, (1, ALL), Rtype::A, &times);
+            let told = ask_all(&server, Rtype::A, &times);
             let wrong = told.iter().filter(|told| !told.is_right);
             let last = wrong.clone().map(|told| told.asked_at).max().unwrap_or(0);
             let last = last.saturating_sub(5 * SECOND) / MS;
@@ -292,13 +285,7 @@ fn one_silent() -> Vec<Row> {
             let in_upstream = format!("selection = \"{selection}\"");
             let server = serve(&[&dying, &living], "", &in_upstream);
             let begun = MonotonicClock.now();
-            let told = load(
-                server.dns,
-                CLIENT,
-                (1, ALL),
-                Rtype::A,
-                &steady(200, 0, 10 * SECOND),
-            );
+            let told = ask_all(&server, Rtype::A, &steady(200, 0, 10 * SECOND));
             let from = silent_from.saturating_sub(begun);
             let later = || told.iter().filter(|told| told.asked_at >= from + SECOND);
             let first = told
@@ -331,13 +318,7 @@ fn returns() -> Row {
     let upstream = Temper::taking(5 * MS).silence(from, to).start();
     let server = serve(&[&upstream], "", "");
     let began = MonotonicClock.now();
-    let told = load(
-        server.dns,
-        CLIENT,
-        (1, ALL),
-        Rtype::A,
-        &steady(100, 0, 13 * SECOND),
-    );
+    let told = ask_all(&server, Rtype::A, &steady(100, 0, 13 * SECOND));
     let back = to - began;
     let after = told.iter().filter(|told| told.asked_at >= back);
     let over = told.iter().filter(|told| told.asked_at < back);
@@ -368,13 +349,7 @@ fn guessed() -> Row {
         honest,
     );
     let server = serve(&[&upstream], "", "randomise-case = false");
-    let told = load(
-        server.dns,
-        CLIENT,
-        (1, ALL),
-        Rtype::A,
-        &steady(5, 0, 4 * SECOND),
-    );
+    let told = ask_all(&server, Rtype::A, &steady(5, 0, 4 * SECOND));
     let guessed = figure(&server, "upstream_failures.guessed-ids");
     let text = format!(
         "{} of {} right within {} ms, {guessed} over a connection",
