@@ -2,11 +2,8 @@
 
 use crate::Truncated;
 use crate::codes::{Class, Rtype};
-use crate::message::{Flags, HEADER_LEN, Message, Opt, Section};
+use crate::message::{Flags, HEADER_LEN, Message, OPT_LEN, Opt, Section};
 use crate::name::{Name, NameBuf};
-
-/// Octets of an OPT record without options (RFC 6891 section 6.1.2).
-const OPT_LEN: usize = 11;
 
 /// Offsets that a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
 const POINTER_MAX: u16 = 0x3fff;

@@ -139,6 +139,10 @@ codes! {
 /// (RFC 6891 section 9): 1 in the OPT record, 0 in the header.
 pub const BADVERS: u16 = 16;
 
+/// BADCOOKIE, the extended response code to a server cookie that is not right (RFC 7873 section 8): 1 in the
+/// OPT record, 7 in the header.
+pub const BADCOOKIE: u16 = 23;
+
 #[cfg(test)]
 mod tests {
     use super::*;

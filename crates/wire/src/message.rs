@@ -97,6 +97,9 @@ impl Deref for Message<'_> {
     }
 }
 
+/// Octets behind the name of a question (RFC 1035 section 4.1.2).
+pub const TYPE_AND_CLASS_LEN: usize = 4;
+
 /// The question of a message (RFC 1035 section 4.1.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
@@ -116,7 +119,7 @@ impl<'a> Question<'a> {
             name,
             rtype: Rtype(read_u16(message, end)?),
             class: Class(read_u16(message, end + 2)?),
-            len: end + 4 - at,
+            len: end + TYPE_AND_CLASS_LEN - at,
         })
     }
 
@@ -287,6 +290,9 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
+/// Octets of an OPT record without options (RFC 6891 section 6.1.2).
+pub const OPT_LEN: usize = 11;
+
 /// What an OPT record says (RFC 6891 section 6.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opt<'a> {
@@ -305,7 +311,7 @@ pub struct Opt<'a> {
 
 impl<'a> Opt<'a> {
     /// DO, in the lower 16 bits of the TTL field (RFC 6891 section 6.1.4).
-    pub(crate) const DO: u16 = 1 << 15;
+    pub const DO: u16 = 1 << 15;
 
     /// Reads an OPT record. An error if it is not where and how RFC 6891 section 6.1 wants it.
     pub fn from_record(record: &Record<'a>) -> Result<Self, ParseError> {

@@ -5,6 +5,9 @@ use std::net::IpAddr;
 
 use siphasher::sip::SipHasher24;
 
+/// Code of the EDNS option with a cookie (RFC 7873 section 4).
+pub(crate) const OPTION_COOKIE: u16 = 10;
+
 /// Octets of a client cookie (RFC 7873 section 4).
 const CLIENT_LEN: usize = 8;
 

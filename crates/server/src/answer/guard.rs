@@ -16,12 +16,12 @@
 
 use std::net::IpAddr;
 
-use dns64_wire::codes::{Class, Opcode, Rcode, Rtype};
+use dns64_wire::codes::{BADCOOKIE, Class, Opcode, Rcode, Rtype};
 use dns64_wire::message::{Header, Message, Opt, Question};
 
 use super::asker::{Asker, AskerEdns, Transport};
-use super::cookie::{CookieLength, Cookies};
-use super::reply::{self, OPTION_COOKIE};
+use super::cookie::{CookieLength, Cookies, OPTION_COOKIE};
+use super::reply;
 use crate::settings::nets::NetSet;
 use crate::settings::{AnyPolicy, DenyAction};
 
@@ -45,10 +45,6 @@ const PROHIBITED: u16 = 18;
 
 /// Extended error for questions without RD to who is no authority (RFC 8914 section 4.21).
 const NOT_AUTHORITATIVE: u16 = 20;
-
-/// The response code to a server cookie that is not valid (RFC 7873 section 8), 23: its upper 8 bits in
-/// the OPT record, its lower 4 in the header.
-const BADCOOKIE: (u8, Rcode) = (1, Rcode(7));
 
 /// Types without a constant in the wire crate: signatures of messages (RFC 2931, RFC 8945), the
 /// mark of SIG(0) and the first of the types that are no data (RFC 6895 section 3.1), and the
@@ -192,11 +188,14 @@ fn without_question(query: &Query<'_>, frame: &mut [u8]) -> Admission {
     let header = &query.header;
     match &query.edns {
         Some(edns) if edns.cookie.is_some() => {
-            let (ext_rcode, rcode) = match query.fault {
+            let rcode = match query.fault {
                 Some(Fault::Cookie) => BADCOOKIE,
-                _ => (0, Rcode::NOERROR),
+                _ => 0,
             };
-            let len = reply::bare(header, rcode, Some((edns, ext_rcode)), frame);
+            // Its lower 4 bits stand in the header.
+            let [ext_rcode, low] = (rcode << 4).to_be_bytes();
+            let edns = Some((edns, ext_rcode));
+            let len = reply::bare(header, Rcode(low >> 4), edns, frame);
             Admission::Answer { len, refused: None }
         }
         _ => refuse(

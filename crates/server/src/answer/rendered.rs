@@ -6,21 +6,12 @@
 //! together: what is made of two responses has the smaller of their TTLs, less the same age.
 
 use dns64_wire::codes::Rtype;
-use dns64_wire::message::{Flags, HEADER_LEN, Message, Opt};
+use dns64_wire::message::{Flags, HEADER_LEN, Message, OPT_LEN, Opt, TYPE_AND_CLASS_LEN};
 
 use super::asker::{Asker, AskerEdns};
 use super::copy::{FIXED_LEN, TTL_BEFORE_DATA};
 use super::reply::{OPTIONS_LEN_MAX, write_options};
 use super::stored::OPTION_EXTENDED_ERROR;
-
-/// Octets of an OPT record without options (RFC 6891 section 6.1.2).
-const OPT_LEN: usize = 11;
-
-/// Octets behind the name of a question.
-const TYPE_AND_CLASS_LEN: usize = 4;
-
-/// DO, in the flags of an OPT record (RFC 6891 section 6.1.4).
-const DO: u16 = 1 << 15;
 
 /// The asker of the same question who gets most: EDNS, AD, and up to `limit` octets.
 pub fn fullest(asker: &Asker, limit: usize) -> Asker {
@@ -107,7 +98,7 @@ pub fn complete(
     let opt = frame.get_mut(len..end).filter(|_| end <= limit)?;
     let [type_high, type_low] = Rtype::OPT.0.to_be_bytes();
     let [size_high, size_low] = edns.udp_size.to_be_bytes();
-    let [do_high, do_low] = if edns.do_bit { DO } else { 0 }.to_be_bytes();
+    let [do_high, do_low] = if edns.do_bit { Opt::DO } else { 0 }.to_be_bytes();
     // Octets of a cookie and an error, at most 34.
     let options_octets = u8::try_from(options_len).ok()?;
     opt[..OPT_LEN].copy_from_slice(&[

@@ -6,10 +6,8 @@ use dns64_wire::codes::{Opcode, Rcode, Rtype};
 use dns64_wire::message::{Flags, Header, Opt, Record, Records, Section};
 
 use super::asker::{Asker, AskerEdns};
+use super::cookie::OPTION_COOKIE;
 use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, Stored};
-
-/// Code of the EDNS option with a cookie (RFC 7873 section 4).
-pub(super) const OPTION_COOKIE: u16 = 10;
 
 /// Octets of the options that an answer can have: a cookie of 24 octets and an extended error
 /// without text, 4 octets of code and length before each (RFC 6891 section 6.1.2).

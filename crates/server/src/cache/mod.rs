@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::{Class, Rtype};
-use dns64_wire::message::HEADER_LEN;
+use dns64_wire::message::{HEADER_LEN, TYPE_AND_CLASS_LEN};
 use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
 use siphasher::sip::SipHasher13;
 
@@ -47,12 +47,11 @@ pub(crate) struct Key {
 }
 
 /// Octets behind the name: type and class; bits.
-const TYPE_AND_CLASS: usize = 4;
-const SUFFIX: usize = TYPE_AND_CLASS + 1;
+const SUFFIX: usize = TYPE_AND_CLASS_LEN + 1;
 
 /// Spreads the bits of a number over those of a hash: 2^64 divided by the golden ratio (Knuth, TAOCP
 /// volume 3, section 6.4). It is odd: different numbers stay different.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A keyed hash function that nobody outside can foresee.
 pub(crate) fn hasher() -> SipHasher13 {
@@ -129,13 +128,13 @@ impl Key {
 
     /// Whether this is the question of a stored response, whatever the case of its name.
     fn is_question_of(&self, stored: &Stored) -> bool {
-        let Some((name, rest)) = self.question().split_last_chunk::<TYPE_AND_CLASS>() else {
+        let Some((name, rest)) = self.question().split_last_chunk::<TYPE_AND_CLASS_LEN>() else {
             return false;
         };
         let asked = stored.bytes().get(HEADER_LEN..).unwrap_or_default();
         let (Some(stored_name), Some(stored_rest)) = (
             asked.get(..name.len()),
-            asked.get(name.len()..name.len() + TYPE_AND_CLASS),
+            asked.get(name.len()..name.len() + TYPE_AND_CLASS_LEN),
         ) else {
             return false;
         };

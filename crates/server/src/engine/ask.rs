@@ -3,14 +3,15 @@
 use std::hash::Hasher as _;
 
 use dns64_wire::build::Builder;
-use dns64_wire::codes::{Rcode, Rtype};
-use dns64_wire::message::{Flags, HEADER_LEN, Message, Opt, Section};
-use dns64_wire::name::NameBuf;
+use dns64_wire::codes::{BADCOOKIE, Rcode, Rtype};
+use dns64_wire::message::{Flags, HEADER_LEN, Message, OPT_LEN, Opt, Section, TYPE_AND_CLASS_LEN};
+use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 
 use super::habits::{COOKIE_MAX, Form, Habits};
 use super::lookups::Lookup;
+use crate::answer::cookie::OPTION_COOKIE;
 use crate::cache;
 
 /// Largest UDP answer that upstreams may send: what passes without fragments (DNS flag day 2020).
@@ -20,14 +21,8 @@ const UDP_SIZE: u16 = 1232;
 const OPTION_HEAD: usize = 4;
 
 /// Octets of the longest question: header, name, type and class, OPT with a cookie.
-pub(super) const QUESTION_MAX: usize = 12 + 255 + 4 + 11 + OPTION_HEAD + COOKIE_MAX;
-
-/// Code of the EDNS option with a cookie (RFC 7873 section 4).
-const OPTION_COOKIE: u16 = 10;
-
-/// The extended response code to a cookie that is not right (RFC 7873 section 8): its upper 8 bits
-/// in the OPT record, its lower 4 in the header.
-const BADCOOKIE: u16 = 23;
+pub(super) const QUESTION_MAX: usize =
+    HEADER_LEN + NAME_LEN_MAX + TYPE_AND_CLASS_LEN + OPT_LEN + OPTION_HEAD + COOKIE_MAX;
 
 /// Writes the question of a lookup with its name in the case in which it is to be asked; returns its
 /// length.

@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 
 use super::habits::Form;
 use super::heap::Heap;
+use crate::cache::GOLDEN;
 
 /// A question that was sent to an upstream.
 #[derive(Clone, Debug)]
@@ -226,12 +227,9 @@ fn hash_of(exchange: &Exchange, port: usize) -> u64 {
 }
 
 /// IDs are chosen here, by chance, so that nobody can choose ones that collide: any mixing does.
-/// The multiplier is 2^64 divided by the golden ratio (Knuth, TAOCP volume 3, section 6.4).
 fn hash(server: usize, port: usize, id: u16) -> u64 {
     let number = (server as u64) << 32 | (port as u64) << 16 | u64::from(id);
-    number
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .rotate_left(u64::BITS / 2)
+    number.wrapping_mul(GOLDEN).rotate_left(u64::BITS / 2)
 }
 
 #[cfg(test)]
@@ -314,10 +312,10 @@ mod tests {
         assert_eq!(table.numbered(number), Some(first));
         table.close(first, None);
         let second = table.open(opening(None, Way::Connection, 2));
+        assert_eq!(second, first, "the same place");
+        assert_eq!(table.numbered(number), None);
         table.clear();
         assert_eq!(table.open(opening(None, Way::Connection, 3)), first);
         assert_eq!(table.numbered(number), None, "all were forgotten");
-        assert_eq!(second, first, "the same place");
-        assert_eq!(table.numbered(number), None);
     }
 }
