@@ -14,6 +14,7 @@ use std::str::FromStr;
 
 use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
 use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
 
 pub use pattern::Pattern;
 pub use share::Share;
@@ -48,7 +49,8 @@ pub fn parse_suffix(text: &str) -> Result<NameBuf, ValueError> {
 
 /// A range of IPv4 addresses, and so of names: the part of the namespace that a trial may use. Its
 /// address is the first one of the range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Cidr(Ipv4Net);
 
 impl Cidr {
@@ -79,6 +81,11 @@ impl Cidr {
         self.0.contains(&address).then(offset)
     }
 
+    /// Whether all names of another range are names of this one.
+    pub fn contains(&self, other: &Self) -> bool {
+        self.0.contains(&other.0)
+    }
+
     /// The range around this one that holds at least `names` names, if 2^32 suffice.
     #[must_use]
     pub fn widened_to(&self, names: u64) -> Option<Self> {
@@ -96,6 +103,20 @@ impl fmt::Display for Cidr {
 
 /// The names unless asked otherwise: those of paper 000, section 6.2.1.
 pub const DEFAULT_NAMESPACE: Cidr = Cidr(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8));
+
+impl From<Cidr> for String {
+    fn from(cidr: Cidr) -> Self {
+        cidr.to_string()
+    }
+}
+
+impl TryFrom<String> for Cidr {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        text.parse()
+    }
+}
 
 impl FromStr for Cidr {
     type Err = ValueError;

@@ -1,5 +1,9 @@
 //! Numbers that look drawn by lot and are the same every time: SplitMix64 (Steele, Lea and Flood, "Fast
-//! splittable pseudorandom number generators", 2014).
+//! splittable pseudorandom number generators", 2014). And one that is another every time.
+
+use std::io;
+
+use rustix::rand::{GetRandomFlags, getrandom};
 
 /// What the generator's state grows by with each draw.
 pub const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -28,9 +32,26 @@ pub fn below(random: u64, bound: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }
 
+/// A number from the system's random source: what no two processes should have in common.
+///
+/// # Errors
+///
+/// The system has none.
+pub fn from_system() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    // So few octets are got whole (getrandom(2)).
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_system_gives_another_number_each_time() {
+        assert_ne!(from_system().unwrap(), from_system().unwrap());
+    }
 
     #[test]
     fn the_generator_is_splitmix64() {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dns64_transport::clock::Nanos;
 
 use super::journal::sha256_hex;
+use super::names::UsedNames;
 use super::plan::{Plan, Restart};
 use super::record::{CertificateConditions, Environment, VariantFacts};
 use super::run::{Assignment, Bench, BenchError};
@@ -13,7 +14,8 @@ use super::tasks::Point;
 use crate::lab::process;
 use crate::lab::server::Server;
 use crate::lab::{Blame, LabError, LabKind};
-use crate::namespace::{Cidr, Zone};
+use crate::load::names::Begin;
+use crate::namespace::Zone;
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
 use crate::rig::certify::{COARSE, Loopback, Question};
@@ -28,10 +30,20 @@ pub struct RigBench<'a> {
     plan: &'a Plan,
     environment: &'a Environment,
     lab: LabKind,
+    names: NamesFrom,
     /// Gets the queries of each trial with its number, after it.
     keep: &'a mut Keep,
     interrupted: Arc<AtomicBool>,
     open: Option<Open>,
+}
+
+/// Where the names of rigs begin.
+#[derive(Clone, Debug)]
+pub struct NamesFrom {
+    /// Anywhere: a number drawn at random.
+    pub anywhere: u64,
+    /// What servers that run already were asked for.
+    pub used: UsedNames,
 }
 
 /// What becomes of the queries of a trial, which has this number in its task.
@@ -65,6 +77,7 @@ impl<'a> RigBench<'a> {
         plan: &'a Plan,
         environment: &'a Environment,
         lab: LabKind,
+        names: NamesFrom,
         keep: &'a mut Keep,
         interrupted: Arc<AtomicBool>,
     ) -> Self {
@@ -72,6 +85,7 @@ impl<'a> RigBench<'a> {
             plan,
             environment,
             lab,
+            names,
             keep,
             interrupted,
             open: None,
@@ -81,9 +95,7 @@ impl<'a> RigBench<'a> {
     fn open(&self, job: &Assignment) -> Result<Open, BenchError> {
         let mut spec = spec(self.plan, &job.point, self.lab);
         spec.load.stop_early = job.stop_early;
-        if let Some(names) = job.names {
-            spec.load.cidr = wide(spec.load.cidr, names);
-        }
+        self.names.place(&mut spec, job.names);
         Ok(Open {
             job: *job,
             rig: Rig::open(spec, Arc::clone(&self.interrupted))?,
@@ -150,10 +162,21 @@ impl Bench for RigBench<'_> {
 
     fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
         let open = self.up()?;
+        let spec = open.rig.spec();
+        let (server, queries) = (
+            spec.subject.server(),
+            spec.load.schedule(rate_qps).queries(),
+        );
         let result = match &mut open.looped {
             Some(looped) => looped.trial(rate_qps),
             None => open.rig.trial(rate_qps),
         };
+        let dealt = result.as_ref().ok().and_then(|result| result.names);
+        match (server, dealt) {
+            (Some(server), Some(dealt)) => self.names.used.learn(server, &dealt),
+            (Some(server), None) => self.names.used.cut_off(server, queries),
+            (None, _) => {}
+        }
         // Whatever is left of the servers is of no use to the next trial.
         let result = result.inspect_err(|_| self.open = None)?;
         let Some(open) = &self.open else {
@@ -258,22 +281,20 @@ pub fn spec(plan: &Plan, point: &Point, lab: LabKind) -> RigSpec {
     }
 }
 
-/// The range around `cidr` with room for `names` and for what is kept for probes.
-fn wide(cidr: Cidr, names: u64) -> Cidr {
-    let room = names.saturating_add(names / 8).saturating_add(1 << 10);
-    let everything = || cidr.widened_to(1 << 32);
-    cidr.widened_to(room).or_else(everything).unwrap_or(cidr)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_soak_gets_names_for_all_its_length() {
-        let cidr: Cidr = "10.0.0.0/8".parse().unwrap();
-        assert_eq!(wide(cidr, 1_000).to_string(), "10.0.0.0/8");
-        assert_eq!(wide(cidr, 100_000_000).to_string(), "8.0.0.0/5");
-        assert_eq!(wide(cidr, 1 << 40).to_string(), "0.0.0.0/0");
+impl NamesFrom {
+    /// Lets the names of a rig begin where those of its server are not used, in a range with room for
+    /// `needed` if that is known.
+    fn place(&self, spec: &mut RigSpec, needed: Option<u64>) {
+        let (server, load) = (spec.subject.server(), &mut spec.load);
+        if let Some(names) = needed {
+            // Beside them, and for what a rig deals out that no trial counts.
+            let room = names.saturating_add(names / 8).saturating_add(1 << 10);
+            load.cidr = self.used.room(server, load.cidr, room);
+        }
+        let goes_on = server.and_then(|server| self.used.begin(server, load.cidr));
+        load.begin = goes_on.unwrap_or(Begin {
+            at: self.anywhere,
+            used: 0,
+        });
     }
 }

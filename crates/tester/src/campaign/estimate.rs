@@ -10,6 +10,8 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::plan::{Cell, Plan, Restart};
 use super::tasks::{Point, Task, asked_qps, points, rates, search_spec, tasks};
+use crate::load::names::RESERVED;
+use crate::namespace::Cidr;
 use crate::procedure::search::{HIGHEST_RATE_QPS, Resolution, Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
 use crate::rig::certify::{self, COARSE, LOWERINGS, SEARCH_TRIAL_NS};
@@ -102,6 +104,9 @@ pub struct Estimate {
     pub total: Cost,
     /// What the same searches take as the papers did them.
     pub papers: Papers,
+    /// The likely trials of each server that runs already, which is asked for no name twice: how many,
+    /// and their length in all.
+    pub running: Vec<(SocketAddr, u64, Nanos)>,
 }
 
 /// The script of paper 002, figure 3: it bisects a fixed range to within 1 query per second, each
@@ -150,18 +155,27 @@ impl<'p> Estimator<'p> {
             *sum = sum.and(cost);
         };
         let (mut certified, mut last) = (Vec::new(), None);
+        let mut running = BTreeMap::new();
         for task in tasks(self.plan) {
             let point = self.points[task.point()];
             if self.needs_certificate(&point, &mut certified) {
                 add(Kind::SelfTest, self.self_test(&point));
             }
             let moved = last.replace(task.point()) != Some(task.point());
-            add(Kind::from(task), self.task(task, moved));
+            let cost = self.task(task, moved);
+            add(Kind::from(task), cost);
+            if let Some(server) = self.plan.variants[point.variant].subject.server() {
+                let (trials, length_ns): &mut (u64, Nanos) = running.entry(server).or_default();
+                let more_ns = cost.likely_trials.saturating_mul(point.duration_ns);
+                *trials = trials.saturating_add(cost.likely_trials);
+                *length_ns = length_ns.saturating_add(more_ns);
+            }
         }
         let costs = rows.values().map(|(_, cost)| *cost);
         Estimate {
             total: costs.fold(Cost::default(), Cost::and),
             papers: self.papers(),
+            running: running.into_iter().map(|(s, (n, ns))| (s, n, ns)).collect(),
             rows: rows
                 .into_iter()
                 .map(|(kind, (n, cost))| (kind, n, cost))
@@ -364,9 +378,14 @@ fn limits(highest_qps: u64) -> impl Iterator<Item = u64> {
 
 /// The highest rate that the names of the plan are enough for.
 fn names_qps(plan: &Plan, point: &Point) -> u64 {
-    let names = u128::from(plan.load.cidr.names());
-    let rate = names * u128::from(SECOND) / u128::from(point.duration_ns.max(1));
-    u64::try_from(rate).unwrap_or(u64::MAX).max(1)
+    names_last(plan.load.cidr, point.duration_ns).max(1)
+}
+
+/// The rate for which the names of a range last for so long.
+pub fn names_last(range: Cidr, length_ns: Nanos) -> u64 {
+    let names = u128::from(range.names().saturating_sub(RESERVED));
+    let rate = names * u128::from(SECOND) / u128::from(length_ns.max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 /// How long a trial sends on average if half of the trials fail and end early.

@@ -6,13 +6,16 @@
 //! then its own by the same function, so it continues as the first would have.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use dns64_transport::clock::Nanos;
 
+use super::names::UsedNames;
 use super::plan::Plan;
 use super::record::{Environment, Line, Record, SelfTest, TaskEnd, VariantFacts};
-use super::tasks::{Task, points};
+use super::tasks::{Point, Task, points, rates};
 use crate::lab::LabKind;
+use crate::load::pace::Schedule;
 use crate::procedure::search::{INVALID_REPEATS, Search, SearchSpec};
 use crate::trial::result::{Outcome, TrialResult};
 
@@ -44,8 +47,10 @@ pub struct History<R> {
     pub invalid_trials: u64,
     /// The task that has begun and is not over.
     pub under_way: Option<UnderWay>,
-    /// The variant of each point.
-    variant_of: Vec<usize>,
+    /// What servers that run already were asked for.
+    pub names: UsedNames,
+    plan: Plan,
+    points: Vec<Point>,
     /// By variant.
     abandoned_in_row: BTreeMap<usize, u32>,
 }
@@ -202,7 +207,9 @@ impl<R> History<R> {
             trials: 0,
             invalid_trials: 0,
             under_way: None,
-            variant_of: points(plan).iter().map(|point| point.variant).collect(),
+            names: UsedNames::default(),
+            plan: plan.clone(),
+            points: points(plan),
             abandoned_in_row: BTreeMap::new(),
         }
     }
@@ -223,11 +230,32 @@ impl<R> History<R> {
 
     /// A point that the plan does not have is of a variant that it does not have.
     fn variant(&self, task: Task) -> usize {
-        let variant = self.variant_of.get(task.point());
-        variant.copied().unwrap_or(usize::MAX)
+        let point = self.points.get(task.point());
+        point.map_or(usize::MAX, |point| point.variant)
+    }
+
+    /// The server that a task asks, if it runs already.
+    fn server(&self, task: Task) -> Option<SocketAddr> {
+        let variant = self.plan.variants.get(self.variant(task))?;
+        variant.subject.server()
+    }
+
+    /// A process or a task ended, perhaps in the midst of a trial, of which nothing was written down.
+    fn trial_was_cut_off(&mut self) {
+        let Some(under_way) = &self.under_way else {
+            return;
+        };
+        let task = under_way.task;
+        let rate_qps = under_way.next_rate(&self.plan);
+        let point = self.points.get(task.point());
+        if let (Some(server), Some(rate_qps), Some(point)) = (self.server(task), rate_qps, point) {
+            let names = Schedule::new(rate_qps, point.duration_ns).queries();
+            self.names.cut_off(server, names);
+        }
     }
 
     fn session(&mut self, began_unix_ms: u64, environment: &Environment, torn_bytes: u64) {
+        self.trial_was_cut_off();
         self.sessions.push(SessionHistory {
             began_unix_ms,
             torn_bytes,
@@ -271,6 +299,7 @@ impl<R> History<R> {
     }
 
     fn abandon<'l>(&mut self, task: Task, reason: &'l str) -> News<'l> {
+        self.trial_was_cut_off();
         *self.abandoned_in_row.entry(self.variant(task)).or_default() += 1;
         self.closed(task).abandoned = Some(reason.to_owned());
         News::Abandoned(task, reason)
@@ -357,6 +386,9 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
     fn trial(&mut self, task: Task, took_ns: Nanos, result: &'l TrialResult) -> News<'l> {
         self.trials += 1;
         self.invalid_trials += u64::from(matches!(result.outcome, Outcome::Invalid(_)));
+        if let (Some(server), Some(dealt)) = (self.server(task), &result.names) {
+            self.names.learn(server, dealt);
+        }
         self.under_way
             .take_if(|under_way| under_way.task == task && !under_way.learn(took_ns, result));
         let trials = &mut self.tasks.entry(task).or_default().trials;
@@ -369,6 +401,17 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
 }
 
 impl UnderWay {
+    /// The rate of its next trial, if there is one more.
+    fn next_rate(&self, plan: &Plan) -> Option<u64> {
+        match &self.search {
+            Some(search) => search.next_rate(),
+            None => {
+                let rates = rates(plan, self.task, self.base_rate_qps.unwrap_or(0));
+                rates.get(self.steps).copied()
+            }
+        }
+    }
+
     /// Takes in a trial, or says that it is none of this search.
     fn learn(&mut self, took_ns: Nanos, result: &TrialResult) -> bool {
         if let Some(search) = &mut self.search {

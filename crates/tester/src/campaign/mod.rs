@@ -13,6 +13,7 @@ pub mod environment;
 pub mod estimate;
 pub mod history;
 pub mod journal;
+pub mod names;
 pub mod plan;
 pub mod record;
 pub mod run;

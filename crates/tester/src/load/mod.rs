@@ -1,6 +1,6 @@
 //! The Measurer: sends queries on an absolute schedule and judges what comes back.
 //!
-//! [`names`] and [`repeat`] say which name is asked for, [`query`] writes the query, [`pace`] says
+//! [`names`], [`ring`] and [`repeat`] say which name is asked for, [`query`] writes the query, [`pace`] says
 //! when it is due, [`ledger`] remembers it, [`verdict`] judges a reply, and [`generator`] turns them
 //! over a link.
 
@@ -10,4 +10,5 @@ pub mod names;
 pub mod pace;
 pub mod query;
 pub mod repeat;
+pub mod ring;
 pub mod verdict;

@@ -1,24 +1,32 @@
 //! Names of a trial, and where they come from: fresh ones for every trial, so that no cache helps and no restart is needed (RFC 8219
 //! section 9.2, condition 1: "all the domain names to be resolved are different"), and the working
 //! set of names that a share of the queries repeats.
+//!
+//! Names are counted from a place of the range that is drawn at random, so that two programs that ask
+//! one server seldom ask for the same ones. What a campaign has asked for is in its journal
+//! ([`Dealt`]), and it goes on from there ([`Begin`]).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::pref64::Pref64;
+use serde::{Deserialize, Serialize};
 
 use super::repeat::{self, Repeats};
+use super::ring::Ring;
 use crate::namespace::{Cidr, Pattern, Share, Zone, own_aaaa};
 use crate::quantity::ValueError;
 
 /// Which names a trial asks for, and what must come back.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// The range that the names are from.
-    pub cidr: Cidr,
-    /// Index in the range of the trial's first fresh name.
+    /// The names of the range in the order of their use.
+    pub ring: Ring,
+    /// Number, in this order, of the trial's first fresh name.
     pub first: u64,
+    /// How many fresh names the trial has.
+    pub fresh: u64,
     /// The one cached name.
     pub cached: Ipv4Addr,
     /// Which queries repeat a name, and which.
@@ -33,10 +41,28 @@ impl Names {
     /// Address whose name query `i` of the trial asks for.
     pub fn asked(&self, i: u64) -> Ipv4Addr {
         match self.repeats.asked(i) {
-            repeat::Asked::Own(n) => self.cidr.address(self.first + n),
-            repeat::Asked::Before(n) => self.cidr.address(self.first.saturating_sub(n)),
-            repeat::Asked::OfSet(n) => self.cidr.address(n),
+            repeat::Asked::Own(n) => self.ring.address(self.first + n),
+            repeat::Asked::Before(n) => self.ring.address(self.first.saturating_sub(n)),
+            repeat::Asked::OfSet(n) => self.ring.address(n),
             repeat::Asked::Cached => self.cached,
+        }
+    }
+
+    /// Which of the trial's fresh names that of `address` is, from 0; `None` if it is none of them.
+    ///
+    /// The inverse of [`Names::asked`] for fresh names, in the order in which they are asked.
+    pub fn index_of(&self, address: Ipv4Addr) -> Option<u64> {
+        let number = self.ring.number_of(address)?.checked_sub(self.first)?;
+        (number < self.fresh).then_some(number)
+    }
+
+    /// The fresh names of the trial, to be written down.
+    pub fn dealt(&self) -> Dealt {
+        Dealt {
+            namespace: self.ring.cidr(),
+            begin: self.ring.begin(),
+            first: self.ring.index(self.first),
+            fresh: self.fresh,
         }
     }
 
@@ -54,17 +80,61 @@ impl Names {
     }
 }
 
+/// The fresh names of a trial as its result has them: `fresh` names from index `first` of
+/// `namespace` on, where the first name follows the last that is not reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dealt {
+    /// The range.
+    pub namespace: Cidr,
+    /// Index in the range of the name from which the names of this server are counted.
+    pub begin: u64,
+    /// Index in the range of the trial's first fresh name.
+    pub first: u64,
+    /// How many fresh names the trial has.
+    pub fresh: u64,
+}
+
+/// Where a source of names begins, and what of them is used already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Begin {
+    /// Index in the range of the name that is counted first. Any number will do: it is reduced to one
+    /// of the indices.
+    pub at: u64,
+    /// So many names from there on were asked for by earlier trials of the same campaign.
+    pub used: u64,
+}
+
+impl Begin {
+    /// Goes on after a trial in the same range.
+    pub fn after(dealt: &Dealt) -> Self {
+        let ring = usable(dealt.namespace, dealt.begin);
+        let number = ring.number(dealt.first).unwrap_or(ring.names());
+        Self {
+            at: dealt.begin,
+            used: number.saturating_add(dealt.fresh),
+        }
+    }
+}
+
+/// The names of a range that trials may use, counted from this index on.
+fn usable(cidr: Cidr, begin: u64) -> Ring {
+    Ring::new(cidr, cidr.names().saturating_sub(RESERVED), begin)
+}
+
 /// Deals out the names of a range, each once.
 ///
-/// The first names of the range are the working set of the first trial: a fixed set stays there, a
-/// moving one is always right before the first fresh name of a trial. The last names are reserved.
+/// Names are counted round the range from where the source begins; the last of the range are reserved.
+/// The first names in this order are the working set of the first trial: a fixed set stays there, a
+/// moving one is always right before the first fresh name of a trial.
 #[derive(Clone, Debug)]
 pub struct NameSource {
-    cidr: Cidr,
+    ring: Ring,
     zone: Zone,
     cached_share: Share,
     pattern: Pattern,
     next: u64,
+    /// Names that were used before this source was made.
+    used: u64,
     probes: u64,
     asked: Asked,
 }
@@ -83,7 +153,8 @@ pub const RESERVED: u64 = 64;
 /// The range has too few names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{cidr} has {left} unused names and the trial needs {needed}; {}",
+    "{cidr} has {left} unused names{} and the trial needs {needed}; {}",
+    used_before(*.used),
     remedy(.wider.as_ref())
 )]
 pub struct NamespaceTooSmall {
@@ -91,10 +162,19 @@ pub struct NamespaceTooSmall {
     pub cidr: Cidr,
     /// Names that have not been used.
     pub left: u64,
+    /// Names that earlier trials of the same journal have used, before this process or this rig.
+    pub used: u64,
     /// Names that are needed.
     pub needed: u64,
     /// The range around it that would do, if there is one.
     pub wider: Option<Cidr>,
+}
+
+fn used_before(used: u64) -> String {
+    match used {
+        0 => String::new(),
+        used => format!(", because earlier trials of this journal have used {used},"),
+    }
 }
 
 fn remedy(wider: Option<&Cidr>) -> String {
@@ -105,8 +185,8 @@ fn remedy(wider: Option<&Cidr>) -> String {
 }
 
 impl NameSource {
-    /// All names of `cidr`, none used yet. `cached_share` of the queries of a trial will repeat
-    /// names by `pattern`.
+    /// All names of `cidr`, none used yet, from the first on. `cached_share` of the queries of a trial will
+    /// repeat names by `pattern`.
     ///
     /// # Errors
     ///
@@ -117,20 +197,31 @@ impl NameSource {
         cached_share: Share,
         pattern: Pattern,
     ) -> Result<Self, ValueError> {
-        let mut source = Self {
-            cidr,
+        if cached_share != Share::NONE {
+            pattern.fits(cidr)?;
+        }
+        let source = Self {
+            ring: usable(cidr, 0),
             zone,
             cached_share,
             pattern,
             next: 0,
+            used: 0,
             probes: 0,
             asked: Asked::default(),
         };
-        if cached_share != Share::NONE {
-            pattern.fits(cidr)?;
+        Ok(source.begun_at(Begin::default()))
+    }
+
+    /// The same names from another place on.
+    #[must_use]
+    pub fn begun_at(self, begin: Begin) -> Self {
+        Self {
+            ring: usable(self.ring.cidr(), begin.at),
+            next: begin.used.max(self.working_set()),
+            used: begin.used,
+            ..self
         }
-        source.start_over();
-        Ok(source)
     }
 
     /// Names for a trial of `queries` queries, none of them used before.
@@ -141,20 +232,22 @@ impl NameSource {
     ) -> Result<Names, NamespaceTooSmall> {
         let fresh = Names::fresh(self.cached_share, queries);
         let needed = self.next.saturating_add(fresh);
-        let usable = self.cidr.names().saturating_sub(RESERVED);
-        if needed > usable {
+        let cidr = self.ring.cidr();
+        if needed > self.ring.names() {
             return Err(NamespaceTooSmall {
-                cidr: self.cidr,
-                left: usable.saturating_sub(self.next),
+                cidr,
+                left: self.ring.names().saturating_sub(self.next),
+                used: self.used,
                 needed: fresh,
-                wider: self.cidr.widened_to(needed.saturating_add(RESERVED)),
+                wider: cidr.widened_to(needed.saturating_add(RESERVED)),
             });
         }
         let first = self.next;
         self.next = needed;
         Ok(Names {
-            cidr: self.cidr,
+            ring: self.ring,
             first,
+            fresh,
             cached: self.cached(),
             repeats: Repeats::new(self.cached_share, self.pattern),
             zone: self.zone.clone(),
@@ -165,6 +258,7 @@ impl NameSource {
     /// Begins anew: for a server that has been restarted and so forgotten everything.
     pub fn start_over(&mut self) {
         self.next = self.working_set();
+        self.used = 0;
         self.asked = Asked::default();
     }
 
@@ -233,7 +327,10 @@ impl NameSource {
     pub fn cached(&self) -> Ipv4Addr {
         self.reserved()
             .find(|&a| !self.zone.has_aaaa(a))
-            .unwrap_or_else(|| self.cidr.address(self.cidr.names() - 1))
+            .unwrap_or_else(|| {
+                let cidr = self.ring.cidr();
+                cidr.address(cidr.names() - 1)
+            })
     }
 
     /// A name to probe with: without an AAAA of its own, if the range has one, and another one
@@ -251,14 +348,21 @@ impl NameSource {
 
     /// The reserved names, [`Self::burst_len`] of them, for a burst before the first trial.
     pub fn burst(&self, pref64: Pref64) -> Names {
-        self.once_from(self.cidr.names() - self.burst_len(), pref64)
+        let whole = Ring::whole(self.ring.cidr());
+        let reserved = whole.names() - self.burst_len()..whole.names();
+        self.each_of(whole, &reserved, pref64)
     }
 
-    /// The names from number `first` of the range on, each once.
-    pub fn once_from(&self, first: u64, pref64: Pref64) -> Names {
+    /// These names, in the order of their use, each once.
+    pub fn once(&self, names: &Range<u64>, pref64: Pref64) -> Names {
+        self.each_of(self.ring, names, pref64)
+    }
+
+    fn each_of(&self, ring: Ring, names: &Range<u64>, pref64: Pref64) -> Names {
         Names {
-            cidr: self.cidr,
-            first,
+            ring,
+            first: names.start,
+            fresh: names.end - names.start,
             cached: self.cached(),
             repeats: Repeats::none(),
             zone: self.zone.clone(),
@@ -268,7 +372,7 @@ impl NameSource {
 
     /// How many names are reserved.
     pub fn burst_len(&self) -> u64 {
-        RESERVED.min(self.cidr.names())
+        RESERVED.min(self.ring.cidr().names())
     }
 
     /// The zone of the names.
@@ -277,157 +381,10 @@ impl NameSource {
     }
 
     fn reserved(&self) -> impl Iterator<Item = Ipv4Addr> {
-        let names = self.cidr.names();
-        (1..=self.burst_len()).map(move |back| self.cidr.address(names - back))
+        let cidr = self.ring.cidr();
+        (1..=self.burst_len()).map(move |back| cidr.address(cidr.names() - back))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::namespace::DEFAULT_SUFFIX;
-
-    fn source(cidr: &str, aaaa: &str, cached: &str) -> NameSource {
-        with_pattern(cidr, aaaa, cached, "one-name").unwrap()
-    }
-
-    fn with_pattern(
-        cidr: &str,
-        aaaa: &str,
-        cached: &str,
-        pattern: &str,
-    ) -> Result<NameSource, ValueError> {
-        let suffix = DEFAULT_SUFFIX.parse().unwrap();
-        let zone = Zone {
-            suffix,
-            aaaa_share: aaaa.parse().unwrap(),
-        };
-        NameSource::new(
-            cidr.parse().unwrap(),
-            zone,
-            cached.parse().unwrap(),
-            pattern.parse().unwrap(),
-        )
-    }
-
-    #[test]
-    fn names_are_used_once_and_then_refused_with_the_range_that_would_do() {
-        let mut source = source("10.0.0.0/24", "0", "0");
-        assert_eq!(source.take(100, None).unwrap().first, 0);
-        assert_eq!(source.take(92, None).unwrap().first, 100);
-        let error = source.take(1000, None).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "10.0.0.0/24 has 0 unused names and the trial needs 1000; \
-             use --namespace 10.0.0.0/21, or a shorter or slower trial"
-        );
-        source.start_over();
-        assert_eq!(source.take(1, None).unwrap().first, 0);
-    }
-
-    #[test]
-    fn the_cached_share_uses_no_fresh_names() {
-        let mut source = source("10.0.0.0/24", "0", "0.5");
-        assert_eq!(source.take(384, None).unwrap().first, 0);
-        assert_eq!(source.take(1, None).unwrap_err().left, 0);
-    }
-
-    #[test]
-    fn the_cached_and_the_probed_names_have_no_aaaa_and_are_not_in_any_trial() {
-        let mut source = source("10.0.0.0/24", "0.5", "0.2");
-        let cached = source.cached();
-        assert!(!source.zone().has_aaaa(cached));
-        for _ in 0..100 {
-            let probe = source.probe();
-            assert!(!source.zone().has_aaaa(probe) && probe != cached);
-            assert!(probe >= Ipv4Addr::new(10, 0, 0, 192));
-        }
-    }
-
-    #[test]
-    fn a_burst_asks_for_the_reserved_names_alone() {
-        let mut source = source("10.0.0.0/24", "0", "0.2");
-        let burst = source.burst(Pref64::WELL_KNOWN);
-        assert_eq!((burst.first, source.burst_len()), (192, 64));
-        assert_eq!(burst.repeats.share(), Share::NONE);
-        let names = source.take(240, None).unwrap();
-        assert_eq!(names.first + Names::fresh(names.repeats.share(), 240), 192);
-    }
-
-    #[test]
-    fn a_working_set_is_kept_free_before_the_first_trial_and_has_its_bound() {
-        for pattern in ["stack:64", "window:64", "zipf:64,1"] {
-            let mut source = with_pattern("10.0.0.0/24", "0", "0.5", pattern).unwrap();
-            let names = source.take(10, None).unwrap();
-            assert_eq!(names.first, 64, "{pattern}");
-            source.start_over();
-            assert_eq!(source.take(256, None).unwrap().first, 64, "{pattern}");
-            assert_eq!(source.take(1, None).unwrap_err().left, 0, "{pattern}");
-        }
-        let error = with_pattern("10.0.0.0/24", "0", "0.5", "stack:65").unwrap_err();
-        assert!(error.0.contains("a quarter of 10.0.0.0/24, which is 64;"));
-        // Nothing is repeated, so nothing is kept free.
-        let mut none = with_pattern("10.0.0.0/24", "0", "0", "stack:65").unwrap();
-        let names = none.take(192, None).unwrap();
-        assert_eq!((names.first, none.to_ask_before(&names, 0)), (0, None));
-    }
-
-    #[test]
-    fn a_window_is_asked_before_the_first_trial_and_then_follows_the_trials() {
-        let mut source = with_pattern("10.0.0.0/16", "0", "0.5", "window:100").unwrap();
-        let first = source.take(400, None).unwrap();
-        assert_eq!(source.to_ask_before(&first, 10), Some(0..100));
-        source.were_asked(0..100, 1000);
-        assert_eq!(source.to_ask_before(&first, 10), None);
-        source.trial_is_over(&first, true, 2000);
-        let second = source.take(400, None).unwrap();
-        assert_eq!(second.first, 300);
-        assert_eq!(source.to_ask_before(&second, 1000), None);
-        // The oldest of the answers are forgotten by then.
-        assert_eq!(source.to_ask_before(&second, 1001), Some(200..300));
-        source.trial_is_over(&second, false, 3000);
-        let third = source.take(400, None).unwrap();
-        assert_eq!(source.to_ask_before(&third, 10), Some(400..500));
-        source.trial_is_over(&third, true, 3000);
-        let fourth = source.take(400, None).unwrap();
-        assert_eq!(source.to_ask_before(&fourth, 3000), None);
-        source.start_over();
-        let anew = source.take(400, None).unwrap();
-        assert_eq!(source.to_ask_before(&anew, 10), Some(0..100));
-    }
-
-    #[test]
-    fn a_fixed_set_is_asked_once_and_a_stack_before_every_trial() {
-        let mut fixed = with_pattern("10.0.0.0/16", "0", "0.5", "zipf:100,1").unwrap();
-        let mut stack = with_pattern("10.0.0.0/16", "0", "0.5", "stack:100").unwrap();
-        for (source, second) in [(&mut fixed, None), (&mut stack, Some(200..300))] {
-            let first = source.take(400, None).unwrap();
-            assert_eq!(source.to_ask_before(&first, 10), Some(0..100));
-            source.were_asked(0..100, 1000);
-            source.trial_is_over(&first, false, 1000);
-            let names = source.take(400, None).unwrap();
-            assert_eq!(source.to_ask_before(&names, 10), second);
-        }
-        let names = fixed.take(1, None).unwrap();
-        assert_eq!(fixed.to_ask_before(&names, 1001), Some(0..100));
-    }
-
-    #[test]
-    fn repeated_names_are_those_of_the_working_set_and_of_the_trial() {
-        for pattern in ["stack:100", "window:100", "zipf:100,1"] {
-            let mut source = with_pattern("10.0.0.0/16", "0", "0.9", pattern).unwrap();
-            source.take(400, None).unwrap();
-            let names = source.take(400, None).unwrap();
-            let cidr = names.cidr;
-            let asked = (0..400).map(|i| cidr.index(names.asked(i)).unwrap());
-            let (low, high) = match pattern {
-                "zipf:100,1" => (0, 180),
-                _ => (40, 180),
-            };
-            assert!(
-                asked.into_iter().all(|n| (low..high).contains(&n)),
-                "{pattern}"
-            );
-        }
-    }
-}
+mod tests;

@@ -123,6 +123,7 @@ pub(crate) mod simulated {
             timing: Timing::default(),
             tester_drops: 0,
             authority: None,
+            names: None,
             certified: None,
             achieved: None,
             resources: None,

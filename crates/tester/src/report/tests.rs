@@ -6,6 +6,8 @@ use serde::Serialize;
 use super::*;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
+use crate::load::names::Dealt;
+use crate::namespace::DEFAULT_NAMESPACE;
 use crate::procedure::search::{Search, SearchSpec, run};
 use crate::procedure::selftest::{certify, certify_at};
 use crate::procedure::simulated::{Simulated, threshold};
@@ -77,6 +79,12 @@ fn failed() -> TrialResult {
             answered: 99_400,
             nodata: 99_500,
             ..AuthorityCounts::default()
+        }),
+        names: Some(Dealt {
+            namespace: DEFAULT_NAMESPACE,
+            begin: 1_000,
+            first: 1_000,
+            fresh: 100_000,
         }),
         achieved: Some(Achieved {
             aaaa_share: Some(0.0),

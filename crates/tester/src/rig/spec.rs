@@ -17,7 +17,7 @@ use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
-use crate::load::names::{NameSource, Names};
+use crate::load::names::{Begin, NameSource, Names};
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Share, Zone};
 use crate::quantity::ValueError;
@@ -54,6 +54,14 @@ impl Subject {
         match self {
             Self::Server { .. } => None,
             Self::Lab(lab) => Some(lab),
+        }
+    }
+
+    /// The server, if it runs already.
+    pub fn server(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Server { server, .. } => Some(*server),
+            Self::Lab(_) => None,
         }
     }
 
@@ -159,6 +167,8 @@ pub struct Load {
     pub timeout_ns: Nanos,
     /// Names to use.
     pub cidr: Cidr,
+    /// Where in this range they begin, and what of it is used.
+    pub begin: Begin,
     /// The zone that they are in.
     pub zone: Zone,
     /// Share of the queries that ask for names that were asked before.
@@ -191,6 +201,7 @@ impl Default for Load {
             duration_ns: 60 * SECOND,
             timeout_ns: SECOND,
             cidr: DEFAULT_NAMESPACE,
+            begin: Begin::default(),
             zone: Zone::default(),
             cached_share: Share::NONE,
             pattern: Pattern::default(),
@@ -206,18 +217,15 @@ impl Default for Load {
 }
 
 impl Load {
-    /// The names of the trials, none of them used yet.
+    /// The names of the trials, from where they begin.
     ///
     /// # Errors
     ///
     /// The pattern needs more names than there are.
     pub fn names(&self) -> Result<NameSource, ValueError> {
-        NameSource::new(
-            self.cidr,
-            self.zone.clone(),
-            self.cached_share,
-            self.pattern,
-        )
+        let zone = self.zone.clone();
+        let source = NameSource::new(self.cidr, zone, self.cached_share, self.pattern)?;
+        Ok(source.begun_at(self.begin))
     }
 
     /// When the queries of a trial are due. The self-correcting timer sends them one by one.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::achieved::Achieved;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
+use crate::load::names::Dealt;
 
 /// What one trial says about the DUT (RFC 8219 section 9.2), or that it says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -305,6 +306,9 @@ pub struct TrialResult {
     pub tester_drops: u64,
     /// What the authority counted, when it is ours.
     pub authority: Option<AuthorityCounts>,
+    /// The fresh names that it asked for; `None` in journals from before this key.
+    #[serde(default)]
+    pub names: Option<Dealt>,
     /// The shares as the authority saw them; `None` without an authority of ours or a DUT.
     pub achieved: Option<Achieved>,
     /// What the DUT used after the trial, when it is ours to look at.

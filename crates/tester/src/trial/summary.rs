@@ -146,6 +146,7 @@ pub fn result(
         tester_drops: sum(|s| s.counters.receive_drops)
             + authority.map_or(0, AuthorityReport::drops),
         authority: authority.map(|a| a.counts),
+        names: Some(spec.names.dealt()),
         // Without a DUT nobody asks the authority but the Measurer.
         achieved: authority
             .filter(|_| around.certified.is_some())
@@ -379,14 +380,16 @@ mod tests {
     use super::*;
     use crate::load::names::Names;
     use crate::load::repeat::Repeats;
+    use crate::load::ring::Ring;
     use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, parse_suffix};
 
     /// The result of a trial in which nothing was due.
     fn idle(around: Surroundings) -> TrialResult {
         let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
         let names = Names {
-            cidr,
+            ring: Ring::whole(cidr),
             first: 0,
+            fresh: 0,
             cached: cidr.first(),
             repeats: Repeats::none(),
             zone: Zone {

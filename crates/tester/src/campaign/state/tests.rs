@@ -9,6 +9,8 @@ use crate::campaign::journal::{JOURNAL_FILE, Journal};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record, SelfTest, TaskEnd};
 use crate::campaign::tasks::tasks;
+use crate::load::names::Dealt;
+use crate::namespace::DEFAULT_NAMESPACE;
 use crate::procedure::search::{Resolution, Search, SearchSpec, reuse};
 use crate::procedure::simulated::{result, threshold};
 use crate::trial::result::{Outcome, TesterFault};
@@ -336,4 +338,54 @@ fn a_finished_task_of_a_variant_ends_its_row_of_abandoned_ones() {
         (state.abandoned_in_row(0), state.abandoned_in_row(1)),
         (0, 1)
     );
+}
+
+#[test]
+fn names_of_a_running_server_go_on_after_the_last_trial_and_after_one_that_was_cut_off() {
+    let text = "[trial]\nduration = \"1s\"\n[search]\nruns = 1\n[overload]\nfactors = [3]\n\
+                [[dut]]\nserver = \"2001:db8::53\"\n[[dut]]\nprofile = \"unbound\"\n";
+    let plan = Plan::parse("plan.toml", text).unwrap();
+    let server = "[2001:db8::53]:53".parse().unwrap();
+    let mut state = State::new(&plan);
+    let mut used = |record: Record| {
+        state.apply(&line(record));
+        let begin = state.names.begin(server, DEFAULT_NAMESPACE);
+        begin.map(|begin| (begin.at, begin.used))
+    };
+    let session = || Record::Session {
+        environment: Box::default(),
+        torn_bytes: 0,
+    };
+    let of = |task, rate_qps, first| {
+        let mut record = trial(task, rate_qps, Outcome::Passed);
+        if let Record::Trial { result, .. } = &mut record {
+            result.names = Some(Dealt {
+                namespace: DEFAULT_NAMESPACE,
+                begin: 500,
+                first,
+                fresh: rate_qps,
+            });
+        }
+        record
+    };
+    assert_eq!(used(session()), None);
+    assert_eq!(used(started(search(0, 1))), None);
+    assert_eq!(used(of(search(0, 1), 100, 500)), Some((500, 100)));
+    // The next trial would have been one of 200 queries.
+    assert_eq!(used(session()), Some((500, 300)));
+    assert_eq!(used(of(search(0, 1), 200, 800)), Some((500, 500)));
+    assert_eq!(used(finished(search(0, 1), Some(200))), Some((500, 500)));
+    assert_eq!(used(session()), Some((500, 500)), "no trial was under way");
+    // One of three times the rate, when the bench failed.
+    let overload = Task::Overload { point: 0 };
+    let base_rate_qps = Some(200);
+    used(Record::Started {
+        task: overload,
+        search: None,
+        base_rate_qps,
+    });
+    assert_eq!(used(abandoned(overload)), Some((500, 1100)));
+    // A DUT that is started has forgotten everything.
+    used(started(search(1, 1)));
+    assert_eq!(used(of(search(1, 1), 100, 7)), Some((500, 1100)));
 }

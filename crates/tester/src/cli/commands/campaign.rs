@@ -5,15 +5,17 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64_transport::clock::MonotonicClock;
+use dns64_transport::random;
 
 use super::lab::in_user_namespace;
 use super::{Failure, exit, interrupt, report};
-use crate::campaign::bench::RigBench;
+use crate::campaign::bench::{NamesFrom, RigBench};
 use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
 use crate::campaign::plan::{Plan, RawFormat};
 use crate::campaign::record::{Environment, Line, Record};
 use crate::campaign::run::{Assignment, BenchError, Campaign, Parts};
+use crate::campaign::state::State;
 use crate::campaign::status::Status;
 use crate::campaign::tasks::Task;
 use crate::cli::args::{ResumeArgs, RunArgs, WatchArgs};
@@ -138,7 +140,11 @@ impl Opened<'_> {
         let ended = {
             let lab = self.lab.unwrap_or_default();
             let mut keep = keep_raw(plan.raw, self.directory.join("raw"));
-            let bench = RigBench::new(plan, &environment, lab, &mut keep, interrupted);
+            let names = NamesFrom {
+                anywhere: random::from_system()?,
+                used: State::of(plan, &self.lines).names,
+            };
+            let bench = RigBench::new(plan, &environment, lab, names, &mut keep, interrupted);
             let mut known = false;
             let mut show = |status: &Status| {
                 shared

@@ -22,6 +22,7 @@ use crate::load::ledger::Fate;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::repeat::Repeats;
+use crate::load::ring::Ring;
 use crate::namespace::{Zone, own_aaaa};
 use crate::report::raw::{Header, RawError, csv};
 use crate::rig::RigError;
@@ -215,8 +216,9 @@ impl Test {
 
     fn names(&self) -> Names {
         Names {
-            cidr: self.subnet,
+            ring: Ring::whole(self.subnet),
             first: 0,
+            fresh: self.requests,
             cached: self.subnet.first(),
             repeats: Repeats::none(),
             zone: Zone::default(),

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use dns64_transport::clock::Nanos;
+use dns64_transport::random;
 use serde::Serialize;
 
 use super::lab::in_user_namespace;
@@ -139,6 +140,7 @@ pub(super) fn with_output(
         }
         measurement.spec.subject = measurement.spec.subject.on(kind);
     }
+    measurement.spec.load.begin.at = random::from_system()?;
     let mut session = Session {
         json: Sink::open(&measurement.output)?,
         measurement,

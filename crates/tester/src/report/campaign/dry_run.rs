@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use crate::campaign::estimate::{Cost, Estimate};
+use crate::campaign::estimate::{Cost, Estimate, names_last};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{point_name, points};
 use crate::report::numbers::{Span, Thousands, wait};
@@ -17,6 +17,7 @@ pub fn write(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Resul
     heading(out, plan)?;
     costs(out, estimate)?;
     papers(out, plan, estimate)?;
+    names(out, plan, estimate)?;
     for remark in plan.remarks() {
         writeln!(out, "Remark: {remark}.")?;
     }
@@ -120,6 +121,28 @@ fn papers(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<(
     )
 }
 
+/// How far the names last of servers that are not restarted when they are used up.
+fn names(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<()> {
+    let range = plan.load.cidr;
+    for &(server, trials, length_ns) in &estimate.running {
+        write!(
+            out,
+            "{server} runs already and is asked for no name twice: its {} likely trials can be of {} \
+             queries/s\non average until the names of {range} are used up",
+            Thousands(trials),
+            Thousands(names_last(range, length_ns))
+        )?;
+        match range.widened_to(1 << 32).filter(|all| *all != range) {
+            Some(all) => {
+                let rate = Thousands(names_last(all, length_ns));
+                writeln!(out, ", of {rate} with namespace = \"{all}\".")?;
+            }
+            None => writeln!(out, ".")?,
+        }
+    }
+    Ok(())
+}
+
 /// More items than this are counted.
 const LIST_MAX: usize = 12;
 
@@ -129,6 +152,34 @@ mod tests {
 
     use super::*;
     use crate::campaign::estimate::estimate;
+
+    #[test]
+    fn a_dry_run_says_how_far_the_names_of_a_running_server_last() {
+        let told = |namespace: &str| {
+            let plan = Plan::parse(
+                "x.toml",
+                &format!(
+                    "[tester]\nuncertified = true\nnamespace = \"{namespace}\"\n[trial]\n\
+                     duration = \"10s\"\n[search]\nmethod = \"fixed-range\"\nmax-rate = 1024\n\
+                     resolution = 1\nruns = 2\n[[dut]]\nserver = \"2001:db8::53\"\n"
+                ),
+            );
+            let plan = plan.unwrap();
+            let mut text = Vec::new();
+            names(&mut text, &plan, &estimate(&plan)).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        // 20 trials of 10 s.
+        expect![[r#"
+            [2001:db8::53]:53 runs already and is asked for no name twice: its 20 likely trials can be of 83,885 queries/s
+            on average until the names of 10.0.0.0/8 are used up, of 21,474,836 with namespace = "0.0.0.0/0".
+        "#]].assert_eq(&told("10.0.0.0/8"));
+        let all = told("0.0.0.0/0");
+        assert!(
+            all.ends_with("until the names of 0.0.0.0/0 are used up.\n"),
+            "{all}"
+        );
+    }
 
     #[test]
     fn a_dry_run_says_what_is_done_and_how_long_it_takes() {

@@ -6,6 +6,7 @@ use crate::load::ledger::{Fate, Ledger};
 use crate::load::names::Names;
 use crate::load::pace::Schedule;
 use crate::load::repeat::Repeats;
+use crate::load::ring::Ring;
 use crate::namespace::{Share, Zone};
 use crate::trial::TrialSpec;
 use crate::trial::rows::Course;
@@ -27,8 +28,9 @@ fn trial() -> Course {
     ledgers[1].answered(0, 2000, Fate::Late);
     ledgers[0].answered(1, 3000, Fate::Wrong);
     let names = Names {
-        cidr,
+        ring: Ring::whole(cidr),
         first: 7,
+        fresh: 6,
         cached: cidr.first(),
         repeats: Repeats::none(),
         zone,

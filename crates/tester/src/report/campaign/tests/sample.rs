@@ -261,6 +261,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         timing: timing(rate_qps),
         tester_drops: 0,
         authority: Some(counts(fresh, own)),
+        names: None,
         certified: (!self_test).then_some(true),
         achieved: None,
         resources: None,

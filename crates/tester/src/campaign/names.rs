@@ -1,0 +1,198 @@
+//! What servers that run already were asked for, so that a campaign asks for no name twice.
+//!
+//! A DUT that is started begins with empty caches, and its names anywhere. A server that was there before
+//! keeps what it has learnt, whatever happens to rigs and processes: its names go on where the
+//! journal's last trial ended.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use crate::load::names::{Begin, Dealt, RESERVED};
+use crate::namespace::Cidr;
+
+/// The names that the trials of a campaign have used, by server.
+#[derive(Clone, Debug, Default)]
+pub struct UsedNames(BTreeMap<SocketAddr, OfServer>);
+
+/// What one server was asked for.
+#[derive(Clone, Debug, Default)]
+struct OfServer {
+    /// The ranges, each with what comes next.
+    ranges: Vec<(Cidr, Begin)>,
+    /// Names of trials that ended without a result.
+    cut_off: u64,
+}
+
+impl UsedNames {
+    /// A trial has used these.
+    pub fn learn(&mut self, server: SocketAddr, dealt: &Dealt) {
+        // Without a fresh name it says nothing of where the next one is.
+        if dealt.fresh == 0 {
+            return;
+        }
+        let (range, begin) = (dealt.namespace, Begin::after(dealt));
+        let ranges = &mut self.0.entry(server).or_default().ranges;
+        match ranges.iter_mut().find(|(known, _)| *known == range) {
+            Some((_, next)) => *next = begin,
+            None => ranges.push((range, begin)),
+        }
+    }
+
+    /// A trial of so many names ended without a result: nobody knows how many of them it asked for.
+    pub fn cut_off(&mut self, server: SocketAddr, names: u64) {
+        let of_server = self.0.entry(server).or_default();
+        of_server.cut_off += names;
+        for (_, begin) in &mut of_server.ranges {
+            begin.used += names;
+        }
+    }
+
+    /// Where the names of a range begin for this server; `None` where any place will do.
+    ///
+    /// A range around one that was used begins with the whole of that. One within a range that was used
+    /// has no names left.
+    pub fn begin(&self, server: SocketAddr, range: Cidr) -> Option<Begin> {
+        let of_server = self.0.get(&server)?;
+        let known = || of_server.ranges.iter();
+        if let Some((_, begin)) = known().find(|(known, _)| *known == range) {
+            return Some(*begin);
+        }
+        if known().any(|(known, _)| known.contains(&range)) {
+            let used = range.names();
+            return Some(Begin { at: 0, used });
+        }
+        let within = known().filter(|(known, _)| range.contains(known));
+        let (widest, _) = within.max_by_key(|(known, _)| known.names())?;
+        Some(Begin {
+            at: range.index(widest.first()).unwrap_or(0),
+            used: widest.names() + of_server.cut_off,
+        })
+    }
+
+    /// The range around `range` with room for `names` more names for this server, or for a server that
+    /// was asked for none; as many as there are if no range has that.
+    pub fn room(&self, server: Option<SocketAddr>, range: Cidr, names: u64) -> Cidr {
+        let used = |range: &Cidr| {
+            let begin = server.and_then(|server| self.begin(server, *range));
+            begin.map_or(0, |begin| begin.used)
+        };
+        let has_room = |range: &Cidr| {
+            let needed = used(range).saturating_add(names).saturating_add(RESERVED);
+            needed <= range.names()
+        };
+        let wider = |range: &Cidr| range.widened_to(range.names() + 1);
+        let mut ranges = std::iter::successors(Some(range), wider);
+        let everything = || range.widened_to(1 << 32).unwrap_or(range);
+        ranges.find(has_room).unwrap_or_else(everything)
+    }
+}
+
+/// How many names trials with these had in common.
+pub fn asked_twice<'d>(trials: impl Iterator<Item = &'d Dealt>) -> u64 {
+    let mut spans = Vec::new();
+    for dealt in trials {
+        let first = u64::from(u32::from(dealt.namespace.first()));
+        let end = dealt.namespace.names().saturating_sub(RESERVED);
+        let before_end = dealt.fresh.min(end.saturating_sub(dealt.first));
+        let from = first + dealt.first;
+        spans.push((from, from + before_end));
+        spans.push((first, first + dealt.fresh - before_end));
+    }
+    spans.sort_unstable();
+    let (mut twice, mut known_to) = (0, 0);
+    for (from, to) in spans {
+        twice += to.min(known_to).saturating_sub(from);
+        known_to = known_to.max(to);
+    }
+    twice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: &str = "[2001:db8::53]:53";
+
+    fn server() -> SocketAddr {
+        SERVER.parse().unwrap()
+    }
+
+    fn cidr(text: &str) -> Cidr {
+        text.parse().unwrap()
+    }
+
+    fn dealt(range: &str, first: u64, fresh: u64) -> Dealt {
+        Dealt {
+            namespace: cidr(range),
+            begin: 1000,
+            first,
+            fresh,
+        }
+    }
+
+    #[test]
+    fn each_server_goes_on_after_its_own_last_trial() {
+        let mut used = UsedNames::default();
+        let range = cidr("10.0.0.0/16");
+        assert_eq!(used.begin(server(), range), None);
+        used.learn(server(), &dealt("10.0.0.0/16", 1000, 500));
+        used.learn(server(), &dealt("10.0.0.0/16", 1500, 200));
+        let at = 1000;
+        assert_eq!(used.begin(server(), range), Some(Begin { at, used: 700 }));
+        used.learn(server(), &dealt("10.0.0.0/16", 1000, 0));
+        used.cut_off(server(), 300);
+        assert_eq!(used.begin(server(), range), Some(Begin { at, used: 1000 }));
+        assert_eq!(used.begin("[::1]:53".parse().unwrap(), range), None);
+    }
+
+    #[test]
+    fn a_wider_range_begins_with_the_one_that_was_used_and_none_goes_back_into_it() {
+        let mut used = UsedNames::default();
+        used.learn(server(), &dealt("10.0.0.0/8", 1000, 500));
+        used.cut_off(server(), 70);
+        let wide = cidr("8.0.0.0/6");
+        let (at, all) = (2 << 24, 1 << 24);
+        let begin = Begin { at, used: all + 70 };
+        assert_eq!(used.begin(server(), wide), Some(begin));
+        used.learn(server(), &dealt("8.0.0.0/6", 1000, 500));
+        let inner = cidr("10.0.0.0/7");
+        let spent = Begin {
+            at: 0,
+            used: 1 << 25,
+        };
+        assert_eq!(used.begin(server(), inner), Some(spent));
+        let begin = Begin {
+            at: 1000,
+            used: 570,
+        };
+        assert_eq!(used.begin(server(), cidr("10.0.0.0/8")), Some(begin));
+    }
+
+    #[test]
+    fn room_is_made_by_a_wider_range_where_it_has_to_be() {
+        let mut used = UsedNames::default();
+        let range = cidr("10.0.0.0/8");
+        let room = |used: &UsedNames, names| used.room(Some(server()), range, names).to_string();
+        assert_eq!(room(&used, 1_000), "10.0.0.0/8");
+        assert_eq!(room(&used, 100_000_000), "8.0.0.0/5");
+        assert_eq!(room(&used, 1 << 40), "0.0.0.0/0");
+        used.learn(server(), &dealt("10.0.0.0/8", 1000, 10_000_000));
+        assert_eq!(room(&used, 6_000_000), "10.0.0.0/8");
+        // Beside those of 10.0.0.0/8, which are all taken for used.
+        assert_eq!(room(&used, 7_000_000), "10.0.0.0/7");
+        assert_eq!(used.room(None, range, 7_000_000), range);
+    }
+
+    #[test]
+    fn names_that_two_trials_have_asked_for_are_counted() {
+        let trials = [
+            dealt("10.0.0.0/24", 180, 20),
+            dealt("10.0.0.0/24", 8, 5),
+            dealt("10.0.0.0/24", 12, 168),
+        ];
+        // The first wraps round to 0..8, the second ends at 13.
+        assert_eq!(asked_twice(trials.iter()), 1);
+        assert_eq!(asked_twice(trials[..2].iter()), 0);
+        assert_eq!(asked_twice([trials[0], trials[0]].iter()), 20);
+    }
+}

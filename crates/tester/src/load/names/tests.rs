@@ -1,0 +1,223 @@
+//! What the source of names promises, by example and as a law.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::namespace::DEFAULT_SUFFIX;
+
+fn source(cidr: &str, aaaa: &str, cached: &str) -> NameSource {
+    with_pattern(cidr, aaaa, cached, "one-name").unwrap()
+}
+
+fn with_pattern(
+    cidr: &str,
+    aaaa: &str,
+    cached: &str,
+    pattern: &str,
+) -> Result<NameSource, ValueError> {
+    let suffix = DEFAULT_SUFFIX.parse().unwrap();
+    let zone = Zone {
+        suffix,
+        aaaa_share: aaaa.parse().unwrap(),
+    };
+    NameSource::new(
+        cidr.parse().unwrap(),
+        zone,
+        cached.parse().unwrap(),
+        pattern.parse().unwrap(),
+    )
+}
+
+#[test]
+fn names_are_used_once_and_then_refused_with_the_range_that_would_do() {
+    let mut source = source("10.0.0.0/24", "0", "0");
+    assert_eq!(source.take(100, None).unwrap().first, 0);
+    assert_eq!(source.take(92, None).unwrap().first, 100);
+    let error = source.take(1000, None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "10.0.0.0/24 has 0 unused names and the trial needs 1000; \
+         use --namespace 10.0.0.0/21, or a shorter or slower trial"
+    );
+    source.start_over();
+    assert_eq!(source.take(1, None).unwrap().first, 0);
+}
+
+#[test]
+fn what_earlier_trials_of_a_journal_have_used_is_not_used_again() {
+    let begin = Begin { at: 100, used: 150 };
+    let mut source = source("10.0.0.0/24", "0", "0").begun_at(begin);
+    let names = source.take(30, None).unwrap();
+    let dealt = Dealt {
+        namespace: "10.0.0.0/24".parse().unwrap(),
+        begin: 100,
+        first: 58,
+        fresh: 30,
+    };
+    assert_eq!(names.dealt(), dealt);
+    assert_eq!(Begin::after(&dealt), Begin { at: 100, used: 180 });
+    let error = source.take(13, None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "10.0.0.0/24 has 12 unused names, because earlier trials of this journal have used 150, \
+         and the trial needs 13; use --namespace 10.0.0.0/23, or a shorter or slower trial"
+    );
+    source.start_over();
+    assert_eq!(source.take(192, None).unwrap().dealt().first, 100);
+}
+
+proptest! {
+    #[test]
+    fn no_name_is_dealt_twice_whoever_goes_on_and_all_are_used(
+        at: u64,
+        pattern in prop::sample::select(vec!["one-name", "stack:9", "window:60", "zipf:64,1"]),
+        share in prop::sample::select(vec!["0", "0.3", "0.9"]),
+        trials in prop::collection::vec((1..60_u64, any::<bool>()), 1..60),
+    ) {
+        let range = "10.0.0.0/24".parse::<Cidr>().unwrap();
+        let fresh_source = || with_pattern("10.0.0.0/24", "0", share, pattern).unwrap();
+        let mut source = fresh_source().begun_at(Begin { at, used: 0 });
+        let set = source.working_set();
+        let mut seen: Vec<Ipv4Addr> = Vec::new();
+        for (queries, resumes) in trials {
+            let Ok(names) = source.take(queries, None) else { break };
+            let repeats = names.repeats;
+            let own = (0..queries).filter(|&i| !repeats.share().picks(i));
+            let asked: Vec<_> = own.map(|i| names.asked(i)).collect();
+            prop_assert_eq!(asked.len() as u64, names.fresh);
+            for (number, address) in (0..).zip(&asked) {
+                prop_assert!(!seen.contains(address), "{}", address);
+                prop_assert_eq!(names.index_of(*address), Some(number));
+                prop_assert!(range.index(*address).unwrap() < 192);
+            }
+            let mut others = seen.iter().copied().chain([source.cached()]);
+            prop_assert!(others.all(|other| names.index_of(other).is_none()));
+            // What moves with the trial was asked before it, and what is fixed by none.
+            let before = names.first - set..names.first;
+            let moving = match pattern.starts_with("zipf") || share == "0" {
+                true => 0..set,
+                false => before,
+            };
+            for i in (0..queries).filter(|&i| repeats.share().picks(i)) {
+                let address = names.asked(i);
+                let number = names.ring.number_of(address);
+                let known = address == source.cached()
+                    || names.index_of(address).is_some()
+                    || number.is_some_and(|number| moving.contains(&number));
+                prop_assert!(known, "{} of {:?}", address, names);
+            }
+            seen.extend(asked);
+            if resumes && names.fresh > 0 {
+                source = fresh_source().begun_at(Begin::after(&names.dealt()));
+            }
+        }
+        let left = 192 - source.next;
+        prop_assert!(source.take(left, None).is_ok());
+    }
+}
+
+#[test]
+fn the_cached_share_uses_no_fresh_names() {
+    let mut source = source("10.0.0.0/24", "0", "0.5");
+    assert_eq!(source.take(384, None).unwrap().first, 0);
+    assert_eq!(source.take(1, None).unwrap_err().left, 0);
+}
+
+#[test]
+fn the_cached_and_the_probed_names_have_no_aaaa_and_are_not_in_any_trial() {
+    let mut source = source("10.0.0.0/24", "0.5", "0.2");
+    let cached = source.cached();
+    assert!(!source.zone().has_aaaa(cached));
+    for _ in 0..100 {
+        let probe = source.probe();
+        assert!(!source.zone().has_aaaa(probe) && probe != cached);
+        assert!(probe >= Ipv4Addr::new(10, 0, 0, 192));
+    }
+}
+
+#[test]
+fn a_burst_asks_for_the_reserved_names_alone() {
+    let mut source = source("10.0.0.0/24", "0", "0.2");
+    let burst = source.burst(Pref64::WELL_KNOWN);
+    assert_eq!((burst.first, source.burst_len()), (192, 64));
+    assert_eq!(burst.repeats.share(), Share::NONE);
+    let names = source.take(240, None).unwrap();
+    assert_eq!((names.first + names.fresh, names.ring.names()), (192, 192));
+}
+
+#[test]
+fn a_working_set_is_kept_free_before_the_first_trial_and_has_its_bound() {
+    for pattern in ["stack:64", "window:64", "zipf:64,1"] {
+        let mut source = with_pattern("10.0.0.0/24", "0", "0.5", pattern).unwrap();
+        let names = source.take(10, None).unwrap();
+        assert_eq!(names.first, 64, "{pattern}");
+        source.start_over();
+        assert_eq!(source.take(256, None).unwrap().first, 64, "{pattern}");
+        assert_eq!(source.take(1, None).unwrap_err().left, 0, "{pattern}");
+    }
+    let error = with_pattern("10.0.0.0/24", "0", "0.5", "stack:65").unwrap_err();
+    assert!(error.0.contains("a quarter of 10.0.0.0/24, which is 64;"));
+    // Nothing is repeated, so nothing is kept free.
+    let mut none = with_pattern("10.0.0.0/24", "0", "0", "stack:65").unwrap();
+    let names = none.take(192, None).unwrap();
+    assert_eq!((names.first, none.to_ask_before(&names, 0)), (0, None));
+}
+
+#[test]
+fn a_window_is_asked_before_the_first_trial_and_then_follows_the_trials() {
+    let mut source = with_pattern("10.0.0.0/16", "0", "0.5", "window:100").unwrap();
+    let first = source.take(400, None).unwrap();
+    assert_eq!(source.to_ask_before(&first, 10), Some(0..100));
+    source.were_asked(0..100, 1000);
+    assert_eq!(source.to_ask_before(&first, 10), None);
+    source.trial_is_over(&first, true, 2000);
+    let second = source.take(400, None).unwrap();
+    assert_eq!(second.first, 300);
+    assert_eq!(source.to_ask_before(&second, 1000), None);
+    // The oldest of the answers are forgotten by then.
+    assert_eq!(source.to_ask_before(&second, 1001), Some(200..300));
+    source.trial_is_over(&second, false, 3000);
+    let third = source.take(400, None).unwrap();
+    assert_eq!(source.to_ask_before(&third, 10), Some(400..500));
+    source.trial_is_over(&third, true, 3000);
+    let fourth = source.take(400, None).unwrap();
+    assert_eq!(source.to_ask_before(&fourth, 3000), None);
+    source.start_over();
+    let anew = source.take(400, None).unwrap();
+    assert_eq!(source.to_ask_before(&anew, 10), Some(0..100));
+}
+
+#[test]
+fn a_fixed_set_is_asked_once_and_a_stack_before_every_trial() {
+    let mut fixed = with_pattern("10.0.0.0/16", "0", "0.5", "zipf:100,1").unwrap();
+    let mut stack = with_pattern("10.0.0.0/16", "0", "0.5", "stack:100").unwrap();
+    for (source, second) in [(&mut fixed, None), (&mut stack, Some(200..300))] {
+        let first = source.take(400, None).unwrap();
+        assert_eq!(source.to_ask_before(&first, 10), Some(0..100));
+        source.were_asked(0..100, 1000);
+        source.trial_is_over(&first, false, 1000);
+        let names = source.take(400, None).unwrap();
+        assert_eq!(source.to_ask_before(&names, 10), second);
+    }
+    let names = fixed.take(1, None).unwrap();
+    assert_eq!(fixed.to_ask_before(&names, 1001), Some(0..100));
+}
+
+#[test]
+fn repeated_names_are_those_of_the_working_set_and_of_the_trial() {
+    for pattern in ["stack:100", "window:100", "zipf:100,1"] {
+        let mut source = with_pattern("10.0.0.0/16", "0", "0.9", pattern).unwrap();
+        source.take(400, None).unwrap();
+        let names = source.take(400, None).unwrap();
+        let ring = names.ring;
+        let asked = (0..400).map(|i| ring.number_of(names.asked(i)).unwrap());
+        let (low, high) = match pattern {
+            "zipf:100,1" => (0, 180),
+            _ => (40, 180),
+        };
+        assert!(
+            asked.into_iter().all(|n| (low..high).contains(&n)),
+            "{pattern}"
+        );
+    }
+}
