@@ -7,7 +7,7 @@ use std::process::Command;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::cpu;
 
-use super::record::Environment;
+use super::record::{Environment, InterfaceFacts};
 use crate::lab::cpuset::CpuSet;
 use crate::lab::host::Host;
 use crate::lab::interface;
@@ -32,11 +32,22 @@ pub fn capture(hosts: &[Host]) -> Environment {
         }
         seen.push(host);
         for interface in interface::list(host) {
-            let key = match host {
-                Host::Here => format!("{INTERFACE}{}", interface.name),
-                Host::Netns(name) => format!("{INTERFACE}{} of {name}", interface.name),
+            let lab = match host {
+                Host::Here => None,
+                Host::Netns(name) => Some(name.clone()),
+            };
+            let key = match &lab {
+                None => format!("interface {}", interface.name),
+                Some(host) => format!("interface {} of {host}", interface.name),
             };
             environment.details.insert(key, interface.to_string());
+            environment.interfaces.push(InterfaceFacts {
+                host: lab,
+                name: interface.name,
+                driver: interface.driver,
+                mtu: interface.mtu,
+                speed_mbps: interface.speed_mbps,
+            });
         }
     }
     for (program, argument) in TOOLS {
@@ -48,15 +59,6 @@ pub fn capture(hosts: &[Host]) -> Environment {
     }
     environment
 }
-
-/// The interfaces that [`capture`] found.
-pub fn interfaces(environment: &Environment) -> impl Iterator<Item = &str> {
-    let names = environment.details.keys();
-    names.filter_map(|name| name.strip_prefix(INTERFACE))
-}
-
-/// What the names of interfaces begin with among the details.
-const INTERFACE: &str = "interface ";
 
 /// What the files of a machine say.
 fn machine(machine: &Machine) -> Environment {
@@ -73,6 +75,7 @@ fn machine(machine: &Machine) -> Environment {
         cpus: 0,
         memory_bytes: machine.memory_bytes("MemTotal").unwrap_or(0),
         details: details(machine),
+        interfaces: Vec::new(),
     }
 }
 

@@ -10,7 +10,6 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::plan::{Cell, Plan, Restart};
 use super::tasks::{Point, Task, asked_qps, points, rates, search_spec, tasks};
-use crate::load::names::RESERVED;
 use crate::namespace::Cidr;
 use crate::procedure::search::{HIGHEST_RATE_QPS, Resolution, Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
@@ -381,10 +380,9 @@ fn names_qps(plan: &Plan, point: &Point) -> u64 {
     names_last(plan.load.cidr, point.duration_ns).max(1)
 }
 
-/// The rate for which the names of a range last for so long.
+/// The rate for which the names of a range last for so long, those reserved for probes left aside.
 pub fn names_last(range: Cidr, length_ns: Nanos) -> u64 {
-    let names = u128::from(range.names().saturating_sub(RESERVED));
-    let rate = names * u128::from(SECOND) / u128::from(length_ns.max(1));
+    let rate = u128::from(range.names()) * u128::from(SECOND) / u128::from(length_ns.max(1));
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 

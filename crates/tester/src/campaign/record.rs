@@ -233,4 +233,22 @@ pub struct Environment {
     /// Everything else, by its name: SMT, frequency governor, virtualisation, interfaces with driver,
     /// MTU and offloads, sysctls, mitigations, clock source.
     pub details: BTreeMap<String, String>,
+    /// The interfaces of its own network and of the hosts of a lab; empty in journals from before this key.
+    #[serde(default)]
+    pub interfaces: Vec<InterfaceFacts>,
+}
+
+/// What of an interface is compared with others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceFacts {
+    /// The host of a lab; `None` for the machine's own network.
+    pub host: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Kind or driver.
+    pub driver: Option<String>,
+    /// Largest IP packet in octets.
+    pub mtu: u32,
+    /// Speed in Mbit/s.
+    pub speed_mbps: Option<u32>,
 }

@@ -126,6 +126,7 @@ pub(crate) mod simulated {
             names: None,
             certified: None,
             achieved: None,
+            service: None,
             resources: None,
             dut_exit: None,
             backend: "simulated".to_owned(),

@@ -12,6 +12,7 @@ use crate::procedure::selftest::{
     DELTA, SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
 use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::service::Service;
 
 /// The object of one trial.
 pub fn trial(result: &TrialResult, conditions: &Conditions) -> impl Serialize {
@@ -36,6 +37,8 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> impl Serialize 
         resolution_qps: result.resolution_qps,
         certified: conditions.certifies(judged_qps),
         certified_rate_qps: conditions.certified_rate_qps,
+        calculated_qps: super::calculated_qps(result),
+        service: super::passed(result).and_then(|trial| trial.service),
         trials: &result.trials,
     };
     Report {
@@ -98,6 +101,10 @@ struct Search<'a> {
     resolution_qps: u64,
     certified: bool,
     certified_rate_qps: Option<u64>,
+    /// What the DUT sustains if it stores queries until their timeout: Lencse et al. 2017, equation (1).
+    calculated_qps: Option<f64>,
+    /// That of the trial at the rate that was found.
+    service: Option<Service>,
     trials: &'a [TrialResult],
 }
 

@@ -13,6 +13,7 @@ use crate::procedure::selftest::{certify, certify_at};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
+use crate::trial::service::{By, Service};
 
 fn conditions() -> Conditions {
     Conditions {
@@ -36,6 +37,21 @@ fn conditions() -> Conditions {
         notes: vec!["trials of 5 s are shorter than 60 s".into()],
     }
 }
+
+const NAMES: Dealt = Dealt {
+    namespace: DEFAULT_NAMESPACE,
+    begin: 1_000,
+    first: 1_000,
+    fresh: 100_000,
+};
+
+const SERVICE: Service = Service {
+    slope_ns_per_s: 812e6,
+    service_rate_qps: 11_037.5,
+    by: By::Delay,
+    stores_queries: true,
+    sustainable_qps: 11_037,
+};
 
 fn failed() -> TrialResult {
     TrialResult {
@@ -80,17 +96,13 @@ fn failed() -> TrialResult {
             nodata: 99_500,
             ..AuthorityCounts::default()
         }),
-        names: Some(Dealt {
-            namespace: DEFAULT_NAMESPACE,
-            begin: 1_000,
-            first: 1_000,
-            fresh: 100_000,
-        }),
+        names: Some(NAMES),
         achieved: Some(Achieved {
             aaaa_share: Some(0.0),
             cached_share: None,
             amplification: 1.989,
         }),
+        service: Some(SERVICE),
         resources: Some(Resources {
             memory_bytes: 41 << 20,
             descriptors: 24,
@@ -177,6 +189,7 @@ fn a_silent_dut_beyond_the_certified_rate_for_a_terminal() {
         },
         authority: None,
         achieved: None,
+        service: None,
         rtt: Rtt::default(),
         notes: Vec::new(),
         ..failed()
@@ -427,6 +440,35 @@ fn a_self_test_as_json() {
     let text = as_json(json::self_test(&result, 1_000_000_000, &conditions()));
     expect_file!["testdata/selftest_failed.json"].assert_eq(&text);
     assert_eq!(parsed(&text)["self_test_timeout_s"], 0.25);
+}
+
+#[test]
+fn a_search_of_a_dut_that_stores_queries_says_what_it_sustains() {
+    let mut dut = Simulated(|rate| threshold(2_000, rate));
+    let Ok(mut result) = run(
+        Search::new(SearchSpec::from_start(1_000)),
+        &mut dut,
+        &mut |_| {},
+    );
+    let passed = result.trials.iter_mut().find(|t| t.rate_qps == 2_000);
+    passed.unwrap().service = Some(Service {
+        slope_ns_per_s: 250e6,
+        service_rate_qps: 1_600.4,
+        by: By::Delay,
+        stores_queries: true,
+        sustainable_qps: 1_600,
+    });
+    let text = text::search(&result, &conditions());
+    let note = "  - the answers' delay grew by 250 ms/s: the DUT stores queries; it serves 1,600 queries/s, \
+                and 2,000 is the rate of a trial of 1 s, not one that it sustains\n";
+    assert!(text.contains(note), "{text}");
+    assert!(
+        text.contains("  if it stores, equation (1)  1,000 queries/s\n"),
+        "{text}"
+    );
+    let json = parsed(&as_json(json::search(&result, &conditions())));
+    assert_eq!(json["calculated_qps"], 1_000.0);
+    assert_eq!(json["service"]["sustainable_qps"], 1_600);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use dns64_transport::clock::Nanos;
 
-use super::{Conditions, Span, Thousands, judged_qps};
+use super::{Conditions, Span, Thousands, calculated_qps, judged_qps, passed, stored};
 use crate::authority::counts::AuthorityCounts;
 use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
@@ -11,6 +11,7 @@ use crate::procedure::selftest::{
 };
 use crate::trial::achieved::Achieved;
 use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
+use crate::trial::service::{By, Service};
 
 /// The table of one trial.
 pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
@@ -19,7 +20,8 @@ pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
     page.conditions(conditions, Some(result));
     page.evidence(result);
     page.achieved(result.achieved.as_ref(), conditions);
-    page.notes(conditions.notes.iter().chain(&result.notes));
+    let stored = stored(result);
+    page.notes(conditions.notes.iter().chain(&stored).chain(&result.notes));
     page.0
 }
 
@@ -46,6 +48,10 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
     let rates = [
         ("fastest that passed", result.rate_qps),
         ("slowest that failed", result.failed_qps),
+        (
+            "if it stores, equation (1)",
+            calculated_qps(result).map(whole),
+        ),
         ("resolution", Some(result.resolution_qps)),
         ("Tester certified to", conditions.certified_rate_qps),
     ];
@@ -53,13 +59,14 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
         "Result",
         rates.map(|(l, qps)| (l, qps.map_or("-".into(), rate))),
     );
-    let passed = |trial: &&TrialResult| Some(trial.rate_qps) == result.rate_qps;
-    let fastest = result.trials.iter().rfind(passed);
+    let fastest = passed(result);
     page.achieved(
         fastest.and_then(|trial| trial.achieved.as_ref()),
         conditions,
     );
-    page.notes(conditions.notes.iter().chain(&remarks(&result.trials)));
+    let stored = fastest.and_then(stored);
+    let remarks = remarks(&result.trials);
+    page.notes(conditions.notes.iter().chain(&stored).chain(&remarks));
     page.0
 }
 
@@ -231,6 +238,12 @@ impl Page {
         if let Some(counts) = &result.authority {
             self.section("Authority", authority(counts).map(counted));
         }
+        if let Some(service) = result.service {
+            self.section(
+                "Service while queries waited in the DUT",
+                service_rows(service),
+            );
+        }
         if let Some(resources) = result.resources {
             let memory = format!("{} MiB", resources.memory_bytes >> 20);
             self.section("Device under test", [("resident memory", memory)]);
@@ -332,6 +345,26 @@ fn round_trips(rtt: Rtt) -> Vec<(&'static str, String)> {
     }
 }
 
+fn service_rows(service: Service) -> [(&'static str, String); 2] {
+    let by = match service.by {
+        By::Delay => "by the slope of their delay",
+        By::Drain => "by those after the last query",
+    };
+    let until = match (service.by, service.stores_queries) {
+        (By::Drain, _) => "too quickly to be followed",
+        (By::Delay, true) => "until the last query: the DUT stores them",
+        (By::Delay, false) => "until a queue was full",
+    };
+    let (served, slope) = (
+        Thousands(service.sustainable_qps),
+        service.slope_ns_per_s / 1e6,
+    );
+    [
+        ("answers per second", format!("{served:>16}  {by}")),
+        ("their delay grew, ms/s", format!("{slope:>16.1}  {until}")),
+    ]
+}
+
 fn timing(timing: &Timing, backend: &str) -> Vec<(&'static str, String)> {
     let spans = [
         timing.lateness_ns_p50,
@@ -417,6 +450,15 @@ fn remarks(trials: &[TrialResult]) -> Vec<String> {
         remarks.extend(notes.map(|note| format!("trial {number}: {note}")));
     }
     remarks
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate, rounded down"
+)]
+fn whole(qps: f64) -> u64 {
+    qps as u64
 }
 
 fn rate(qps: u64) -> String {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::authority::counts::AuthorityCounts;
+use crate::quantity::Thousands;
 
 /// The shares that a trial achieved. Probes and warm-up are not in it: the authority's counts are
 /// those of the trial alone.
@@ -33,6 +34,25 @@ impl Achieved {
             amplification: (sent > 0).then(|| ratio(counts.queries(), sent))?,
         })
     }
+}
+
+/// Of so many answers of a trial that asked for each name once, those for which the authority was asked
+/// for no AAAA: the DUT had them before, or never asks for one. A DUT that asks again hides some.
+pub fn hits(answered: u64, counts: &AuthorityCounts) -> u64 {
+    answered.saturating_sub(counts.aaaa)
+}
+
+/// The remark on such a trial, if there are any.
+pub(super) fn warm(answered: u64, counts: &AuthorityCounts) -> Option<String> {
+    let hits = hits(answered, counts);
+    (hits > 0).then(|| {
+        format!(
+            "each name was asked once, but {} of {} answers came without an AAAA query at the \
+             authority: the DUT had them in its cache, or does not ask for AAAA",
+            Thousands(hits),
+            Thousands(answered)
+        )
+    })
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {

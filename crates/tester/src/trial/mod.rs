@@ -7,6 +7,7 @@ pub mod achieved;
 mod backend;
 pub mod result;
 pub mod rows;
+pub mod service;
 pub mod summary;
 pub mod turns;
 mod worker;

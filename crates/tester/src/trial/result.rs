@@ -6,6 +6,7 @@ use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::achieved::Achieved;
+use super::service::Service;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
 use crate::load::names::Dealt;
@@ -311,6 +312,10 @@ pub struct TrialResult {
     pub names: Option<Dealt>,
     /// The shares as the authority saw them; `None` without an authority of ours or a DUT.
     pub achieved: Option<Achieved>,
+    /// What the DUT served while queries waited in it; `None` where the delay of its answers did not
+    /// grow, and in journals from before this key.
+    #[serde(default)]
+    pub service: Option<Service>,
     /// What the DUT used after the trial, when it is ours to look at.
     #[serde(flatten, with = "dut_resources")]
     pub resources: Option<Resources>,

@@ -5,13 +5,15 @@ use dns64_transport::clock::Nanos;
 use hdrhistogram::Histogram;
 
 use super::TrialSpec;
-use super::achieved::Achieved;
+use super::achieved::{self, Achieved};
 use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
+use super::service;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
 use crate::load::pace::{QUANTUM_NS, Schedule};
+use crate::namespace::Share;
 
 /// Longest stall of the sender in a valid trial: one bin of 10 ms, the finest that paper 001,
 /// section V, looks at. Shared machines stall their guests for some milliseconds several times a
@@ -115,6 +117,7 @@ pub fn result(
     sums.answers.duplicate = sum(|s| s.finished.tally.duplicate);
     sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
     let timing = sums.timing(spec.schedule);
+    let finished: Vec<&Finished> = shards.iter().map(|s| &s.finished).collect();
     let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
     let ended_early = stopped || sums.undecided > 0;
     let shortfall = sums.sent - sums.answers.valid - sums.undecided;
@@ -129,6 +132,11 @@ pub fn result(
     };
     let all_answered = sums.answers.missing == 0 && sums.undecided == 0;
     let achieved = |a: &AuthorityReport| Achieved::by_counts(sums.sent, &a.counts, all_answered);
+    // Without a DUT nobody asks the authority but the Measurer.
+    let behind_dut = authority.filter(|_| around.certified.is_some());
+    let is_cold = spec.names.repeats.share() == Share::NONE;
+    let warm = behind_dut.filter(|_| is_cold);
+    let warm = warm.and_then(|a| achieved::warm(sums.answers.valid + sums.answers.late, &a.counts));
     TrialResult {
         outcome,
         certified: around.certified,
@@ -147,12 +155,10 @@ pub fn result(
             + authority.map_or(0, AuthorityReport::drops),
         authority: authority.map(|a| a.counts),
         names: Some(spec.names.dealt()),
-        // Without a DUT nobody asks the authority but the Measurer.
-        achieved: authority
-            .filter(|_| around.certified.is_some())
-            .and_then(achieved),
+        achieved: behind_dut.and_then(achieved),
+        service: service::service(spec.rate_qps, ended_early, &finished),
         resources: around.resources,
-        notes: notes(spec, shards, &around),
+        notes: notes(spec, shards, warm, &around),
         dut_exit: around.dut_exit,
         backend: shards.first().map_or("none", |s| s.backend).to_owned(),
     }
@@ -190,8 +196,13 @@ fn fault(
 }
 
 /// Plain remarks for the reader.
-fn notes(spec: &TrialSpec, shards: &[ShardReport], around: &Surroundings) -> Vec<String> {
-    let mut notes = Vec::new();
+fn notes(
+    spec: &TrialSpec,
+    shards: &[ShardReport],
+    warm: Option<String>,
+    around: &Surroundings,
+) -> Vec<String> {
+    let mut notes = Vec::from_iter(warm);
     let unreachable: u64 = shards.iter().map(|s| s.counters.unreachable).sum();
     if unreachable > 0 {
         notes.push(format!(

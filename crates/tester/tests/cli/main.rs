@@ -10,6 +10,7 @@
 //! - `search`: how searches end.
 //! - `input`: what is refused, with which words, before anything is sent.
 //! - `output`: where JSON and tables go, and interrupts; `raw`: the rows of a trial and their figures.
+//! - `names`: which names a server is asked for by several processes and rigs.
 //! - `dns64perf`: the command lines and the output of the ancestors.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
@@ -22,6 +23,7 @@ mod busy;
 mod dns64perf;
 mod dut;
 mod input;
+mod names;
 mod output;
 mod pref64;
 mod program;

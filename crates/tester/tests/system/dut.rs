@@ -34,6 +34,8 @@ pub(crate) enum Conduct {
     DieAfter(u64),
     /// Serves this many queries per second from an endless queue (paper 000, section 4.4).
     Queue(u64),
+    /// Serves this many queries per second from a queue with so many places; what finds none is lost.
+    Bounded(u64, u64),
     /// Answers all but every n-th.
     LoseEvery(u64),
 }
@@ -107,6 +109,15 @@ impl Dut {
             Conduct::Queue(rate_qps) => {
                 self.busy_until = self.busy_until.max(now) + 1_000_000_000 / rate_qps;
                 (self.busy_until, vec![good])
+            }
+            Conduct::Bounded(rate_qps, places) => {
+                let interval_ns = 1_000_000_000 / rate_qps;
+                let waiting = self.busy_until.saturating_sub(now) / interval_ns;
+                let is_taken = waiting < places;
+                if is_taken {
+                    self.busy_until = self.busy_until.max(now) + interval_ns;
+                }
+                (self.busy_until, Vec::from_iter(is_taken.then_some(good)))
             }
             Conduct::LoseEvery(n) if self.seen.is_multiple_of(n) => (now, vec![]),
             Conduct::LoseEvery(_) => (now, vec![good]),

@@ -5,7 +5,8 @@
 //! - `one_core`: Measurer and authority in turns on one thread;
 //! - `dns64d`: the Measurer, a worker of dns64d and authorities, likewise; `whole` puts them
 //!   together;
-//! - `procedures`: searches with that dns64d.
+//! - `procedures`: searches with that dns64d;
+//! - `service`: what a DUT with a queue serves, as one trial tells it.
 //!
 //! All of them turn [`Sending`](dns64bench::trial::turns::Sending), as the threads of the Tester do.
 
@@ -18,6 +19,7 @@ mod one_core;
 mod pacing;
 mod procedures;
 mod rough;
+mod service;
 mod simulated;
 mod trial;
 mod whole;

@@ -136,6 +136,9 @@ pub struct PointResult {
     pub runs: Vec<RunResult>,
     /// What the authority saw in trials that passed.
     pub achieved: Option<Achieved>,
+    /// What the DUT sustains, where the trials that the runs found their rates by show that it stores
+    /// queries; `None` if those of half the runs or more do not.
+    pub stored: Option<Stored>,
     /// Round-trip times of the passed trial of the run nearest to the median: percentile and
     /// nanoseconds, the percentiles in rising order.
     pub rtt_ns: Vec<(f64, u64)>,
@@ -236,6 +239,17 @@ pub struct Achieved {
     pub cached_pct: f64,
     /// Queries that the authority got for one query of the client: 2 in the worst case.
     pub amplification: f64,
+}
+
+/// What a DUT sustains that passes trials above that rate by storing queries.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Stored {
+    /// Runs whose trial shows it.
+    pub runs: usize,
+    /// Growth of the delay of the answers in those trials, in nanoseconds per second: the median.
+    pub slope_ns_per_s: f64,
+    /// Queries that the DUT served per second in those trials: the median.
+    pub sustainable_qps: f64,
 }
 
 /// How well the sender kept to its schedule.
@@ -514,6 +528,8 @@ pub enum Met {
     NotMet,
     /// There is nothing to meet.
     NotApplicable,
+    /// What the campaign has seen does not say it.
+    NotKnown,
 }
 
 impl Met {
@@ -523,6 +539,7 @@ impl Met {
             Self::Met => "met",
             Self::NotMet => "not met",
             Self::NotApplicable => "not applicable",
+            Self::NotKnown => "not known",
         }
     }
 }

@@ -171,7 +171,7 @@ mod tests {
         };
         // 20 trials of 10 s.
         expect![[r#"
-            [2001:db8::53]:53 runs already and is asked for no name twice: its 20 likely trials can be of 83,885 queries/s
+            [2001:db8::53]:53 runs already and is asked for no name twice: its 20 likely trials can be of 83,886 queries/s
             on average until the names of 10.0.0.0/8 are used up, of 21,474,836 with namespace = "0.0.0.0/0".
         "#]].assert_eq(&told("10.0.0.0/8"));
         let all = told("0.0.0.0/0");

@@ -11,6 +11,7 @@ use crate::lab::LabKind;
 use crate::warning::Severity;
 
 pub(crate) mod sample;
+mod statement;
 
 use sample::{SEAL, SMALL, analysed, full, small};
 

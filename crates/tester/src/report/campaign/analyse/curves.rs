@@ -79,10 +79,11 @@ fn fitted(variant: usize, model: &Model, points: &[&PointResult]) -> Option<Mode
         variant,
         model: model.name,
         equation: format!(
-            "R({0}) = 1 / ({1:.3} us - {0} * {2:.3} us)",
+            "R({0}) = 1 / ({1:.3} us {3} {0} * {2:.3} us)",
             model.variable,
             fit.full_s * 1e6,
-            fit.saved_s * 1e6
+            fit.saved_s.abs() * 1e6,
+            if fit.saved_s < 0.0 { "+" } else { "-" }
         ),
         parameters: vec![
             parameter(model.full, fit.full_s),

@@ -5,6 +5,7 @@
 //! ```
 
 mod about;
+mod contradictions;
 mod curves;
 mod grids;
 mod points;

@@ -8,12 +8,14 @@ use crate::campaign::tasks::{Point, Task};
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{
-    Achieved, PointResult, RunEnd, RunResult, Step, TimingResult,
+    Achieved, PointResult, RunEnd, RunResult, Step, Stored, TimingResult,
 };
 use crate::report::campaign::{numbers, words};
+use crate::statistics::quantile::median;
 use crate::statistics::summary::{Summary, degradation_pct, summarise};
 use crate::trial::achieved;
 use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::service::Service;
 
 /// The results of all points.
 pub(super) fn results(plan: &Plan, points: &[Point], told: &Told<'_>) -> Vec<PointResult> {
@@ -50,6 +52,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
     let trials: Vec<_> = trials.collect();
     let certified_rate_qps = certified(plan, point, tasks());
     let typical = typical(&runs, summary.as_ref(), task);
+    let stored = stored(&runs, task);
     PointResult {
         point: index,
         variant: point.variant,
@@ -70,6 +73,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
         degradation_pct: None,
         runs,
         achieved: achieved(&trials),
+        stored,
         rtt_ns: typical.map_or(Vec::new(), |t| t.rtt_percentiles.clone()),
         timing: typical.map(|typical| timing(typical, &trials)),
         memory_bytes_max: trials.iter().filter_map(TrialTold::memory_bytes).max(),
@@ -165,11 +169,31 @@ fn typical<'t>(
     let median = summary?.median;
     let distance = |rate: f64| (rate - median).abs();
     let (run, _) = rates(runs).min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)))?;
-    let trials = &task(run.run)?.trials;
+    passed(run, task(run.run)?)
+}
+
+/// The trial that a run found its rate by.
+fn passed<'t>(run: &RunResult, task: &TaskTold<'t>) -> Option<&'t TrialResult> {
     let passed = |t: &&TrialTold<'t>| {
         t.result.outcome == Outcome::Passed && Some(t.result.rate_qps) == run.rate_qps
     };
-    trials.iter().rfind(passed).map(|t| t.result)
+    task.trials.iter().rfind(passed).map(|t| t.result)
+}
+
+/// What the DUT sustains, if most runs show that it stores queries.
+fn stored<'t>(
+    runs: &[RunResult],
+    task: impl Fn(u32) -> Option<&'t TaskTold<'t>>,
+) -> Option<Stored> {
+    let found = rates(runs).count();
+    let services = rates(runs).filter_map(|(run, _)| passed(run, task(run.run)?)?.service);
+    let stored: Vec<_> = services.filter(|service| service.stores_queries).collect();
+    let median_of = |of: fn(&Service) -> f64| median(&stored.iter().map(of).collect::<Vec<_>>());
+    (2 * stored.len() > found).then_some(Stored {
+        runs: stored.len(),
+        slope_ns_per_s: median_of(|service| service.slope_ns_per_s)?,
+        sustainable_qps: median_of(|service| service.service_rate_qps)?,
+    })
 }
 
 fn timing(typical: &TrialResult, trials: &[TrialTold<'_>]) -> TimingResult {

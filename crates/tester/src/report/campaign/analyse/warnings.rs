@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::about::is_authority;
-use super::of_variant;
 use super::told::Told;
+use super::{contradictions, of_variant};
 use crate::campaign::environment;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Environment, VariantFacts};
@@ -35,6 +35,7 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
     machines(told, &mut warnings);
     warnings.extend(plan.remarks());
     certificates(plan, analysis, &mut warnings);
+    warnings.extend(contradictions::all(analysis));
     if plan.search.runs >= RUNS_MIN {
         few_runs(analysis, &mut warnings);
     }

@@ -58,7 +58,7 @@ static CELL: [Column<PointResult>; 5] = columns![p: PointResult;
 ];
 
 /// What was found at a point.
-static FIGURES: [Column<PointResult>; 23] = columns![p: PointResult;
+static FIGURES: [Column<PointResult>; 24] = columns![p: PointResult;
     "runs", "runs" => p.summary.as_ref().map_or(0, |s| s.runs);
     "average_qps", "average" => bound(p, |s| s.average);
     "median_qps", "median" => bound(p, |s| s.median);
@@ -69,6 +69,7 @@ static FIGURES: [Column<PointResult>; 23] = columns![p: PointResult;
     "median_absolute_deviation_qps", "MAD" => figure(p, |s| s.median_absolute_deviation);
     "dispersion_pct", "disp. (%)" => figure(p, |s| s.dispersion_pct);
     "calculated_qps", "calculated" => bound(p, |s| s.calculated);
+    "sustained_qps", "sustained" => p.stored.map(|s| two(s.sustainable_qps));
     "median_low_qps", "95 % from" => interval(p).map(|(low, _)| low);
     "median_high_qps", "95 % to" => interval(p).map(|(_, high)| high);
     "lower_bound", "lower bound" => p.lower_bound;
@@ -173,13 +174,19 @@ fn results(analysis: &Analysis) -> Table {
         "Results",
         "Rates over the runs, in queries per second. SD: standard deviation; MoE: margin of error at \
          99.9 %; MAD: median absolute deviation × 1.4826; dispersion: (max − min) / median; \
-         calculated: median / (1 + timeout / duration); degradation: against the first cell of the \
-         same variant. ≥ marks a lower bound.",
+         calculated: median / (1 + timeout / duration); sustained: what a DUT that stores queries \
+         served in the trials that passed; degradation: against the first cell of the same variant. \
+         ≥ marks a lower bound.",
     );
     let figures = "runs median_qps interval_qps p1_qps p99_qps average_qps standard_deviation_qps \
                    margin_of_error_999_qps median_absolute_deviation_qps dispersion_pct \
-                   calculated_qps degradation_pct flags";
-    by_point(analysis, table, figures, |_| true)
+                   calculated_qps";
+    let sustained = match analysis.points.iter().any(|p| p.stored.is_some()) {
+        true => "sustained_qps",
+        false => "",
+    };
+    let figures = format!("{figures} {sustained} degradation_pct flags");
+    by_point(analysis, table, &figures, |_| true)
 }
 
 fn headroom(analysis: &Analysis) -> Table {
@@ -493,7 +500,8 @@ fn statement(analysis: &Analysis) -> Table {
         "met", "met" => c.met.word();
         "why", "why" => &c.why;
     ];
-    let counts = [Met::Met, Met::NotMet, Met::NotApplicable].map(|met| {
+    let verdicts = [Met::Met, Met::NotMet, Met::NotApplicable, Met::NotKnown];
+    let counts = verdicts.map(|met| {
         let clauses = analysis.statement.iter().filter(|c| c.met == met);
         format!("{} {}", clauses.count(), met.word())
     });

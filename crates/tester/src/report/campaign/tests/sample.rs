@@ -9,7 +9,8 @@ use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{
-    CertificateConditions, Environment, Line, Record, SelfTest, TaskEnd, VariantFacts,
+    CertificateConditions, Environment, InterfaceFacts, Line, Record, SelfTest, TaskEnd,
+    VariantFacts,
 };
 use crate::campaign::tasks::{Point, Task, points};
 use crate::lab::process::Resources;
@@ -107,7 +108,7 @@ pub(crate) fn analysed(text: &str) -> Analysis {
     analyse(&plan, &lines, SEAL)
 }
 
-fn campaign(text: &str) -> (Plan, Vec<Line>) {
+pub(crate) fn campaign(text: &str) -> (Plan, Vec<Line>) {
     let plan = Plan::parse("sample.toml", text).unwrap();
     let lines = journal(&plan, text);
     (plan, lines)
@@ -170,6 +171,13 @@ impl Journal {
             ("SMT", "off"),
         ];
         let text = |(k, v): (&str, &str)| (k.to_owned(), v.to_owned());
+        let interface = |(host, name): (&str, &str)| InterfaceFacts {
+            host: Some(host.to_owned()),
+            name: name.to_owned(),
+            driver: Some("veth".to_owned()),
+            mtu: 1500,
+            speed_mbps: None,
+        };
         self.write(Record::Session {
             environment: Box::new(Environment {
                 host: "bench".to_owned(),
@@ -180,6 +188,9 @@ impl Journal {
                 cpus: 4,
                 memory_bytes: 8_000_000_000,
                 details: details.into_iter().map(text).collect(),
+                interfaces: [("measurer", "measurer0"), ("dut", "client")]
+                    .map(interface)
+                    .to_vec(),
             }),
             torn_bytes,
         });
@@ -264,6 +275,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         names: None,
         certified: (!self_test).then_some(true),
         achieved: None,
+        service: None,
         resources: None,
         dut_exit: None,
         backend: "udp".to_owned(),

@@ -1,0 +1,184 @@
+//! Figures of one report that cannot all be true, or that say less than they seem to.
+
+use crate::report::Thousands;
+use crate::report::campaign::analysis::{
+    Analysis, Certificate, ModelResult, OverloadCurve, PointResult, RunResult, Step,
+};
+use crate::report::campaign::{numbers, words};
+use crate::trial::result::Outcome;
+use crate::warning::{Severity, Warning};
+
+/// A trial beyond the rate that answers so many times that rate contradicts it: what a search is off by on
+/// a quiet machine is a tenth of this (a resolution of 0.1 %, and the scatter of runs).
+const GOODPUT_FACTOR: f64 = 1.1;
+
+/// Certificates of one Tester that are so many times apart say that one of them was disturbed: a self-test
+/// looks for the limit to within 10 %.
+const CERTIFIED_FACTOR: u64 = 2;
+
+/// A trial that failed so far below one that passed, as a factor, is more than the scatter that the papers
+/// do not call too much (10 %: Lencse 2019, section 4.3).
+const INVERSION_FACTOR: f64 = 1.1;
+
+/// Fewer failed trials below a pass are told by the scatter of the runs.
+const INVERSIONS_MIN: usize = 3;
+
+/// All of them.
+pub(super) fn all(analysis: &Analysis) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for point in &analysis.points {
+        let about = words::point(analysis, point);
+        let found = [above_certificate(point), inversions(point), stored(point)];
+        let found = found.into_iter().flatten();
+        warnings.extend(found.map(|warning| warning.about(about.clone())));
+    }
+    warnings.extend(overloads(analysis));
+    warnings.extend(certificates(&analysis.certificates));
+    warnings.extend(models(analysis));
+    warnings
+}
+
+/// A rate for which the Tester was not certified.
+fn above_certificate(point: &PointResult) -> Option<Warning> {
+    let certified = point.certified_rate_qps?;
+    let rates = point.runs.iter().filter_map(|run| run.rate_qps);
+    let above: Vec<u64> = rates.filter(|rate| *rate > certified).collect();
+    let highest = above.iter().max()?;
+    let text = format!(
+        "{} found up to {} queries/s, and the Tester is certified for {}",
+        numbers::count(above.len(), "run"),
+        Thousands(*highest),
+        Thousands(certified)
+    );
+    let remedy = "repeat the searches with a certificate beyond that";
+    Some(Severity::Critical.warning(text).remedy(remedy))
+}
+
+/// Trials that failed far below a rate at which the same DUT has passed.
+fn inversions(point: &PointResult) -> Option<Warning> {
+    let steps = || point.runs.iter().flat_map(|run: &RunResult| &run.trials);
+    let passed = steps().filter(|step| step.outcome == Outcome::Passed);
+    let highest = passed.map(|step| step.rate_qps).max()?;
+    let failed = |step: &&Step| matches!(step.outcome, Outcome::Failed { .. });
+    let all = steps().filter(failed).count();
+    let far_below = |step: &&Step| step.rate_qps as f64 * INVERSION_FACTOR < highest as f64;
+    let inverted = steps().filter(failed).filter(far_below);
+    let inverted: Vec<u64> = inverted.map(|step| step.rate_qps).collect();
+    let lowest = *inverted.iter().min()?;
+    (inverted.len() >= INVERSIONS_MIN).then(|| {
+        let text = format!(
+            "{} of {} failed far below {} queries/s, at which the DUT has passed, the lowest at {}: what \
+             failed them is not the rate alone",
+            inverted.len(),
+            numbers::count(all, "failed trial"),
+            Thousands(highest),
+            Thousands(lowest)
+        );
+        let remedy = "look at what these trials lost, and repeat the searches on a quiet machine";
+        Severity::Warning.warning(text).remedy(remedy)
+    })
+}
+
+/// A rate that is what the DUT can store in the length of a trial.
+fn stored(point: &PointResult) -> Option<Warning> {
+    let (stored, summary) = (point.stored?, point.summary.as_ref()?);
+    let text = format!(
+        "the answers' delay grew by {:.0} ms/s in the trials that passed: the DUT stores queries; it serves \
+         {} queries/s, and the median, {}, is the rate of a trial of {} s",
+        stored.slope_ns_per_s / 1e6,
+        numbers::rate(stored.sustainable_qps),
+        numbers::rate(summary.median),
+        numbers::short(point.duration_s)
+    );
+    let remedy = "quote the sustained rate, or measure with longer trials";
+    Some(Severity::Warning.warning(text).remedy(remedy))
+}
+
+/// Trials beyond the rate that was found in which the DUT answered far more than that.
+fn overloads(analysis: &Analysis) -> Vec<Warning> {
+    let warning = |curve: &OverloadCurve| {
+        let found = analysis
+            .points
+            .iter()
+            .find(|p| p.variant == curve.variant)?;
+        let median = found.summary.as_ref()?.median;
+        // Valid answers are valid, whatever else became of the trial.
+        let best = curve
+            .rows
+            .iter()
+            .max_by(|a, b| a.goodput_qps.total_cmp(&b.goodput_qps))?;
+        (best.goodput_qps > median * GOODPUT_FACTOR).then(|| {
+            let text = format!(
+                "the searches found {} queries/s, but a trial at {} had {} valid answers per second",
+                numbers::rate(median),
+                Thousands(best.rate_qps),
+                numbers::rate(best.goodput_qps)
+            );
+            let remedy = "look at what the trials lost that failed in between: a few losses, or a \
+                          disturbance of the Tester or of the DUT's cores, are not its capacity";
+            let about = words::point(analysis, found);
+            Severity::Warning.warning(text).remedy(remedy).about(about)
+        })
+    };
+    analysis.overloads.iter().filter_map(warning).collect()
+}
+
+/// Certificates of the same Tester that differ by factors.
+fn certificates(certificates: &[Certificate]) -> Vec<Warning> {
+    let tester = |c: &Certificate| {
+        let c = &c.conditions;
+        (
+            c.lab.clone(),
+            c.authority.clone(),
+            c.threads,
+            c.sockets,
+            c.cpus.clone(),
+        )
+    };
+    let mut known: Vec<(_, Vec<u64>)> = Vec::new();
+    for certificate in certificates {
+        let Some(rate_qps) = certificate.certified_rate_qps else {
+            continue;
+        };
+        let tester = tester(certificate);
+        match known.iter_mut().find(|(other, _)| *other == tester) {
+            Some((_, rates)) => rates.push(rate_qps),
+            None => known.push((tester, vec![rate_qps])),
+        }
+    }
+    let warning = |(_, rates): &(_, Vec<u64>)| {
+        let (least, most) = (*rates.iter().min()?, *rates.iter().max()?);
+        (most >= least.saturating_mul(CERTIFIED_FACTOR)).then(|| {
+            let text = format!(
+                "the same Tester was certified for {} and for {} queries/s in {}",
+                Thousands(least),
+                Thousands(most),
+                numbers::count(rates.len(), "self-test")
+            );
+            let remedy = "take the lowest for all runs, or repeat them on a quiet machine";
+            Severity::Warning.warning(text).remedy(remedy)
+        })
+    };
+    known.iter().filter_map(warning).collect()
+}
+
+/// Models by which work that is left out costs time.
+fn models(analysis: &Analysis) -> Vec<Warning> {
+    let warning = |model: &ModelResult| {
+        let negative = model.parameters.iter().find(|p| p.value < 0.0)?;
+        let text = format!(
+            "the model over the {} does not hold: {} would be {:.3} {}, less than nothing",
+            model.model, negative.name, negative.value, negative.unit
+        );
+        let about = analysis.variants.get(model.variant).map(|v| &v.name);
+        let warning = Severity::Warning.warning(text);
+        Some(match about {
+            Some(name) => warning.about(name),
+            None => warning,
+        })
+    };
+    analysis.models.iter().filter_map(warning).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! B-10 and B-12: which names the DNS64 servers were really asked for in the worst case.
+
+use super::{Facts, Finding, met, not_applicable, not_known, not_met};
+use crate::authority::counts::AuthorityCounts;
+use crate::campaign::names::asked_twice;
+use crate::report::Thousands;
+use crate::report::campaign::analyse::is_worst_case;
+use crate::report::campaign::analysis::Met;
+use crate::trial::achieved::hits;
+use crate::trial::result::{Outcome, TrialResult};
+
+/// Share of the AAAA queries at the authority that may have a record: a DUT asks for a few names of its
+/// own.
+const OWN_AAAA_MAX: f64 = 0.01;
+
+/// Judges the trials of the worst case of each DNS64 server; the gravest verdict is that of all.
+pub(super) fn of_each(
+    f: &Facts<'_>,
+    judge: fn(&Facts<'_>, usize, &[&TrialResult]) -> Finding,
+) -> Finding {
+    let servers = f.dns64_servers();
+    if servers.is_empty() {
+        return not_applicable("no DNS64 server was measured");
+    }
+    let is_of = |variant: usize, point: usize| {
+        let point = f.analysis.points.get(point);
+        point.is_some_and(|p| p.variant == variant && is_worst_case(p))
+    };
+    let judged = servers.iter().map(|&(variant, name)| {
+        let tasks = f.told.tasks_of(move |point| is_of(variant, point));
+        let trials = tasks.flat_map(|(_, task)| &task.trials).map(|t| t.result);
+        let valid = trials.filter(|t| !matches!(t.outcome, Outcome::Invalid(_)));
+        let valid: Vec<_> = valid.collect();
+        let (verdict, why) = match valid.is_empty() {
+            true => not_met("no trial without AAAA and cache"),
+            false => judge(f, variant, &valid),
+        };
+        (verdict, format!("{name}: {why}"))
+    });
+    let judged: Vec<Finding> = judged.collect();
+    let grave = |wanted: &Met| judged.iter().any(|(verdict, _)| verdict == wanted);
+    let gravest = [Met::NotMet, Met::NotKnown].into_iter().find(grave);
+    let gravest = gravest.unwrap_or(Met::Met);
+    let of_it = judged.iter().filter(|(verdict, _)| *verdict == gravest);
+    let why: Vec<&str> = of_it.map(|(_, why)| why.as_str()).collect();
+    (gravest, why.join("; "))
+}
+
+/// B-10: whether each answer made the server ask the authority, so that no cache had it.
+pub(super) fn were_different(f: &Facts<'_>, variant: usize, trials: &[&TrialResult]) -> Finding {
+    let (mut all, mut known, mut counted) = (0, 0, false);
+    for trial in trials {
+        if let Some(counts) = &trial.authority {
+            let answered = trial.answers.valid + trial.answers.late;
+            counted = true;
+            all += answered;
+            known += hits(answered, counts);
+        }
+    }
+    let (all, known) = (Thousands(all), (known > 0).then_some(Thousands(known)));
+    match known {
+        _ if !counted => by_the_names_alone(f, variant),
+        None => met(format!(
+            "the authority was asked for an AAAA for each of {all} answers"
+        )),
+        Some(known) => not_met(format!(
+            "the authority was asked for no AAAA for {known} of {all} answers"
+        )),
+    }
+}
+
+/// The same where nobody has counted what the authority was asked for.
+fn by_the_names_alone(f: &Facts<'_>, variant: usize) -> Finding {
+    let server = |variant: usize| f.plan.variants.get(variant)?.subject.server();
+    let Some(own) = server(variant) else {
+        return not_known(
+            "the authority is not the Tester's own: what the cache answered is not counted",
+        );
+    };
+    let is_same = |point: usize| {
+        let point = f.analysis.points.get(point);
+        point.is_some_and(|p| server(p.variant) == Some(own))
+    };
+    let tasks = f.told.tasks_of(is_same);
+    let trials = tasks.flat_map(|(_, task)| task.earlier.iter().chain(&task.trials));
+    let dealt: Option<Vec<_>> = trials.map(|t| t.result.names.as_ref()).collect();
+    match dealt.map(|dealt| asked_twice(dealt.into_iter())) {
+        None => not_known("the journal does not say which names were asked"),
+        Some(0) => not_known(
+            "no name was asked twice, but the authority is not the Tester's own: what the cache answered \
+             is not counted",
+        ),
+        Some(names) => not_met(format!("{} names were asked twice", Thousands(names))),
+    }
+}
+
+/// B-12: whether each answer was the AAAA that follows from the one A of its name, and the authority
+/// had no AAAA.
+pub(super) fn had_one_a(_: &Facts<'_>, _: usize, trials: &[&TrialResult]) -> Finding {
+    let passed = || trials.iter().filter(|t| t.outcome == Outcome::Passed);
+    let mut counts = AuthorityCounts::default();
+    for counted in passed().filter_map(|t| t.authority) {
+        counts.add(counted);
+    }
+    let answers: u64 = passed().map(|t| t.answers.valid).sum();
+    let (own, asked) = (counts.aaaa.saturating_sub(counts.nodata), counts.aaaa);
+    if own as f64 > asked as f64 * OWN_AAAA_MAX {
+        return not_met(format!(
+            "the authority answered {} of {} AAAA queries with a record",
+            Thousands(own),
+            Thousands(asked)
+        ));
+    }
+    match answers {
+        0 => not_known("no trial passed"),
+        answers => met(format!(
+            "each of {} answers was the one AAAA that is synthesised from the one A of its name",
+            Thousands(answers)
+        )),
+    }
+}

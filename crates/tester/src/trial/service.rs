@@ -1,0 +1,280 @@
+//! How many queries a DUT serves while it is offered more, from one trial.
+//!
+//! A DUT that stores what it cannot serve passes trials above the rate that it can sustain: the queue may
+//! grow until its end is a timeout away (Lencse et al. 2017, section 4.4). At an offered rate r and a
+//! service rate R the delay of a query that was sent at t is (r / R - 1) t and a constant, so that the
+//! slope of the delay tells R = r / (1 + slope). A queue with a bound is full at some time; what then
+//! arrives after the last query was sent comes out of it at R as well.
+//!
+//! Pure functions on the ledgers of a trial that is over.
+
+use dns64_transport::clock::{Nanos, SECOND};
+use serde::{Deserialize, Serialize};
+
+use crate::load::generator::Finished;
+use crate::load::ledger::{Entry, Fate};
+use crate::statistics::quantile::median;
+use crate::statistics::trend::trend;
+
+/// What a DUT served while queries waited in it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Service {
+    /// By how much the delay of the answers grew, in nanoseconds per second of the trial, until it
+    /// was longest; 0 if it grew too quickly to be followed.
+    pub slope_ns_per_s: f64,
+    /// Queries that the DUT served per second meanwhile.
+    pub service_rate_qps: f64,
+    /// What this follows from.
+    pub by: By,
+    /// The delay grew until the last query: the trial's outcome says how much the DUT can store, not what
+    /// it can sustain.
+    pub stores_queries: bool,
+    /// The rate that the DUT sustains, in whole queries per second.
+    pub sustainable_qps: u64,
+}
+
+/// What a service rate follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// The slope of the answers' delay.
+    Delay,
+    /// The answers that came after the last query.
+    Drain,
+}
+
+/// Bins of sending time that the delay is looked at in: few enough for all pairs of them, and enough to
+/// see that a queue has become full.
+const BINS: usize = 100;
+
+/// Answers of a bin whose median is told: at the 5 % level the fewest that two outliers cannot move beyond
+/// the others.
+const ANSWERS_MIN: usize = 5;
+
+/// Delays of a bin that are kept for its median, at most about so many: its error is then 4 % of their
+/// standard deviation.
+const SAMPLES: usize = 1000;
+
+/// Bins of a growing delay. Fewer in order may be chance: eight have a probability of 0.05 %.
+const GROWING_MIN: usize = 8;
+
+/// A growth must be less likely by chance: of the 10,000 trials of a campaign ten are then mistaken, if
+/// the next two bounds did not bind.
+const CHANCE_MAX: f64 = 0.001;
+
+/// Growth by less, in seconds per second, is none: the DUT serves all queries to within the resolution
+/// of a search, 0.1 %.
+const SLOPE_MIN: f64 = 0.001;
+
+/// The delay grows by at least so many median absolute deviations of the bins from the line: what noise
+/// alone makes is one third of that, at ten standard deviations.
+const DEVIATIONS_MIN: f64 = 5.0;
+
+/// A delay beyond this part of its range counts as the longest.
+const PEAK_PART: f64 = 0.9;
+
+/// A queue of a DUT that is still overloaded stays long: the delay at the end is at least this part
+/// of its range. After a pause or a slow start it is short again.
+const STAYS_PART: f64 = 0.5;
+
+/// Answers after the last query that tell a rate: counted at chance, to 10 %.
+const DRAIN_MIN: u64 = 100;
+
+/// A drain slower than this part of the offered rate, by a DUT that served less than this part of it, is no
+/// mere delay of the network, which the answers leave at the rate at which the queries came in.
+const DRAIN_PART_MAX: f64 = 0.9;
+
+/// The mean moment of a drain at a constant rate is its middle, to within this part of it.
+const DRAIN_OFF_MAX: f64 = 0.05;
+
+/// What the DUT served while queries waited in it; `None` where the delay did not grow.
+/// `rate_qps` was offered; `ended_early` says that late answers were not waited for.
+pub(super) fn service(rate_qps: u64, ended_early: bool, shards: &[&Finished]) -> Option<Service> {
+    let sent = || shards.iter().copied().flat_map(sent);
+    let queries = shards.iter().map(|shard| shard.offered).sum();
+    let last_ns = shards.iter().copied().filter_map(last_sent_ns).max()?;
+    let bins = Bins::of(sent(), queries, last_ns);
+    let rate = rate_qps as f64;
+    if let Some(found) = bins.growing(rate) {
+        return Some(found);
+    }
+    // A queue that is always full loses what it has no place for.
+    let was_full = !ended_early && part(&bins.bins) < DRAIN_PART_MAX;
+    let drain = was_full.then(|| Drain::of(sent(), last_ns)).flatten()?;
+    drain.service(rate)
+}
+
+impl Service {
+    fn new(slope: f64, rate: f64, by: By, stores_queries: bool) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rate above 0, far below 2^63"
+        )]
+        let sustainable_qps = rate as u64;
+        Self {
+            slope_ns_per_s: slope * SECOND as f64,
+            service_rate_qps: rate,
+            by,
+            stores_queries,
+            sustainable_qps,
+        }
+    }
+}
+
+/// The queries that left, each with its moment after the start of the trial.
+fn sent(shard: &Finished) -> impl Iterator<Item = (Nanos, &Entry)> {
+    let entries = (0..).zip(offered(shard));
+    let left = entries.filter(|(_, entry)| entry.fate != Fate::Unsent);
+    left.map(|(local, entry)| (sent_ns(shard, local, entry), entry))
+}
+
+/// When the last of them left.
+fn last_sent_ns(shard: &Finished) -> Option<Nanos> {
+    let entries = offered(shard);
+    let last = entries
+        .iter()
+        .rposition(|entry| entry.fate != Fate::Unsent)?;
+    Some(sent_ns(shard, last as u64, &entries[last]))
+}
+
+fn offered(shard: &Finished) -> &[Entry] {
+    &shard.ledger.entries()[..shard.offered]
+}
+
+fn sent_ns(shard: &Finished, local: u64, entry: &Entry) -> Nanos {
+    shard.schedule.due_ns(shard.schedule.global(local)) + Nanos::from(entry.lateness_ns)
+}
+
+/// Whether a query was served, in time or not.
+fn is_served(entry: &Entry) -> bool {
+    matches!(entry.fate, Fate::Valid | Fate::Late)
+}
+
+/// Queries by the time of their sending, in bins of equal width.
+struct Bins {
+    width_s: f64,
+    bins: Vec<Bin>,
+}
+
+#[derive(Clone, Default)]
+struct Bin {
+    sent: u64,
+    served: u64,
+    /// Delays of some that were served, in seconds.
+    delays_s: Vec<f64>,
+}
+
+impl Bins {
+    fn of<'e>(
+        sent: impl Iterator<Item = (Nanos, &'e Entry)>,
+        queries: usize,
+        last_ns: Nanos,
+    ) -> Self {
+        let count = (queries / ANSWERS_MIN).clamp(1, BINS);
+        let stride = (queries / count / SAMPLES).max(1);
+        let width_ns = last_ns / count as u64 + 1;
+        let mut bins = vec![Bin::default(); count];
+        for (number, (at_ns, entry)) in sent.enumerate() {
+            let place = usize::try_from(at_ns / width_ns).unwrap_or(usize::MAX);
+            let bin = &mut bins[place.min(count - 1)];
+            bin.sent += 1;
+            if is_served(entry) {
+                bin.served += 1;
+                if number % stride == 0 {
+                    bin.delays_s.push(seconds(entry.rtt_ns));
+                }
+            }
+        }
+        Self {
+            width_s: seconds(width_ns),
+            bins,
+        }
+    }
+
+    /// Bins with answers enough, with their number: the middle of their time, and the median of their
+    /// delays, both in seconds.
+    fn delays(&self) -> Vec<(usize, (f64, f64))> {
+        let point = |(number, bin): (usize, &Bin)| {
+            let enough = bin.delays_s.len() >= ANSWERS_MIN;
+            let delay_s = median(&bin.delays_s).filter(|_| enough)?;
+            Some((number, ((number as f64 + 0.5) * self.width_s, delay_s)))
+        };
+        self.bins.iter().enumerate().filter_map(point).collect()
+    }
+
+    /// The service rate by the slope of the delay, as long as that grew.
+    fn growing(&self, rate: f64) -> Option<Service> {
+        let delays = self.delays();
+        let height = |delay: &(usize, (f64, f64))| delay.1.1;
+        let least = delays.iter().map(height).min_by(f64::total_cmp)?;
+        let most = delays.iter().map(height).max_by(f64::total_cmp)?;
+        let beyond = |part: f64| least + part * (most - least);
+        let grown = delays.iter().position(|d| height(d) >= beyond(PEAK_PART))? + 1;
+        let points: Vec<_> = delays[..grown].iter().map(|delay| delay.1).collect();
+        let (first, last) = (delays.first()?.1, delays.last()?.1);
+        let trend = trend(&points).filter(|_| grown >= GROWING_MIN)?;
+        let rise_s = trend.slope * (points.last()?.0 - first.0);
+        let is_growth = trend.p < CHANCE_MAX
+            && trend.slope >= SLOPE_MIN
+            && rise_s >= DEVIATIONS_MIN * deviation(&points, trend.slope)?
+            && last.1 >= beyond(STAYS_PART);
+        // Of the last bin some may have been answered when nobody listened any more.
+        let growing = &self.bins[..delays[grown - 1].0];
+        let served = rate * part(growing) / (1.0 + trend.slope);
+        let to_the_end = last.1 - first.1 >= PEAK_PART * trend.slope * (last.0 - first.0);
+        is_growth.then(|| Service::new(trend.slope, served, By::Delay, to_the_end))
+    }
+}
+
+/// Share of the queries of these bins that were served.
+fn part(bins: &[Bin]) -> f64 {
+    let sum = |of: fn(&Bin) -> u64| bins.iter().map(of).sum::<u64>();
+    sum(|bin| bin.served) as f64 / sum(|bin| bin.sent).max(1) as f64
+}
+
+/// Median absolute deviation of points from the line with this slope that is nearest to them.
+fn deviation(points: &[(f64, f64)], slope: f64) -> Option<f64> {
+    let rests: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
+    let middle = median(&rests)?;
+    let off: Vec<f64> = rests.iter().map(|rest| (rest - middle).abs()).collect();
+    median(&off)
+}
+
+/// The answers that came after the last query was sent.
+struct Drain {
+    answers: u64,
+    /// From that moment to the last of them, and to their mean.
+    span_s: f64,
+    mean_s: f64,
+}
+
+impl Drain {
+    fn of<'e>(sent: impl Iterator<Item = (Nanos, &'e Entry)>, last_ns: Nanos) -> Option<Self> {
+        let after = sent.filter(|(_, entry)| is_served(entry));
+        let after = after.filter_map(|(at_ns, entry)| (at_ns + entry.rtt_ns).checked_sub(last_ns));
+        let (mut answers, mut sum_s, mut longest_ns) = (0_u64, 0.0, 0);
+        for after_ns in after.filter(|&ns| ns > 0) {
+            answers += 1;
+            sum_s += seconds(after_ns);
+            longest_ns = longest_ns.max(after_ns);
+        }
+        (answers >= DRAIN_MIN).then(|| Self {
+            answers,
+            span_s: seconds(longest_ns),
+            mean_s: sum_s / answers as f64,
+        })
+    }
+
+    /// The rate of a drain that is steady and slower than the queries came.
+    fn service(&self, rate: f64) -> Option<Service> {
+        let drained = self.answers as f64 / self.span_s;
+        let is_steady = (self.mean_s / self.span_s - 0.5).abs() <= DRAIN_OFF_MAX;
+        let is_drain = is_steady && drained < DRAIN_PART_MAX * rate;
+        is_drain.then(|| Service::new(0.0, drained, By::Drain, false))
+    }
+}
+
+fn seconds(span_ns: Nanos) -> f64 {
+    span_ns as f64 / SECOND as f64
+}
