@@ -40,9 +40,14 @@ pub(super) fn remark(usage: &Usage, limits: &Limits) -> Option<String> {
     }
 }
 
+/// A fault of the sender with what held it up, if the machine tells.
+pub(super) fn explained(fault: TesterFault, usage: Option<&Usage>) -> TesterFault {
+    fault.caused(|stall_ns| cause_of_stall(usage?, stall_ns))
+}
+
 /// Why a sender was held up for so long, by the counters of the Measurer: what they tell has to cover
 /// at least half of the stall. `None` without counters.
-pub(super) fn cause_of_stall(usage: &Usage, stall_ns: Nanos) -> Option<Cause> {
+fn cause_of_stall(usage: &Usage, stall_ns: Nanos) -> Option<Cause> {
     let row = usage.of(Role::Measurer)?;
     let (told_ns, of) = taken(row);
     // A neighbour is known by the delay, even where the kernel does not tell what it used.

@@ -104,7 +104,7 @@ pub fn result(
     spec: &TrialSpec,
     shards: &[ShardReport],
     authority: Option<&AuthorityReport>,
-    around: Surroundings,
+    mut around: Surroundings,
 ) -> TrialResult {
     let mut sums = Sums::new(spec);
     for shard in shards {
@@ -116,34 +116,28 @@ pub fn result(
     let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
     let ended_early = stopped || sums.undecided > 0;
     let shortfall = sums.sent - sums.answers.valid - sums.undecided;
-    let bursts = Bursts::of(spec, shards, shortfall);
-    let timing = Timing {
-        clock_source: around.clock_source.clone(),
-        ..sums.certificate.timing(spec, shards, &bursts)
+    let bursts = Bursts::of(spec, shards, &sums.certificate, shortfall);
+    let mut timing = sums.certificate.timing(spec, shards, &bursts);
+    timing.clock_source = around.clock_source.take();
+    // What only makes the load harder excuses a failure, and spoils no pass.
+    let excuse = || {
+        let machine = || disturbance::fault(around.machine.as_ref()?, &spec.limits);
+        bursts
+            .fault(spec)
+            .or_else(machine)
+            .filter(|_| shortfall > 0)
     };
     let authority_died = around.authority_exit.clone();
     let fault = authority_died
         .map(|status| TesterFault::AuthorityDied { status })
         .or_else(|| fault(shards, authority, &timing, &spec.limits))
-        .or_else(|| sums.certificate.rate_fault(spec));
-    // What only makes the load harder excuses a failure, and spoils no pass.
-    let excuse = || {
-        let usage = around.machine.as_ref().filter(|_| shortfall > 0)?;
-        disturbance::fault(usage, &spec.limits)
-    };
+        .or_else(|| sums.certificate.rate_fault(spec))
+        .or_else(excuse)
+        .map(|fault| disturbance::explained(fault, around.machine.as_ref()));
     let outcome = match fault {
         Some(fault) => Outcome::Invalid(fault),
         None if shortfall == 0 && !ended_early => Outcome::Passed,
-        None => match bursts.fault(spec, &spec.limits).or_else(excuse) {
-            Some(fault) => Outcome::Invalid(fault),
-            None => Outcome::Failed { shortfall },
-        },
-    };
-    let outcome = match (outcome, &around.machine) {
-        (Outcome::Invalid(fault), Some(usage)) => {
-            Outcome::Invalid(fault.caused(|stall_ns| disturbance::cause_of_stall(usage, stall_ns)))
-        }
-        (outcome, _) => outcome,
+        None => Outcome::Failed { shortfall },
     };
     let all_answered = sums.answers.missing == 0 && sums.undecided == 0;
     let achieved = |a: &AuthorityReport| Achieved::by_counts(sums.sent, &a.counts, all_answered);

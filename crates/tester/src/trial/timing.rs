@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use super::TrialSpec;
 use super::result::{CatchUp, TesterFault, Timing};
 use super::summary::ShardReport;
-use crate::load::catch_up::{Episode, Limits, episodes, sendings, together};
+use crate::load::catch_up::{Episode, episodes, sendings, together};
 use crate::load::ledger::{Entry, Fate};
 use crate::load::pace::QUANTUM_NS;
 
@@ -64,7 +64,7 @@ impl Certificate {
         }
     }
 
-    /// The certificate. `lost` is the number of queries without a valid answer.
+    /// The certificate, without the clock source.
     pub(super) fn timing(
         &self,
         spec: &TrialSpec,
@@ -122,8 +122,16 @@ pub(super) struct Bursts {
 
 impl Bursts {
     /// Of a trial in which so many queries were `lost`: sent, decided and without a valid answer in time.
-    pub(super) fn of(spec: &TrialSpec, shards: &[ShardReport], lost: u64) -> Self {
+    pub(super) fn of(
+        spec: &TrialSpec,
+        shards: &[ShardReport],
+        certificate: &Certificate,
+        lost: u64,
+    ) -> Self {
         let limit_ns = spec.limits.burst_ns(&spec.schedule);
+        // Most trials have no burst, and long ones have millions of queries.
+        let late = certificate.lateness.max() > limit_ns;
+        let shards = if late { shards } else { &[] };
         let each = shards.iter().flat_map(|shard| {
             let finished = &shard.finished;
             let entries = &finished.ledger.entries()[..finished.offered];
@@ -155,11 +163,11 @@ impl Bursts {
     }
 
     /// The fault of a trial that failed for nothing else.
-    pub(super) fn fault(&self, spec: &TrialSpec, limits: &Limits) -> Option<TesterFault> {
+    pub(super) fn fault(&self, spec: &TrialSpec) -> Option<TesterFault> {
         self.explain_all.then_some(TesterFault::CatchUpBurst {
             stall_ns: self.told.stall_ns_max,
             burst_queries: self.told.burst_queries_max,
-            limit_queries: limits.max_burst_queries,
+            limit_queries: spec.limits.max_burst_queries,
             rate_qps: spec.rate_qps,
             lost: self.told.lost_in_bursts,
             cause: None,

