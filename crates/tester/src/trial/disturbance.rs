@@ -2,21 +2,31 @@
 //! data.
 //!
 //! It is for trials that failed: a DUT that passed with less than its core can do more, so a pass under theft is
-//! a lower bound and stays a pass. The DUT and the authority are judged by the share of the trial in
+//! a lower bound and stays a pass. And it explains no more losses than queries were due in the time that was
+//! taken: a server that keeps up with the rate whenever it has its core loses no more. The DUT and the authority are judged by the share of the trial in
 //! which they were kept from their cores. The Measurer is judged by what it did, the lateness of each
 //! query (`timing`), which is exact; its counters only tell why it was late.
 
 use dns64_transport::clock::Nanos;
 
+use super::TrialSpec;
 use super::cause::Cause;
 use super::result::TesterFault;
 use crate::lab::topology::Role;
 use crate::lab::usage::{RoleUsage, TICK_NS, Usage};
 use crate::load::catch_up::Limits;
 
-/// The fault of a trial that failed while others had the core of its DUT or its authority for longer than
-/// is allowed.
-pub(super) fn fault(usage: &Usage, limits: &Limits) -> Option<TesterFault> {
+/// The fault of a trial that failed by these losses while others had the core of its DUT or its authority
+/// for longer than is allowed.
+pub(super) fn fault(usage: &Usage, spec: &TrialSpec, lost: u64) -> Option<TesterFault> {
+    let explains = |fault: &TesterFault| match fault {
+        TesterFault::Disturbed { taken_ns, .. } => lost <= spec.schedule.due_within(*taken_ns),
+        _ => false,
+    };
+    theft(usage, &spec.limits).filter(explains)
+}
+
+fn theft(usage: &Usage, limits: &Limits) -> Option<TesterFault> {
     [Role::Dut, Role::Authority].into_iter().find_map(|role| {
         let row = usage.of(role)?;
         let (taken_ns, limit_ns) = (taken(row).0, limit_ns(usage, row, limits));
@@ -31,7 +41,7 @@ pub(super) fn fault(usage: &Usage, limits: &Limits) -> Option<TesterFault> {
 
 /// The same as a remark on a trial that passed.
 pub(super) fn remark(usage: &Usage, limits: &Limits) -> Option<String> {
-    match fault(usage, limits)? {
+    match theft(usage, limits)? {
         TesterFault::Disturbed { role, cause, .. } => Some(format!(
             "passed although {}: it may pass at a higher rate",
             cause.what(role)
@@ -56,7 +66,7 @@ fn cause_of_stall(usage: &Usage, stall_ns: Nanos) -> Option<Cause> {
         return Some(Cause::Stopped);
     }
     match of {
-        Taken::ByOthers => Some(neighbour(usage, row)),
+        Taken::Others => Some(neighbour(usage, row)),
         _ if told_ns < stall_ns / 2 => Some(neighbour(usage, row)),
         _ => Some(cause(usage, row)),
     }
@@ -65,9 +75,9 @@ fn cause_of_stall(usage: &Usage, stall_ns: Nanos) -> Option<Cause> {
 /// The largest part of what was taken from a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
-    ByQuota,
-    ByHost,
-    ByOthers,
+    Quota,
+    Host,
+    Others,
 }
 
 /// For how long a role was kept from its cores, and by what for the most part.
@@ -80,12 +90,12 @@ fn taken(row: &RoleUsage) -> (Nanos, Taken) {
     let quota_ns = row.throttled_ns.unwrap_or(0);
     let host_ns = row.steal_ns.unwrap_or(0);
     let parts = [
-        (others_ns, Taken::ByOthers),
-        (host_ns, Taken::ByHost),
-        (quota_ns, Taken::ByQuota),
+        (others_ns, Taken::Others),
+        (host_ns, Taken::Host),
+        (quota_ns, Taken::Quota),
     ];
     let most = parts.into_iter().max_by_key(|(part_ns, _)| *part_ns);
-    let by = most.map_or(Taken::ByOthers, |(_, by)| by);
+    let by = most.map_or(Taken::Others, |(_, by)| by);
     (host_ns + others_ns.max(quota_ns), by)
 }
 
@@ -110,16 +120,16 @@ fn limit_ns(usage: &Usage, row: &RoleUsage, limits: &Limits) -> Nanos {
 
 fn cause(usage: &Usage, row: &RoleUsage) -> Cause {
     match taken(row).1 {
-        Taken::ByQuota => Cause::Throttled {
+        Taken::Quota => Cause::Throttled {
             throttled_ns: row.throttled_ns.unwrap_or(0),
             of_ns: usage.span_ns,
         },
-        Taken::ByHost => Cause::Stolen {
+        Taken::Host => Cause::Stolen {
             steal_ns: row.steal_ns.unwrap_or(0),
             of_ns: span_ns(usage, row),
             cores: row.cores.clone().unwrap_or_default(),
         },
-        Taken::ByOthers => neighbour(usage, row),
+        Taken::Others => neighbour(usage, row),
     }
 }
 
@@ -168,7 +178,7 @@ mod tests {
             pressure_ns: None,
             roles: vec![row(Role::Measurer), row(Role::Authority), dut],
         };
-        match fault(&usage, &Limits::default())? {
+        match theft(&usage, &Limits::default())? {
             TesterFault::Disturbed {
                 role: Role::Dut,
                 cause,
@@ -242,12 +252,12 @@ mod tests {
         };
         short.roles[0].steal_ns = Some(2 * TICK_NS);
         assert_eq!(
-            fault(&short, &Limits::default()),
+            theft(&short, &Limits::default()),
             None,
             "two steps of the counter"
         );
         short.roles[0].steal_ns = Some(3 * TICK_NS);
-        assert!(fault(&short, &Limits::default()).is_some());
+        assert!(theft(&short, &Limits::default()).is_some());
     }
 
     #[test]
@@ -275,9 +285,9 @@ mod tests {
             let limits = Limits::default();
             assert_eq!(
                 remark(&usage, &limits).is_some(),
-                fault(&usage, &limits).is_some()
+                theft(&usage, &limits).is_some()
             );
-            fault(&usage, &limits)
+            theft(&usage, &limits)
         };
         assert!(matches!(
             of(Role::Authority),

@@ -8,7 +8,7 @@ use super::TrialSpec;
 use super::achieved::Achieved;
 use super::disturbance;
 use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
-use super::timing::{Bursts, Certificate, is_expired};
+use super::timing::{Bursts, Certificate, hanging, is_expired};
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
 use crate::lab::usage::Usage;
@@ -119,20 +119,17 @@ pub fn result(
     let bursts = Bursts::of(spec, shards, &sums.certificate, shortfall);
     let mut timing = sums.certificate.timing(spec, shards, &bursts);
     timing.clock_source = around.clock_source.take();
-    // What only makes the load harder excuses a failure, and spoils no pass.
-    let excuse = || {
-        let machine = || disturbance::fault(around.machine.as_ref()?, &spec.limits);
-        bursts
-            .fault(spec)
-            .or_else(machine)
-            .filter(|_| shortfall > 0)
-    };
     let authority_died = around.authority_exit.clone();
     let fault = authority_died
         .map(|status| TesterFault::AuthorityDied { status })
         .or_else(|| fault(shards, authority, &timing, &spec.limits))
         .or_else(|| sums.certificate.rate_fault(spec))
-        .or_else(excuse)
+        .or_else(|| bursts.fault(spec))
+        .or_else(|| {
+            let lost = shortfall + hanging(spec, shards, sums.rtt().max);
+            let usage = around.machine.as_ref().filter(|_| shortfall > 0)?;
+            disturbance::fault(usage, spec, lost)
+        })
         .map(|fault| disturbance::explained(fault, around.machine.as_ref()));
     let outcome = match fault {
         Some(fault) => Outcome::Invalid(fault),

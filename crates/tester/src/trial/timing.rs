@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use super::TrialSpec;
 use super::result::{CatchUp, TesterFault, Timing};
 use super::summary::ShardReport;
-use crate::load::catch_up::{Episode, episodes, sendings, together};
+use crate::load::catch_up::{Episode, Sent, episodes, sendings, together};
 use crate::load::ledger::{Entry, Fate};
 use crate::load::pace::QUANTUM_NS;
 
@@ -198,6 +198,24 @@ fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[ShardReport]) -> Ve
         }
     }
     lost
+}
+
+/// Queries that were open when a trial ended early, and had been for longer than the slowest answer took: most
+/// of them would have been lost too.
+pub(super) fn hanging(spec: &TrialSpec, shards: &[ShardReport], slowest_ns: Option<Nanos>) -> u64 {
+    let slowest_ns = slowest_ns.unwrap_or(0);
+    let each = shards.iter().map(|shard| {
+        let finished = &shard.finished;
+        let entries = &finished.ledger.entries()[..finished.offered];
+        let hangs = |sent: &Sent| {
+            let until_ns = finished.emptied_until_ns;
+            sent.fate == Fate::Pending
+                && !is_expired(spec, sent.at_ns, until_ns)
+                && sent.at_ns + slowest_ns < until_ns
+        };
+        sendings(&finished.schedule, entries).filter(hangs).count() as u64
+    });
+    each.sum()
 }
 
 /// Whether no answer to a query sent then can have come in time any more.

@@ -3,9 +3,13 @@
 use std::convert::Infallible;
 
 use dns64_transport::clock::SECOND;
+use dns64bench::lab::topology::Role;
+use dns64bench::lab::usage::{RoleUsage, Usage};
 use dns64bench::procedure::Trials;
 use dns64bench::procedure::search::{self, Resolution, Search, SearchEnd, SearchSpec};
+use dns64bench::trial::cause::Cause;
 use dns64bench::trial::result::{CatchUp, Outcome, TesterFault, TrialResult};
+use dns64bench::trial::summary::Surroundings;
 
 use crate::dut::Conduct;
 use crate::trial::{MILLISECOND, Mishap, PLAIN, Trial};
@@ -179,4 +183,97 @@ fn stalls_never_make_a_search_find_less_than_the_dut_can_do() {
         let rate_qps = found.rate_qps.unwrap();
         assert!((19_850..=20_600).contains(&rate_qps), "{rate_qps}");
     }
+}
+
+/// A machine on which a role had core 1, and others used it for 40 % of the trial.
+fn shared(role: Role) -> Surroundings {
+    let row = RoleUsage {
+        role,
+        threads: 1,
+        cores: Some("1".into()),
+        cpu_ns: 300 * MILLISECOND,
+        run_delay_ns: 200 * MILLISECOND,
+        involuntary_switches: 50,
+        steal_ns: Some(0),
+        foreign_ns: Some(200 * MILLISECOND),
+        neighbour: None,
+        throttled_ns: None,
+        pressure_ns: None,
+        frequency_khz: None,
+    };
+    let machine = Usage {
+        span_ns: SECOND / 2,
+        pressure_ns: None,
+        roles: vec![row],
+    };
+    Surroundings {
+        machine: Some(machine),
+        ..Surroundings::default()
+    }
+}
+
+#[test]
+fn a_failure_on_a_shared_core_says_nothing_and_a_pass_is_a_pass() {
+    let losing = Conduct::LoseEvery(1000);
+    for role in [Role::Dut, Role::Authority] {
+        match FAST.amid(shared(role), losing, 1).outcome {
+            Outcome::Invalid(TesterFault::Disturbed { role: whose, .. }) => assert_eq!(whose, role),
+            other => panic!("{other:?}"),
+        }
+    }
+    let result = FAST.amid(shared(Role::Dut), Conduct::Good, 1);
+    assert_eq!(result.outcome, Outcome::Passed);
+    let note = "passed although other processes used 40 % of the DUT's core 1: it may pass at a higher rate";
+    assert_eq!(result.notes, [note]);
+    // The Measurer was punctual all the same.
+    let result = FAST.amid(shared(Role::Measurer), losing, 1);
+    assert_eq!(result.outcome, Outcome::Failed { shortfall: 10 });
+}
+
+#[test]
+fn a_shared_core_excuses_no_more_than_was_due_while_others_had_it() {
+    // 40 % of 10,000.
+    let half = FAST.amid(shared(Role::Dut), Conduct::LoseEvery(2), 1);
+    assert_eq!(half.outcome, Outcome::Failed { shortfall: 5000 });
+    let early = Trial {
+        stop_early: true,
+        timeout_ns: 220 * MILLISECOND,
+        ..FAST
+    };
+    // It ends at the first loss, with 4,400 queries that nobody answers.
+    let dead = early.amid(shared(Role::Dut), Conduct::DieAfter(2_000), 1);
+    assert!(
+        matches!(dead.outcome, Outcome::Failed { .. }),
+        "{:?}",
+        dead.outcome
+    );
+    assert!(
+        dead.ended_early && dead.undecided > 4_000,
+        "{}",
+        dead.undecided
+    );
+}
+
+#[test]
+fn the_cause_of_a_stall_is_named() {
+    let stopped = Trial {
+        mishap: Some((200 * MILLISECOND, Mishap::Stall(50 * MILLISECOND))),
+        ..FAST
+    };
+    let cause = |around| match stopped.amid(around, Conduct::Good, 1).outcome {
+        Outcome::Invalid(TesterFault::LateSchedule { cause, .. }) => cause,
+        other => panic!("{other:?}"),
+    };
+    let busy = cause(shared(Role::Measurer));
+    assert!(matches!(busy, Some(Cause::Neighbour { .. })), "{busy:?}");
+    let mut idle = shared(Role::Measurer);
+    for row in idle
+        .machine
+        .iter_mut()
+        .flat_map(|machine| &mut machine.roles)
+    {
+        (row.run_delay_ns, row.foreign_ns) = (0, Some(0));
+    }
+    assert_eq!(cause(idle), Some(Cause::Stopped));
+    assert_eq!(cause(Surroundings::default()), None);
 }

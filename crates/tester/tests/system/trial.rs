@@ -119,6 +119,11 @@ impl Trial {
     }
 
     pub(crate) fn run(&self, conduct: Conduct, seed: u64) -> TrialResult {
+        self.amid(Surroundings::default(), conduct, seed)
+    }
+
+    /// The same with what happened around it.
+    pub(crate) fn amid(&self, around: Surroundings, conduct: Conduct, seed: u64) -> TrialResult {
         let spec = self.spec();
         let clock = ManualClock::default();
         let network = Network::new(&clock, seed);
@@ -154,7 +159,7 @@ impl Trial {
                 }
             }
         }
-        result(&spec, &shards.reports, None, Surroundings::default())
+        result(&spec, &shards.reports, None, around)
     }
 }
 
