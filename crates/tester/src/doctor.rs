@@ -11,7 +11,7 @@ use crate::lab::process::find_program;
 use crate::lab::profile::{Profile, ProfileRole, built_in_names};
 use crate::lab::server;
 use crate::lab::{LabKind, userns};
-use crate::trial::summary::STALL_MAX_NS;
+use crate::load::catch_up::Limits;
 
 /// One fact about this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub fn examine() -> Vec<Finding> {
     }
     findings.extend(apparmor(&here));
     findings.push(cgroup(&here));
+    findings.extend(quota(&here));
     findings.extend(PROGRAMS.map(|(program, package)| installed(program, package)));
     findings.extend(processors(&here));
     findings.push(stalls());
@@ -144,6 +145,14 @@ fn cgroup(here: &Machine) -> Finding {
     finding("cgroup", version, None)
 }
 
+/// A quota stops the Tester in the midst of a trial.
+fn quota(here: &Machine) -> Option<Finding> {
+    let remedy = "lift it (cpu.max, or cpu.cfs_quota_us in version 1): the Tester is stopped whenever it is \
+                  used up";
+    let value = format!("{} (us of each period)", here.cpu_quota()?);
+    Some(finding("CPU quota", value, Some(remedy.to_owned())))
+}
+
 /// Programs that a lab needs, and the Debian packages that have them.
 const PROGRAMS: [(&str, &str); 4] = [
     ("ip", "iproute2"),
@@ -240,7 +249,7 @@ fn stalls() -> Finding {
         .collect();
     let remedy = match longest_ns.into_iter().max().unwrap_or(0) {
         0..STALL_NS => None,
-        STALL_NS..STALL_MAX_NS => Some(
+        stall_ns if stall_ns <= Limits::default().max_stall_ns => Some(
             "other guests of this host are heard: repeat what varies, or use a machine of your own",
         ),
         _ => Some("trials will be invalid for a sender that was held up: use a quieter machine"),

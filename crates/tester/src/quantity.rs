@@ -124,6 +124,26 @@ pub fn timeout(text: &str) -> Result<Nanos, ValueError> {
     Kind::time("a timeout", (MICROSECOND, "1us"), (60 * SECOND, "60s")).read_time(text)
 }
 
+/// Reads a percentage of at least 0, with or without its sign.
+///
+/// # Errors
+///
+/// What is no number, or not in 0 to 100.
+pub fn pct(text: &str) -> Result<f64, ValueError> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
+    let pct = number.ok().filter(|pct| (0.0..=100.0).contains(pct));
+    pct.ok_or_else(|| ValueError::unreadable("a percentage from 0 to 100", "5"))
+}
+
+/// Reads how long a sender may be held up: "10ms", "500us"; a bare number is in seconds.
+///
+/// # Errors
+///
+/// What is not a time, below 1 us or above 1 s.
+pub fn stall(text: &str) -> Result<Nanos, ValueError> {
+    Kind::time("a stall", (MICROSECOND, "1us"), (SECOND, "1s")).read_time(text)
+}
+
 /// Reads how long a server rests: "0s", "10s"; a bare number is in seconds.
 ///
 /// # Errors

@@ -102,7 +102,7 @@ fn details(machine: &Machine) -> BTreeMap<String, String> {
         ("mitigations", mitigations(&machine.mitigations())),
         ("kernel command line", machine.command_line().map(bounded)),
         ("transparent hugepages", machine.transparent_hugepages()),
-        (CPU_LIMIT, machine.cgroup_limit("cpu.max")),
+        (CPU_LIMIT, machine.cpu_quota()),
         ("cgroup memory.max", machine.cgroup_limit("memory.max")),
         (LOAD, machine.load_average()),
     ];

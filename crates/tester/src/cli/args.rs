@@ -91,9 +91,34 @@ pub struct MeasureArgs {
     #[command(flatten)]
     pub names: NameArgs,
 
+    /// When a trial is invalid.
+    #[command(flatten)]
+    pub limits: LimitArgs,
+
     /// Where to write.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Disturbances of the Tester beyond which a trial is invalid.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Limits of a valid trial")]
+pub struct LimitArgs {
+    /// Longest lateness of a query: us, ms, s
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = quantity::stall, allow_negative_numbers = true)]
+    pub max_stall: Nanos,
+
+    /// Queries that may leave at once after a stall; a trial that lost queries in larger bursts only is invalid
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub max_burst: u64,
+
+    /// Largest deviation from the rate in a span of 100 ms, in per cent
+    #[arg(long, value_name = "PCT", default_value_t = 10.0, value_parser = quantity::pct)]
+    pub max_rate_error: f64,
+
+    /// Share of a failed trial for which others may have the cores of the DUT or the authority, in per cent
+    #[arg(long, value_name = "PCT", default_value_t = 1.0, value_parser = quantity::pct)]
+    pub max_stolen: f64,
 }
 
 /// Which server to measure, and where.
@@ -400,7 +425,7 @@ pub struct CompareArgs {
     pub after: PathBuf,
 
     /// How much slower B may be, in per cent of A
-    #[arg(long, value_name = "PCT", default_value_t = 5.0, value_parser = values::pct)]
+    #[arg(long, value_name = "PCT", default_value_t = 5.0, value_parser = quantity::pct)]
     pub max_regression: f64,
 
     /// Write the comparison as JSON

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::args::{LoadArgs, MeasureArgs, NameArgs, OutputArgs, SubjectArgs};
 use crate::lab::LabKind;
+use crate::load::catch_up::Limits;
 use crate::namespace::Zone;
 use crate::rig::recommended::Recommended;
 use crate::rig::spec::{DutChoice, LabSpec, Load, RigSpec, Subject};
@@ -103,13 +104,23 @@ impl MeasureArgs {
             subject,
             load,
             names,
+            limits,
             output,
         } = self;
+        let limits = Limits {
+            max_stall_ns: limits.max_stall,
+            max_burst_queries: limits.max_burst,
+            max_rate_error_pct: limits.max_rate_error,
+            max_stolen_pct: limits.max_stolen,
+        };
         let (lab, uncertified) = (subject.lab.unwrap_or_default(), subject.uncertified);
         Ok(Measurement {
             spec: RigSpec {
                 subject: subject.resolve(load.local, needs)?,
-                load: load.resolve(names)?,
+                load: Load {
+                    limits,
+                    ..load.resolve(names)?
+                },
             },
             lab,
             uncertified,

@@ -19,17 +19,6 @@ pub fn setting(text: &str) -> Result<(String, String), ValueError> {
     }
 }
 
-/// Reads a percentage of at least 0, with or without its sign.
-///
-/// # Errors
-///
-/// What is no number, or not in 0 to 100.
-pub fn pct(text: &str) -> Result<f64, ValueError> {
-    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
-    let pct = number.ok().filter(|pct| (0.0..=100.0).contains(pct));
-    pct.ok_or_else(|| ValueError::unreadable("a percentage from 0 to 100", "5"))
-}
-
 /// Reads where a page is served: "8080" on the loopback interface, or an address with a port.
 ///
 /// # Errors

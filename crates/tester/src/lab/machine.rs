@@ -191,6 +191,49 @@ impl Machine {
         })
     }
 
+    /// Folders of the CPU controller by a `/proc/PID/cgroup`: that of the cgroup and those of all above it,
+    /// in both versions, whether they exist or not (cgroups(7)). In a container the path may be one of
+    /// the machine outside; its own cgroup is the root then.
+    pub fn cpu_groups(&self, cgroups: &str) -> Vec<String> {
+        let mut folders = Vec::new();
+        for line in cgroups.lines() {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
+                continue;
+            };
+            let mounts = match controllers {
+                "" => ["", "/unified"].map(str::to_owned),
+                _ if controllers.split(',').any(|name| name == "cpu") => {
+                    ["/cpu".to_owned(), format!("/{controllers}")]
+                }
+                _ => continue,
+            };
+            for mount in mounts {
+                let groups = Path::new(path).ancestors().filter_map(Path::to_str);
+                let groups = groups.map(|group| group.trim_end_matches('/'));
+                folders.extend(groups.map(|group| format!("/sys/fs/cgroup{mount}{group}")));
+            }
+        }
+        folders.dedup();
+        folders
+    }
+
+    /// The CPU quota of this process's cgroup, or of the nearest one above it that has one: microseconds
+    /// of each period of so many microseconds, as in `cpu.max`. `None` without a quota.
+    pub fn cpu_quota(&self) -> Option<String> {
+        let groups = self.cpu_groups(&self.read("/proc/self/cgroup")?);
+        groups.iter().find_map(|group| {
+            let of_two = self.read(&format!("{group}/cpu.max"));
+            if let Some(limit) = of_two.filter(|limit| !limit.starts_with("max")) {
+                return Some(limit);
+            }
+            let quota = self.read(&format!("{group}/cpu.cfs_quota_us"))?;
+            let period = self.read(&format!("{group}/cpu.cfs_period_us"))?;
+            // Without a quota it is -1.
+            (!quota.starts_with('-')).then(|| format!("{quota} {period}"))
+        })
+    }
+
     /// Mean number of tasks that ran or waited to, over the last 1, 5 and 15 minutes.
     pub fn load_average(&self) -> Option<String> {
         let text = self.read("/proc/loadavg")?;

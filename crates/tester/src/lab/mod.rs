@@ -21,6 +21,7 @@ pub mod process;
 pub mod profile;
 pub mod server;
 pub mod topology;
+pub mod usage;
 pub mod userns;
 pub mod zone;
 

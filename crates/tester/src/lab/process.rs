@@ -136,10 +136,16 @@ pub fn signal(pid: u32, signal: Signal) {
 
 /// `root` and all processes that descend from it, `root` first.
 pub fn tree(root: u32) -> Vec<u32> {
+    tree_on(&Machine::here(), root)
+}
+
+/// The same on the machine of these files.
+pub(super) fn tree_on(machine: &Machine, root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for name in Machine::here().names("/proc") {
+    for name in machine.names("/proc") {
         let pid = name.parse();
-        let parent = read(&name, "status").and_then(|status| number(&status, "PPid"));
+        let status = machine.read(&format!("/proc/{name}/status"));
+        let parent = status.and_then(|status| number(&status, "PPid"));
         if let (Ok(pid), Some(Ok(parent))) = (pid, parent.map(u32::try_from)) {
             children.entry(parent).or_default().push(pid);
         }

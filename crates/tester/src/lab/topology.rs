@@ -50,7 +50,8 @@ pub enum Setup {
 }
 
 /// What a host is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Sends the queries and judges the answers
     Measurer,

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use dns64_transport::clock::{Clock, Nanos};
 use dns64_transport::{Datagram, Link, LinkError};
 
+use super::catch_up::{Backlog, Limits, Spread};
 use super::ledger::{Entry, Fate, Ledger};
 use super::names::Names;
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
@@ -23,8 +24,11 @@ pub struct Shard {
     pub names: Names,
     /// An answer counts until this long after its query was sent.
     pub timeout_ns: Nanos,
-    /// Stop sending as soon as the trial has failed for certain.
+    /// Stop sending as soon as the trial has failed for certain: at a loss that no catch-up burst of this
+    /// shard explains.
     pub stop_early: bool,
+    /// Bursts that may follow a stall.
+    pub limits: Limits,
 }
 
 /// The engine of one shard.
@@ -42,6 +46,10 @@ pub struct Generator {
     next: Option<Burst>,
     /// Moves the next burst, where the due times alone do not decide.
     timer: Option<SelfCorrecting>,
+    /// Moves it after a stall, where they do.
+    spread: Spread,
+    /// What the stalls so far may have left in a queue.
+    backlog: Backlog,
     /// Every query before this one is decided.
     decided: usize,
     /// Everything that arrived before this moment has been taken in.
@@ -50,7 +58,10 @@ pub struct Generator {
     /// that had arrived by then.
     checkpoint: (Nanos, u64),
     failed: bool,
-    quiet_since: Option<Nanos>,
+    /// Queries beyond their deadline without an answer.
+    missing: u64,
+    /// Since when every query is decided.
+    over_since: Option<Nanos>,
     tally: Tally,
 }
 
@@ -80,6 +91,8 @@ pub struct Tally {
     pub not_sent: u64,
     /// Sending ended before the schedule did.
     pub ended_early: bool,
+    /// Longest time that sending one burst took: no round-trip time is told longer than it was by more.
+    pub longest_send_ns: Nanos,
 }
 
 /// Bursts that may leave in one turn when the sender is behind: it catches up quickly but still
@@ -99,6 +112,11 @@ const RECEIVE_TURN_NS: Nanos = 3_000;
 /// How long a generator that has all its answers listens for duplicates.
 const LINGER_NS: Nanos = 10_000_000;
 
+/// One that lacks answers listens as long as the timeout for late ones, at most this long: *missing* is what
+/// has not come until then. Late answers fail a trial as missing ones do; telling the two apart for the
+/// last queries is worth no more than half a second.
+const LISTEN_MAX_NS: Nanos = 500_000_000;
+
 impl Generator {
     /// A generator for a link of `ports` ports. The memory of `ledger` is used again; all its
     /// pages are touched here, which takes its time: make it before [`Generator::begin`].
@@ -110,6 +128,8 @@ impl Generator {
             next: shard.schedule.burst_of_shard(0),
             timer: (shard.pacing == Pacing::SelfCorrecting)
                 .then(|| SelfCorrecting::new(&shard.schedule)),
+            spread: Spread::new(&shard.schedule, &shard.limits),
+            backlog: Backlog::new(shard.limits.burst_ns(&shard.schedule)),
             shard,
             ledger,
             start: Nanos::MAX,
@@ -120,7 +140,8 @@ impl Generator {
             emptied_until: 0,
             checkpoint: (0, 0),
             failed: false,
-            quiet_since: None,
+            missing: 0,
+            over_since: None,
             tally: Tally::default(),
         }
     }
@@ -154,7 +175,9 @@ impl Generator {
                 Some(burst) if self.start + burst.leaves_ns <= now => {
                     self.send(burst, now, link)?;
                     has_sent = true;
+                    let begun = now;
                     now = clock.now();
+                    self.tally.longest_send_ns = self.tally.longest_send_ns.max(now - begun);
                 }
                 _ => break,
             }
@@ -187,7 +210,7 @@ impl Generator {
         let due = self.next.map(|burst| self.start + burst.leaves_ns);
         let open = self.first_open();
         let lost = open.map(|entry| self.deadline(self.decided, entry) + 1);
-        let over = self.quiet_since.map(|since| since + LINGER_NS);
+        let over = self.over_since.map(|since| since + self.listen_ns());
         let first = [due, lost, over].into_iter().flatten().min();
         first.unwrap_or(Nanos::MAX)
     }
@@ -203,6 +226,11 @@ impl Generator {
         }
     }
 
+    /// Sends a burst. `now`, just before the system call, is its moment of sending for the lateness and for
+    /// the round-trip times. An answer can arrive before the call returns, so a moment after it would make
+    /// every round trip too short by about the length of the call, and let late answers count. This one
+    /// makes a round trip too long by what the query spent in the call: [`Tally::longest_send_ns`] bounds
+    /// that. A stall within the call shows in the lateness of the next burst.
     fn send<L: Link>(&mut self, burst: Burst, now: Nanos, link: &mut L) -> Result<(), LinkError> {
         let port = self.bursts % self.ports;
         let lateness = now - (self.start + burst.due_ns);
@@ -212,16 +240,23 @@ impl Generator {
             let k = k as u64;
             template.write(low16(first_id + k), names.asked(burst.first + k), frame)
         })?;
+        let sent_ns = now - self.start;
+        let in_burst = self.backlog.sent(sent_ns, lateness);
         for i in self.offered..self.offered + taken {
-            self.ledger.sent(i, lateness);
+            self.ledger.sent(i, lateness, in_burst);
         }
         self.tally.not_sent += (burst.queries - taken) as u64;
         self.offered += burst.queries;
         self.bursts += 1;
         self.next = self.shard.schedule.burst_of_shard(self.bursts);
-        if let (Some(timer), Some(next)) = (&self.timer, &mut self.next) {
-            let begun_ns = now - self.start;
-            next.leaves_ns = timer.next_ns(self.bursts - 1, begun_ns).max(next.due_ns);
+        if let Some(next) = &mut self.next {
+            next.leaves_ns = match &self.timer {
+                Some(timer) => timer.next_ns(self.bursts - 1, sent_ns).max(next.due_ns),
+                None => {
+                    let last = (burst.due_ns, burst.leaves_ns, sent_ns);
+                    self.spread.leaves_ns(last, next.due_ns)
+                }
+            };
         }
         Ok(())
     }
@@ -230,10 +265,7 @@ impl Generator {
         // At least as many replies as queries leave in a turn, with some to catch up by.
         let least = 2 * self.shard.schedule.burst();
         let max = (slack_ns / RECEIVE_COST_NS).clamp(least, RECEIVE_MAX);
-        let got = link.receive(small(max), |datagram| self.take(datagram))?;
-        if got > 0 {
-            self.quiet_since = None;
-        }
+        link.receive(small(max), |datagram| self.take(datagram))?;
         Ok(())
     }
 
@@ -261,7 +293,8 @@ impl Generator {
             (Fate::Unsent, _) | (_, None) => self.tally.stray += 1,
             (Fate::Pending, Some(fate)) => {
                 self.ledger.answered(i, rtt, fate);
-                self.failed |= fate != Fate::Valid;
+                self.failed |= fate != Fate::Valid && !entry.in_burst;
+                self.missing -= u64::from(i < self.decided);
             }
             _ => self.tally.duplicate += 1,
         }
@@ -292,7 +325,8 @@ impl Generator {
                 if self.deadline(self.decided, entry) >= self.emptied_until {
                     break;
                 }
-                self.failed = true;
+                self.failed |= !entry.in_burst;
+                self.missing += 1;
             }
             self.decided += 1;
         }
@@ -303,11 +337,19 @@ impl Generator {
         if self.next.is_some() || self.decided < self.offered {
             return ControlFlow::Continue(());
         }
-        let quiet_since = *self.quiet_since.get_or_insert(now);
-        if now >= quiet_since + LINGER_NS {
+        let over_since = *self.over_since.get_or_insert(now);
+        if now >= over_since + self.listen_ns() {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
+        }
+    }
+
+    /// How long to listen on when every query is decided.
+    fn listen_ns(&self) -> Nanos {
+        match self.missing {
+            0 => LINGER_NS,
+            _ => self.shard.timeout_ns.clamp(LINGER_NS, LISTEN_MAX_NS),
         }
     }
 

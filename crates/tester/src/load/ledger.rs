@@ -27,19 +27,23 @@ pub enum Fate {
 /// One query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// From sending to the arrival of the first answer; 0 while pending.
+    /// From sending, as `lateness_ns` has it, to the arrival of the first answer; 0 while pending.
     pub rtt_ns: Nanos,
-    /// How long after its due time the query left. Saturates at 4.29 s, far beyond the lateness
+    /// How long after its due time the query left: when the system call began that sent it. Saturates at 4.29 s, far beyond the lateness
     /// that any valid trial has.
     pub lateness_ns: u32,
     /// What became of it.
     pub fate: Fate,
+    /// It left in or shortly after a catch-up burst of its shard, larger than the allowed one: its loss may
+    /// be the sender's fault, so it does not end the trial. The verdict is that of the summary.
+    pub in_burst: bool,
 }
 
 const UNSENT: Entry = Entry {
     rtt_ns: 0,
     lateness_ns: 0,
     fate: Fate::Unsent,
+    in_burst: false,
 };
 
 /// 60 s at 1 M/s have to fit 1 GiB.
@@ -62,13 +66,14 @@ impl Ledger {
         &self.0
     }
 
-    /// Notes that query `i` left so long after it was due.
-    pub(crate) fn sent(&mut self, i: usize, lateness_ns: Nanos) {
+    /// Notes that query `i` left so long after it was due, and whether in or shortly after a catch-up burst.
+    pub(crate) fn sent(&mut self, i: usize, lateness_ns: Nanos, in_burst: bool) {
         let lateness_ns = u32::try_from(lateness_ns).unwrap_or(u32::MAX);
         self.0[i] = Entry {
             rtt_ns: 0,
             lateness_ns,
             fate: Fate::Pending,
+            in_burst,
         };
     }
 

@@ -129,6 +129,16 @@ impl Schedule {
         scale(i - i % self.burst, self.span_ns, self.per)
     }
 
+    /// Queries of the whole trial that are due within a span, rounded down.
+    pub fn due_within(&self, span_ns: Nanos) -> u64 {
+        scale(span_ns, self.per, self.span_ns)
+    }
+
+    /// The span in which so many queries of the whole trial are due, rounded down.
+    pub fn span_of(&self, queries: u64) -> Nanos {
+        scale(queries, self.span_ns, self.per)
+    }
+
     /// From one burst to the next of the same shard, rounded down.
     pub fn burst_interval_ns(&self) -> Nanos {
         scale(self.burst * self.shards, self.span_ns, self.per)

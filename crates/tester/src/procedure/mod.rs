@@ -121,6 +121,7 @@ pub(crate) mod simulated {
             },
             rtt_percentiles: Vec::new(),
             timing: Timing::default(),
+            machine: None,
             tester_drops: 0,
             authority: None,
             names: None,

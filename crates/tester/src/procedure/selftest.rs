@@ -172,6 +172,9 @@ fn is_of_capacity(fault: &TesterFault) -> bool {
     match fault {
         TesterFault::NotSent { .. }
         | TesterFault::LateSchedule { .. }
+        | TesterFault::RateError { .. }
+        | TesterFault::CatchUpBurst { .. }
+        | TesterFault::Disturbed { .. }
         | TesterFault::ReceiveDrops { .. }
         | TesterFault::AuthorityDrops { .. } => true,
         TesterFault::AuthorityDied { .. }
@@ -199,6 +202,7 @@ mod tests {
 
     fn late() -> TesterFault {
         TesterFault::LateSchedule {
+            cause: None,
             lateness_ns: 20_000,
             limit_ns: 10_000,
         }

@@ -6,12 +6,14 @@ use serde::Serialize;
 use super::*;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
+use crate::lab::topology::Role;
 use crate::load::names::Dealt;
 use crate::namespace::DEFAULT_NAMESPACE;
 use crate::procedure::search::{Search, SearchSpec, run};
 use crate::procedure::selftest::{certify, certify_at};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
+use crate::trial::cause::Cause;
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 use crate::trial::service::{By, Service};
 
@@ -87,7 +89,9 @@ fn failed() -> TrialResult {
             bin_100ms_deviation_pct_max: 0.05,
             quantum_ns: 10_000,
             burst: 1,
+            ..Timing::default()
         },
+        machine: None,
         tester_drops: 0,
         authority: Some(AuthorityCounts {
             aaaa: 99_500,
@@ -349,10 +353,33 @@ fn the_schema_has_every_key_of_a_trial_and_no_other() {
 fn a_result_survives_its_form() {
     let faults = [
         TesterFault::LateSchedule {
+            cause: None,
             lateness_ns: 2,
             limit_ns: 1,
         },
         TesterFault::ClockStep { step_ns: -5 },
+        TesterFault::RateError {
+            sent: 1,
+            due: 2,
+            allowed: 0,
+        },
+        TesterFault::CatchUpBurst {
+            stall_ns: 8_000_000,
+            burst_queries: 97,
+            limit_queries: 32,
+            rate_qps: 12_187,
+            lost: 3,
+            cause: Some(Cause::Stopped),
+        },
+        TesterFault::Disturbed {
+            role: Role::Dut,
+            taken_ns: 2,
+            limit_ns: 1,
+            cause: Cause::Throttled {
+                throttled_ns: 2,
+                of_ns: 9,
+            },
+        },
     ];
     let schema = parsed(include_str!("../../schema/trial.schema.json"));
     let outcomes = faults.map(Outcome::Invalid).into_iter();
@@ -367,13 +394,11 @@ fn a_result_survives_its_form() {
         let form = serde_json::to_value(&result).unwrap();
         for (kind, figures) in form["fault"].as_object().into_iter().flatten() {
             let described = &schema["properties"]["fault"]["properties"][kind]["properties"];
-            assert_eq!(
-                keys(figures),
-                keys(described)
-                    .into_iter()
-                    .filter(|k| !k.contains('.'))
-                    .collect::<Vec<_>>()
-            );
+            let own = |object| -> Vec<_> {
+                let keys = keys(object).into_iter();
+                keys.filter(|key| !key.contains('.')).collect()
+            };
+            assert_eq!(own(figures), own(described));
         }
         assert_eq!(serde_json::from_value::<TrialResult>(form).unwrap(), result);
     }

@@ -5,12 +5,15 @@ use dns64_transport::clock::Nanos;
 
 use super::{Conditions, Span, Thousands, calculated_qps, judged_qps, passed, stored};
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::topology::Role;
+use crate::lab::usage::RoleUsage;
+use crate::load::catch_up::Limits;
 use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
     SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
 use crate::trial::achieved::Achieved;
-use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
+use crate::trial::result::{Answers, CatchUp, Outcome, Rtt, Timing, TrialResult};
 use crate::trial::service::{By, Service};
 
 /// The table of one trial.
@@ -235,6 +238,12 @@ impl Page {
             "Timing of the Tester: how late the queries left",
             timing(&result.timing, &result.backend),
         );
+        if let Some(usage) = &result.machine {
+            self.section(
+                "Processors during the trial",
+                usage.roles.iter().map(processor),
+            );
+        }
         if let Some(counts) = &result.authority {
             self.section("Authority", authority(counts).map(counted));
         }
@@ -375,6 +384,8 @@ fn timing(timing: &Timing, backend: &str) -> Vec<(&'static str, String)> {
     let off = |pct: f64| format!("{pct:>16.3} %  off the schedule");
     let (burst, quantum) = (timing.burst, Span(timing.quantum_ns));
     let mut rows: Vec<_> = QUANTILES.into_iter().zip(spans.map(span)).collect();
+    let bin_1ms = timing.bin_1ms_deviation_pct_max;
+    rows.extend(bin_1ms.map(|pct| ("worst bin of 1 ms", off(pct))));
     rows.extend([
         ("worst bin of 10 ms", off(timing.bin_10ms_deviation_pct_max)),
         (
@@ -386,7 +397,47 @@ fn timing(timing: &Timing, backend: &str) -> Vec<(&'static str, String)> {
             format!("up to {burst} queries within {quantum}, over {backend}"),
         ),
     ]);
+    let known = timing.catch_up.as_ref().zip(timing.limits.as_ref());
+    rows.extend(known.map(|(catch_up, limits)| ("catch-up bursts", bursts(catch_up, limits))));
     rows
+}
+
+/// What the sender had to make up for.
+fn bursts(catch_up: &CatchUp, limits: &Limits) -> String {
+    let allowed = limits.max_burst_queries;
+    match catch_up.stalls {
+        0 => format!("none of more than {allowed} queries"),
+        stalls => format!(
+            "after {stalls} stalls of up to {}: {} queries kept back, {allowed} allowed; {} \
+             without a valid answer in them",
+            Span(catch_up.stall_ns_max),
+            Thousands(catch_up.burst_queries_max),
+            Thousands(catch_up.lost_in_bursts)
+        ),
+    }
+}
+
+/// What a role had of its cores, and others.
+fn processor(row: &RoleUsage) -> (String, String) {
+    let role = match row.role {
+        Role::Measurer => "Measurer",
+        Role::Dut => "DUT",
+        Role::Authority => "authority",
+    };
+    let cores = row.cores.as_ref();
+    let label = cores.map_or(role.to_owned(), |cores| format!("{role}, cpu {cores}"));
+    let mut parts = vec![format!("waited {}", Span(row.run_delay_ns))];
+    let mut part = |span_ns: Option<Nanos>, what: &str| {
+        parts.extend(span_ns.map(|ns| format!("{what} {}", Span(ns))));
+    };
+    part(row.steal_ns, "stolen by the host");
+    part(row.throttled_ns.filter(|ns| *ns > 0), "stopped by a quota");
+    part(row.foreign_ns, "used by others");
+    if let Some(neighbour) = &row.neighbour {
+        let (name, pid) = (&neighbour.name, neighbour.pid);
+        parts.push(format!("most by {name} ({pid})"));
+    }
+    (label, parts.join(", "))
 }
 
 /// Labels of what is told of a distribution of times.

@@ -9,6 +9,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::equipment::{Client, OwnServer, PROBE_NS};
 use super::probe::{ProbeError, Prober};
+use super::running::watched;
 use super::spec::Load;
 use super::{Rig, RigError};
 use crate::load::names::NameSource;
@@ -176,6 +177,7 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
         };
         let spec = self.load.trial(self.server, rate_qps, schedule, names);
         let (authority, is_subject) = (&mut self.authority, self.is_subject);
+        self.client.watch(watched(None, authority.as_ref()));
         let result = self.client.trial(&spec, || Surroundings {
             resources: authority
                 .as_ref()

@@ -9,6 +9,7 @@ use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::process::Resources;
 use crate::lab::server::{Probe, Server};
+use crate::lab::topology::Role;
 use crate::trial::result::TrialResult;
 use crate::trial::summary::Surroundings;
 use crate::trial::{Tester, TrialError, TrialSpec};
@@ -27,6 +28,9 @@ pub trait Client {
         spec: &TrialSpec,
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError>;
+
+    /// Has the next trials look at the processes of these servers, where they can be looked at.
+    fn watch(&mut self, _servers: Vec<(Role, u32)>) {}
 
     /// What the Tester's own authority has counted since it began.
     fn authority_counts(&self) -> Result<AuthorityCounts, TrialError>;
@@ -63,6 +67,11 @@ pub trait OwnServer {
     /// Stops it and starts it again with empty caches; returns once `ready` is answered.
     fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError>;
 
+    /// Process ID of its first process; `None` for one that is no process.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
     /// How it ended, if it has.
     fn ended(&mut self) -> Option<String>;
 
@@ -94,6 +103,10 @@ impl Client for Instruments {
         self.tester.trial(spec, around)
     }
 
+    fn watch(&mut self, servers: Vec<(Role, u32)>) {
+        self.tester.watch(servers);
+    }
+
     fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
         self.tester.authority_counts()
     }
@@ -118,6 +131,10 @@ impl Client for Instruments {
 impl OwnServer for Server {
     fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError> {
         Self::restart(self, ready)
+    }
+
+    fn pid(&self) -> Option<u32> {
+        Some(Self::pid(self))
     }
 
     fn ended(&mut self) -> Option<String> {

@@ -13,6 +13,7 @@ use super::equipment::{Client, OwnServer, PROBE_NS};
 use super::probe::ProbeError;
 use super::spec::Load;
 use crate::lab::server::Probe;
+use crate::lab::topology::Role;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
 use crate::namespace::own_aaaa;
 use crate::trial::TrialSpec;
@@ -190,6 +191,9 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         let certified = self.certified_rate_qps.is_some_and(|to| rate_qps <= to);
         let kept_until_ns = self.kept_until_ns();
         let (dut, authority) = (&mut self.dut, &mut self.authority);
+        self.asker
+            .client
+            .watch(watched(dut.as_ref(), authority.as_ref()));
         let drops_before = dut.as_ref().map_or(0, OwnServer::udp_drops);
         let result = self.asker.client.trial(&spec, || {
             let around = Surroundings {
@@ -312,6 +316,13 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         });
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
+}
+
+/// The servers whose processes can be looked at.
+pub(super) fn watched<S: OwnServer>(dut: Option<&S>, authority: Option<&S>) -> Vec<(Role, u32)> {
+    let servers = [(Role::Dut, dut), (Role::Authority, authority)].into_iter();
+    let running = servers.filter_map(|(role, server)| Some((role, server?.pid()?)));
+    running.collect()
 }
 
 /// Queries whose answers the server now has, whenever they came and however late the queries left.

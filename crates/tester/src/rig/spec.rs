@@ -17,6 +17,7 @@ use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
+use crate::load::catch_up::Limits;
 use crate::load::names::{Begin, NameSource, Names};
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Share, Zone};
@@ -186,6 +187,8 @@ pub struct Load {
     pub ports: Option<usize>,
     /// End a trial as soon as its failure is certain.
     pub stop_early: bool,
+    /// Disturbances of the Tester that a trial bears.
+    pub limits: Limits,
     /// TTL of the authority's records.
     pub ttl_s: u32,
     /// TTL of its negative answers.
@@ -210,6 +213,7 @@ impl Default for Load {
             cpus: CpuSet::unrestricted(),
             ports: None,
             stop_early: false,
+            limits: Limits::default(),
             ttl_s: TTL_DEFAULT_S,
             negative_ttl_s: NEGATIVE_TTL_DEFAULT_S,
         }
@@ -255,6 +259,7 @@ impl Load {
             names,
             ports: self.ports,
             stop_early: self.stop_early,
+            limits: self.limits,
         }
     }
 

@@ -5,10 +5,13 @@
 
 pub mod achieved;
 mod backend;
+pub mod cause;
+mod disturbance;
 pub mod result;
 pub mod rows;
 pub mod service;
 pub mod summary;
+mod timing;
 pub mod turns;
 mod worker;
 
@@ -20,6 +23,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 
 use dns64_transport::clock::{Clock, Nanos, SECOND};
+use dns64_transport::cpu::SessionPrecedence;
 use dns64_transport::socket::OpenError;
 
 use crate::authority::answer::Authority;
@@ -29,6 +33,9 @@ use crate::authority::zone::ZoneConfig;
 use crate::lab::LabError;
 use crate::lab::host::Host;
 use crate::lab::machine::Machine;
+use crate::lab::topology::Role;
+use crate::lab::usage::{Look, Who};
+use crate::load::catch_up::Limits;
 use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::{Entry, Ledger};
 use crate::load::names::Names;
@@ -62,6 +69,8 @@ pub struct TrialSpec {
     pub ports: Option<usize>,
     /// End the trial as soon as its failure is certain.
     pub stop_early: bool,
+    /// Disturbances of the Tester that it bears.
+    pub limits: Limits,
 }
 
 impl TrialSpec {
@@ -87,6 +96,7 @@ impl TrialSpec {
             names,
             ports: None,
             stop_early: false,
+            limits: Limits::default(),
         }
     }
 
@@ -98,6 +108,7 @@ impl TrialSpec {
             names: self.names.clone(),
             timeout_ns: self.timeout_ns,
             stop_early: self.stop_early,
+            limits: self.limits,
         }
     }
 
@@ -240,6 +251,12 @@ pub struct Tester {
     last: Option<Course>,
     tcp: Option<TcpService>,
     serves: bool,
+    /// Threads by their roles.
+    threads: Vec<(Role, Vec<u32>)>,
+    /// Processes by their roles.
+    servers: Vec<(Role, u32)>,
+    /// Held as long as it may be measured.
+    _precedence: SessionPrecedence,
 }
 
 impl Tester {
@@ -285,18 +302,45 @@ impl Tester {
             }
             tcp = Some(tcp_service(authority)?);
         }
+        let serving: Vec<bool> = places
+            .iter()
+            .map(|(_, serving)| serving.is_some())
+            .collect();
         let workers = places.into_iter().map(|(core, serving)| {
             Worker::spawn(core, serving, Arc::clone(interrupted))
                 .map_err(|reason| TrialError::Thread { core, reason })
         });
         let workers = workers.collect::<Result<Vec<_>, _>>()?;
+        let tids = || workers.iter().map(Worker::tid);
+        let authorities = tids().zip(serving).filter(|(_, serves)| *serves);
+        let threads = vec![
+            (Role::Measurer, tids().take(measurer.threads).collect()),
+            (Role::Authority, authorities.map(|(tid, _)| tid).collect()),
+        ];
         Ok(Self {
             measurer,
             workers,
             last: None,
             tcp,
             serves: authority.is_some(),
+            threads,
+            servers: Vec::new(),
+            _precedence: SessionPrecedence::take(),
         })
+    }
+
+    /// Has the next trials look at these processes too: the servers that were started.
+    pub fn watch(&mut self, servers: Vec<(Role, u32)>) {
+        self.servers = servers;
+    }
+
+    /// Who is looked at before and after a trial.
+    fn watched(&self) -> Vec<(Role, Who)> {
+        let threads = self.threads.iter().filter(|(_, tids)| !tids.is_empty());
+        let threads = threads.map(|(role, tids)| (*role, Who::Threads(tids.clone())));
+        let servers = self.servers.iter();
+        let servers = servers.map(|&(role, pid)| (role, Who::Tree(pid)));
+        threads.chain(servers).collect()
     }
 
     /// The queries of the last trial, one by one; none before the first.
@@ -314,6 +358,8 @@ impl Tester {
         let before = self.authority_report()?;
         let sendings = self.shards(spec)?;
         let shards = sendings.len();
+        let (here, watched) = (Machine::here(), self.watched());
+        let first_look = Look::at(&here, &watched);
         let clock = BackendClock::default();
         let start = clock.now() + LEAD_NS;
         let (report, reports) = channel();
@@ -326,10 +372,16 @@ impl Tester {
         if finished.len() < shards {
             return Err(TrialError::WorkerLost);
         }
+        let usage = Look::at(&here, &watched).since(&first_look);
         finished.sort_by_key(|shard| shard.finished.schedule.shard_index());
         let after = self.authority_report()?;
         let delta = self.serves.then(|| after.since(&before));
-        let result = summary::result(spec, &finished, delta.as_ref(), around());
+        let around = Surroundings {
+            machine: Some(usage),
+            clock_source: here.clock_source(),
+            ..around()
+        };
+        let result = summary::result(spec, &finished, delta.as_ref(), around);
         let shards = finished.into_iter().map(|shard| shard.finished);
         self.last = Some(Course {
             spec: spec.clone(),

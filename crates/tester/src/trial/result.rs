@@ -6,9 +6,13 @@ use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::achieved::Achieved;
+use super::cause::Cause;
 use super::service::Service;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
+use crate::lab::topology::Role;
+use crate::lab::usage::Usage;
+use crate::load::catch_up::Limits;
 use crate::load::names::Dealt;
 
 /// What one trial says about the DUT (RFC 8219 section 9.2), or that it says nothing.
@@ -105,6 +109,46 @@ pub enum TesterFault {
         lateness_ns: Nanos,
         /// Allowed lateness.
         limit_ns: Nanos,
+        /// What held the sender up, if that can be told.
+        #[serde(default)]
+        cause: Option<Cause>,
+    },
+    /// In a span of 100 ms too many or too few queries left.
+    RateError {
+        /// Queries that left in it.
+        sent: u64,
+        /// Queries that were due in it.
+        due: u64,
+        /// How many more or fewer are allowed.
+        allowed: u64,
+    },
+    /// The trial failed, and every query without a valid answer left in or shortly after a burst by which
+    /// the sender made up for a stall.
+    CatchUpBurst {
+        /// Longest stall.
+        stall_ns: Nanos,
+        /// Queries that the largest stall kept back.
+        burst_queries: u64,
+        /// Queries that a burst may have.
+        limit_queries: u64,
+        /// Offered rate.
+        rate_qps: u64,
+        /// Queries without a valid answer.
+        lost: u64,
+        /// What held the sender up, if that can be told.
+        #[serde(default)]
+        cause: Option<Cause>,
+    },
+    /// The trial failed, and others had the core of the DUT or of the authority meanwhile.
+    Disturbed {
+        /// Whose core.
+        role: Role,
+        /// For how long the role was kept from it.
+        taken_ns: Nanos,
+        /// For how long it may be.
+        limit_ns: Nanos,
+        /// By whom for the most part.
+        cause: Cause,
     },
     /// Replies arrived at the Measurer but its socket buffers were full.
     ReceiveDrops {
@@ -142,9 +186,40 @@ impl TesterFault {
             Self::LateSchedule {
                 lateness_ns,
                 limit_ns,
+                cause,
             } => format!(
-                "the sender was held up for {:.1} ms and the limit is {:.1} ms",
+                "the sender was held up for {:.1} ms and the limit is {:.1} ms{}",
                 milliseconds(*lateness_ns),
+                milliseconds(*limit_ns),
+                because(cause.as_ref())
+            ),
+            Self::RateError { sent, due, allowed } => format!(
+                "a span of 100 ms had {sent} queries instead of {due}, and {allowed} more or fewer are \
+                 allowed"
+            ),
+            Self::CatchUpBurst {
+                stall_ns,
+                burst_queries,
+                limit_queries,
+                rate_qps,
+                lost,
+                cause,
+            } => format!(
+                "all {lost} queries without an answer left in catch-up bursts: at {rate_qps} \
+                 queries/s a stall of {:.1} ms kept back {burst_queries}, and {limit_queries} may \
+                 leave at once{}",
+                milliseconds(*stall_ns),
+                because(cause.as_ref())
+            ),
+            Self::Disturbed {
+                role,
+                taken_ns,
+                limit_ns,
+                cause,
+            } => format!(
+                "{}; it had to wait for {:.0} ms in all and the limit is {:.0} ms",
+                cause.what(*role),
+                milliseconds(*taken_ns),
                 milliseconds(*limit_ns)
             ),
             Self::ReceiveDrops { datagrams } => {
@@ -163,19 +238,48 @@ impl TesterFault {
         }
     }
 
+    /// The same fault with the cause of its stall.
+    #[must_use]
+    pub(super) fn caused(mut self, why: impl FnOnce(Nanos) -> Option<Cause>) -> Self {
+        match &mut self {
+            Self::LateSchedule {
+                lateness_ns: stall_ns,
+                cause,
+                ..
+            }
+            | Self::CatchUpBurst {
+                stall_ns, cause, ..
+            } => *cause = why(*stall_ns),
+            _ => {}
+        }
+        self
+    }
+
     /// What to do about it, if that can be told.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::NotSent { .. } => Some("lower the rate or raise the socket buffers"),
-            Self::LateSchedule { .. } => {
-                Some("give the Tester a core of its own (--cpus) or lower the rate")
+            Self::LateSchedule { cause, .. } | Self::CatchUpBurst { cause, .. } => {
+                Some(cause.as_ref().map_or(OWN_CORE, Cause::remedy))
             }
+            Self::RateError { .. } => Some(OWN_CORE),
+            Self::Disturbed { cause, .. } => Some(cause.remedy()),
             Self::ReceiveDrops { .. } => Some("raise net.core.rmem_max or use more --threads"),
             Self::AuthorityDrops { .. } => Some("give it more --workers or a core of its own"),
             Self::ClockStep { .. } => Some("stop whoever sets it"),
             Self::AuthorityDied { .. } | Self::Link { .. } => None,
         }
     }
+}
+
+/// What to do about a sender that is late for an unknown reason.
+const OWN_CORE: &str = "give the Tester a core of its own (--cpus) or lower the rate";
+
+/// The cause as the end of a sentence.
+fn because(cause: Option<&Cause>) -> String {
+    cause.map_or_else(String::new, |cause| {
+        format!(": {}", cause.what(Role::Measurer))
+    })
 }
 
 impl fmt::Display for TesterFault {
@@ -235,7 +339,7 @@ pub struct Rtt {
 }
 
 /// How well the sender kept to its schedule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Median lateness of a query against its due time.
     pub lateness_ns_p50: Nanos,
@@ -254,6 +358,40 @@ pub struct Timing {
     pub quantum_ns: Nanos,
     /// Queries that leave in one system call.
     pub burst: u64,
+    /// The same as `bin_10ms_deviation_pct_max` for bins of 1 ms; `None` for trials of more than an hour, and
+    /// in journals from before this key, like all that follows.
+    #[serde(default)]
+    pub bin_1ms_deviation_pct_max: Option<f64>,
+    /// Longest system call that sent queries. Round-trip times count from before the call, because answers
+    /// can come before it returns: none is told longer than it was by more than this.
+    #[serde(default)]
+    pub send_call_ns_max: Option<Nanos>,
+    /// What the kernel reads the time from.
+    #[serde(default)]
+    pub clock_source: Option<String>,
+    /// Largest step of the real-time clock, which stamps what is received, against the monotonic one.
+    #[serde(default)]
+    pub clock_step_ns: Option<i64>,
+    /// What the sender had to make up for.
+    #[serde(default)]
+    pub catch_up: Option<CatchUp>,
+    /// Beyond what the trial was to be invalid.
+    #[serde(default)]
+    pub limits: Option<Limits>,
+}
+
+/// Stalls of the sender after which more queries were due than may leave at once, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CatchUp {
+    /// How many, of all threads together.
+    pub stalls: u64,
+    /// The longest.
+    pub stall_ns_max: Nanos,
+    /// Queries that the largest kept back: the stall times the rate.
+    pub burst_queries_max: u64,
+    /// Queries without a valid answer that left while a server might still have a queue from a catch-up burst, if
+    /// it can do a tenth more than the offered rate.
+    pub lost_in_bursts: u64,
 }
 
 /// Where the distribution of the round-trip times is looked at: denser toward the tail, for a
@@ -321,6 +459,9 @@ pub struct TrialResult {
     pub resources: Option<Resources>,
     /// How the DUT ended during the trial, and its last words, if it did.
     pub dut_exit: Option<String>,
+    /// What the machine did during the trial, as far as it tells.
+    #[serde(default)]
+    pub machine: Option<Usage>,
     /// Kind of link.
     pub backend: String,
     /// Plain remarks for the reader: refused connections, losses at the DUT's sockets, ...

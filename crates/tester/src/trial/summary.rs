@@ -6,25 +6,21 @@ use hdrhistogram::Histogram;
 
 use super::TrialSpec;
 use super::achieved::{self, Achieved};
+use super::disturbance;
 use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 use super::service;
+use super::timing::{Bursts, Certificate, hanging, is_expired};
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
+use crate::lab::usage::Usage;
+use crate::load::catch_up::Limits;
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
-use crate::load::pace::{QUANTUM_NS, Schedule};
-use crate::namespace::Share;
 
-/// Longest stall of the sender in a valid trial: one bin of 10 ms, the finest that paper 001,
-/// section V, looks at. Shared machines stall their guests for some milliseconds several times a
-/// second; what then leaves at once, a server's socket buffer takes.
-pub const STALL_MAX_NS: Nanos = 10_000_000;
+use crate::namespace::Share;
 
 /// The offset of the real-time clock is read to well below a microsecond; more is a step.
 const CLOCK_STEP_MAX_NS: u64 = 10_000;
-
-const BIN_10MS: Nanos = 10_000_000;
-const BIN_100MS: Nanos = 100_000_000;
 
 /// Histograms keep three significant digits,
 const DIGITS: u8 = 3;
@@ -98,6 +94,10 @@ pub struct Surroundings {
     pub resources: Option<Resources>,
     /// How the program ended that is the authority, if it did.
     pub authority_exit: Option<String>,
+    /// What the machine did meanwhile.
+    pub machine: Option<Usage>,
+    /// What the kernel reads the time from.
+    pub clock_source: Option<String>,
     /// What the reader should know of the preparations.
     pub notes: Vec<String>,
 }
@@ -107,7 +107,7 @@ pub fn result(
     spec: &TrialSpec,
     shards: &[ShardReport],
     authority: Option<&AuthorityReport>,
-    around: Surroundings,
+    mut around: Surroundings,
 ) -> TrialResult {
     let mut sums = Sums::new(spec);
     for shard in shards {
@@ -116,15 +116,25 @@ pub fn result(
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
     sums.answers.duplicate = sum(|s| s.finished.tally.duplicate);
     sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
-    let timing = sums.timing(spec.schedule);
     let finished: Vec<&Finished> = shards.iter().map(|s| &s.finished).collect();
     let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
     let ended_early = stopped || sums.undecided > 0;
     let shortfall = sums.sent - sums.answers.valid - sums.undecided;
+    let bursts = Bursts::of(spec, shards, &sums.certificate, shortfall);
+    let mut timing = sums.certificate.timing(spec, shards, &bursts);
+    timing.clock_source = around.clock_source.take();
     let authority_died = around.authority_exit.clone();
     let fault = authority_died
         .map(|status| TesterFault::AuthorityDied { status })
-        .or_else(|| fault(shards, authority, &timing));
+        .or_else(|| fault(shards, authority, &timing, &spec.limits))
+        .or_else(|| sums.certificate.rate_fault(spec))
+        .or_else(|| bursts.fault(spec))
+        .or_else(|| {
+            let lost = shortfall + hanging(spec, shards, sums.rtt().max);
+            let usage = around.machine.as_ref().filter(|_| shortfall > 0)?;
+            disturbance::fault(usage, spec, lost)
+        })
+        .map(|fault| disturbance::explained(fault, around.machine.as_ref()));
     let outcome = match fault {
         Some(fault) => Outcome::Invalid(fault),
         None if shortfall == 0 && !ended_early => Outcome::Passed,
@@ -137,6 +147,7 @@ pub fn result(
     let is_cold = spec.names.repeats.share() == Share::NONE;
     let warm = behind_dut.filter(|_| is_cold);
     let warm = warm.and_then(|a| achieved::warm(sums.answers.valid + sums.answers.late, &a.counts));
+    let notes = notes(spec, shards, warm, &around, &outcome);
     TrialResult {
         outcome,
         certified: around.certified,
@@ -158,7 +169,8 @@ pub fn result(
         achieved: behind_dut.and_then(achieved),
         service: service::service(spec.rate_qps, ended_early, &finished),
         resources: around.resources,
-        notes: notes(spec, shards, warm, &around),
+        notes,
+        machine: around.machine,
         dut_exit: around.dut_exit,
         backend: shards.first().map_or("none", |s| s.backend).to_owned(),
     }
@@ -169,19 +181,20 @@ fn fault(
     shards: &[ShardReport],
     authority: Option<&AuthorityReport>,
     timing: &Timing,
+    limits: &Limits,
 ) -> Option<TesterFault> {
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
     let error = shards.iter().find_map(|shard| shard.error.clone());
     let error = error.or_else(|| authority?.error.clone());
-    let steps = shards.iter().map(|shard| shard.clock_step_ns);
-    let step_ns = steps.max_by_key(|step| step.unsigned_abs()).unwrap_or(0);
+    let step_ns = timing.clock_step_ns.unwrap_or(0);
     let queries = sum(|s| s.finished.tally.not_sent);
     let lost = sum(|s| s.counters.receive_drops);
     let datagrams = authority.map_or(0, AuthorityReport::drops);
-    let (lateness_ns, limit_ns) = (timing.lateness_ns_max, STALL_MAX_NS);
+    let (lateness_ns, limit_ns) = (timing.lateness_ns_max, limits.max_stall_ns);
     let late = TesterFault::LateSchedule {
         lateness_ns,
         limit_ns,
+        cause: None,
     };
     let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
     let faults = [
@@ -201,6 +214,7 @@ fn notes(
     shards: &[ShardReport],
     warm: Option<String>,
     around: &Surroundings,
+    outcome: &Outcome,
 ) -> Vec<String> {
     let mut notes = Vec::from_iter(warm);
     let unreachable: u64 = shards.iter().map(|s| s.counters.unreachable).sum();
@@ -224,6 +238,9 @@ fn notes(
             around.dut_drops
         ));
     }
+    if let (Some(usage), Outcome::Passed) = (&around.machine, outcome) {
+        notes.extend(disturbance::remark(usage, &spec.limits));
+    }
     if let Some(exit) = &around.dut_exit {
         notes.push(format!("the DUT ended during the trial ({exit})"));
     }
@@ -231,33 +248,27 @@ fn notes(
 }
 
 /// Everything that is added up query by query.
-struct Sums {
-    timeout_ns: Nanos,
+struct Sums<'a> {
+    spec: &'a TrialSpec,
     answers: Answers,
     sent: u64,
     undecided: u64,
     rtt: Histogram<u64>,
-    lateness: Histogram<u64>,
-    bins_10ms: Bins,
-    bins_100ms: Bins,
+    certificate: Certificate,
 }
 
-impl Sums {
-    fn new(spec: &TrialSpec) -> Self {
+impl<'a> Sums<'a> {
+    fn new(spec: &'a TrialSpec) -> Self {
         let histogram = || {
             Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("constants within its bounds")
         };
-        let schedule = spec.schedule;
-        let last_due_ns = schedule.due_ns(schedule.queries().saturating_sub(1));
         Self {
-            timeout_ns: spec.timeout_ns,
+            spec,
             answers: Answers::default(),
             sent: 0,
             undecided: 0,
             rtt: histogram(),
-            lateness: histogram(),
-            bins_10ms: Bins::new(BIN_10MS, last_due_ns),
-            bins_100ms: Bins::new(BIN_100MS, last_due_ns),
+            certificate: Certificate::new(spec, histogram()),
         }
     }
 
@@ -271,18 +282,14 @@ impl Sums {
         } = &shard.finished;
         for (local, entry) in ledger.entries()[..*offered].iter().enumerate() {
             let due_ns = schedule.due_ns(schedule.global(local as u64));
-            self.bins_10ms.at(due_ns).due += 1;
-            self.bins_100ms.at(due_ns).due += 1;
+            self.certificate.add(due_ns, entry);
             if entry.fate == Fate::Unsent {
                 continue;
             }
             let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
             self.sent += 1;
-            self.bins_10ms.at(sent_ns).sent += 1;
-            self.bins_100ms.at(sent_ns).sent += 1;
-            self.lateness
-                .saturating_record(u64::from(entry.lateness_ns));
-            self.answer(entry, sent_ns + self.timeout_ns < *emptied_until_ns);
+            let expired = is_expired(self.spec, sent_ns, *emptied_until_ns);
+            self.answer(entry, expired);
         }
     }
 
@@ -325,64 +332,6 @@ impl Sums {
             .filter(|&percent| told(percent))
             .map(|percent| (percent, self.rtt.value_at_percentile(percent)))
             .collect()
-    }
-
-    fn timing(&self, schedule: Schedule) -> Timing {
-        let burst = schedule.burst();
-        Timing {
-            lateness_ns_p50: self.lateness.value_at_quantile(0.5),
-            lateness_ns_p99: self.lateness.value_at_quantile(0.99),
-            lateness_ns_p999: self.lateness.value_at_quantile(0.999),
-            lateness_ns_max: self.lateness.max(),
-            bin_10ms_deviation_pct_max: self.bins_10ms.deviation_pct_max(),
-            bin_100ms_deviation_pct_max: self.bins_100ms.deviation_pct_max(),
-            quantum_ns: QUANTUM_NS,
-            burst,
-        }
-    }
-}
-
-/// Queries due and queries sent, counted in bins of equal width (paper 001, sections III and V).
-struct Bins {
-    width_ns: Nanos,
-    counts: Vec<Bin>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Bin {
-    due: u64,
-    sent: u64,
-}
-
-impl Bins {
-    /// Bins up to the last due time; what is sent after it counts in the last bin.
-    fn new(width_ns: Nanos, last_due_ns: Nanos) -> Self {
-        let bins = usize::try_from(last_due_ns / width_ns).unwrap_or(usize::MAX - 1) + 1;
-        Self {
-            width_ns,
-            counts: vec![Bin::default(); bins],
-        }
-    }
-
-    fn at(&mut self, moment_ns: Nanos) -> &mut Bin {
-        let last = self.counts.len() - 1;
-        let bin = usize::try_from(moment_ns / self.width_ns)
-            .unwrap_or(last)
-            .min(last);
-        &mut self.counts[bin]
-    }
-
-    /// Largest deviation of a bin's count from what was due in it, in per cent of that.
-    fn deviation_pct_max(&self) -> f64 {
-        let deviation = |bin: &Bin| {
-            let (off, due) = (bin.due.abs_diff(bin.sent) as f64, bin.due as f64);
-            100.0 * off / due
-        };
-        self.counts
-            .iter()
-            .filter(|bin| bin.due > 0)
-            .map(deviation)
-            .fold(0.0, f64::max)
     }
 }
 
@@ -427,8 +376,8 @@ mod tests {
             dut_drops: 7,
             dut_exit: Some("signal 11".to_owned()),
             resources,
-            authority_exit: None,
             notes: vec!["restarted".to_owned()],
+            ..Surroundings::default()
         });
         assert_eq!((told.certified, told.resources), (Some(true), resources));
         assert_eq!(told.outcome, Outcome::Passed);
@@ -454,26 +403,5 @@ mod tests {
             told.outcome,
             Outcome::Invalid(TesterFault::AuthorityDied { status })
         );
-    }
-
-    #[test]
-    fn a_stall_shows_as_the_deviation_of_its_bin() {
-        let mut bins = Bins::new(BIN_10MS, 3 * BIN_10MS - 1);
-        for i in 0..300 {
-            let due = i * 100_000;
-            bins.at(due).due += 1;
-            // The last 25 queries of the second bin leave in the third.
-            let is_late = (175..200).contains(&i);
-            bins.at(if is_late { 2 * BIN_10MS } else { due }).sent += 1;
-        }
-        assert!((bins.deviation_pct_max() - 25.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn what_leaves_after_the_last_due_time_counts_in_the_last_bin() {
-        let mut bins = Bins::new(BIN_10MS, 0);
-        bins.at(0).due += 1;
-        bins.at(7 * BIN_10MS).sent += 1;
-        assert!(bins.deviation_pct_max().abs() < f64::EPSILON);
     }
 }

@@ -21,6 +21,7 @@ enum Command<L, C> {
 pub(super) struct Worker<L, C> {
     commands: Option<Sender<Command<L, C>>>,
     thread: Option<JoinHandle<()>>,
+    tid: u32,
 }
 
 impl<L, C> Worker<L, C>
@@ -39,18 +40,24 @@ where
         let thread = Builder::new().name("tester".into()).spawn(move || {
             let pin = core.map_or(Ok(()), cpu::pin);
             let failed = pin.is_err();
-            let _ = pinned.send(pin);
+            let _ = pinned.send((pin, cpu::thread_id()));
             if !failed {
                 cpu::take_precedence();
                 run(&received, serving, &interrupted);
             }
         })?;
-        let pinned = pinning.recv().unwrap_or(Ok(()));
+        let (pinned, tid) = pinning.recv().unwrap_or((Ok(()), 0));
         let worker = Self {
             commands: Some(commands),
             thread: Some(thread),
+            tid,
         };
         pinned.map(|()| worker)
+    }
+
+    /// The kernel's number of the thread.
+    pub(super) fn tid(&self) -> u32 {
+        self.tid
     }
 
     /// Runs a shard to its end, from the moment at which it begins.

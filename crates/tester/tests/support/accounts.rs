@@ -19,7 +19,12 @@ pub(crate) const CLASSES: [&str; 7] = [
 
 /// What other programs on the machine can do to a trial, in the words of `TesterFault`: the Tester
 /// is held up, a socket's buffer is full before somebody reads it, or the time is set.
-const DISTURBANCES: [&str; 5] = [
+const DISTURBANCES: [&str; 10] = [
+    "all ",
+    "other processes used",
+    "the host of this virtual machine took",
+    "a CPU quota stopped",
+    "a span of 100 ms",
     "the sender was held up",
     "the kernel did not take",
     "the Measurer's sockets lost",

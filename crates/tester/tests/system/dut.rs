@@ -34,8 +34,9 @@ pub(crate) enum Conduct {
     DieAfter(u64),
     /// Serves this many queries per second from an endless queue (paper 000, section 4.4).
     Queue(u64),
-    /// Serves this many queries per second from a queue with so many places; what finds none is lost.
-    Bounded(u64, u64),
+    /// Serves the first number of queries per second and has room for the second: what comes when that is full
+    /// is lost.
+    Room(u64, u64),
     /// Answers all but every n-th.
     LoseEvery(u64),
 }
@@ -110,14 +111,15 @@ impl Dut {
                 self.busy_until = self.busy_until.max(now) + 1_000_000_000 / rate_qps;
                 (self.busy_until, vec![good])
             }
-            Conduct::Bounded(rate_qps, places) => {
-                let interval_ns = 1_000_000_000 / rate_qps;
-                let waiting = self.busy_until.saturating_sub(now) / interval_ns;
-                let is_taken = waiting < places;
-                if is_taken {
-                    self.busy_until = self.busy_until.max(now) + interval_ns;
+            Conduct::Room(rate_qps, places) => {
+                let service_ns = 1_000_000_000 / rate_qps;
+                let begins = self.busy_until.max(now);
+                if (begins - now).div_ceil(service_ns) > places {
+                    (now, vec![])
+                } else {
+                    self.busy_until = begins + service_ns;
+                    (self.busy_until, vec![good])
                 }
-                (self.busy_until, Vec::from_iter(is_taken.then_some(good)))
             }
             Conduct::LoseEvery(n) if self.seen.is_multiple_of(n) => (now, vec![]),
             Conduct::LoseEvery(_) => (now, vec![good]),

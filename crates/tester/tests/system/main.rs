@@ -2,6 +2,7 @@
 //!
 //! - `simulated`: the Measurer against good and bad DUTs on a simulated network, without real time;
 //! - `mishaps`: what goes wrong on the side of the Tester, and is never taken for a fault of the DUT;
+//! - `stalls`: bursts after stalls of the Tester against DUTs with short queues;
 //! - `one_core`: Measurer and authority in turns on one thread;
 //! - `dns64d`: the Measurer, a worker of dns64d and authorities, likewise; `whole` puts them
 //!   together;
@@ -21,5 +22,6 @@ mod procedures;
 mod rough;
 mod service;
 mod simulated;
+mod stalls;
 mod trial;
 mod whole;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
 use dns64_transport::memory::{Impairment, Network};
 use dns64_wire::pref64::Pref64;
+use dns64bench::load::catch_up::Limits;
 use dns64bench::load::ledger::Ledger;
 use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
@@ -42,6 +43,8 @@ pub(crate) enum Mishap {
     LinkFails,
     /// Nothing gets a turn for so long.
     Stall(Nanos),
+    /// The same again and again, so long after each other.
+    Stalls(Nanos, Nanos),
     /// Somebody sets the real-time clock.
     ClockStep(i64),
 }
@@ -107,6 +110,7 @@ impl Trial {
                 .unwrap(),
             ports: Some(4),
             stop_early: self.stop_early,
+            limits: Limits::default(),
         }
     }
 
@@ -115,6 +119,11 @@ impl Trial {
     }
 
     pub(crate) fn run(&self, conduct: Conduct, seed: u64) -> TrialResult {
+        self.amid(Surroundings::default(), conduct, seed)
+    }
+
+    /// The same with what happened around it.
+    pub(crate) fn amid(&self, around: Surroundings, conduct: Conduct, seed: u64) -> TrialResult {
         let spec = self.spec();
         let clock = ManualClock::default();
         let network = Network::new(&clock, seed);
@@ -142,12 +151,15 @@ impl Trial {
             let next = events.fold(idle_until.min(happens), Nanos::min);
             clock.advance_to(next.max(clock.now() + 1));
             if clock.now() >= happens
-                && let Some((_, mishap)) = mishap.take()
+                && let Some((_, happened)) = mishap.take()
             {
-                befall(mishap, &clock, &shards.interrupted);
+                befall(happened, &clock, &shards.interrupted);
+                if let Mishap::Stalls(_, every_ns) = happened {
+                    mishap = Some((clock.now() - MILLISECOND + every_ns, happened));
+                }
             }
         }
-        result(&spec, &shards.reports, None, Surroundings::default())
+        result(&spec, &shards.reports, None, around)
     }
 }
 
@@ -155,7 +167,7 @@ fn befall(mishap: Mishap, clock: &ManualClock, interrupted: &AtomicBool) {
     match mishap {
         Mishap::Interrupted => interrupted.store(true, Ordering::Relaxed),
         Mishap::LinkFails => {}
-        Mishap::Stall(span_ns) => clock.advance(span_ns),
+        Mishap::Stall(span_ns) | Mishap::Stalls(span_ns, _) => clock.advance(span_ns),
         Mishap::ClockStep(by_ns) => clock.step_realtime(by_ns),
     }
 }

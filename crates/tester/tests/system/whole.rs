@@ -10,6 +10,7 @@ use dns64_wire::pref64::Pref64;
 use dns64bench::authority::answer::{Authority, Transport};
 use dns64bench::authority::counts::AuthorityCounts;
 use dns64bench::authority::zone::ZoneConfig;
+use dns64bench::load::catch_up::Limits;
 use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::namespace::Pattern;
@@ -255,6 +256,7 @@ impl Whole {
             names: names.unwrap(),
             ports: Some(4),
             stop_early: false,
+            limits: Limits::default(),
         }
     }
 

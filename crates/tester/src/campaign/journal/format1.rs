@@ -142,6 +142,7 @@ mod tests {
         assert_eq!(passed.resources, Some(resources));
         let (lateness_ns, limit_ns) = (17_465_343, 10_000_000);
         let late = TesterFault::LateSchedule {
+            cause: None,
             lateness_ns,
             limit_ns,
         };

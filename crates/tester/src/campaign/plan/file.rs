@@ -69,6 +69,10 @@ pub(crate) struct Tester {
 pub(crate) struct Trial {
     pub duration: Option<At<Word>>,
     pub timeout: Option<At<Word>>,
+    pub max_stall: Option<At<Word>>,
+    pub max_burst: Option<At<u64>>,
+    pub max_rate_error: Option<At<Word>>,
+    pub max_stolen: Option<At<Word>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

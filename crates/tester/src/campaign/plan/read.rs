@@ -9,6 +9,7 @@ use super::duts::resolved;
 use super::file::{self, At, File};
 use super::values::{label, list_or, number, text, value, word_or};
 use super::{Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, cells, duts};
+use crate::load::catch_up::Limits;
 use crate::load::names::RESERVED;
 use crate::load::pace::Schedule;
 use crate::namespace::{Share, parse_suffix};
@@ -87,6 +88,7 @@ fn load(file: &File, stop_early: bool) -> Result<Load, Fault> {
     };
     load.duration_ns = word_or(&file.trial.duration, quantity::duration, load.duration_ns)?;
     load.timeout_ns = word_or(&file.trial.timeout, quantity::timeout, load.timeout_ns)?;
+    load.limits = limits(&file.trial)?;
     if let Some(cidr) = text(written.namespace.as_ref(), str::parse)? {
         load.cidr = cidr;
     }
@@ -94,6 +96,18 @@ fn load(file: &File, stop_early: bool) -> Result<Load, Fault> {
         load.zone.suffix = suffix;
     }
     Ok(load)
+}
+
+fn limits(written: &file::Trial) -> Result<Limits, Fault> {
+    let default = Limits::default();
+    let burst = number(written.max_burst.as_ref(), "queries of a burst", BURST_MAX)?;
+    let pct = |key, default| word_or(key, quantity::pct, default);
+    Ok(Limits {
+        max_stall_ns: word_or(&written.max_stall, quantity::stall, default.max_stall_ns)?,
+        max_burst_queries: burst.unwrap_or(default.max_burst_queries),
+        max_rate_error_pct: pct(&written.max_rate_error, default.max_rate_error_pct)?,
+        max_stolen_pct: pct(&written.max_stolen, default.max_stolen_pct)?,
+    })
 }
 
 fn search(written: &file::Search) -> Result<SearchPlan, Fault> {
@@ -305,6 +319,9 @@ const THREADS_MAX: u64 = 256;
 
 /// As on the command line.
 const SOCKETS_MAX: u64 = 16_384;
+
+/// As on the command line.
+const BURST_MAX: u64 = 1_000_000;
 
 /// A year of searches of an hour each.
 const POINTS_MAX: usize = 10_000;

@@ -17,6 +17,7 @@ use dns64_wire::pref64::Pref64;
 use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{AcceptedArg, Dns64PerfArgs};
 use crate::lab::host::Host;
+use crate::load::catch_up::Limits;
 use crate::load::generator::Generator;
 use crate::load::ledger::Fate;
 use crate::load::names::Names;
@@ -55,6 +56,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
         names: test.names(),
         ports: Some(test.ports_enough()),
         stop_early: false,
+        limits: Limits::default(),
     };
     spec.check()?;
     measure(&test, spec, args.pref64)

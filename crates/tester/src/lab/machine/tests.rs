@@ -182,6 +182,23 @@ fn the_nearest_limit_of_a_cgroup_counts() {
 }
 
 #[test]
+fn a_cpu_quota_is_found_in_both_versions_of_cgroups() {
+    let (_root, laptop) = machine(LAPTOP);
+    assert_eq!(laptop.cpu_quota().as_deref(), Some("150000 100000"));
+    let one = |quota| {
+        let own = ("/proc/self/cgroup", "4:cpu,cpuacct:/jobs/mine\n0::/\n");
+        let group = "/sys/fs/cgroup/cpu,cpuacct/jobs";
+        let quota = (format!("{group}/cpu.cfs_quota_us"), quota);
+        let period = (format!("{group}/cpu.cfs_period_us"), "10000\n");
+        let files = [(own.0.to_owned(), own.1), quota, period];
+        let files: Vec<_> = files.iter().map(|(p, t)| (p.as_str(), *t)).collect();
+        machine(&files).1.cpu_quota()
+    };
+    assert_eq!(one("5000\n").as_deref(), Some("5000 10000"));
+    assert_eq!(one("-1\n"), None);
+}
+
+#[test]
 fn guests_are_known_by_flag_or_by_xen() {
     let flags = ("/proc/cpuinfo", "flags\t\t: sse2 hypervisor lahf_lm\n");
     let (_root, guest) = machine(&[
@@ -228,6 +245,7 @@ fn an_empty_machine_says_nothing() {
     assert_eq!(empty.hypervisor(), None);
     assert_eq!(empty.command_line(), None);
     assert_eq!(empty.cgroup_limit("cpu.max"), None);
+    assert_eq!(empty.cpu_quota(), None);
     assert!(empty.frequency_policies().is_empty());
     assert!(empty.mitigations().is_empty());
 }

@@ -10,6 +10,7 @@ fn found(spec: SearchSpec, dut: impl FnMut(u64) -> Outcome) -> SearchResult {
 
 fn stall() -> TesterFault {
     TesterFault::LateSchedule {
+        cause: None,
         lateness_ns: 3_000_000,
         limit_ns: 2_500_000,
     }

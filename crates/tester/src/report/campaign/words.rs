@@ -67,6 +67,9 @@ pub(super) fn fault(fault: &TesterFault) -> &'static str {
     match fault {
         TesterFault::NotSent { .. } => "queries not taken by the kernel",
         TesterFault::LateSchedule { .. } => "sender held up",
+        TesterFault::RateError { .. } => "rate not kept",
+        TesterFault::CatchUpBurst { .. } => "losses in catch-up bursts",
+        TesterFault::Disturbed { .. } => "others on a core of DUT or authority",
         TesterFault::ReceiveDrops { .. } => "replies lost at the Measurer",
         TesterFault::AuthorityDrops { .. } => "losses at the authority",
         TesterFault::AuthorityDied { .. } => "authority stopped",

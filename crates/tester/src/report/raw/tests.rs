@@ -22,7 +22,7 @@ fn trial() -> Course {
     let mut ledgers = [Ledger::default(), Ledger::default()];
     for ledger in &mut ledgers {
         ledger.reset(3);
-        (0..3).for_each(|i| ledger.sent(i, 5));
+        (0..3).for_each(|i| ledger.sent(i, 5, false));
     }
     ledgers[0].answered(0, 1000, Fate::Valid);
     ledgers[1].answered(0, 2000, Fate::Late);

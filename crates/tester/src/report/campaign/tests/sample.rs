@@ -270,6 +270,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         },
         rtt_percentiles,
         timing: timing(rate_qps),
+        machine: None,
         tester_drops: 0,
         authority: Some(counts(fresh, own)),
         names: None,
@@ -293,6 +294,7 @@ fn timing(rate_qps: u64) -> Timing {
         bin_100ms_deviation_pct_max: 0.125,
         quantum_ns: 10_000,
         burst: 1,
+        ..Timing::default()
     }
 }
 
@@ -402,6 +404,7 @@ fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: 
         let mut result = trial(point, rate_qps, limit, false);
         if (index, run, number) == (0, 1, 2) {
             result.outcome = Outcome::Invalid(TesterFault::LateSchedule {
+                cause: None,
                 lateness_ns: 3_000_000,
                 limit_ns: 2_500_000,
             });

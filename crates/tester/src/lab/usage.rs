@@ -1,0 +1,436 @@
+//! Who used the processors during a trial: what Linux counts for the threads of each role, for their cores and for
+//! everybody else, read before and after.
+//!
+//! Nothing is read while the trial runs. Reading takes about 20 us for each process of the machine.
+
+use std::collections::{BTreeMap, HashMap};
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use serde::{Deserialize, Serialize};
+
+use super::cpuset::CpuSet;
+use super::machine::{Machine, field, number};
+use super::process;
+use super::topology::Role;
+
+/// The machine during a trial.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Time between the two readings: the trial and some milliseconds.
+    pub span_ns: Nanos,
+    /// Time in which some process of the machine waited for a processor (`/proc/pressure/cpu`, "some"); `None`
+    /// without PSI.
+    pub pressure_ns: Option<Nanos>,
+    /// A row for each role that is ours to look at.
+    pub roles: Vec<RoleUsage>,
+}
+
+impl Usage {
+    /// The row of a role.
+    pub fn of(&self, role: Role) -> Option<&RoleUsage> {
+        self.roles.iter().find(|row| row.role == role)
+    }
+}
+
+/// What a role used, and what kept it from its cores. Times of several threads are added up, those of several
+/// cores too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleUsage {
+    /// The role.
+    pub role: Role,
+    /// Threads at the end.
+    pub threads: u64,
+    /// Its cores, such as "1" or "1-3"; `None` if it may run on all.
+    pub cores: Option<String>,
+    /// CPU time of its threads.
+    pub cpu_ns: Nanos,
+    /// Time in which its threads could have run and waited for a core (`/proc/PID/task/TID/schedstat`).
+    /// Threads of one role wait for each other too.
+    pub run_delay_ns: Nanos,
+    /// How often one of them had to leave its core to another thread.
+    pub involuntary_switches: u64,
+    /// Time that the hypervisor took from its cores (`/proc/stat`, in steps of 10 ms).
+    pub steal_ns: Option<Nanos>,
+    /// CPU time of others on its cores: what `/proc/stat` counts, in steps of 10 ms, less the threads of all
+    /// roles and of the kernel. `None` without cores of its own, or where not all processes are visible.
+    pub foreign_ns: Option<Nanos>,
+    /// The process among those others with the most CPU time, if it is still there.
+    pub neighbour: Option<Neighbour>,
+    /// Time for which a CPU quota stopped its cgroup or one above (`cpu.stat`).
+    pub throttled_ns: Option<Nanos>,
+    /// As `pressure_ns` of the machine, in its cgroup alone.
+    pub pressure_ns: Option<Nanos>,
+    /// The lower of two readings of the frequency of its cores, before and after; `None` where cpufreq does not
+    /// tell.
+    pub frequency_khz: Option<u64>,
+}
+
+/// A process that is none of the roles.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Neighbour {
+    /// Name of its program, cut to 15 characters by the kernel.
+    pub name: String,
+    /// Process ID.
+    pub pid: u32,
+    /// Its CPU time during the trial, on whatever core.
+    pub cpu_ns: Nanos,
+}
+
+/// The threads of a role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// These threads of this process.
+    Threads(Vec<u32>),
+    /// A process and all that descend from it.
+    Tree(u32),
+}
+
+/// Counters at a moment.
+#[derive(Debug)]
+pub struct Look {
+    at_ns: Nanos,
+    cores: BTreeMap<usize, CoreTimes>,
+    pressure_ns: Option<Nanos>,
+    processes: HashMap<u32, Process>,
+    roles: Vec<RoleLook>,
+}
+
+/// What a core has done so far (`/proc/stat`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct CoreTimes {
+    /// In tasks: user, nice and system time. Time in interrupts is in no task.
+    tasks_ns: Nanos,
+    steal_ns: Nanos,
+}
+
+/// What a thread has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ThreadTimes {
+    cpu_ns: Nanos,
+    run_delay_ns: Nanos,
+    involuntary_switches: u64,
+    cores: CpuSet,
+}
+
+/// What a process of the machine has done so far (`/proc/PID/stat`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Process {
+    name: String,
+    is_kernel: bool,
+    cpu_ns: Nanos,
+    /// Where its first thread ran last.
+    core: usize,
+}
+
+#[derive(Debug)]
+struct RoleLook {
+    role: Role,
+    pids: Vec<u32>,
+    threads: HashMap<u32, ThreadTimes>,
+    throttled_ns: Option<Nanos>,
+    pressure_ns: Option<Nanos>,
+    frequency_khz: Option<u64>,
+}
+
+/// One step of the times in `/proc/stat` and `/proc/PID/stat`: `USER_HZ` is 100 on every architecture but Alpha and
+/// Itanium (proc(5)).
+pub const TICK_NS: Nanos = 10_000_000;
+
+/// `PF_KTHREAD` of the kernel's `include/linux/sched.h`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// More processes than this are not looked at: it would take a tenth of a second.
+const PROCESSES_MAX: usize = 4096;
+
+impl Look {
+    /// Reads the counters of the machine and of these roles.
+    pub fn at(machine: &Machine, roles: &[(Role, Who)]) -> Self {
+        let text = |path: &str| machine.read(path).unwrap_or_default();
+        let looks = roles
+            .iter()
+            .map(|(role, who)| role_look(machine, *role, who));
+        Self {
+            at_ns: MonotonicClock.now(),
+            cores: core_times(&text("/proc/stat")),
+            pressure_ns: pressure_ns(&text("/proc/pressure/cpu")),
+            roles: looks.collect(),
+            processes: processes(machine),
+        }
+    }
+
+    /// What happened since an earlier look at the same roles.
+    pub fn since(&self, before: &Self) -> Usage {
+        let difference = Difference {
+            before,
+            after: self,
+            span_ns: self.at_ns.saturating_sub(before.at_ns),
+        };
+        let roles = self.roles.iter().map(|role| difference.role(role));
+        Usage {
+            span_ns: difference.span_ns,
+            pressure_ns: less(self.pressure_ns, before.pressure_ns),
+            roles: roles.collect(),
+        }
+    }
+}
+
+/// Between two looks.
+struct Difference<'a> {
+    before: &'a Look,
+    after: &'a Look,
+    span_ns: Nanos,
+}
+
+impl Difference<'_> {
+    fn role(&self, role: &RoleLook) -> RoleUsage {
+        let before = self.before.roles.iter().find(|old| old.role == role.role);
+        let empty = HashMap::new();
+        let old = before.map_or(&empty, |before| &before.threads);
+        let sum = |of: fn(&ThreadTimes) -> u64| -> u64 {
+            let each = role.threads.iter();
+            each.map(|(tid, now)| of(now).saturating_sub(old.get(tid).map_or(0, of)))
+                .sum()
+        };
+        let cores = own_cores(role, self.after.cores.len());
+        let foreign_ns = cores.as_ref().and_then(|cores| self.foreign_ns(cores));
+        let over_cores = |cores: &CpuSet, of: fn(&CoreTimes) -> Nanos| -> Nanos {
+            cores.cpus().iter().map(|core| self.core(*core, of)).sum()
+        };
+        let frequencies = [Some(role), before].map(|look| look?.frequency_khz);
+        RoleUsage {
+            role: role.role,
+            threads: role.threads.len() as u64,
+            cpu_ns: sum(|t| t.cpu_ns),
+            run_delay_ns: sum(|t| t.run_delay_ns),
+            involuntary_switches: sum(|t| t.involuntary_switches),
+            steal_ns: cores
+                .as_ref()
+                .map(|cores| over_cores(cores, |c| c.steal_ns)),
+            neighbour: match (foreign_ns, &cores) {
+                (Some(1..), Some(cores)) => self.neighbour(cores),
+                _ => None,
+            },
+            foreign_ns,
+            cores: cores.map(|cores| cores.to_string()),
+            throttled_ns: less(role.throttled_ns, before.and_then(|b| b.throttled_ns)),
+            pressure_ns: less(role.pressure_ns, before.and_then(|b| b.pressure_ns)),
+            frequency_khz: frequencies.into_iter().flatten().min(),
+        }
+    }
+
+    fn core(&self, core: usize, of: fn(&CoreTimes) -> Nanos) -> Nanos {
+        let at = |look: &Look| look.cores.get(&core).map_or(0, of);
+        at(self.after).saturating_sub(at(self.before))
+    }
+
+    /// CPU time on these cores of what is neither a role nor the kernel. A thread that may run on one of
+    /// them counts as if all its time had been there: the rest is what others used at least.
+    fn foreign_ns(&self, cores: &CpuSet) -> Option<Nanos> {
+        let mut seen = HashMap::new();
+        for role in &self.after.roles {
+            let old = self.before.roles.iter().find(|old| old.role == role.role);
+            for (tid, now) in &role.threads {
+                if now
+                    .cores
+                    .cpus()
+                    .iter()
+                    .any(|core| cores.cpus().contains(core))
+                {
+                    let old = old.and_then(|old| old.threads.get(tid));
+                    let ran_ns = now.cpu_ns.saturating_sub(old.map_or(0, |t| t.cpu_ns));
+                    // A thread may have two roles.
+                    seen.insert(*tid, ran_ns);
+                }
+            }
+        }
+        let kernel = self.after.processes.values().any(|p| p.is_kernel);
+        let on_them = |process: &Process| cores.cpus().contains(&process.core);
+        let of_kernel = self.after.processes.iter();
+        let of_kernel = of_kernel.filter(|(_, p)| p.is_kernel && on_them(p));
+        let of_kernel: Nanos = of_kernel.map(|(pid, p)| self.ran_ns(*pid, p)).sum();
+        let tasks = cores
+            .cpus()
+            .iter()
+            .map(|core| self.core(*core, |c| c.tasks_ns));
+        let own: Nanos = seen.values().sum();
+        kernel.then(|| tasks.sum::<Nanos>().saturating_sub(own + of_kernel))
+    }
+
+    fn ran_ns(&self, pid: u32, now: &Process) -> Nanos {
+        let old = self
+            .before
+            .processes
+            .get(&pid)
+            .filter(|old| old.name == now.name);
+        now.cpu_ns.saturating_sub(old.map_or(0, |old| old.cpu_ns))
+    }
+
+    /// The process with the most CPU time; one that was seen on these cores, if there is any.
+    fn neighbour(&self, cores: &CpuSet) -> Option<Neighbour> {
+        let roles = self.after.roles.iter().flat_map(|role| &role.pids);
+        let roles: Vec<u32> = roles.copied().chain([std::process::id()]).collect();
+        let was_there = |pid: &u32, now: &Process| {
+            let old = self.before.processes.get(pid).map(|old| old.core);
+            [Some(now.core), old]
+                .into_iter()
+                .flatten()
+                .any(|core| cores.cpus().contains(&core))
+        };
+        let others = self.after.processes.iter();
+        let others = others.filter(|(pid, p)| !p.is_kernel && !roles.contains(pid));
+        let ran = others.map(|(pid, p)| (was_there(pid, p), self.ran_ns(*pid, p), pid, p));
+        let most = ran.filter(|(_, ran_ns, ..)| *ran_ns > 0);
+        let (_, cpu_ns, pid, process) = most.max_by_key(|(there, ran_ns, ..)| (*there, *ran_ns))?;
+        Some(Neighbour {
+            name: process.name.clone(),
+            pid: *pid,
+            cpu_ns,
+        })
+    }
+}
+
+fn less(after: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(after?.saturating_sub(before?))
+}
+
+/// The cores that the threads of a role are kept to; `None` if one of them may use all of the machine.
+fn own_cores(role: &RoleLook, online: usize) -> Option<CpuSet> {
+    let sets = || role.threads.values().map(|thread| &thread.cores);
+    let kept = |set: &CpuSet| !set.is_unrestricted() && set.cpus().len() < online;
+    (!role.threads.is_empty() && sets().all(kept))
+        .then(|| sets().flat_map(|set| set.cpus().iter().copied()).collect())
+}
+
+fn role_look(machine: &Machine, role: Role, who: &Who) -> RoleLook {
+    let (pids, tasks) = match who {
+        Who::Threads(tids) => {
+            let of = |tid: &u32| (*tid, format!("/proc/self/task/{tid}"));
+            (Vec::new(), tids.iter().map(of).collect())
+        }
+        Who::Tree(root) => {
+            let pids = process::tree_on(machine, *root);
+            let tasks = pids.iter().flat_map(|pid| tasks(machine, *pid)).collect();
+            (pids, tasks)
+        }
+    };
+    let tasks: Vec<(u32, String)> = tasks;
+    let threads: HashMap<u32, ThreadTimes> = tasks
+        .into_iter()
+        .filter_map(|(tid, folder)| Some((tid, thread_times(machine, &folder)?)))
+        .collect();
+    let cgroup = match who {
+        Who::Threads(_) => "/proc/self/cgroup".to_owned(),
+        Who::Tree(root) => format!("/proc/{root}/cgroup"),
+    };
+    let folders = machine.cpu_groups(&machine.read(&cgroup).unwrap_or_default());
+    let file = |folder: &String, name: &str| machine.read(&format!("{folder}/{name}"));
+    let throttled = folders
+        .iter()
+        .filter_map(|f| throttled_ns(&file(f, "cpu.stat")?));
+    let mut look = RoleLook {
+        role,
+        pids,
+        threads,
+        throttled_ns: throttled.max(),
+        pressure_ns: folders
+            .iter()
+            .find_map(|f| pressure_ns(&file(f, "cpu.pressure")?)),
+        frequency_khz: None,
+    };
+    let cores = look.threads.values().flat_map(|t| t.cores.cpus()).copied();
+    let cores: CpuSet = cores.collect();
+    let folder =
+        |core: &usize| format!("/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq");
+    let khz = |core| machine.read(&folder(core))?.parse().ok();
+    look.frequency_khz = cores.cpus().iter().filter_map(khz).min();
+    look
+}
+
+/// The threads of a process and their folders.
+fn tasks(machine: &Machine, pid: u32) -> Vec<(u32, String)> {
+    let folder = format!("/proc/{pid}/task");
+    let names = machine.names(&folder).into_iter();
+    names
+        .filter_map(|tid| Some((tid.parse().ok()?, format!("{folder}/{tid}"))))
+        .collect()
+}
+
+fn thread_times(machine: &Machine, folder: &str) -> Option<ThreadTimes> {
+    let status = machine.read(&format!("{folder}/status"))?;
+    let schedstat = machine.read(&format!("{folder}/schedstat"))?;
+    thread(&schedstat, &status)
+}
+
+/// `schedstat` has CPU time, run delay and time slices (Documentation/scheduler/sched-stats.rst).
+fn thread(schedstat: &str, status: &str) -> Option<ThreadTimes> {
+    let mut numbers = schedstat.split_whitespace().map(|n| n.parse().ok());
+    let (cpu_ns, run_delay_ns) = (numbers.next()??, numbers.next()??);
+    let allowed = field(status, "Cpus_allowed_list").unwrap_or_default();
+    Some(ThreadTimes {
+        cpu_ns,
+        run_delay_ns,
+        involuntary_switches: number(status, "nonvoluntary_ctxt_switches").unwrap_or(0),
+        cores: allowed.parse().unwrap_or_default(),
+    })
+}
+
+/// Lines "cpuN user nice system idle iowait irq softirq steal ..." (proc(5)).
+fn core_times(text: &str) -> BTreeMap<usize, CoreTimes> {
+    let of_line = |line: &str| {
+        let mut words = line.strip_prefix("cpu")?.split_whitespace();
+        let core = words.next()?.parse().ok()?;
+        let ticks: Vec<Nanos> = words.map_while(|word| word.parse().ok()).collect();
+        let times = CoreTimes {
+            tasks_ns: ticks.get(..3)?.iter().sum::<Nanos>() * TICK_NS,
+            steal_ns: ticks.get(7)? * TICK_NS,
+        };
+        // The first line, "cpu  ...", has the sums: its first word is no core.
+        line.as_bytes()[3].is_ascii_digit().then_some((core, times))
+    };
+    text.lines().filter_map(of_line).collect()
+}
+
+/// "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345", in microseconds (Documentation/accounting/psi.rst).
+fn pressure_ns(text: &str) -> Option<Nanos> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let (_, total) = some.split_once("total=")?;
+    Some(total.trim().parse::<Nanos>().ok()? * 1000)
+}
+
+/// `cpu.stat` of a cgroup: microseconds in version 2, nanoseconds in version 1.
+fn throttled_ns(text: &str) -> Option<Nanos> {
+    text.lines().find_map(|line| match line.split_once(' ')? {
+        ("throttled_usec", value) => Some(value.trim().parse::<Nanos>().ok()? * 1000),
+        ("throttled_time", value) => value.trim().parse().ok(),
+        _ => None,
+    })
+}
+
+fn processes(machine: &Machine) -> HashMap<u32, Process> {
+    let pids = machine.names("/proc").into_iter();
+    let pids = pids.filter_map(|name| name.parse().ok());
+    pids.take(PROCESSES_MAX)
+        .filter_map(|pid: u32| {
+            let stat = machine.read(&format!("/proc/{pid}/stat"))?;
+            Some((pid, one_process(&stat)?))
+        })
+        .collect()
+}
+
+/// "pid (name) state ppid ..."; a name may hold blanks and parentheses (proc_pid_stat(5)).
+fn one_process(stat: &str) -> Option<Process> {
+    let (head, rest) = stat.rsplit_once(')')?;
+    let (_, name) = head.split_once('(')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    // The fields are numbered from 1, and the state is number 3.
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    Some(Process {
+        name: name.to_owned(),
+        is_kernel: field(9)? & KERNEL_THREAD != 0,
+        cpu_ns: (field(14)? + field(15)?) * TICK_NS,
+        core: usize::try_from(field(39)?).ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

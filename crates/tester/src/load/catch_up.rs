@@ -1,0 +1,501 @@
+//! What a sender that was held up does next, and which queries that concerns.
+//!
+//! The schedule is absolute: what a stall has kept back is still sent. It leaves faster than it was due, and a
+//! server with a short queue may lose some of it, which it would not have at the offered rate. So the
+//! [`Spread`] makes up for a stall at a bounded rate, and a [`Backlog`] tells which queries belong to such a
+//! time, online for the generator and afterwards, from the ledgers, for the verdict.
+
+use dns64_transport::clock::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::ledger::{Entry, Fate};
+use super::pace::Schedule;
+
+/// Disturbances of the Tester that a trial may have. Beyond the first and the third it is invalid; beyond the
+/// other two a trial that failed is, since they only make the load harder for the DUT.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Longest lateness of a query.
+    pub max_stall_ns: Nanos,
+    /// Queries that may leave at once after a stall.
+    pub max_burst_queries: u64,
+    /// Most queries that a span of 100 ms may have too many or too few, in per cent of those due in it.
+    pub max_rate_error_pct: f64,
+    /// Largest share of a trial in which others may use the core of a role, in per cent.
+    pub max_stolen_pct: f64,
+}
+
+impl Limits {
+    /// The largest bearable lateness that makes no more than the allowed burst.
+    pub fn burst_ns(&self, schedule: &Schedule) -> Nanos {
+        schedule.span_of(self.max_burst_queries)
+    }
+}
+
+impl Default for Limits {
+    /// - 10 ms: one bin of the finest width that Lencse and Bakai (2017), section V, look at. Shared machines
+    ///   stall their guests for some milliseconds several times a second.
+    /// - 32 queries: a server with a queue of 50 still has room for them beside what is in it. A default socket
+    ///   buffer of 208 KiB holds some 270 small datagrams.
+    /// - 10 %: what a stall of 10 ms takes from a span of 100 ms. The script of Lencse and Bakai (2019), figure 3,
+    ///   accepts 1 %, but over a whole trial.
+    /// - 1 %: by as much the rate of the DUT is too low if others use its core that long.
+    fn default() -> Self {
+        Self {
+            max_stall_ns: 10_000_000,
+            max_burst_queries: 32,
+            max_rate_error_pct: 10.0,
+            max_stolen_pct: 1.0,
+        }
+    }
+}
+
+/// When a held-up sender sends.
+///
+/// A backlog of up to the allowed burst leaves at once. A larger one is made up for at five quarters of the
+/// offered rate: a DUT that can do a quarter more than is offered has no queue from it. To make up for it at once would
+/// keep the schedule better and fill the queue of every DUT. So that several stalls in a row do
+/// not add up, what is late by more than half of the longest allowed stall leaves at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    /// Lateness that makes the allowed burst.
+    burst_ns: Nanos,
+    /// More lateness than this leaves at once.
+    most_ns: Nanos,
+    /// When a burst that was due so long after the start may leave: the line that leads back to the schedule.
+    line: Option<(Nanos, Nanos)>,
+}
+
+/// Of the time between due times, what passes between bursts that make up for a stall.
+const SPREAD: (Nanos, Nanos) = (4, 5);
+
+/// Shorter stalls are made up for at once at any rate. Interrupts take this long, and at rates where it is more than
+/// the allowed burst, 320 k/s, nothing would be gained from spreading 100 queries.
+const SPREAD_FROM_NS: Nanos = 100_000;
+
+impl Spread {
+    /// For a sender by this schedule, which has not been held up.
+    pub fn new(schedule: &Schedule, limits: &Limits) -> Self {
+        Self {
+            burst_ns: limits.burst_ns(schedule).max(SPREAD_FROM_NS),
+            most_ns: limits.max_stall_ns / 2,
+            line: None,
+        }
+    }
+
+    /// When the burst due at `next_due_ns` may leave, after one due at `due_ns` that might leave at `meant_ns`
+    /// and left at `sent_ns`; all after the start.
+    pub fn leaves_ns(
+        &mut self,
+        (due_ns, meant_ns, sent_ns): (Nanos, Nanos, Nanos),
+        next_due_ns: Nanos,
+    ) -> Nanos {
+        if sent_ns > meant_ns + self.burst_ns {
+            self.line = Some((sent_ns, due_ns));
+        }
+        let Some((from_ns, from_due_ns)) = self.line else {
+            return next_due_ns;
+        };
+        let leaves_ns = from_ns + (next_due_ns - from_due_ns) * SPREAD.0 / SPREAD.1;
+        let latest_ns = next_due_ns + self.most_ns;
+        if leaves_ns > latest_ns {
+            self.line = Some((latest_ns, next_due_ns));
+            return latest_ns;
+        }
+        if leaves_ns <= next_due_ns {
+            self.line = None;
+        }
+        leaves_ns.max(next_due_ns)
+    }
+}
+
+/// How far a server may be behind because the sender was, as time of the schedule.
+///
+/// Let b(u) be the queries that are due and not sent at u. The queue of a server that can do (1 + h) times
+/// the offered rate r has at t at most `max over u <= t of b(u) - h * r * (t - u)` more queries than
+/// it had if all had left when they were due: each query can only be late, and from u on the server
+/// works off h * r more than is due. This bound, divided by r and with h = 1/10, is the level. A DUT with less
+/// reserve may carry on a queue for longer; a rate found can be too low by a tenth at most because of that.
+#[derive(Clone, Copy, Debug)]
+pub struct Backlog {
+    limit_ns: Nanos,
+    level_ns: Nanos,
+    sent_ns: Nanos,
+}
+
+/// 1 / h.
+const RESERVE: Nanos = 10;
+
+impl Backlog {
+    /// Of a sender that has not sent anything; up to `limit_ns` of lateness are no burst.
+    pub fn new(limit_ns: Nanos) -> Self {
+        Self {
+            limit_ns,
+            level_ns: 0,
+            sent_ns: 0,
+        }
+    }
+
+    /// Takes in the next query or burst. True if it belongs to a catch-up burst or the server may still
+    /// have a queue from one.
+    pub fn sent(&mut self, sent_ns: Nanos, lateness_ns: Nanos) -> bool {
+        let drained_ns = sent_ns.saturating_sub(self.sent_ns) / RESERVE;
+        self.level_ns = lateness_ns.max(self.level_ns.saturating_sub(drained_ns));
+        self.sent_ns = sent_ns;
+        self.level_ns > self.limit_ns
+    }
+}
+
+/// A time in which the loss of a query may be the sender's fault: one or several stalls, the catch-up bursts
+/// after them, and until a server has worked those off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Episode {
+    /// Sending of the last query before the first stall: the stall may have held up its system call.
+    pub from_ns: Nanos,
+    /// Sending of the last query of the time.
+    pub until_ns: Nanos,
+    /// How often a sender was held up.
+    pub stalls: u64,
+    /// The longest of these stalls.
+    pub stall_ns_max: Nanos,
+    /// The largest catch-up burst in queries.
+    pub burst_queries_max: u64,
+    /// Queries that all its stalls have kept back: as many may have found a queue full.
+    pub held_up_queries: u64,
+}
+
+impl Episode {
+    /// Adds one that overlaps this one, of another sender.
+    fn join(&mut self, other: &Self) {
+        self.from_ns = self.from_ns.min(other.from_ns);
+        self.until_ns = self.until_ns.max(other.until_ns);
+        self.stalls += other.stalls;
+        self.stall_ns_max = self.stall_ns_max.max(other.stall_ns_max);
+        self.burst_queries_max += other.burst_queries_max;
+        self.held_up_queries += other.held_up_queries;
+    }
+}
+
+/// The episodes of one shard, in their order: its queries as they left, in the ledger of `schedule`, and the
+/// lateness that makes the allowed burst.
+pub fn episodes(schedule: &Schedule, entries: &[Entry], limit_ns: Nanos) -> Vec<Episode> {
+    let mut found = Vec::new();
+    let mut open: Option<Open> = None;
+    let mut backlog = Backlog::new(limit_ns);
+    let mut before = Sent::default();
+    for sent in sendings(schedule, entries) {
+        if backlog.sent(sent.at_ns, sent.lateness_ns) {
+            let open = open.get_or_insert_with(|| Open::new(before.at_ns));
+            open.add(before, sent, limit_ns);
+        } else if let Some(open) = open.take() {
+            found.push(open.close(schedule));
+        }
+        before = sent;
+    }
+    found.extend(open.map(|open| open.close(schedule)));
+    found
+}
+
+/// When the queries of a shard left, in their order.
+pub fn sendings<'a>(
+    schedule: &'a Schedule,
+    entries: &'a [Entry],
+) -> impl Iterator<Item = Sent> + 'a {
+    let numbered = (0..).zip(entries);
+    let sent = numbered.filter(|(_, entry)| entry.fate != Fate::Unsent);
+    sent.map(|(local, entry)| {
+        let lateness_ns = Nanos::from(entry.lateness_ns);
+        Sent {
+            at_ns: schedule.due_ns(schedule.global(local)) + lateness_ns,
+            lateness_ns,
+            fate: entry.fate,
+        }
+    })
+}
+
+/// A query that was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When, after the start of the trial.
+    pub at_ns: Nanos,
+    /// How long after it was due.
+    pub lateness_ns: Nanos,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+impl Default for Sent {
+    fn default() -> Self {
+        Self {
+            at_ns: 0,
+            lateness_ns: 0,
+            fate: Fate::Unsent,
+        }
+    }
+}
+
+/// An episode under way.
+struct Open {
+    episode: Episode,
+    peak_ns: Nanos,
+    held_up_ns: Nanos,
+}
+
+impl Open {
+    fn new(from_ns: Nanos) -> Self {
+        Self {
+            episode: Episode {
+                from_ns,
+                ..Episode::default()
+            },
+            peak_ns: 0,
+            held_up_ns: 0,
+        }
+    }
+
+    fn add(&mut self, before: Sent, sent: Sent, limit_ns: Nanos) {
+        self.episode.until_ns = sent.at_ns;
+        self.peak_ns = self.peak_ns.max(sent.lateness_ns);
+        let stall_ns = sent.lateness_ns.saturating_sub(before.lateness_ns);
+        if stall_ns > limit_ns {
+            self.episode.stalls += 1;
+            self.episode.stall_ns_max = self.episode.stall_ns_max.max(stall_ns);
+            self.held_up_ns += stall_ns;
+        }
+    }
+
+    /// A sender that was too slow for its schedule has a backlog without a stall: it counts as one.
+    fn close(self, schedule: &Schedule) -> Episode {
+        let queries = |span_ns| schedule.due_within(span_ns).div_ceil(schedule.shards());
+        Episode {
+            stalls: self.episode.stalls.max(1),
+            stall_ns_max: match self.episode.stalls {
+                0 => self.peak_ns,
+                _ => self.episode.stall_ns_max,
+            },
+            burst_queries_max: queries(self.peak_ns),
+            held_up_queries: queries(self.held_up_ns.max(self.peak_ns)),
+            ..self.episode
+        }
+    }
+}
+
+/// The episodes of all shards as those of one sender: what overlaps is one.
+pub fn together(mut episodes: Vec<Episode>) -> Vec<Episode> {
+    episodes.sort_unstable_by_key(|episode| episode.from_ns);
+    let mut joined: Vec<Episode> = Vec::new();
+    for episode in episodes {
+        match joined.last_mut() {
+            Some(last) if episode.from_ns <= last.until_ns => last.join(&episode),
+            _ => joined.push(episode),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use dns64_transport::clock::SECOND;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    /// 10,000 queries per second: one each 100 us.
+    fn schedule() -> Schedule {
+        Schedule::new(10_000, SECOND)
+    }
+
+    /// A ledger of queries that were late by this, in microseconds.
+    fn ledger(late_us: &[u32]) -> Vec<Entry> {
+        let entry = |late_us: &u32| Entry {
+            rtt_ns: 0,
+            lateness_ns: late_us * 1000,
+            fate: Fate::Pending,
+            in_burst: false,
+        };
+        late_us.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn a_punctual_sender_has_no_episode() {
+        let late = ledger(&[3, 0, 990, 880, 0, 1000, 0]);
+        assert_eq!(episodes(&schedule(), &late, MS), []);
+    }
+
+    #[test]
+    fn a_stall_and_what_follows_it_are_one_episode() {
+        // Held up before query 2, which was due at 200 us; the rest leaves back to back, 2 us apart.
+        let mut late = vec![0, 0, 3000];
+        late.extend((1..30).map(|k| 3000 - 98 * k));
+        late.extend([0; 300]);
+        let found = episodes(&schedule(), &ledger(&late), MS);
+        // The level of 3 ms has fallen to the 1 ms that are allowed after another 20 ms.
+        let expected = Episode {
+            from_ns: MS / 10,
+            until_ns: 23_100_000,
+            stalls: 1,
+            stall_ns_max: 3 * MS,
+            burst_queries_max: 30,
+            held_up_queries: 30,
+        };
+        assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn a_second_stall_before_the_first_is_drained_belongs_to_it() {
+        let mut late = vec![0; 10];
+        late.extend([2500, 1600, 700, 0, 0, 4000, 3000, 2000, 1000, 0]);
+        late.extend([0; 500]);
+        late.extend([1500, 0, 0]);
+        let found = episodes(&schedule(), &ledger(&late), MS);
+        let told: Vec<_> = found
+            .iter()
+            .map(|e| {
+                (
+                    e.stalls,
+                    e.stall_ns_max,
+                    e.burst_queries_max,
+                    e.held_up_queries,
+                )
+            })
+            .collect();
+        assert_eq!(told, [(2, 4 * MS, 40, 65), (1, 3 * MS / 2, 15, 15)]);
+    }
+
+    #[test]
+    fn a_sender_that_is_too_slow_has_a_backlog_without_a_stall() {
+        let creeping: Vec<u32> = (0..40).map(|k| 50 * k).collect();
+        let found = episodes(&schedule(), &ledger(&creeping), MS);
+        let [only] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!((only.stalls, only.stall_ns_max), (1, 1_950_000));
+        assert_eq!((only.burst_queries_max, only.held_up_queries), (19, 19));
+    }
+
+    #[test]
+    fn unsent_queries_are_passed_over() {
+        let mut late = ledger(&[0, 0, 3000, 0]);
+        late[2].fate = Fate::Unsent;
+        assert_eq!(episodes(&schedule(), &late, MS), []);
+    }
+
+    #[test]
+    fn shards_that_stall_together_make_one_burst() {
+        let one = |from_ns, until_ns| Episode {
+            from_ns,
+            until_ns,
+            stalls: 1,
+            stall_ns_max: from_ns,
+            burst_queries_max: 20,
+            held_up_queries: 25,
+        };
+        let joined = together(vec![one(50, 60), one(10, 30), one(20, 40), one(41, 45)]);
+        let both = Episode {
+            from_ns: 10,
+            until_ns: 40,
+            stalls: 2,
+            stall_ns_max: 20,
+            burst_queries_max: 40,
+            held_up_queries: 50,
+        };
+        assert_eq!(joined, [both, one(41, 45), one(50, 60)]);
+    }
+
+    /// When the queries of a schedule leave if the sender stands still at these moments for so long.
+    fn sent(schedule: &Schedule, stalls: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
+        let mut spread = Spread::new(schedule, &Limits::default());
+        let mut stalls = stalls.iter().peekable();
+        let mut now_ns = 0;
+        let mut sent = Vec::new();
+        let mut next = schedule.burst_of_shard(0);
+        while let Some(burst) = next {
+            now_ns = burst.leaves_ns.max(now_ns + 2_000);
+            if let Some((_, span_ns)) = stalls.next_if(|(at_ns, _)| *at_ns <= now_ns) {
+                now_ns += span_ns;
+            }
+            sent.push((burst.due_ns, now_ns));
+            next = schedule.burst_of_shard(sent.len() as u64);
+            if let Some(next) = &mut next {
+                let last = (burst.due_ns, burst.leaves_ns, now_ns);
+                next.leaves_ns = spread.leaves_ns(last, next.due_ns);
+            }
+        }
+        sent
+    }
+
+    /// Most queries that left within a span.
+    fn most_within(sent: &[(Nanos, Nanos)], span_ns: Nanos) -> usize {
+        let until = |from_ns| sent.partition_point(|&(_, at)| at < from_ns + span_ns);
+        let each = (0..).zip(sent);
+        each.map(|(i, &(_, at))| until(at) - i).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_long_stall_is_made_up_for_at_a_surplus_of_a_quarter() {
+        let schedule = Schedule::new(20_000, SECOND);
+        let sent = sent(&schedule, &[(100 * MS, 4 * MS)]);
+        // 80 were due; all are sent within 16 ms more, at 25,000 per second.
+        assert!(most_within(&sent, 4 * MS) <= 101, "no burst");
+        let late = |&&(due, at): &&(Nanos, Nanos)| at > due;
+        let last_late = sent.iter().rfind(late).map(|&(_, at)| at);
+        let expected = 120 * MS;
+        assert!(
+            last_late.is_some_and(|at| at.abs_diff(expected) < MS / 2),
+            "{last_late:?}"
+        );
+        assert_eq!(sent.len(), 20_000);
+    }
+
+    #[test]
+    fn a_short_stall_is_made_up_for_at_once() {
+        let schedule = Schedule::new(20_000, SECOND);
+        let sent = sent(&schedule, &[(100 * MS, 3 * MS / 2)]);
+        let late = sent.iter().filter(|(due, at)| at > due).count();
+        assert!((30..=32).contains(&late), "{late}");
+    }
+
+    #[test]
+    fn stalls_in_a_row_do_not_add_up() {
+        let schedule = Schedule::new(20_000, SECOND);
+        let stalls: Vec<_> = (1..90).map(|k| (10 * k * MS, 4 * MS)).collect();
+        let sent = sent(&schedule, &stalls);
+        let worst_ns = sent.iter().map(|(due, at)| at - due).max();
+        // Half of the limit, the allowed burst that may be left over, and the next stall.
+        assert!(
+            worst_ns.is_some_and(|ns| ns <= 5 * MS + 1_600_000 + 4 * MS),
+            "{worst_ns:?}"
+        );
+    }
+
+    proptest! {
+        /// The law behind the level: a server that can do a tenth more than is offered never has a longer
+        /// queue than it says.
+        #[test]
+        fn no_queue_of_a_server_with_reserve_is_longer_than_the_level(
+            late_us in proptest::collection::vec(0_u32..9_000, 1..300),
+        ) {
+            let schedule = schedule();
+            // Queries leave in order.
+            let mut at = 0;
+            let mut entries = ledger(&late_us);
+            for (k, entry) in (0..).zip(&mut entries) {
+                let due = schedule.due_ns(k);
+                at = at.max(due + Nanos::from(entry.lateness_ns));
+                entry.lateness_ns = u32::try_from(at - due).unwrap();
+            }
+            let mut backlog = Backlog::new(0);
+            let service_ns = 100_000 * 10 / 11;
+            let mut busy_until_ns = 0;
+            for sent in sendings(&schedule, &entries) {
+                backlog.sent(sent.at_ns, sent.lateness_ns);
+                // What waits before it, in time of the schedule.
+                let waits_ns = u64::saturating_sub(busy_until_ns, sent.at_ns) * 11 / 10;
+                prop_assert!(waits_ns <= backlog.level_ns + 100_000, "{waits_ns} {}", backlog.level_ns);
+                busy_until_ns = busy_until_ns.max(sent.at_ns) + service_ns;
+            }
+        }
+    }
+}

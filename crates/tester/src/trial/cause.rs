@@ -1,0 +1,160 @@
+//! Why a role did not get its core, as far as the kernel's counters tell.
+
+use dns64_transport::clock::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::lab::topology::Role;
+
+/// What kept a role from its core.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A CPU quota was used up.
+    Throttled {
+        /// For how long.
+        throttled_ns: Nanos,
+        /// In how long a trial.
+        of_ns: Nanos,
+    },
+    /// The hypervisor ran another guest.
+    Stolen {
+        /// For how long.
+        steal_ns: Nanos,
+        /// In how long a trial, on all its cores.
+        of_ns: Nanos,
+        /// Its cores.
+        cores: String,
+    },
+    /// Other processes ran on its core.
+    Neighbour {
+        /// For how long.
+        foreign_ns: Nanos,
+        /// In how long a trial, on all its cores.
+        of_ns: Nanos,
+        /// Its cores; `None` if it may run on all.
+        cores: Option<String>,
+        /// Program and process ID of the one with the most CPU time.
+        process: Option<(String, u32)>,
+    },
+    /// No counter of the kernel explains it: its process was stopped, or the whole machine.
+    Stopped,
+}
+
+impl Cause {
+    /// What happened to `role`, with its figures.
+    pub fn what(&self, role: Role) -> String {
+        let whose = whose(role);
+        match self {
+            Self::Throttled {
+                throttled_ns,
+                of_ns,
+            } => format!(
+                "a CPU quota stopped {whose} process for {} of the trial",
+                share(*throttled_ns, *of_ns)
+            ),
+            Self::Stolen {
+                steal_ns,
+                of_ns,
+                cores,
+            } => format!(
+                "the host of this virtual machine took {} of {whose} {}",
+                share(*steal_ns, *of_ns),
+                named(cores)
+            ),
+            Self::Neighbour {
+                foreign_ns,
+                of_ns,
+                cores,
+                process,
+            } => {
+                let cores = cores.as_deref().map_or("cores".to_owned(), named);
+                let process = process.as_ref();
+                let who = process.map(|(name, pid)| format!(" (most of all {name}, pid {pid})"));
+                format!(
+                    "other processes used {} of {whose} {cores}{}",
+                    share(*foreign_ns, *of_ns),
+                    who.unwrap_or_default()
+                )
+            }
+            Self::Stopped => format!(
+                "no other process, quota or hypervisor took {whose} core: its process or the whole \
+                 machine was stopped"
+            ),
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Throttled { .. } => "lift the quota (cpu.max, or cpu.cfs_quota_us in version 1)",
+            Self::Stolen { .. } => {
+                "use a machine whose host gives it cores of its own, or repeat when it is quiet"
+            }
+            Self::Neighbour { .. } => "stop it, or keep it to other cores (taskset)",
+            Self::Stopped => "do not stop the process (SIGSTOP, a debugger) or suspend the machine",
+        }
+    }
+}
+
+fn whose(role: Role) -> &'static str {
+    match role {
+        Role::Measurer => "the Measurer's",
+        Role::Dut => "the DUT's",
+        Role::Authority => "the authority's",
+    }
+}
+
+fn named(cores: &str) -> String {
+    match cores.contains([',', '-']) {
+        true => format!("cores {cores}"),
+        false => format!("core {cores}"),
+    }
+}
+
+/// One decimal below 10 %, where it matters.
+fn share(part_ns: Nanos, of_ns: Nanos) -> String {
+    let percent = 100.0 * part_ns as f64 / of_ns.max(1) as f64;
+    match percent < 10.0 {
+        true => format!("{percent:.1} %"),
+        false => format!("{percent:.0} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_told_apart_in_words() {
+        let told = |cause: Cause, role| format!("{}; {}", cause.what(role), cause.remedy());
+        let neighbour = Cause::Neighbour {
+            foreign_ns: 432,
+            of_ns: 1000,
+            cores: Some("1".into()),
+            process: Some(("stress-ng".into(), 1234)),
+        };
+        assert_eq!(
+            told(neighbour, Role::Dut),
+            "other processes used 43 % of the DUT's core 1 (most of all stress-ng, pid 1234); stop it, or \
+             keep it to other cores (taskset)"
+        );
+        let stolen = Cause::Stolen {
+            steal_ns: 25,
+            of_ns: 1000,
+            cores: "2-3".into(),
+        };
+        assert_eq!(
+            stolen.what(Role::Authority),
+            "the host of this virtual machine took 2.5 % of the authority's cores 2-3"
+        );
+        let throttled = Cause::Throttled {
+            throttled_ns: 500,
+            of_ns: 1000,
+        };
+        assert_eq!(
+            throttled.what(Role::Measurer),
+            "a CPU quota stopped the Measurer's process for 50 % of the trial"
+        );
+        assert!(Cause::Stopped.what(Role::Measurer).contains("was stopped"));
+    }
+}

@@ -1,0 +1,303 @@
+//! The timing certificate of a trial: how well the sender kept to its schedule, and which losses may be its own
+//! doing. Pure functions on ledgers.
+//!
+//! What is judged where:
+//!
+//! - lateness beyond the longest allowed stall, and a rate that is too far off in a span of 100 ms, make any trial
+//!   invalid;
+//! - a trial that failed is invalid if catch-up bursts explain all its losses. A burst is a harder load than
+//!   the schedule, so a pass stays one.
+
+use dns64_transport::clock::Nanos;
+use hdrhistogram::Histogram;
+
+use super::TrialSpec;
+use super::result::{CatchUp, TesterFault, Timing};
+use super::summary::ShardReport;
+use crate::load::catch_up::{Episode, Sent, episodes, sendings, together};
+use crate::load::ledger::{Entry, Fate};
+use crate::load::pace::QUANTUM_NS;
+
+const BIN_1MS: Nanos = 1_000_000;
+const BIN_10MS: Nanos = 10_000_000;
+const BIN_100MS: Nanos = 100_000_000;
+
+/// Longer trials have no bins of 1 ms: those of an hour take 58 MB.
+const BINS_1MS_MAX_NS: Nanos = 3_600_000_000_000;
+
+/// Lateness and rate, added up query by query.
+pub(super) struct Certificate {
+    lateness: Histogram<u64>,
+    bins_1ms: Option<Bins>,
+    bins_10ms: Bins,
+    bins_100ms: Bins,
+}
+
+impl Certificate {
+    pub(super) fn new(spec: &TrialSpec, lateness: Histogram<u64>) -> Self {
+        let schedule = spec.schedule;
+        let last_due_ns = schedule.due_ns(schedule.queries().saturating_sub(1));
+        Self {
+            lateness,
+            bins_1ms: (last_due_ns < BINS_1MS_MAX_NS).then(|| Bins::new(BIN_1MS, last_due_ns)),
+            bins_10ms: Bins::new(BIN_10MS, last_due_ns),
+            bins_100ms: Bins::new(BIN_100MS, last_due_ns),
+        }
+    }
+
+    fn bins(&mut self) -> impl Iterator<Item = &mut Bins> {
+        let wide = [&mut self.bins_10ms, &mut self.bins_100ms];
+        wide.into_iter().chain(&mut self.bins_1ms)
+    }
+
+    /// A query that was due, and left if its entry says so.
+    pub(super) fn add(&mut self, due_ns: Nanos, entry: &Entry) {
+        let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
+        let was_sent = entry.fate != Fate::Unsent;
+        for bins in self.bins() {
+            bins.at(due_ns).due += 1;
+            bins.at(sent_ns).sent += u64::from(was_sent);
+        }
+        if was_sent {
+            let lateness_ns = u64::from(entry.lateness_ns);
+            self.lateness.saturating_record(lateness_ns);
+        }
+    }
+
+    /// The certificate, without the clock source.
+    pub(super) fn timing(
+        &self,
+        spec: &TrialSpec,
+        shards: &[ShardReport],
+        bursts: &Bursts,
+    ) -> Timing {
+        let steps = shards.iter().map(|shard| shard.clock_step_ns);
+        let calls = shards.iter().map(|s| s.finished.tally.longest_send_ns);
+        let deviation = Bins::deviation_pct_max;
+        Timing {
+            lateness_ns_p50: self.lateness.value_at_quantile(0.5),
+            lateness_ns_p99: self.lateness.value_at_quantile(0.99),
+            lateness_ns_p999: self.lateness.value_at_quantile(0.999),
+            lateness_ns_max: self.lateness.max(),
+            bin_1ms_deviation_pct_max: self.bins_1ms.as_ref().map(deviation),
+            bin_10ms_deviation_pct_max: self.bins_10ms.deviation_pct_max(),
+            bin_100ms_deviation_pct_max: self.bins_100ms.deviation_pct_max(),
+            quantum_ns: QUANTUM_NS,
+            burst: spec.schedule.burst(),
+            send_call_ns_max: calls.max(),
+            clock_step_ns: steps.max_by_key(|step| step.unsigned_abs()),
+            clock_source: None,
+            catch_up: Some(bursts.told),
+            limits: Some(spec.limits),
+        }
+    }
+
+    /// The span of 100 ms that is further off the rate than is allowed. What is due in a whole span is the
+    /// measure, also where the trial ends within it, and one call of each sender may be on either side of a border.
+    pub(super) fn rate_fault(&self, spec: &TrialSpec) -> Option<TesterFault> {
+        let schedule = spec.schedule;
+        let whole = schedule.due_within(BIN_100MS);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a positive count"
+        )]
+        let share = (spec.limits.max_rate_error_pct / 100.0 * whole as f64) as u64;
+        let allowed = share + schedule.burst() * schedule.shards();
+        let worst = self.bins_100ms.worst()?;
+        (worst.off() > allowed).then_some(TesterFault::RateError {
+            sent: worst.sent,
+            due: worst.due,
+            allowed,
+        })
+    }
+}
+
+/// What catch-up bursts may have done to a trial.
+pub(super) struct Bursts {
+    pub(super) told: CatchUp,
+    /// They explain every loss.
+    explain_all: bool,
+}
+
+impl Bursts {
+    /// Of a trial in which so many queries were `lost`: sent, decided and without a valid answer in time.
+    pub(super) fn of(
+        spec: &TrialSpec,
+        shards: &[ShardReport],
+        certificate: &Certificate,
+        lost: u64,
+    ) -> Self {
+        let limit_ns = spec.limits.burst_ns(&spec.schedule);
+        // Most trials have no burst, and long ones have millions of queries.
+        let late = certificate.lateness.max() > limit_ns;
+        let shards = if late { shards } else { &[] };
+        let each = shards.iter().flat_map(|shard| {
+            let finished = &shard.finished;
+            let entries = &finished.ledger.entries()[..finished.offered];
+            episodes(&finished.schedule, entries, limit_ns)
+        });
+        let episodes = together(each.collect());
+        let lost_in_each = match lost {
+            0 => vec![0; episodes.len()],
+            _ => lost_in(&episodes, spec, shards),
+        };
+        let lost_in_bursts: u64 = lost_in_each.iter().sum();
+        let mut pairs = episodes.iter().zip(&lost_in_each);
+        Self {
+            told: CatchUp {
+                stalls: episodes.iter().map(|e| e.stalls).sum(),
+                stall_ns_max: episodes.iter().map(|e| e.stall_ns_max).max().unwrap_or(0),
+                burst_queries_max: episodes
+                    .iter()
+                    .map(|e| e.burst_queries_max)
+                    .max()
+                    .unwrap_or(0),
+                lost_in_bursts,
+            },
+            // No burst makes a server lose more queries than it has: what is lost beyond, is lost without it.
+            explain_all: lost > 0
+                && lost_in_bursts == lost
+                && pairs.all(|(episode, lost)| *lost <= episode.held_up_queries),
+        }
+    }
+
+    /// The fault of a trial that failed for nothing else.
+    pub(super) fn fault(&self, spec: &TrialSpec) -> Option<TesterFault> {
+        self.explain_all.then_some(TesterFault::CatchUpBurst {
+            stall_ns: self.told.stall_ns_max,
+            burst_queries: self.told.burst_queries_max,
+            limit_queries: spec.limits.max_burst_queries,
+            rate_qps: spec.rate_qps,
+            lost: self.told.lost_in_bursts,
+            cause: None,
+        })
+    }
+}
+
+/// Queries that were lost in each of the episodes, by their moments of sending.
+fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[ShardReport]) -> Vec<u64> {
+    let mut lost = vec![0; episodes.len()];
+    for shard in shards {
+        let finished = &shard.finished;
+        let entries = &finished.ledger.entries()[..finished.offered];
+        let expired = |at_ns| is_expired(spec, at_ns, finished.emptied_until_ns);
+        for sent in sendings(&finished.schedule, entries) {
+            let is_lost = match sent.fate {
+                Fate::Valid | Fate::Unsent => false,
+                Fate::Pending => expired(sent.at_ns),
+                _ => true,
+            };
+            let before = episodes.partition_point(|episode| episode.until_ns < sent.at_ns);
+            let within = episodes
+                .get(before)
+                .is_some_and(|e| e.from_ns <= sent.at_ns);
+            if is_lost && within {
+                lost[before] += 1;
+            }
+        }
+    }
+    lost
+}
+
+/// Queries that were open when a trial ended early, and had been for longer than the slowest answer took: most
+/// of them would have been lost too.
+pub(super) fn hanging(spec: &TrialSpec, shards: &[ShardReport], slowest_ns: Option<Nanos>) -> u64 {
+    let slowest_ns = slowest_ns.unwrap_or(0);
+    let each = shards.iter().map(|shard| {
+        let finished = &shard.finished;
+        let entries = &finished.ledger.entries()[..finished.offered];
+        let hangs = |sent: &Sent| {
+            let until_ns = finished.emptied_until_ns;
+            sent.fate == Fate::Pending
+                && !is_expired(spec, sent.at_ns, until_ns)
+                && sent.at_ns + slowest_ns < until_ns
+        };
+        sendings(&finished.schedule, entries).filter(hangs).count() as u64
+    });
+    each.sum()
+}
+
+/// Whether no answer to a query sent then can have come in time any more.
+pub(super) fn is_expired(spec: &TrialSpec, sent_ns: Nanos, emptied_until_ns: Nanos) -> bool {
+    sent_ns + spec.timeout_ns < emptied_until_ns
+}
+
+/// Queries due and queries sent, counted in bins of equal width (paper 001, sections III and V).
+struct Bins {
+    width_ns: Nanos,
+    counts: Vec<Bin>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Bin {
+    due: u64,
+    sent: u64,
+}
+
+impl Bin {
+    fn off(&self) -> u64 {
+        self.due.abs_diff(self.sent)
+    }
+}
+
+impl Bins {
+    /// Bins up to the last due time; what is sent after it counts in the last bin.
+    fn new(width_ns: Nanos, last_due_ns: Nanos) -> Self {
+        let bins = usize::try_from(last_due_ns / width_ns).unwrap_or(usize::MAX - 1) + 1;
+        Self {
+            width_ns,
+            counts: vec![Bin::default(); bins],
+        }
+    }
+
+    fn at(&mut self, moment_ns: Nanos) -> &mut Bin {
+        let last = self.counts.len() - 1;
+        let bin = usize::try_from(moment_ns / self.width_ns)
+            .unwrap_or(last)
+            .min(last);
+        &mut self.counts[bin]
+    }
+
+    /// The bin whose count is furthest from what was due in it.
+    fn worst(&self) -> Option<Bin> {
+        self.counts.iter().max_by_key(|bin| bin.off()).copied()
+    }
+
+    /// Largest deviation of a bin's count from what was due in it, in per cent of that.
+    fn deviation_pct_max(&self) -> f64 {
+        let deviation = |bin: &Bin| 100.0 * bin.off() as f64 / bin.due as f64;
+        self.counts
+            .iter()
+            .filter(|bin| bin.due > 0)
+            .map(deviation)
+            .fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_shows_as_the_deviation_of_its_bin() {
+        let mut bins = Bins::new(BIN_10MS, 3 * BIN_10MS - 1);
+        for i in 0..300 {
+            let due = i * 100_000;
+            bins.at(due).due += 1;
+            // The last 25 queries of the second bin leave in the third.
+            let is_late = (175..200).contains(&i);
+            bins.at(if is_late { 2 * BIN_10MS } else { due }).sent += 1;
+        }
+        assert!((bins.deviation_pct_max() - 25.0).abs() < 1e-9);
+        assert_eq!(bins.worst().map(|bin| bin.off()), Some(25));
+    }
+
+    #[test]
+    fn what_leaves_after_the_last_due_time_counts_in_the_last_bin() {
+        let mut bins = Bins::new(BIN_10MS, 0);
+        bins.at(0).due += 1;
+        bins.at(7 * BIN_10MS).sent += 1;
+        assert!(bins.deviation_pct_max().abs() < f64::EPSILON);
+    }
+}

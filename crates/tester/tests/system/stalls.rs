@@ -1,0 +1,279 @@
+//! Stalls of the Tester, and DUTs that could serve the offered rate but lose in the burst that follows.
+
+use std::convert::Infallible;
+
+use dns64_transport::clock::SECOND;
+use dns64bench::lab::topology::Role;
+use dns64bench::lab::usage::{RoleUsage, Usage};
+use dns64bench::procedure::Trials;
+use dns64bench::procedure::search::{self, Resolution, Search, SearchEnd, SearchSpec};
+use dns64bench::trial::cause::Cause;
+use dns64bench::trial::result::{CatchUp, Outcome, TesterFault, TrialResult};
+use dns64bench::trial::summary::Surroundings;
+
+use crate::dut::Conduct;
+use crate::trial::{MILLISECOND, Mishap, PLAIN, Trial};
+
+/// Half a second at 20,000 queries per second.
+const FAST: Trial = Trial {
+    rate_qps: 20_000,
+    duration_ns: SECOND / 2,
+    ..PLAIN
+};
+
+/// What a DUT of these tests can do, and as many queries can wait in it.
+const CAPACITY_QPS: u64 = 20_050;
+const QUEUE: u64 = 100;
+const DUT: Conduct = Conduct::Room(CAPACITY_QPS, QUEUE);
+
+/// A stall of 8 ms after 200 ms.
+fn stalled() -> Trial {
+    Trial {
+        mishap: Some((200 * MILLISECOND, Mishap::Stall(8 * MILLISECOND))),
+        ..FAST
+    }
+}
+
+fn catch_up(result: &TrialResult) -> CatchUp {
+    result.timing.catch_up.unwrap()
+}
+
+#[test]
+fn losses_in_a_catch_up_burst_are_the_testers() {
+    assert_eq!(FAST.against(DUT).outcome, Outcome::Passed);
+    assert_eq!(catch_up(&FAST.against(DUT)), CatchUp::default());
+    let result = stalled().against(DUT);
+    let told = catch_up(&result);
+    let lost = 10_000 - result.answers.valid;
+    // 160 queries are held up, and there is room for 100.
+    assert!((40..=80).contains(&lost), "{lost}");
+    let fault = TesterFault::CatchUpBurst {
+        stall_ns: told.stall_ns_max,
+        burst_queries: told.burst_queries_max,
+        limit_queries: 32,
+        rate_qps: 20_000,
+        lost,
+        cause: None,
+    };
+    assert_eq!(result.outcome, Outcome::Invalid(fault));
+    assert!((158..=162).contains(&told.burst_queries_max), "{told:?}");
+    assert!(
+        told.stall_ns_max.abs_diff(8 * MILLISECOND) < 100_000,
+        "{told:?}"
+    );
+    assert_eq!((told.stalls, told.lost_in_bursts), (2, lost), "both shards");
+}
+
+#[test]
+fn a_burst_that_a_dut_with_reserve_works_off_makes_it_lose_nothing() {
+    // Spread, the same stall leaves less of a queue than there is room: half of the stall at once, and
+    // the rest at 25,000 queries per second.
+    let result = stalled().against(Conduct::Room(25_000, 70));
+    assert_eq!(result.outcome, Outcome::Passed);
+}
+
+#[test]
+fn a_pass_with_bursts_is_a_pass() {
+    let result = stalled().against(Conduct::Good);
+    assert_eq!(result.outcome, Outcome::Passed);
+    let told = catch_up(&result);
+    assert_eq!((told.stalls, told.lost_in_bursts), (2, 0));
+}
+
+#[test]
+fn a_loss_outside_the_bursts_is_the_duts() {
+    // Queries 4,000 and 8,000: the stall is over by then, or has not been.
+    let result = stalled().against(Conduct::LoseEvery(3_900));
+    assert_eq!(result.outcome, Outcome::Failed { shortfall: 2 });
+    assert_eq!(catch_up(&result).lost_in_bursts, 0);
+}
+
+#[test]
+fn a_dut_that_loses_more_than_a_burst_has_is_not_excused() {
+    let dead = Trial {
+        duration_ns: 40 * MILLISECOND,
+        mishap: Some((MILLISECOND, Mishap::Stall(8 * MILLISECOND))),
+        ..FAST
+    };
+    let result = dead.against(Conduct::DieAfter(30));
+    let lost = catch_up(&result).lost_in_bursts;
+    assert_eq!(lost, 770, "all of them");
+    assert_eq!(result.outcome, Outcome::Failed { shortfall: lost });
+}
+
+#[test]
+fn a_trial_does_not_end_early_for_what_a_burst_explains() {
+    let early = Trial {
+        stop_early: true,
+        ..stalled()
+    };
+    let excused = early.against(DUT);
+    assert!(matches!(
+        excused.outcome,
+        Outcome::Invalid(TesterFault::CatchUpBurst { .. })
+    ));
+    assert_eq!(excused.queries_sent, 10_000);
+    let overloaded = early.against(Conduct::Room(15_000, QUEUE));
+    assert!(matches!(overloaded.outcome, Outcome::Failed { .. }));
+    assert!(overloaded.ended_early);
+    let stalls = Mishap::Stalls(8 * MILLISECOND, 100 * MILLISECOND);
+    let again = Trial {
+        duration_ns: 2 * SECOND,
+        mishap: Some((30 * MILLISECOND, stalls)),
+        ..early
+    };
+    let dead = again.against(Conduct::DieAfter(2_000));
+    assert!(matches!(dead.outcome, Outcome::Failed { .. }));
+    assert!(dead.ended_early);
+}
+
+/// A Tester that is held up again and again in two of three trials.
+struct Stalling {
+    conduct: Conduct,
+    stalls: Mishap,
+    trials: u64,
+}
+
+impl Trials for Stalling {
+    type Error = Infallible;
+
+    fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, Infallible> {
+        self.trials += 1;
+        let mishap = Some((37 * MILLISECOND, self.stalls));
+        let trial = Trial {
+            rate_qps,
+            duration_ns: 300 * MILLISECOND,
+            stop_early: true,
+            mishap: mishap.filter(|_| self.trials % 3 != 1),
+            ..FAST
+        };
+        Ok(trial.against(self.conduct))
+    }
+}
+
+#[test]
+fn stalls_never_make_a_search_find_less_than_the_dut_can_do() {
+    for (queue, stall_ms, every_ms) in [(50, 5, 40), (100, 8, 130)] {
+        let stalls = Mishap::Stalls(stall_ms * MILLISECOND, every_ms * MILLISECOND);
+        let spec = SearchSpec {
+            resolution: Resolution::Relative { millionths: 10_000 },
+            ..SearchSpec::from_start(5_000)
+        };
+        let mut tester = Stalling {
+            conduct: Conduct::Room(CAPACITY_QPS, queue),
+            stalls,
+            trials: 0,
+        };
+        let Ok(found) = search::run(Search::new(spec), &mut tester, &mut |_| ());
+        for trial in &found.trials {
+            let failed = matches!(trial.outcome, Outcome::Failed { .. });
+            let (rate_qps, outcome) = (trial.rate_qps, &trial.outcome);
+            assert!(
+                !failed || rate_qps > CAPACITY_QPS,
+                "{rate_qps}: {outcome:?}"
+            );
+        }
+        let invalid = |trial: &&TrialResult| trial.outcome.fault().is_some();
+        assert!(
+            found.trials.iter().any(|trial| invalid(&trial)),
+            "{stalls:?}"
+        );
+        assert_eq!(found.end, SearchEnd::Found, "{stalls:?}");
+        // In 0.3 s a queue of 100 hides an overload of 330 queries per second.
+        let rate_qps = found.rate_qps.unwrap();
+        assert!((19_850..=20_600).contains(&rate_qps), "{rate_qps}");
+    }
+}
+
+/// A machine on which a role had core 1, and others used it for 40 % of the trial.
+fn shared(role: Role) -> Surroundings {
+    let row = RoleUsage {
+        role,
+        threads: 1,
+        cores: Some("1".into()),
+        cpu_ns: 300 * MILLISECOND,
+        run_delay_ns: 200 * MILLISECOND,
+        involuntary_switches: 50,
+        steal_ns: Some(0),
+        foreign_ns: Some(200 * MILLISECOND),
+        neighbour: None,
+        throttled_ns: None,
+        pressure_ns: None,
+        frequency_khz: None,
+    };
+    let machine = Usage {
+        span_ns: SECOND / 2,
+        pressure_ns: None,
+        roles: vec![row],
+    };
+    Surroundings {
+        machine: Some(machine),
+        ..Surroundings::default()
+    }
+}
+
+#[test]
+fn a_failure_on_a_shared_core_says_nothing_and_a_pass_is_a_pass() {
+    let losing = Conduct::LoseEvery(1000);
+    for role in [Role::Dut, Role::Authority] {
+        match FAST.amid(shared(role), losing, 1).outcome {
+            Outcome::Invalid(TesterFault::Disturbed { role: whose, .. }) => assert_eq!(whose, role),
+            other => panic!("{other:?}"),
+        }
+    }
+    let result = FAST.amid(shared(Role::Dut), Conduct::Good, 1);
+    assert_eq!(result.outcome, Outcome::Passed);
+    let note = "passed although other processes used 40 % of the DUT's core 1: it may pass at a higher rate";
+    assert_eq!(result.notes, [note]);
+    // The Measurer was punctual all the same.
+    let result = FAST.amid(shared(Role::Measurer), losing, 1);
+    assert_eq!(result.outcome, Outcome::Failed { shortfall: 10 });
+}
+
+#[test]
+fn a_shared_core_excuses_no_more_than_was_due_while_others_had_it() {
+    // 40 % of 10,000.
+    let half = FAST.amid(shared(Role::Dut), Conduct::LoseEvery(2), 1);
+    assert_eq!(half.outcome, Outcome::Failed { shortfall: 5000 });
+    let early = Trial {
+        stop_early: true,
+        timeout_ns: 220 * MILLISECOND,
+        ..FAST
+    };
+    // It ends at the first loss, with 4,400 queries that nobody answers.
+    let dead = early.amid(shared(Role::Dut), Conduct::DieAfter(2_000), 1);
+    assert!(
+        matches!(dead.outcome, Outcome::Failed { .. }),
+        "{:?}",
+        dead.outcome
+    );
+    assert!(
+        dead.ended_early && dead.undecided > 4_000,
+        "{}",
+        dead.undecided
+    );
+}
+
+#[test]
+fn the_cause_of_a_stall_is_named() {
+    let stopped = Trial {
+        mishap: Some((200 * MILLISECOND, Mishap::Stall(50 * MILLISECOND))),
+        ..FAST
+    };
+    let cause = |around| match stopped.amid(around, Conduct::Good, 1).outcome {
+        Outcome::Invalid(TesterFault::LateSchedule { cause, .. }) => cause,
+        other => panic!("{other:?}"),
+    };
+    let busy = cause(shared(Role::Measurer));
+    assert!(matches!(busy, Some(Cause::Neighbour { .. })), "{busy:?}");
+    let mut idle = shared(Role::Measurer);
+    for row in idle
+        .machine
+        .iter_mut()
+        .flat_map(|machine| &mut machine.roles)
+    {
+        (row.run_delay_ns, row.foreign_ns) = (0, Some(0));
+    }
+    assert_eq!(cause(idle), Some(Cause::Stopped));
+    assert_eq!(cause(Surroundings::default()), None);
+}
