@@ -122,6 +122,7 @@ pub(crate) mod simulated {
             rtt_percentiles: Vec::new(),
             timing: Timing::default(),
             tester_drops: 0,
+            losses: None,
             authority: None,
             names: None,
             certified: None,

@@ -173,7 +173,9 @@ fn is_of_capacity(fault: &TesterFault) -> bool {
         TesterFault::NotSent { .. }
         | TesterFault::LateSchedule { .. }
         | TesterFault::ReceiveDrops { .. }
-        | TesterFault::AuthorityDrops { .. } => true,
+        | TesterFault::AuthorityDrops { .. }
+        | TesterFault::NetworkLoss(_)
+        | TesterFault::NetworkDelay(_) => true,
         TesterFault::AuthorityDied { .. }
         | TesterFault::ClockStep { .. }
         | TesterFault::Link { .. } => false,

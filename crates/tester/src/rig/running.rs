@@ -190,18 +190,23 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         let certified = self.certified_rate_qps.is_some_and(|to| rate_qps <= to);
         let kept_until_ns = self.kept_until_ns();
         let (dut, authority) = (&mut self.dut, &mut self.authority);
-        let drops_before = dut.as_ref().map_or(0, OwnServer::udp_drops);
+        let drops = |server: &Option<S>| server.as_ref().map_or(0, OwnServer::udp_drops);
+        let (dut_drops, authority_drops) = (drops(dut), drops(authority));
+        let watched = self.asker.client.watched();
+        let before = watched.read();
         let result = self.asker.client.trial(&spec, || {
             let around = Surroundings {
                 certified: Some(certified),
                 authority_exit: authority.as_mut().and_then(OwnServer::ended),
+                authority_drops: drops(authority).saturating_sub(authority_drops),
+                observed: watched.since(&before),
                 notes,
                 ..Surroundings::default()
             };
             match dut {
                 None => around,
                 Some(dut) => Surroundings {
-                    dut_drops: dut.udp_drops().saturating_sub(drops_before),
+                    dut_drops: dut.udp_drops().saturating_sub(dut_drops),
                     resources: Some(dut.resources()),
                     dut_exit: dut
                         .ended()

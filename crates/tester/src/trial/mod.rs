@@ -5,6 +5,9 @@
 
 pub mod achieved;
 mod backend;
+mod evidence;
+mod losses;
+pub mod place;
 pub mod result;
 pub mod rows;
 pub mod service;

@@ -6,10 +6,13 @@ use hdrhistogram::Histogram;
 
 use super::TrialSpec;
 use super::achieved::{self, Achieved};
+use super::evidence::Own;
+use super::losses;
 use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 use super::service;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
+use crate::lab::watch::Observed;
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
 use crate::load::pace::{QUANTUM_NS, Schedule};
@@ -98,6 +101,10 @@ pub struct Surroundings {
     pub resources: Option<Resources>,
     /// How the program ended that is the authority, if it did.
     pub authority_exit: Option<String>,
+    /// Datagrams that the sockets of the program lost at full buffers that is the authority.
+    pub authority_drops: u64,
+    /// What the counters of the hosts did.
+    pub observed: Observed,
     /// What the reader should know of the preparations.
     pub notes: Vec<String>,
 }
@@ -118,13 +125,14 @@ pub fn result(
     sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
     let timing = sums.timing(spec.schedule);
     let finished: Vec<&Finished> = shards.iter().map(|s| &s.finished).collect();
-    let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
+    let stopped = finished.iter().any(|shard| shard.tally.ended_early);
     let ended_early = stopped || sums.undecided > 0;
     let shortfall = sums.sent - sums.answers.valid - sums.undecided;
-    let authority_died = around.authority_exit.clone();
-    let fault = authority_died
-        .map(|status| TesterFault::AuthorityDied { status })
-        .or_else(|| fault(shards, authority, &timing));
+    let own = own(&sums, shards, authority, &around);
+    let judged = losses::judge(&sums.answers, &own, around.dut_drops, &around.observed);
+    let fault = fault(shards, authority, around.authority_exit.clone())
+        .or(judged.fault)
+        .or_else(|| late_schedule(&timing));
     let outcome = match fault {
         Some(fault) => Outcome::Invalid(fault),
         None if shortfall == 0 && !ended_early => Outcome::Passed,
@@ -137,6 +145,7 @@ pub fn result(
     let is_cold = spec.names.repeats.share() == Share::NONE;
     let warm = behind_dut.filter(|_| is_cold);
     let warm = warm.and_then(|a| achieved::warm(sums.answers.valid + sums.answers.late, &a.counts));
+    let notes = notes(spec, shards, warm, &around);
     TrialResult {
         outcome,
         certified: around.certified,
@@ -151,48 +160,62 @@ pub fn result(
         rtt: sums.rtt(),
         rtt_percentiles: sums.rtt_percentiles(),
         timing,
-        tester_drops: sum(|s| s.counters.receive_drops)
-            + authority.map_or(0, AuthorityReport::drops),
+        tester_drops: own.receive_drops + own.authority_drops,
+        losses: Some(judged.losses),
         authority: authority.map(|a| a.counts),
         names: Some(spec.names.dealt()),
         achieved: behind_dut.and_then(achieved),
         service: service::service(spec.rate_qps, ended_early, &finished),
         resources: around.resources,
-        notes: notes(spec, shards, warm, &around),
+        notes: [judged.notes, notes].concat(),
         dut_exit: around.dut_exit,
         backend: shards.first().map_or("none", |s| s.backend).to_owned(),
     }
 }
 
-/// The first fault that makes the trial say nothing about the DUT.
+/// The first fault after which no figure can be believed: the authority has ended, a system call failed, or
+/// the clock was set.
 fn fault(
     shards: &[ShardReport],
     authority: Option<&AuthorityReport>,
-    timing: &Timing,
+    authority_exit: Option<String>,
 ) -> Option<TesterFault> {
-    let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
+    if let Some(status) = authority_exit {
+        return Some(TesterFault::AuthorityDied { status });
+    }
     let error = shards.iter().find_map(|shard| shard.error.clone());
     let error = error.or_else(|| authority?.error.clone());
     let steps = shards.iter().map(|shard| shard.clock_step_ns);
     let step_ns = steps.max_by_key(|step| step.unsigned_abs()).unwrap_or(0);
-    let queries = sum(|s| s.finished.tally.not_sent);
-    let lost = sum(|s| s.counters.receive_drops);
-    let datagrams = authority.map_or(0, AuthorityReport::drops);
+    let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
+    let error = error.map(|error| TesterFault::Link { error });
+    error.or_else(|| stepped.then_some(TesterFault::ClockStep { step_ns }))
+}
+
+/// What the Tester knows of its own datagrams.
+fn own(
+    sums: &Sums,
+    shards: &[ShardReport],
+    authority: Option<&AuthorityReport>,
+    around: &Surroundings,
+) -> Own {
+    let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
+    Own {
+        sent: sums.sent,
+        not_sent: sum(|s| s.finished.tally.not_sent),
+        undecided: sums.undecided,
+        receive_drops: sum(|s| s.counters.receive_drops),
+        authority_drops: authority.map_or(0, AuthorityReport::drops) + around.authority_drops,
+    }
+}
+
+fn late_schedule(timing: &Timing) -> Option<TesterFault> {
     let (lateness_ns, limit_ns) = (timing.lateness_ns_max, STALL_MAX_NS);
     let late = TesterFault::LateSchedule {
         lateness_ns,
         limit_ns,
     };
-    let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
-    let faults = [
-        error.map(|error| TesterFault::Link { error }),
-        stepped.then_some(TesterFault::ClockStep { step_ns }),
-        (queries > 0).then_some(TesterFault::NotSent { queries }),
-        (lost > 0).then_some(TesterFault::ReceiveDrops { datagrams: lost }),
-        (datagrams > 0).then_some(TesterFault::AuthorityDrops { datagrams }),
-        (lateness_ns > limit_ns).then_some(late),
-    ];
-    faults.into_iter().flatten().next()
+    (lateness_ns > limit_ns).then_some(late)
 }
 
 /// Plain remarks for the reader.
@@ -427,8 +450,8 @@ mod tests {
             dut_drops: 7,
             dut_exit: Some("signal 11".to_owned()),
             resources,
-            authority_exit: None,
             notes: vec!["restarted".to_owned()],
+            ..Surroundings::default()
         });
         assert_eq!((told.certified, told.resources), (Some(true), resources));
         assert_eq!(told.outcome, Outcome::Passed);
