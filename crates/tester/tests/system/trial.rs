@@ -115,6 +115,12 @@ impl Trial {
     }
 
     pub(crate) fn run(&self, conduct: Conduct, seed: u64) -> TrialResult {
+        let reports = self.reports(conduct, seed);
+        result(&self.spec(), &reports, None, Surroundings::default())
+    }
+
+    /// What its shards report.
+    pub(crate) fn reports(&self, conduct: Conduct, seed: u64) -> Vec<ShardReport> {
         let spec = self.spec();
         let clock = ManualClock::default();
         let network = Network::new(&clock, seed);
@@ -147,7 +153,7 @@ impl Trial {
                 befall(mishap, &clock, &shards.interrupted);
             }
         }
-        result(&spec, &shards.reports, None, Surroundings::default())
+        shards.reports
     }
 }
 
