@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use serde::Deserialize;
 
 use super::counters::Reading;
@@ -81,12 +81,19 @@ impl Watched {
 
     /// The counters of all hosts now, twice: see [`Self::since`].
     pub fn read(&self) -> Readings {
+        self.read_twice(0)
+    }
+
+    fn read_twice(&self, pause_ns: Nanos) -> Readings {
         let read = |queues| {
             let hosts = self.hosts.iter();
             let readings = hosts.map(|(_, host)| Reading::of(host, queues).unwrap_or_default());
             readings.collect::<Vec<_>>()
         };
         let first = read(true);
+        if pause_ns > 0 && !self.hosts.is_empty() {
+            MonotonicClock.sleep(pause_ns);
+        }
         let second = read(false).into_iter().zip(&first);
         let second = second.map(|(second, first)| second.with_queues_of(first));
         Readings {
@@ -99,7 +106,7 @@ impl Watched {
     /// their way: each reading is made twice, so that for every counter the least and the most that it counted
     /// between the two are known, and what left one host is never compared with too early a look at the other.
     pub fn since(&self, before: &Readings) -> Observed {
-        let after = self.read();
+        let after = self.read_twice(TRAVEL_NS);
         let changes = self
             .hosts
             .iter()
@@ -150,6 +157,10 @@ pub struct Observed {
 }
 
 const LOOPBACK: &str = "lo";
+
+/// What has left a host has reached the next after this time, some turns of other threads: it takes
+/// microseconds, but on a busy machine the kernel's own thread that hands packets over waits for its turn.
+const TRAVEL_NS: Nanos = SECOND / 100;
 
 /// What `ip -j route get` says.
 #[derive(Deserialize)]

@@ -67,92 +67,104 @@ fn without_counters_of_the_dut_s_host_the_way_there_comes_into_question() {
     assert!(!explained);
 }
 
-/// Missing, late, evidence, drops of the DUT's sockets; what is said, and whether it is explained.
-type Case = (u64, u64, Vec<Evidence>, u64, &'static str, bool);
+/// Missing, late, losses of the Tester's side, drops of the DUT's sockets; what is said, and whether it is
+/// explained.
+type Case = (
+    u64,
+    u64,
+    &'static [(Place, u64, Option<u64>)],
+    u64,
+    &'static str,
+    bool,
+);
+
+const CASES: [Case; 9] = [
+    // All of them, exactly.
+    (
+        9,
+        0,
+        &[(Place::ToDut, 9, Some(9))],
+        0,
+        "9 lost on the way to the DUT",
+        true,
+    ),
+    // Some exactly: the rest is the DUT's.
+    (
+        9,
+        0,
+        &[(Place::ToDut, 4, Some(4))],
+        2,
+        "4 lost on the way to the DUT, 2 at the DUT's sockets, 3 never answered by the DUT",
+        false,
+    ),
+    // A packet can have held up to 128 answers.
+    (
+        9,
+        0,
+        &[(Place::FromDut, 1, Some(128))],
+        0,
+        "1 lost on the way back from the DUT, \
+         8 never answered by the DUT or lost on the way back from the DUT",
+        true,
+    ),
+    (
+        200,
+        0,
+        &[(Place::FromDut, 1, Some(128))],
+        0,
+        "72 never answered by the DUT, 1 lost on the way back from the DUT, \
+         127 never answered by the DUT or lost on the way back from the DUT",
+        false,
+    ),
+    // More packets than queries are missing: some were of duplicates.
+    (
+        2,
+        0,
+        &[(Place::Measurer, 5, Some(640))],
+        0,
+        "2 lost at the Measurer",
+        true,
+    ),
+    // Between DUT and authority a loss can cost anything, late answers and drops of the DUT too.
+    (
+        9,
+        3,
+        &[(Place::FromAuthority, 0, None)],
+        5,
+        "3 answered late, 9 lost on the way from the authority or never answered by the DUT",
+        true,
+    ),
+    // On the client's link it makes none late.
+    (
+        9,
+        3,
+        &[(Place::ToDut, 9, Some(9))],
+        0,
+        "9 lost on the way to the DUT, 3 answered late",
+        false,
+    ),
+    // Two places in one trial.
+    (
+        9,
+        0,
+        &[(Place::Measurer, 4, Some(4)), (Place::ToDut, 5, Some(5))],
+        0,
+        "5 lost on the way to the DUT, 4 lost at the Measurer",
+        true,
+    ),
+    // Losses without a missing answer: of retries, or of nothing that matters.
+    (0, 0, &[(Place::FromAuthority, 0, None)], 0, "", false),
+];
 
 #[test]
 fn what_the_testers_side_explains_is_not_the_dut_s() {
-    use Place::{FromAuthority, FromDut, Measurer, ToDut};
-    let cases: [Case; 9] = [
-        // All of them, exactly.
-        (
-            9,
-            0,
-            vec![evidence(ToDut, 9, Some(9))],
-            0,
-            "9 lost on the way to the DUT",
-            true,
-        ),
-        // Some exactly: the rest is the DUT's.
-        (
-            9,
-            0,
-            vec![evidence(ToDut, 4, Some(4))],
-            2,
-            "4 lost on the way to the DUT, 2 at the DUT's sockets, 3 never answered by the DUT",
-            false,
-        ),
-        // A packet can have held up to 128 answers.
-        (
-            9,
-            0,
-            vec![evidence(FromDut, 1, Some(128))],
-            0,
-            "1 lost on the way back from the DUT, 8 never answered by the DUT or lost on the way back from the DUT",
-            true,
-        ),
-        (
-            200,
-            0,
-            vec![evidence(FromDut, 1, Some(128))],
-            0,
-            "72 never answered by the DUT, 1 lost on the way back from the DUT, 127 never answered by the DUT or lost on the way back from the DUT",
-            false,
-        ),
-        // More packets than queries are missing: some were of duplicates.
-        (
-            2,
-            0,
-            vec![evidence(Measurer, 5, Some(640))],
-            0,
-            "2 lost at the Measurer",
-            true,
-        ),
-        // Between DUT and authority a loss can cost anything, late answers and drops of the DUT too.
-        (
-            9,
-            3,
-            vec![evidence(FromAuthority, 0, None)],
-            5,
-            "3 answered late, 9 lost on the way from the authority or never answered by the DUT",
-            true,
-        ),
-        // On the client's link it makes none late.
-        (
-            9,
-            3,
-            vec![evidence(ToDut, 9, Some(9))],
-            0,
-            "9 lost on the way to the DUT, 3 answered late",
-            false,
-        ),
-        // Two places in one trial.
-        (
-            9,
-            0,
-            vec![evidence(Measurer, 4, Some(4)), evidence(ToDut, 5, Some(5))],
-            0,
-            "5 lost on the way to the DUT, 4 lost at the Measurer",
-            true,
-        ),
-        // Losses without a missing answer: of retries, or of nothing that matters.
-        (0, 0, vec![evidence(FromAuthority, 0, None)], 0, "", false),
-    ];
-    for (queries, late, evidence, dut_drops, words, explained) in cases {
+    for (queries, late, lost, dut_drops, words, explained) in CASES {
+        let lost = lost.iter();
+        let lost = lost.map(|&(place, low, high)| evidence(place, low, high));
         let facts = Facts {
             late,
             dut_drops,
-            ..missing(queries, evidence)
+            ..missing(queries, lost.collect())
         };
         let case = format!("{facts:?}");
         assert_eq!(told(facts), (words.to_owned(), explained), "{case}");
