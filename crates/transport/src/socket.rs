@@ -4,6 +4,8 @@
 //! [`UdpLink::server`] one unconnected socket that answers whoever asks. Both take datagrams in
 //! by `recvmmsg` with kernel receive stamps and let runs of equal length travel segmented.
 
+mod errors;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,6 +18,8 @@ use rustix::net::{
 use crate::clock::{Clock, MonotonicClock, Nanos};
 use crate::sys::{self, RawAddr, ReceiveBatch, SendBatch};
 use crate::{Counters, Datagram, Link, LinkError};
+use errors::ERRORS_MAX;
+pub(crate) use errors::{is_full, is_unreachable};
 
 /// Kernel sockets, of a client or of a server.
 pub struct UdpLink {
@@ -106,6 +110,7 @@ impl UdpLink {
             let socket = open(SocketAddr::new(local, 0), false)?;
             enlarge(&socket, BUFFER_BYTES)?;
             stamp_and_gather(&socket)?;
+            errors::report(&socket, server)?;
             // Only now may the port be shared: asked for earlier, the kernel could hand out the
             // same port twice.
             option("SO_REUSEADDR", sockopt::set_socket_reuseaddr(&socket, true))?;
@@ -165,7 +170,7 @@ impl UdpLink {
                 }
                 // The error belongs to an earlier datagram; this one has not been tried yet.
                 Err(e) if is_unreachable(&e) && self.peer.is_some() && errors < ERRORS_MAX => {
-                    self.counted.unreachable += 1;
+                    self.counted.unreachable += errors::take(&self.sockets[port]).max(1);
                     errors += 1;
                 }
                 Err(e) if is_full(&e) => break,
@@ -186,8 +191,12 @@ impl UdpLink {
     fn take(&mut self, max: usize) -> Result<usize, LinkError> {
         let asked = max.clamp(1, self.receive.capacity());
         let socket = self.sockets[self.cursor].as_fd();
-        let unreachable = &mut self.counted.unreachable;
-        let got = take(&mut self.receive, socket, asked, unreachable)?;
+        let mut unreachable = 0;
+        let got = take(&mut self.receive, socket, asked, &mut unreachable);
+        if unreachable > 0 {
+            self.counted.unreachable += errors::take(&self.sockets[self.cursor]).max(unreachable);
+        }
+        let got = got?;
         if got < asked {
             self.cursor += 1;
             if self.cursor == self.sockets.len() {
@@ -225,9 +234,6 @@ pub(crate) fn take(
         }
     }
 }
-
-/// Pending ICMP errors that are worked off in one call; each is reported once by the kernel.
-const ERRORS_MAX: usize = 16;
 
 impl Link for UdpLink {
     fn ports(&self) -> usize {
@@ -574,21 +580,4 @@ pub(crate) fn option<T, E: Into<io::Error>>(
         call,
         reason: e.into(),
     })
-}
-
-/// Whether an ICMP message or the lack of a neighbour came back for an earlier datagram.
-pub(crate) fn is_unreachable(error: &io::Error) -> bool {
-    let known = [
-        libc::ECONNREFUSED,
-        libc::EHOSTUNREACH,
-        libc::ENETUNREACH,
-        libc::EPROTO,
-    ];
-    error.raw_os_error().is_some_and(|e| known.contains(&e))
-}
-
-/// Whether the network takes nothing more for now.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    let known = [libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM];
-    error.raw_os_error().is_some_and(|e| known.contains(&e))
 }

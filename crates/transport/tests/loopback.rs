@@ -99,6 +99,37 @@ fn nobody_listening_is_counted_and_is_no_failure() {
     assert!(client.counters().unwrap().unreachable > 0);
 }
 
+/// ICMP messages lie in a queue beside the datagrams, within the same buffer: they must not stay there.
+#[test]
+fn errors_leave_room_for_datagrams() {
+    let (closed, at) = server("[::1]:0");
+    drop(closed);
+    let mut client = UdpLink::client(at, None, 1).unwrap();
+    let one = |_: usize, frame: &mut [u8]| {
+        frame[0] = 0;
+        1
+    };
+    for _ in 0..1000 {
+        client.send(0, 1, one).unwrap();
+    }
+    let mut server = UdpLink::server(at, false).unwrap();
+    // Errors are reported, each once, and then nothing is in the way any more.
+    until(usize::MAX, || {
+        let pending = client.counters().unwrap().unreachable;
+        assert_eq!(client.receive(16, |_| ()).unwrap(), 0);
+        match client.counters().unwrap().unreachable == pending {
+            true => usize::MAX,
+            false => 0,
+        }
+    });
+    assert_eq!(client.send(0, 1, one).unwrap(), 1);
+    assert_eq!(until(1, || server.answer(usize::MAX, echo).unwrap()), 1);
+    assert_eq!(until(1, || client.receive(16, |_| ()).unwrap()), 1);
+    let counters = client.counters().unwrap();
+    assert_eq!(counters.receive_drops, 0);
+    assert!((1..=1000).contains(&counters.unreachable), "{counters:?}");
+}
+
 #[test]
 fn datagrams_from_another_address_are_counted_with_their_sender() {
     let (_server, at) = server("127.0.0.1:0");

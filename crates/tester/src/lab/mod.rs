@@ -4,12 +4,13 @@
 //! network namespace. A [`topology::Lab`] makes the namespaces and the links of a
 //! [`topology::Setup`] and takes them down again; [`userns`] gives the same to users who are not
 //! root. A [`profile::Profile`] says how a server is configured and started, [`server::Server`]
-//! starts it, watches it and stops it.
+//! starts it, watches it and stops it. [`watch`] reads what the kernel counts of losses on the hosts.
 //!
 //! Nothing here prints, and nothing here changes a setting of the machine outside the namespaces
 //! and cgroups that it made.
 
 pub mod cgroup;
+pub mod counters;
 pub mod cpuset;
 mod error;
 pub mod host;
@@ -23,6 +24,7 @@ pub mod server;
 pub mod topology;
 pub mod usage;
 pub mod userns;
+pub mod watch;
 pub mod zone;
 
 pub use error::{Blame, LabError};

@@ -73,6 +73,17 @@ impl Setup {
         }
     }
 
+    /// What the host of `role` is called in results. Where it is that of several roles, it has one name.
+    pub fn host_name(self, role: Role) -> &'static str {
+        match (self, role) {
+            (Self::Loopback, _) => "machine",
+            (_, Role::Dut) => "DUT",
+            (Self::TwoDevice, _) => "Tester",
+            (Self::ThreeDevice, Role::Measurer) => "Measurer",
+            (Self::ThreeDevice, Role::Authority) => "authority",
+        }
+    }
+
     /// `on_link` with the port of the DNS, or `on_loopback` where there are no links.
     fn pick<A>(self, on_link: A, on_loopback: (A, u16)) -> (A, u16) {
         match self {
@@ -155,14 +166,14 @@ impl Setup {
         ];
         let mut hosts = vec![measurer, DUT];
         let mut links = vec![
-            ("client", [measurer, DUT], client),
-            ("upstream", [DUT, authority], upstream),
+            (CLIENT_LINK, [measurer, DUT], client),
+            (UPSTREAM_LINK, [DUT, authority], upstream),
         ];
         if authority != measurer {
             let addresses = [SELF_TEST_LINK_MEASURER, SELF_TEST_LINK_AUTHORITY];
             hosts.push(authority);
             links.push((
-                "self-test",
+                SELF_TEST_LINK,
                 [measurer, authority],
                 addresses.map(|address| vec![v6(address)]),
             ));
@@ -183,6 +194,13 @@ impl Setup {
 /// (RFC 6052 section 2.2) within the benchmarking range, because a server may refuse to put
 /// private IPv4 addresses under the well-known prefix (RFC 6052 section 3.1).
 pub const PREF64: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 2, 0, 0x6464, 0, 0, 0, 0), 96);
+
+/// The link between Measurer and DUT; both of its ends have this name, as those of the others.
+pub const CLIENT_LINK: &str = "client";
+/// The link between DUT and authority.
+pub const UPSTREAM_LINK: &str = "upstream";
+/// The link between Measurer and authority, with three devices.
+pub const SELF_TEST_LINK: &str = "self-test";
 
 /// One veth pair; both ends have its name.
 fn plan_link(name: &str, ends: [&str; 2], addresses: &[Vec<String>; 2], plan: &mut Vec<String>) {

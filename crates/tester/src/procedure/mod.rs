@@ -123,6 +123,7 @@ pub(crate) mod simulated {
             timing: Timing::default(),
             machine: None,
             tester_drops: 0,
+            losses: None,
             authority: None,
             names: None,
             certified: None,

@@ -176,7 +176,9 @@ fn is_of_capacity(fault: &TesterFault) -> bool {
         | TesterFault::CatchUpBurst { .. }
         | TesterFault::Disturbed { .. }
         | TesterFault::ReceiveDrops { .. }
-        | TesterFault::AuthorityDrops { .. } => true,
+        | TesterFault::AuthorityDrops { .. }
+        | TesterFault::NetworkLoss(_)
+        | TesterFault::NetworkDelay(_) => true,
         TesterFault::AuthorityDied { .. }
         | TesterFault::ClockStep { .. }
         | TesterFault::Link { .. } => false,

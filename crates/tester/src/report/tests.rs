@@ -14,6 +14,7 @@ use crate::procedure::selftest::{certify, certify_at};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
 use crate::trial::cause::Cause;
+use crate::trial::place::{Losses, Place, Placed, Source};
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 use crate::trial::service::{By, Service};
 
@@ -54,6 +55,26 @@ const SERVICE: Service = Service {
     stores_queries: true,
     sustainable_qps: 11_037,
 };
+/// The DUT lost them all.
+fn losses() -> Losses {
+    let places = [
+        (Place::DutSockets, 12),
+        (Place::Dut, 1188),
+        (Place::Late, 34),
+    ];
+    let places = places.map(|(place, queries)| Placed {
+        place,
+        low: queries,
+        high: queries,
+        source: None,
+    });
+    Losses {
+        queries: 1234,
+        places: places.to_vec(),
+        hosts: vec!["Measurer".into(), "DUT".into(), "authority".into()],
+        ..Losses::default()
+    }
+}
 
 fn failed() -> TrialResult {
     TrialResult {
@@ -93,6 +114,7 @@ fn failed() -> TrialResult {
         },
         machine: None,
         tester_drops: 0,
+        losses: Some(losses()),
         authority: Some(AuthorityCounts {
             aaaa: 99_500,
             a: 99_400,
@@ -357,6 +379,12 @@ fn a_result_survives_its_form() {
             lateness_ns: 2,
             limit_ns: 1,
         },
+        TesterFault::NetworkLoss(Source {
+            host: "Measurer".into(),
+            link: Some("client".into()),
+            counter: "tbf drops".into(),
+            count: 8_953,
+        }),
         TesterFault::ClockStep { step_ns: -5 },
         TesterFault::RateError {
             sent: 1,

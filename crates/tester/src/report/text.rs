@@ -13,6 +13,7 @@ use crate::procedure::selftest::{
     SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
 use crate::trial::achieved::Achieved;
+use crate::trial::place::Losses;
 use crate::trial::result::{Answers, CatchUp, Outcome, Rtt, Timing, TrialResult};
 use crate::trial::service::{By, Service};
 
@@ -20,6 +21,9 @@ use crate::trial::service::{By, Service};
 pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
     let watermarks = conditions.watermarks(result.rate_qps);
     let mut page = Page::begin(&trial_verdict(result), &watermarks);
+    if let Some(words) = result.losses.as_ref().and_then(Losses::words) {
+        page.line(&format!("lost: {words}"));
+    }
     page.conditions(conditions, Some(result));
     page.evidence(result);
     page.achieved(result.achieved.as_ref(), conditions);

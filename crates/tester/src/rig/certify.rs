@@ -178,7 +178,16 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
         let spec = self.load.trial(self.server, rate_qps, schedule, names);
         let (authority, is_subject) = (&mut self.authority, self.is_subject);
         self.client.watch(watched(None, authority.as_ref()));
+        let drops = |server: &Option<S>| server.as_ref().map_or(0, OwnServer::udp_drops);
+        let drops_before = drops(authority);
+        let watched = self.client.watched();
+        let before = watched.read();
+        let lost = |server: &Option<S>| drops(server).saturating_sub(drops_before);
         let result = self.client.trial(&spec, || Surroundings {
+            // What is measured loses its queries itself.
+            dut_drops: if is_subject { lost(authority) } else { 0 },
+            authority_drops: if is_subject { 0 } else { lost(authority) },
+            observed: watched.since(&before),
             resources: authority
                 .as_ref()
                 .filter(|_| is_subject)

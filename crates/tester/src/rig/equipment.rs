@@ -10,6 +10,7 @@ use crate::lab::LabError;
 use crate::lab::process::Resources;
 use crate::lab::server::{Probe, Server};
 use crate::lab::topology::Role;
+use crate::lab::watch::Watched;
 use crate::trial::result::TrialResult;
 use crate::trial::summary::Surroundings;
 use crate::trial::{Tester, TrialError, TrialSpec};
@@ -40,6 +41,11 @@ pub trait Client {
 
     /// Whether the server answers for a name, with or without an AAAA.
     fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError>;
+
+    /// The hosts whose counters are read before and after a trial; none in memory.
+    fn watched(&self) -> Watched {
+        Watched::default()
+    }
 
     /// Now, on the monotonic clock.
     fn now(&self) -> Nanos;
@@ -92,6 +98,7 @@ pub trait OwnServer {
 pub struct Instruments {
     pub(super) tester: Tester,
     pub(super) prober: Prober,
+    pub(super) watched: Watched,
 }
 
 impl Client for Instruments {
@@ -117,6 +124,10 @@ impl Client for Instruments {
 
     fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
         self.prober.answers(name, wait_ns)
+    }
+
+    fn watched(&self) -> Watched {
+        self.watched.clone()
     }
 
     fn now(&self) -> Nanos {

@@ -33,6 +33,7 @@ use crate::lab::host::Host;
 use crate::lab::profile::{Family, Profile, ProfileRole, Settings};
 use crate::lab::server::{Probe, Server, ServerSpec};
 use crate::lab::topology::{self, Lab, Role};
+use crate::lab::watch::Watched;
 use crate::lab::zone::ZoneFile;
 use crate::load::names::NamespaceTooSmall;
 use crate::namespace::Share;
@@ -256,7 +257,11 @@ impl Rig {
         let load = &self.spec.load;
         let tester = Tester::open(self.measurer(Host::Here, local), None, &self.interrupted)?;
         let prober = self.prober(Host::Here, local, server);
-        let client = Instruments { tester, prober };
+        let client = Instruments {
+            tester,
+            prober,
+            watched: Watched::this_host(server),
+        };
         let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         asker.pref64 = match load.pref64 {
             Some(pref64) => pref64,
@@ -277,7 +282,11 @@ impl Rig {
         let (tester, authority) = self.start_authority(lab, upstream, false)?;
         let server = SocketAddr::from(setup.dut());
         let prober = self.prober(setup.host(Role::Measurer), None, server);
-        let client = Instruments { tester, prober };
+        let client = Instruments {
+            tester,
+            prober,
+            watched: Watched::lab(setup, false),
+        };
         let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         let (lab_prefix, lab_len) = topology::PREF64;
         let chosen = Pref64::new(lab_prefix, lab_len).unwrap_or(Pref64::WELL_KNOWN);
@@ -389,22 +398,26 @@ impl Rig {
         let Some(server) = self.self_test_server() else {
             return Ok(None);
         };
-        let (tester, prober, authority) = match &self.spec.subject {
+        let (tester, prober, authority, watched) = match &self.spec.subject {
             Subject::Server { local, .. } => {
                 let prober = self.prober(Host::Here, *local, server);
                 certify::refuse_without_own_aaaa(&prober, self.spec.load.cidr.first())?;
                 let measurer = self.measurer(Host::Here, *local);
                 let tester = Tester::open(measurer, None, &self.interrupted)?;
-                (tester, prober, None)
+                (tester, prober, None, Watched::this_host(server))
             }
             Subject::Lab(lab) => {
                 let (tester, authority) = self.start_authority(lab, server, true)?;
                 let prober = self.prober(lab.setup.host(Role::Measurer), None, server);
-                (tester, prober, authority)
+                (tester, prober, authority, Watched::lab(lab.setup, true))
             }
         };
         Ok(Some(Loopback::new(
-            Instruments { tester, prober },
+            Instruments {
+                tester,
+                prober,
+                watched,
+            },
             authority,
             server,
             &self.spec.load,

@@ -194,18 +194,23 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         self.asker
             .client
             .watch(watched(dut.as_ref(), authority.as_ref()));
-        let drops_before = dut.as_ref().map_or(0, OwnServer::udp_drops);
+        let drops = |server: &Option<S>| server.as_ref().map_or(0, OwnServer::udp_drops);
+        let (dut_drops, authority_drops) = (drops(dut), drops(authority));
+        let watched = self.asker.client.watched();
+        let before = watched.read();
         let result = self.asker.client.trial(&spec, || {
             let around = Surroundings {
                 certified: Some(certified),
                 authority_exit: authority.as_mut().and_then(OwnServer::ended),
+                authority_drops: drops(authority).saturating_sub(authority_drops),
+                observed: watched.since(&before),
                 notes,
                 ..Surroundings::default()
             };
             match dut {
                 None => around,
                 Some(dut) => Surroundings {
-                    dut_drops: dut.udp_drops().saturating_sub(drops_before),
+                    dut_drops: dut.udp_drops().saturating_sub(dut_drops),
                     resources: Some(dut.resources()),
                     dut_exit: dut
                         .ended()

@@ -7,6 +7,8 @@ pub mod achieved;
 mod backend;
 pub mod cause;
 mod disturbance;
+mod evidence;
+pub mod place;
 pub mod result;
 pub mod rows;
 pub mod service;

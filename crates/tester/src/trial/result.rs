@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::achieved::Achieved;
 use super::cause::Cause;
+use super::place::{Losses, Source};
 use super::service::Service;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
@@ -161,6 +162,10 @@ pub enum TesterFault {
         /// How many datagrams.
         datagrams: u64,
     },
+    /// A host or a link between the roles lost packets, which can explain every missing answer.
+    NetworkLoss(Source),
+    /// A link held packets back, so that answers can have been late.
+    NetworkDelay(Source),
     /// The authority stopped during the trial.
     AuthorityDied {
         /// How it ended, as the system tells.
@@ -228,6 +233,13 @@ impl TesterFault {
             Self::AuthorityDrops { datagrams } => {
                 format!("the authority lost {datagrams} queries or replies")
             }
+            Self::NetworkLoss(source) => source.to_string(),
+            Self::NetworkDelay(source) => format!(
+                "{} held packets back {} times ({})",
+                source.at(),
+                source.count,
+                source.counter
+            ),
             Self::AuthorityDied { status } => {
                 format!("the authority stopped during the trial ({status})")
             }
@@ -266,6 +278,10 @@ impl TesterFault {
             Self::Disturbed { cause, .. } => Some(cause.remedy()),
             Self::ReceiveDrops { .. } => Some("raise net.core.rmem_max or use more --threads"),
             Self::AuthorityDrops { .. } => Some("give it more --workers or a core of its own"),
+            Self::NetworkLoss(_) => {
+                Some("look at its queue and its filters (`tc -s qdisc`, `nft list ruleset`)")
+            }
+            Self::NetworkDelay(_) => Some("remove the limit or lower the rate"),
             Self::ClockStep { .. } => Some("stop whoever sets it"),
             Self::AuthorityDied { .. } | Self::Link { .. } => None,
         }
@@ -443,6 +459,9 @@ pub struct TrialResult {
     pub timing: Timing,
     /// Datagrams lost by the Tester's own sockets.
     pub tester_drops: u64,
+    /// Where the queries without a valid answer were lost; `None` in results from before this key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub losses: Option<Losses>,
     /// What the authority counted, when it is ours.
     pub authority: Option<AuthorityCounts>,
     /// The fresh names that it asked for; `None` in journals from before this key.

@@ -7,12 +7,15 @@ use hdrhistogram::Histogram;
 use super::TrialSpec;
 use super::achieved::{self, Achieved};
 use super::disturbance;
+use super::evidence::{self, Own};
+use super::place::{self, Facts, Kind, Losses, Place, Placing};
 use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 use super::service;
 use super::timing::{Bursts, Certificate, hanging, is_expired};
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
 use crate::lab::usage::Usage;
+use crate::lab::watch::Observed;
 use crate::load::catch_up::Limits;
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
@@ -98,6 +101,10 @@ pub struct Surroundings {
     pub machine: Option<Usage>,
     /// What the kernel reads the time from.
     pub clock_source: Option<String>,
+    /// Datagrams that the sockets of the program lost at full buffers that is the authority.
+    pub authority_drops: u64,
+    /// What the counters of the hosts did.
+    pub observed: Observed,
     /// What the reader should know of the preparations.
     pub notes: Vec<String>,
 }
@@ -123,10 +130,11 @@ pub fn result(
     let bursts = Bursts::of(spec, shards, &sums.certificate, shortfall);
     let mut timing = sums.certificate.timing(spec, shards, &bursts);
     timing.clock_source = around.clock_source.take();
-    let authority_died = around.authority_exit.clone();
-    let fault = authority_died
-        .map(|status| TesterFault::AuthorityDied { status })
-        .or_else(|| fault(shards, authority, &timing, &spec.limits))
+    let own = own(&sums, shards, authority, &around);
+    let placing = placing(&sums.answers, &own, &around);
+    let fault = fault(shards, authority, around.authority_exit.clone(), &timing)
+        .or_else(|| network_fault(&own, &placing, &around.observed))
+        .or_else(|| late_schedule(&timing, &spec.limits))
         .or_else(|| sums.certificate.rate_fault(spec))
         .or_else(|| bursts.fault(spec))
         .or_else(|| {
@@ -147,7 +155,8 @@ pub fn result(
     let is_cold = spec.names.repeats.share() == Share::NONE;
     let warm = behind_dut.filter(|_| is_cold);
     let warm = warm.and_then(|a| achieved::warm(sums.answers.valid + sums.answers.late, &a.counts));
-    let notes = notes(spec, shards, warm, &around, &outcome);
+    let mut notes = notes(spec, shards, warm, &around, &outcome);
+    notes.extend(without_effect(&outcome, &own, &around.observed));
     TrialResult {
         outcome,
         certified: around.certified,
@@ -164,6 +173,7 @@ pub fn result(
         timing,
         tester_drops: sum(|s| s.counters.receive_drops)
             + authority.map_or(0, AuthorityReport::drops),
+        losses: Some(placing.losses),
         authority: authority.map(|a| a.counts),
         names: Some(spec.names.dealt()),
         achieved: behind_dut.and_then(achieved),
@@ -176,36 +186,101 @@ pub fn result(
     }
 }
 
-/// The first fault that makes the trial say nothing about the DUT.
+/// The first fault after which no figure can be believed: the authority has ended, a system call failed, or
+/// the clock was set.
 fn fault(
     shards: &[ShardReport],
     authority: Option<&AuthorityReport>,
+    authority_exit: Option<String>,
     timing: &Timing,
-    limits: &Limits,
 ) -> Option<TesterFault> {
-    let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
+    if let Some(status) = authority_exit {
+        return Some(TesterFault::AuthorityDied { status });
+    }
     let error = shards.iter().find_map(|shard| shard.error.clone());
     let error = error.or_else(|| authority?.error.clone());
     let step_ns = timing.clock_step_ns.unwrap_or(0);
-    let queries = sum(|s| s.finished.tally.not_sent);
-    let lost = sum(|s| s.counters.receive_drops);
-    let datagrams = authority.map_or(0, AuthorityReport::drops);
+    let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
+    let error = error.map(|error| TesterFault::Link { error });
+    error.or_else(|| stepped.then_some(TesterFault::ClockStep { step_ns }))
+}
+
+/// What the Tester knows of its own datagrams.
+fn own(
+    sums: &Sums<'_>,
+    shards: &[ShardReport],
+    authority: Option<&AuthorityReport>,
+    around: &Surroundings,
+) -> Own {
+    let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
+    Own {
+        sent: sums.sent,
+        not_sent: sum(|s| s.finished.tally.not_sent),
+        undecided: sums.undecided,
+        receive_drops: sum(|s| s.counters.receive_drops),
+        authority_drops: authority.map_or(0, AuthorityReport::drops) + around.authority_drops,
+    }
+}
+
+/// Losses of a trial that passed: they cost no answer. They were of repeated questions, or of what was nobody's.
+fn without_effect(outcome: &Outcome, own: &Own, observed: &Observed) -> Vec<String> {
+    if *outcome != Outcome::Passed {
+        return Vec::new();
+    }
+    let evidence = evidence::gather(observed, own).into_iter();
+    let lost = evidence.filter(|evidence| evidence.kind != Kind::Held);
+    lost.map(|evidence| format!("{}; every query was answered all the same", evidence.source))
+        .collect()
+}
+
+/// Where the queries without a valid answer were lost.
+fn placing(answers: &Answers, own: &Own, around: &Surroundings) -> Placing {
+    let observed = &around.observed;
+    let mut placing = place::place(Facts {
+        not_sent: own.not_sent,
+        missing: answers.missing,
+        late: answers.late,
+        not_valid: answers.answered() - answers.valid - answers.late,
+        dut_drops: around.dut_drops,
+        is_watched: evidence::is_watched(observed),
+        evidence: evidence::gather(observed, own),
+        asked: None,
+    });
+    placing.losses = Losses {
+        hosts: observed.hosts.iter().map(|h| h.role.to_owned()).collect(),
+        shared: observed.hosts.iter().any(|host| host.shared),
+        counters: evidence::counters(observed),
+        ..placing.losses
+    };
+    placing
+}
+
+/// The loss on the Tester's side that explains what has no valid answer. A trial in which every query was
+/// answered validly has none, whatever was lost beside.
+fn network_fault(own: &Own, placing: &Placing, observed: &Observed) -> Option<TesterFault> {
+    let queries = own.not_sent;
+    if queries > 0 {
+        let refused = evidence::refusing(observed).map(TesterFault::NetworkLoss);
+        return refused.or(Some(TesterFault::NotSent { queries }));
+    }
+    let cause = placing.cause.clone()?;
+    let datagrams = cause.source.count;
+    Some(match (cause.kind, cause.place) {
+        (Kind::Sockets, Place::Measurer) => TesterFault::ReceiveDrops { datagrams },
+        (Kind::Sockets, _) => TesterFault::AuthorityDrops { datagrams },
+        (Kind::Lost, _) => TesterFault::NetworkLoss(cause.source),
+        (Kind::Held, _) => TesterFault::NetworkDelay(cause.source),
+    })
+}
+
+fn late_schedule(timing: &Timing, limits: &Limits) -> Option<TesterFault> {
     let (lateness_ns, limit_ns) = (timing.lateness_ns_max, limits.max_stall_ns);
     let late = TesterFault::LateSchedule {
         lateness_ns,
         limit_ns,
         cause: None,
     };
-    let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
-    let faults = [
-        error.map(|error| TesterFault::Link { error }),
-        stepped.then_some(TesterFault::ClockStep { step_ns }),
-        (queries > 0).then_some(TesterFault::NotSent { queries }),
-        (lost > 0).then_some(TesterFault::ReceiveDrops { datagrams: lost }),
-        (datagrams > 0).then_some(TesterFault::AuthorityDrops { datagrams }),
-        (lateness_ns > limit_ns).then_some(late),
-    ];
-    faults.into_iter().flatten().next()
+    (lateness_ns > limit_ns).then_some(late)
 }
 
 /// Plain remarks for the reader.

@@ -8,6 +8,7 @@
 //! - `lab`: namespaces, links, and servers in them;
 //! - `servers`: trials and searches with each server;
 //! - `faults`: servers that are killed, interrupts and crashes;
+//! - `losses`: links that lose packets;
 //! - `users`: what users call: `demo`, `lab`, profiles of their own, no root;
 //! - `campaign`: a campaign, killed twice on the way;
 //! - `machine`: one lab for all, and processes in it.
@@ -21,6 +22,7 @@ mod busy;
 mod campaign;
 mod faults;
 mod lab;
+mod losses;
 mod machine;
 mod servers;
 mod users;

@@ -19,7 +19,7 @@ pub(crate) const CLASSES: [&str; 7] = [
 
 /// What other programs on the machine can do to a trial, in the words of `TesterFault`: the Tester
 /// is held up, a socket's buffer is full before somebody reads it, or the time is set.
-const DISTURBANCES: [&str; 10] = [
+const DISTURBANCES: [&str; 14] = [
     "all ",
     "other processes used",
     "the host of this virtual machine took",
@@ -29,6 +29,10 @@ const DISTURBANCES: [&str; 10] = [
     "the kernel did not take",
     "the Measurer's sockets lost",
     "the authority lost",
+    "the Measurer's link",
+    "the DUT's link",
+    "the authority's link",
+    "the machine's link",
     "the real-time clock was stepped",
 ];
 
@@ -59,6 +63,8 @@ pub(crate) fn assert_accounted(trial: &Value) {
         assert_eq!(sent + not_taken(trial), due, "{trial:#}");
     }
     assert!(sent <= due, "{trial:#}");
+    let valid = answers(trial, "valid");
+    assert_placed(trial, classes - valid + not_taken(trial));
     let shortfall = sent - answers(trial, "valid") - undecided;
     let all_answered = shortfall == 0 && trial["ended_early"] == false;
     match trial["outcome"].as_str() {
@@ -75,11 +81,21 @@ pub(crate) fn assert_accounted(trial: &Value) {
     assert_eq!(trial["rtt_ns"]["max"].is_null(), with_rtt == 0, "{trial:#}");
 }
 
+/// Each query without a valid answer is placed once, or undecided.
+fn assert_placed(trial: &Value, queries: u64) {
+    let losses = &trial["losses"];
+    let places = losses["places"].as_array().unwrap();
+    let placed: u64 = places.iter().map(|placed| number(placed, "low")).sum();
+    assert_eq!(number(losses, "queries"), queries, "{trial:#}");
+    let undecided = number(losses, "undecided");
+    assert_eq!(placed + undecided, queries, "{trial:#}");
+}
+
 /// Queries that were due and did not leave, as the trial says.
 fn not_taken(trial: &Value) -> u64 {
-    let because = trial["invalid_because"].as_str().unwrap_or_default();
-    let rest = because.strip_prefix("the kernel did not take ");
-    rest.map_or(0, |rest| rest.split(' ').next().unwrap().parse().unwrap())
+    let places = trial["losses"]["places"].as_array();
+    let not_sent = places.and_then(|places| places.iter().find(|p| p["place"] == "not_sent"));
+    not_sent.map_or(0, |placed| number(placed, "low"))
 }
 
 /// Each trial of a search is accounted for, and its rate, its end and the exit code follow.

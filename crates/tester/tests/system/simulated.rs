@@ -270,11 +270,6 @@ fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
     let outcome = |shard| result(&spec, &[shard], None, Surroundings::default()).outcome;
 
     let mut shard = report(&spec);
-    shard.counters.receive_drops = 3;
-    let fault = TesterFault::ReceiveDrops { datagrams: 3 };
-    assert_eq!(outcome(shard), Outcome::Invalid(fault));
-
-    let mut shard = report(&spec);
     shard.error = Some("boom".into());
     let fault = TesterFault::Link {
         error: "boom".into(),
@@ -287,19 +282,33 @@ fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
         step_ns: -SECOND.cast_signed(),
     };
     assert_eq!(outcome(shard), Outcome::Invalid(fault));
+}
 
-    let lost = AuthorityReport {
-        receive_drops: 1,
-        send_drops: 1,
-        ..AuthorityReport::default()
+#[test]
+fn drops_of_the_tester_that_explain_what_is_missing_are_no_failure_of_the_dut() {
+    let judged = |conduct, receive_drops, receive_drops_of_authority| {
+        let mut reports = PLAIN.reports(conduct, 1);
+        reports[0].counters.receive_drops = receive_drops;
+        let authority = AuthorityReport {
+            receive_drops: receive_drops_of_authority,
+            ..AuthorityReport::default()
+        };
+        let around = Surroundings::default();
+        let judged = result(&PLAIN.spec(), &reports, Some(&authority), around);
+        (judged.answers.missing, judged.outcome, judged.notes.len())
     };
-    let outcome = result(
-        &spec,
-        &[report(&spec)],
-        Some(&lost),
-        Surroundings::default(),
-    )
-    .outcome;
+    // Duplicates, say: nothing is missing, and the drops are told.
+    assert_eq!(judged(Conduct::Good, 3, 2), (0, Outcome::Passed, 2));
+    let (missing, outcome, _) = judged(Conduct::LoseEvery(1_000), 3, 0);
+    let fault = TesterFault::ReceiveDrops { datagrams: 3 };
+    assert!(missing > 0);
+    assert_eq!(outcome, Outcome::Invalid(fault));
+    // A packet holds 128 answers at most: the DUT lost many more than one packet.
+    let (missing, outcome, _) = judged(Conduct::LoseEvery(10), 1, 0);
+    assert!(missing > 128);
+    assert_eq!(outcome, Outcome::Failed { shortfall: missing });
+    // One question that the authority lost can cost any number of answers.
+    let (_, outcome, _) = judged(Conduct::LoseEvery(10), 1, 2);
     let fault = TesterFault::AuthorityDrops { datagrams: 2 };
     assert_eq!(outcome, Outcome::Invalid(fault));
 }

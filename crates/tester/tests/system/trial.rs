@@ -124,6 +124,12 @@ impl Trial {
 
     /// The same with what happened around it.
     pub(crate) fn amid(&self, around: Surroundings, conduct: Conduct, seed: u64) -> TrialResult {
+        let reports = self.reports(conduct, seed);
+        result(&self.spec(), &reports, None, around)
+    }
+
+    /// What its shards report.
+    pub(crate) fn reports(&self, conduct: Conduct, seed: u64) -> Vec<ShardReport> {
         let spec = self.spec();
         let clock = ManualClock::default();
         let network = Network::new(&clock, seed);
@@ -159,7 +165,7 @@ impl Trial {
                 }
             }
         }
-        result(&spec, &shards.reports, None, around)
+        shards.reports
     }
 }
 

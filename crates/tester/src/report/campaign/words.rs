@@ -72,6 +72,8 @@ pub(super) fn fault(fault: &TesterFault) -> &'static str {
         TesterFault::Disturbed { .. } => "others on a core of DUT or authority",
         TesterFault::ReceiveDrops { .. } => "replies lost at the Measurer",
         TesterFault::AuthorityDrops { .. } => "losses at the authority",
+        TesterFault::NetworkLoss(_) => "packets lost by the network",
+        TesterFault::NetworkDelay(_) => "packets held up by the network",
         TesterFault::AuthorityDied { .. } => "authority stopped",
         TesterFault::ClockStep { .. } => "clock stepped",
         TesterFault::Link { .. } => "a system call failed",

@@ -272,6 +272,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         timing: timing(rate_qps),
         machine: None,
         tester_drops: 0,
+        losses: None,
         authority: Some(counts(fresh, own)),
         names: None,
         certified: (!self_test).then_some(true),

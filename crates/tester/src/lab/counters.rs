@@ -1,0 +1,341 @@
+//! What the kernel counts of packets and their losses on a host: at sockets, in IP, at interfaces and in
+//! their queues. Files below `/proc` are read and `tc` is asked; nothing is changed.
+//!
+//! Units, measured on Linux 6.18 with segmented datagrams (`UDP_SEGMENT`) over a veth link:
+//!
+//! - `Udp6OutDatagrams`, `Ip6OutRequests`, `Ip6OutTransmits`, `Ip6InReceives`, `Ip6InDelivers` and the packets
+//!   of an interface count a segmented datagram once, as it travels.
+//! - `Ip6InNoECTPkts`, `InECT0Pkts`, `InECT1Pkts` and `InCEPkts` count each of its segments. They are the only
+//!   counters that tell how many datagrams arrived, and are kept for each interface.
+//! - `Udp6InDatagrams` counts what a program has read: segments, or with `UDP_GRO` runs of them.
+//! - A drop (`RcvbufErrors`, `SndbufErrors`, `OutDiscards`, drops of queues and interfaces) counts a packet, which can
+//!   hold up to [`SEGMENTS_MAX`] datagrams.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use super::host::Host;
+use super::machine::Machine;
+use super::process::find_program;
+
+/// Most datagrams that one packet of a virtual link holds: `UDP_MAX_SEGMENTS` since Linux 6.9; it was 64.
+pub const SEGMENTS_MAX: u64 = 128;
+
+/// Name of a counter of one host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counter {
+    /// The interface that it belongs to; `None` for one of the whole host.
+    pub link: Option<String>,
+    /// What counts.
+    pub layer: Layer,
+    /// The kernel's name for it.
+    pub name: String,
+}
+
+/// Who keeps a counter.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    /// UDP over IPv4 (`/proc/net/snmp`).
+    Udp,
+    /// UDP over IPv6 (`/proc/net/snmp6`).
+    Udp6,
+    /// IPv4 (`/proc/net/snmp`).
+    Ip,
+    /// IPv6, of the host or of one interface (`/proc/net/snmp6`, `/proc/net/dev_snmp6`).
+    Ip6,
+    /// ICMPv6, the same.
+    Icmp6,
+    /// The interface (`/proc/net/dev`; `/sys/class/net/*/statistics`).
+    Device,
+    /// A queueing discipline of the interface, by its kind (`tc -s qdisc`).
+    Queue(String),
+    /// Receiving processors, of the whole machine (`/proc/net/softnet_stat`).
+    Softnet,
+}
+
+impl Counter {
+    /// A counter of the whole host.
+    pub fn of_host(layer: Layer, name: &str) -> Self {
+        Self {
+            link: None,
+            layer,
+            name: name.to_owned(),
+        }
+    }
+
+    /// A counter of an interface.
+    pub fn of_link(link: &str, layer: Layer, name: &str) -> Self {
+        Self {
+            link: Some(link.to_owned()),
+            ..Self::of_host(layer, name)
+        }
+    }
+
+    /// Whether it counts losses, or what explains them. Sums of others (`InErrors`) are left out, and so is
+    /// what IPv6 counts for an interface and for the host once more.
+    pub fn is_of_losses(&self) -> bool {
+        let names: &[&str] = match self.layer {
+            Layer::Udp | Layer::Udp6 => &[
+                "RcvbufErrors",
+                "SndbufErrors",
+                "NoPorts",
+                "InCsumErrors",
+                "MemErrors",
+            ],
+            Layer::Ip => &["InDiscards", "OutDiscards", "OutNoRoutes"],
+            Layer::Ip6 if self.link.is_none() => &["InDiscards", "OutDiscards", "OutNoRoutes"],
+            Layer::Ip6 | Layer::Icmp6 => &[],
+            Layer::Device => &DEVICE_LOSSES,
+            Layer::Queue(_) => &["drops", "overlimits"],
+            Layer::Softnet => &["dropped", "time_squeeze"],
+        };
+        names.contains(&self.name.as_str())
+    }
+}
+
+impl fmt::Display for Counter {
+    /// Without the interface: "udp6 `SndbufErrors`", "tbf drops".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layer = match &self.layer {
+            Layer::Udp => "udp",
+            Layer::Udp6 => "udp6",
+            Layer::Ip => "ip",
+            Layer::Ip6 => "ip6",
+            Layer::Icmp6 => "icmp6",
+            Layer::Device => "interface",
+            Layer::Queue(kind) => kind,
+            Layer::Softnet => "softnet",
+        };
+        write!(f, "{layer} {}", self.name)
+    }
+}
+
+/// All counters of a host at one moment, or how far they went between two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading(BTreeMap<Counter, u64>);
+
+impl Reading {
+    /// The counters of `host` now; `None` if it is not there, or has no `/proc`. Reading takes well below
+    /// a millisecond, with `queues`, for which `tc` is started, a few.
+    pub fn of(host: &Host, queues: bool) -> Option<Self> {
+        let here = *host == Host::Here;
+        host.enter(|| Self::here(queues, here)).ok().flatten()
+    }
+
+    /// Those of the network that this thread is in.
+    fn here(queues: bool, sysfs: bool) -> Option<Self> {
+        let machine = Machine::here();
+        let file = |name: &str| machine.read(&format!("/proc/thread-self/net/{name}"));
+        let mut reading = Self::default();
+        reading.snmp(&file("snmp")?);
+        reading.snmp6(None, &file("snmp6").unwrap_or_default());
+        for link in reading.devices(&file("dev")?) {
+            let of_link = file(&format!("dev_snmp6/{link}"));
+            reading.snmp6(Some(&link), &of_link.unwrap_or_default());
+            // `/sys` shows the network that it was mounted in.
+            let missed = format!("/sys/class/net/{link}/statistics/rx_missed_errors");
+            let missed = sysfs.then(|| machine.read(&missed)).flatten();
+            if let Some(missed) = missed.and_then(|text| text.parse().ok()) {
+                reading.note(Counter::of_link(&link, Layer::Device, "rx_missed"), missed);
+            }
+        }
+        reading.softnet(&file("softnet_stat").unwrap_or_default());
+        if queues {
+            reading.queues(&tc().unwrap_or_default());
+        }
+        Some(reading)
+    }
+
+    /// A counter; 0 if the kernel does not have it.
+    pub fn get(&self, counter: &Counter) -> u64 {
+        self.0.get(counter).copied().unwrap_or(0)
+    }
+
+    /// How far each counter that counts losses went.
+    pub fn losses(&self) -> impl Iterator<Item = (&Counter, u64)> {
+        let counted = self.0.iter().map(|(counter, n)| (counter, *n));
+        counted.filter(|(counter, n)| *n > 0 && counter.is_of_losses())
+    }
+
+    /// The queueing disciplines of an interface: kind and how far a counter of theirs went. Of those that are
+    /// nested each counts a drop again, so that they must not be added.
+    pub fn of_queues(&self, link: &str, name: &str) -> Vec<(Counter, u64)> {
+        let of_link = self.0.iter().filter(|(counter, _)| {
+            counter.link.as_deref() == Some(link)
+                && matches!(counter.layer, Layer::Queue(_))
+                && counter.name == name
+        });
+        of_link.map(|(c, n)| (c.clone(), *n)).collect()
+    }
+
+    /// How far the counters went since an earlier reading. One that is smaller now was set back.
+    pub fn since(&self, before: &Self) -> Self {
+        let gone = |(counter, now): (&Counter, &u64)| {
+            (counter.clone(), now.saturating_sub(before.get(counter)))
+        };
+        Self(self.0.iter().map(gone).collect())
+    }
+
+    /// Adds the queues of another reading of the same host.
+    pub(super) fn with_queues_of(mut self, other: &Self) -> Self {
+        let queues = other.0.iter();
+        let queues = queues.filter(|(counter, _)| matches!(counter.layer, Layer::Queue(_)));
+        self.0.extend(queues.map(|(c, n)| (c.clone(), *n)));
+        self
+    }
+
+    fn note(&mut self, counter: Counter, value: u64) {
+        *self.0.entry(counter).or_default() += value;
+    }
+
+    /// `/proc/net/snmp` has for each protocol a line of names and a line of values.
+    fn snmp(&mut self, text: &str) {
+        for (prefix, layer) in [("Ip: ", Layer::Ip), ("Udp: ", Layer::Udp)] {
+            let mut lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
+            let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
+                continue;
+            };
+            let pairs = names.split_whitespace().zip(values.split_whitespace());
+            for (name, value) in pairs {
+                if let Ok(value) = value.parse() {
+                    self.note(Counter::of_host(layer.clone(), name), value);
+                }
+            }
+        }
+    }
+
+    /// `/proc/net/snmp6` and the files in `/proc/net/dev_snmp6` have a name and a value a line.
+    fn snmp6(&mut self, link: Option<&str>, text: &str) {
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            let (Some(name), Some(value)) = (words.next(), words.next()) else {
+                continue;
+            };
+            let layers = [
+                ("Ip6", Layer::Ip6),
+                ("Udp6", Layer::Udp6),
+                ("Icmp6", Layer::Icmp6),
+            ];
+            let known = layers.into_iter().find_map(|(prefix, layer)| {
+                let name = name.strip_prefix(prefix)?;
+                // ICMPv6 has a counter for each type.
+                (layer != Layer::Icmp6 || name == "InMsgs").then_some((layer, name))
+            });
+            if let (Some((layer, name)), Ok(value)) = (known, value.parse()) {
+                let counter = Counter::of_host(layer, name);
+                let link = link.map(str::to_owned);
+                self.note(Counter { link, ..counter }, value);
+            }
+        }
+    }
+
+    /// `/proc/net/dev` has two lines of heads, then one for each interface; returns their names.
+    fn devices(&mut self, text: &str) -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        let mut links = Vec::new();
+        for (link, values) in lines {
+            let link = link.trim();
+            for (name, value) in DEVICE_COLUMNS.iter().zip(values.split_whitespace()) {
+                if let Ok(value) = value.parse() {
+                    self.note(Counter::of_link(link, Layer::Device, name), value);
+                }
+            }
+            links.push(link.to_owned());
+        }
+        links
+    }
+
+    /// `/proc/net/softnet_stat` has a line for each processor, hexadecimal: processed, dropped, time
+    /// squeezed, ...
+    fn softnet(&mut self, text: &str) {
+        for line in text.lines() {
+            let words = line.split_whitespace().skip(1);
+            for (name, value) in ["dropped", "time_squeeze"].into_iter().zip(words) {
+                if let Ok(value) = u64::from_str_radix(value, 16) {
+                    self.note(Counter::of_host(Layer::Softnet, name), value);
+                }
+            }
+        }
+    }
+
+    /// What `tc -s -j qdisc show` says.
+    fn queues(&mut self, text: &str) {
+        let queues: Vec<TcQueue> = serde_json::from_str(text).unwrap_or_default();
+        for TcQueue {
+            kind,
+            dev,
+            drops,
+            overlimits,
+        } in queues
+        {
+            for (name, value) in [("drops", drops), ("overlimits", overlimits)] {
+                let layer = Layer::Queue(kind.clone());
+                self.note(Counter::of_link(&dev, layer, name), value);
+            }
+        }
+    }
+}
+
+impl FromIterator<(Counter, u64)> for Reading {
+    fn from_iter<I: IntoIterator<Item = (Counter, u64)>>(counters: I) -> Self {
+        Self(counters.into_iter().collect())
+    }
+}
+
+/// The columns of `/proc/net/dev`, as `/sys/class/net/*/statistics` has them. `rx_drop` contains `rx_missed`.
+const DEVICE_COLUMNS: [&str; 16] = [
+    "rx_bytes",
+    "rx_packets",
+    "rx_errs",
+    "rx_drop",
+    "rx_fifo",
+    "rx_frame",
+    "rx_compressed",
+    "rx_multicast",
+    "tx_bytes",
+    "tx_packets",
+    "tx_errs",
+    "tx_drop",
+    "tx_fifo",
+    "tx_colls",
+    "tx_carrier",
+    "tx_compressed",
+];
+
+/// Those of them that are losses.
+const DEVICE_LOSSES: [&str; 9] = [
+    "rx_errs",
+    "rx_drop",
+    "rx_fifo",
+    "rx_frame",
+    "rx_missed",
+    "tx_errs",
+    "tx_drop",
+    "tx_fifo",
+    "tx_carrier",
+];
+
+/// One queueing discipline as `tc` tells it.
+#[derive(Deserialize)]
+struct TcQueue {
+    kind: String,
+    dev: String,
+    #[serde(default)]
+    drops: u64,
+    #[serde(default)]
+    overlimits: u64,
+}
+
+/// `tc` of the Debian package iproute2, in the network that this thread is in; `None` if it is not there.
+fn tc() -> Option<String> {
+    let mut tc = Command::new(find_program("tc")?);
+    tc.args(["-s", "-j", "qdisc", "show"]).stdin(Stdio::null());
+    let output = tc.output().ok()?;
+    String::from_utf8(output.stdout).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+use super::*;
+use crate::lab::counters::Reading;
+
+/// What one host counted: interface ("" for the host), layer, name, count.
+type Row = (&'static str, Layer, &'static str, u64);
+
+fn change(role: &'static str, shared: bool, rows: &[Row]) -> Change {
+    let counted = rows.iter().map(|(link, layer, name, count)| {
+        let link = (!link.is_empty()).then(|| (*link).to_owned());
+        let counter = Counter {
+            link,
+            ..Counter::of_host(layer.clone(), name)
+        };
+        (counter, *count)
+    });
+    let reading: Reading = counted.collect();
+    Change {
+        role,
+        shared,
+        least: reading.clone(),
+        most: reading,
+    }
+}
+
+fn leg(near: usize, far: usize, link: &str) -> Option<Leg> {
+    Some(Leg {
+        near,
+        far: Some(far),
+        link: Some(link.to_owned()),
+    })
+}
+
+/// 1,000 queries in 125 packets and as many single answers, each way over a clean link; the DUT asks over IPv4.
+const MEASURER: [Row; 5] = [
+    ("client", Layer::Ip6, "OutRequests", 125),
+    ("client", Layer::Ip6, "OutTransmits", 125),
+    ("client", Layer::Ip6, "InReceives", 1_000),
+    ("client", Layer::Ip6, "InDelivers", 1_000),
+    ("client", Layer::Ip6, "InNoECTPkts", 1_000),
+];
+const DUT: [Row; 9] = [
+    ("client", Layer::Ip6, "InReceives", 125),
+    ("client", Layer::Ip6, "InDelivers", 125),
+    ("client", Layer::Ip6, "InNoECTPkts", 1_000),
+    ("client", Layer::Ip6, "OutRequests", 1_000),
+    ("client", Layer::Ip6, "OutTransmits", 1_000),
+    ("", Layer::Ip, "OutRequests", 2_000),
+    ("", Layer::Ip, "OutTransmits", 2_000),
+    ("", Layer::Ip, "InReceives", 2_000),
+    ("", Layer::Ip, "InDelivers", 2_000),
+];
+const AUTHORITY: [Row; 4] = [
+    ("", Layer::Ip, "OutRequests", 2_000),
+    ("", Layer::Ip, "OutTransmits", 2_000),
+    ("", Layer::Ip, "InReceives", 2_000),
+    ("", Layer::Ip, "InDelivers", 2_000),
+];
+
+/// Three devices, with some counters in place of those of a clean trial.
+fn observed(host: usize, rows: &[Row]) -> Observed {
+    let mut clean = [MEASURER.to_vec(), DUT.to_vec(), AUTHORITY.to_vec()];
+    for row in rows {
+        clean[host].retain(|known| (known.0, &known.1, known.2) != (row.0, &row.1, row.2));
+        clean[host].push(row.clone());
+    }
+    let roles = ["Measurer", "DUT", "authority"];
+    let hosts = roles.iter().zip(&clean);
+    Observed {
+        hosts: hosts
+            .map(|(role, rows)| change(role, false, rows))
+            .collect(),
+        client: leg(0, 1, "client"),
+        upstream: leg(1, 2, "upstream"),
+    }
+}
+
+const OWN: Own = Own {
+    sent: 1_000,
+    not_sent: 0,
+    undecided: 0,
+    receive_drops: 0,
+    authority_drops: 0,
+};
+
+/// Place, host, counter, count, low and high of each loss.
+fn found(observed: &Observed, own: &Own) -> Vec<String> {
+    let found = gather(observed, own).into_iter();
+    let told = found.map(|evidence| {
+        let Source {
+            host,
+            link,
+            counter,
+            count,
+        } = evidence.source;
+        let link = link.map_or(String::new(), |link| format!(" {link}"));
+        let high = evidence.high.map_or("any".to_owned(), |n| n.to_string());
+        let (place, kind, low) = (evidence.place, evidence.kind, evidence.low);
+        format!("{place:?} {kind:?}: {host}{link}: {counter} {count}: {low} to {high}")
+    });
+    told.collect()
+}
+
+fn tbf() -> Layer {
+    Layer::Queue("tbf".to_owned())
+}
+
+#[test]
+fn a_clean_trial_has_no_losses() {
+    assert_eq!(found(&observed(0, &[]), &OWN), Vec::<String>::new());
+    assert_eq!(found(&Observed::default(), &OWN), Vec::<String>::new());
+}
+
+/// The host with other counters than those of a clean trial, these, and what follows.
+type Case<'a> = (usize, &'a [Row], &'a [&'a str]);
+
+fn assert_found(cases: &[Case<'_>]) {
+    for (host, rows, expected) in cases {
+        assert_eq!(found(&observed(*host, rows), &OWN), *expected, "{rows:?}");
+    }
+}
+
+#[test]
+fn losses_on_the_way_to_the_dut_are_found_where_they_were_made() {
+    assert_found(&[
+        // A queue that cut packets up and dropped segments of them: what arrived tells how many.
+        (
+            1,
+            &[("client", Layer::Ip6, "InNoECTPkts", 900)],
+            &[
+                "ToDut Lost: Measurer client: ip6 packets that left and did not arrive 100: 100 to 100",
+            ],
+        ),
+        // A neighbour solicitation may be one or two of what arrived besides.
+        (
+            1,
+            &[
+                ("client", Layer::Ip6, "InNoECTPkts", 901),
+                ("client", Layer::Ip6, "InMcastPkts", 1),
+                ("client", Layer::Icmp6, "InMsgs", 1),
+            ],
+            &[
+                "ToDut Lost: Measurer client: ip6 packets that left and did not arrive 100: 100 to 101",
+            ],
+        ),
+        // That alone is no loss.
+        (
+            1,
+            &[
+                ("client", Layer::Ip6, "InNoECTPkts", 1_001),
+                ("client", Layer::Ip6, "InMcastPkts", 1),
+                ("client", Layer::Icmp6, "InMsgs", 1),
+            ],
+            &[],
+        ),
+        // A filter in the DUT's host.
+        (
+            1,
+            &[("client", Layer::Ip6, "InDelivers", 120)],
+            &[
+                "DutHost Lost: DUT client: ip6 packets received and not delivered (a filter?) 5: 5 to 640",
+            ],
+        ),
+        // Multicasts that nobody has joined are not delivered either.
+        (
+            1,
+            &[
+                ("client", Layer::Ip6, "InReceives", 127),
+                ("client", Layer::Ip6, "InNoECTPkts", 1_002),
+                ("client", Layer::Ip6, "InMcastPkts", 2),
+            ],
+            &[],
+        ),
+        // The drops of the DUT's own sockets are not the Tester's.
+        (1, &[("", Layer::Udp6, "RcvbufErrors", 12)], &[]),
+    ]);
+}
+
+#[test]
+fn losses_on_the_way_back_and_upstream_are_found_where_they_were_made() {
+    assert_found(&[
+        // Answers that a filter of the DUT's host, or its queue, dropped.
+        (
+            1,
+            &[("client", Layer::Ip6, "OutTransmits", 990)],
+            &[
+                "FromDut Lost: DUT client: ip6 packets made and not transmitted (a filter?) 10: 10 to 1280",
+            ],
+        ),
+        (
+            0,
+            &[
+                ("client", Layer::Ip6, "InReceives", 991),
+                ("client", Layer::Ip6, "InDelivers", 991),
+            ],
+            &["FromDut Lost: DUT client: ip6 packets that left and did not arrive 9: 9 to 1152"],
+        ),
+        (
+            1,
+            &[
+                ("upstream", tbf(), "drops", 3),
+                ("upstream", tbf(), "overlimits", 70),
+            ],
+            &[
+                "ToAuthority Lost: DUT upstream: tbf drops 3: 0 to any",
+                "ToAuthority Held: DUT upstream: tbf overlimits 70: 0 to any",
+            ],
+        ),
+        (
+            2,
+            &[
+                ("", Layer::Ip, "InReceives", 1_980),
+                ("", Layer::Ip, "InDelivers", 1_980),
+            ],
+            &[
+                "ToAuthority Lost: DUT upstream: ip packets that left and did not arrive 20: 0 to any",
+            ],
+        ),
+        (
+            2,
+            &[("", Layer::Udp, "SndbufErrors", 4)],
+            &["FromAuthority Lost: authority: udp SndbufErrors 4: 0 to any"],
+        ),
+        (
+            2,
+            &[("", Layer::Udp, "MemErrors", 4)],
+            &["Authority Lost: authority: udp MemErrors 4: 0 to any"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_queue_is_named_where_it_dropped() {
+    let mut observed = observed(1, &[("client", Layer::Ip6, "InNoECTPkts", 600)]);
+    let drops = ("client", tbf(), "drops", 90);
+    let rows = [MEASURER.as_slice(), &[drops]].concat();
+    observed.hosts[0] = change("Measurer", false, &rows);
+    // Of the drops some were of queries that the kernel reported: those are not sent, and the others count.
+    let own = Own {
+        sent: 700,
+        not_sent: 300,
+        ..OWN
+    };
+    assert_eq!(
+        found(&observed, &own),
+        ["ToDut Lost: Measurer client: tbf drops 90: 100 to 100"]
+    );
+    let refused = refusing(&observed).unwrap();
+    assert_eq!((refused.counter.as_str(), refused.count), ("tbf drops", 90));
+}
+
+#[test]
+fn queries_still_open_at_an_early_end_may_be_those_that_were_lost() {
+    let observed = observed(1, &[("client", Layer::Ip6, "InNoECTPkts", 990)]);
+    let own = Own {
+        undecided: 6,
+        ..OWN
+    };
+    let found = found(&observed, &own);
+    assert!(found[0].ends_with(": 4 to 10"), "{found:?}");
+}
+
+#[test]
+fn losses_at_sockets_need_no_counters_of_hosts() {
+    let own = Own {
+        receive_drops: 2,
+        authority_drops: 1,
+        ..OWN
+    };
+    assert_eq!(
+        found(&Observed::default(), &own),
+        [
+            "Measurer Sockets: Measurer: drops of its sockets 2: 2 to 256",
+            "Authority Sockets: authority: drops of its sockets 1: 0 to any",
+        ]
+    );
+}
+
+/// One host for all: differences say nothing there, and counters of sockets can be anybody's.
+#[test]
+fn of_a_shared_host_only_its_interface_counts() {
+    let rows = [
+        ("lo", Layer::Device, "rx_drop", 5),
+        ("", Layer::Udp6, "SndbufErrors", 9),
+        ("", Layer::Udp6, "RcvbufErrors", 9),
+        ("", Layer::Ip6, "InReceives", 9),
+    ];
+    let mut observed = Observed {
+        hosts: vec![change("machine", true, &rows)],
+        client: leg(0, 0, "lo"),
+        upstream: leg(0, 0, "lo"),
+    };
+    let expected = ["ToDut Lost: machine lo: interface rx_drop 5: 0 to any"];
+    assert_eq!(found(&observed, &OWN), expected);
+    // A real interface counts frames for nobody as drops.
+    let rows = [
+        ("eth0", Layer::Device, "rx_drop", 5),
+        ("eth0", Layer::Device, "rx_missed", 2),
+        ("eth0", Layer::Queue("fq_codel".to_owned()), "drops", 7),
+    ];
+    observed.hosts = vec![change("Measurer", true, &rows)];
+    observed.client = Some(Leg {
+        near: 0,
+        far: None,
+        link: Some("eth0".to_owned()),
+    });
+    observed.upstream = None;
+    let expected = ["FromDut Lost: Measurer eth0: interface rx_missed 2: 0 to 256"];
+    assert_eq!(found(&observed, &OWN), expected);
+    assert!(!is_watched(&observed));
+}

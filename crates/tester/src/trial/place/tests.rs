@@ -1,0 +1,284 @@
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+
+fn evidence(place: Place, low: u64, high: Option<u64>) -> Evidence {
+    Evidence {
+        place,
+        kind: Kind::Lost,
+        source: Source {
+            host: "Measurer".to_owned(),
+            link: Some("client".to_owned()),
+            counter: "tbf drops".to_owned(),
+            count: low.max(1),
+        },
+        low,
+        high,
+    }
+}
+
+fn missing(missing: u64, evidence: Vec<Evidence>) -> Facts {
+    Facts {
+        missing,
+        is_watched: true,
+        evidence,
+        ..Facts::default()
+    }
+}
+
+/// What is said of these losses, and whether the Tester's side explains them.
+fn told(facts: Facts) -> (String, bool) {
+    let placing = place(facts);
+    let words = placing.losses.words().unwrap_or_default();
+    (words, placing.cause.is_some())
+}
+
+#[test]
+fn losses_that_nothing_else_explains_are_the_dut_s() {
+    let facts = Facts {
+        dut_drops: 12,
+        late: 2,
+        not_valid: 1,
+        ..missing(15, Vec::new())
+    };
+    let (words, explained) = told(facts);
+    assert_eq!(
+        words,
+        "12 at the DUT's sockets, 3 never answered by the DUT, 2 answered late, \
+         1 answered, but not validly"
+    );
+    assert!(!explained);
+}
+
+#[test]
+fn without_counters_of_the_dut_s_host_the_way_there_comes_into_question() {
+    let facts = Facts {
+        is_watched: false,
+        ..missing(7, Vec::new())
+    };
+    let (words, explained) = told(facts);
+    assert_eq!(
+        words,
+        "7 lost on the way to the DUT or never answered by the DUT or lost on the way back from the DUT"
+    );
+    // That nobody saw a loss there proves none.
+    assert!(!explained);
+}
+
+/// Missing, late, losses of the Tester's side, drops of the DUT's sockets; what is said, and whether it is
+/// explained.
+type Case = (
+    u64,
+    u64,
+    &'static [(Place, u64, Option<u64>)],
+    u64,
+    &'static str,
+    bool,
+);
+
+const CASES: [Case; 9] = [
+    // All of them, exactly.
+    (
+        9,
+        0,
+        &[(Place::ToDut, 9, Some(9))],
+        0,
+        "9 lost on the way to the DUT",
+        true,
+    ),
+    // Some exactly: the rest is the DUT's.
+    (
+        9,
+        0,
+        &[(Place::ToDut, 4, Some(4))],
+        2,
+        "4 lost on the way to the DUT, 2 at the DUT's sockets, 3 never answered by the DUT",
+        false,
+    ),
+    // A packet can have held up to 128 answers.
+    (
+        9,
+        0,
+        &[(Place::FromDut, 1, Some(128))],
+        0,
+        "1 lost on the way back from the DUT, \
+         8 never answered by the DUT or lost on the way back from the DUT",
+        true,
+    ),
+    (
+        200,
+        0,
+        &[(Place::FromDut, 1, Some(128))],
+        0,
+        "72 never answered by the DUT, 1 lost on the way back from the DUT, \
+         127 never answered by the DUT or lost on the way back from the DUT",
+        false,
+    ),
+    // More packets than queries are missing: some were of duplicates.
+    (
+        2,
+        0,
+        &[(Place::Measurer, 5, Some(640))],
+        0,
+        "2 lost at the Measurer",
+        true,
+    ),
+    // Between DUT and authority a loss can cost anything, late answers and drops of the DUT too.
+    (
+        9,
+        3,
+        &[(Place::FromAuthority, 0, None)],
+        5,
+        "3 answered late, 9 lost on the way from the authority or never answered by the DUT",
+        true,
+    ),
+    // On the client's link it makes none late.
+    (
+        9,
+        3,
+        &[(Place::ToDut, 9, Some(9))],
+        0,
+        "9 lost on the way to the DUT, 3 answered late",
+        false,
+    ),
+    // Two places in one trial.
+    (
+        9,
+        0,
+        &[(Place::Measurer, 4, Some(4)), (Place::ToDut, 5, Some(5))],
+        0,
+        "5 lost on the way to the DUT, 4 lost at the Measurer",
+        true,
+    ),
+    // Losses without a missing answer: of retries, or of nothing that matters.
+    (0, 0, &[(Place::FromAuthority, 0, None)], 0, "", false),
+];
+
+#[test]
+fn what_the_testers_side_explains_is_not_the_dut_s() {
+    for (queries, late, lost, dut_drops, words, explained) in CASES {
+        let lost = lost.iter();
+        let lost = lost.map(|&(place, low, high)| evidence(place, low, high));
+        let facts = Facts {
+            late,
+            dut_drops,
+            ..missing(queries, lost.collect())
+        };
+        let case = format!("{facts:?}");
+        assert_eq!(told(facts), (words.to_owned(), explained), "{case}");
+    }
+}
+
+#[test]
+fn the_authority_s_account_bounds_the_places_before_and_behind_it() {
+    let asked = Asked {
+        reached: 6,
+        answered: 6,
+    };
+    let facts = Facts {
+        asked: Some(asked),
+        ..missing(9, vec![evidence(Place::ToDut, 0, Some(640))])
+    };
+    // Three never reached the authority, and may never have reached the DUT.
+    let (words, explained) = told(facts);
+    assert_eq!(
+        words,
+        "6 never answered by the DUT, 3 lost on the way to the DUT or never answered by the DUT"
+    );
+    assert!(!explained);
+}
+
+#[test]
+fn questions_that_the_authority_leaves_open_are_its_losses() {
+    let asked = Asked {
+        reached: 9,
+        answered: 2,
+    };
+    let facts = Facts {
+        asked: Some(asked),
+        ..missing(9, Vec::new())
+    };
+    let placing = place(facts);
+    let cause = placing.cause.unwrap();
+    assert_eq!((cause.place, cause.source.count), (Place::Authority, 7));
+}
+
+#[test]
+fn a_drop_is_named_before_a_delay() {
+    let held = Evidence {
+        kind: Kind::Held,
+        source: Source {
+            count: 1_000_000,
+            ..evidence(Place::ToDut, 0, None).source
+        },
+        ..evidence(Place::ToDut, 0, None)
+    };
+    let dropped = evidence(Place::ToDut, 3, Some(3));
+    let placing = place(missing(3, vec![held.clone(), dropped.clone()]));
+    assert_eq!(placing.cause, Some(dropped));
+    let placing = place(missing(3, vec![held.clone()]));
+    assert_eq!(placing.cause, Some(held));
+}
+
+fn any_evidence() -> impl Strategy<Value = Evidence> {
+    let places = prop::sample::select(vec![
+        Place::ToDut,
+        Place::DutHost,
+        Place::ToAuthority,
+        Place::Authority,
+        Place::FromAuthority,
+        Place::FromDut,
+        Place::Measurer,
+    ]);
+    (places, 0..50_u64, option::of(0..500_u64))
+        .prop_map(|(place, low, more)| evidence(place, low, more.map(|more| low + more)))
+}
+
+fn any_asked() -> impl Strategy<Value = Asked> {
+    (0..100_u64, 0..100_u64).prop_map(|(reached, unanswered)| Asked {
+        reached,
+        answered: reached.saturating_sub(unanswered),
+    })
+}
+
+prop_compose! {
+    fn any_facts()(
+        counts in (0..100_u64, 0..200_u64, 0..100_u64, 0..100_u64),
+        dut_drops in 0..200_u64,
+        is_watched: bool,
+        evidence in vec(any_evidence(), 0..6),
+        asked in option::of(any_asked()),
+    ) -> Facts {
+        let (not_sent, missing, late, not_valid) = counts;
+        Facts { not_sent, missing, late, not_valid, dut_drops, is_watched, evidence, asked }
+    }
+}
+
+proptest! {
+    #[test]
+    fn each_loss_is_placed_once_or_undecided(facts in any_facts()) {
+        let losses = place(facts.clone()).losses;
+        let all = facts.not_sent + facts.missing + facts.late + facts.not_valid;
+        prop_assert_eq!(losses.queries, all);
+        let placed: u64 = losses.places.iter().map(|placed| placed.low).sum();
+        prop_assert_eq!(placed + losses.undecided, all);
+        for placed in &losses.places {
+            prop_assert!(placed.low <= placed.high && placed.high <= all, "{:?}", placed);
+            prop_assert!(placed.high > 0);
+        }
+        prop_assert_eq!(losses.between.is_empty(), losses.undecided == 0);
+    }
+
+    /// More losses on the Tester's side never turn an invalid trial into a failed one.
+    #[test]
+    fn more_evidence_never_blames_the_dut(facts in any_facts(), more in any_evidence()) {
+        let without = place(facts.clone()).cause;
+        let mut facts = facts;
+        let explains = more.low > 0 || more.high != Some(0);
+        facts.evidence.push(more);
+        let with = place(facts).cause;
+        prop_assert!(without.is_none() || with.is_some() || !explains);
+    }
+}
