@@ -173,7 +173,8 @@ fn is_of_capacity(fault: &TesterFault) -> bool {
         TesterFault::NotSent { .. }
         | TesterFault::LateSchedule { .. }
         | TesterFault::ReceiveDrops { .. }
-        | TesterFault::AuthorityDrops { .. } => true,
+        | TesterFault::AuthorityDrops { .. }
+        | TesterFault::AuthorityOverflow { .. } => true,
         TesterFault::AuthorityDied { .. }
         | TesterFault::ClockStep { .. }
         | TesterFault::Link { .. } => false,

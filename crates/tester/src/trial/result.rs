@@ -117,6 +117,12 @@ pub enum TesterFault {
         /// How many datagrams.
         datagrams: u64,
     },
+    /// The authority, which misbehaves on purpose, had to hold back more replies than it has room
+    /// for, and lost some that it should have sent.
+    AuthorityOverflow {
+        /// How many.
+        replies: u64,
+    },
     /// The authority stopped during the trial.
     AuthorityDied {
         /// How it ended, as the system tells.
@@ -153,6 +159,9 @@ impl TesterFault {
             Self::AuthorityDrops { datagrams } => {
                 format!("the authority lost {datagrams} queries or replies")
             }
+            Self::AuthorityOverflow { replies } => {
+                format!("the authority had no room for {replies} more of its delayed replies")
+            }
             Self::AuthorityDied { status } => {
                 format!("the authority stopped during the trial ({status})")
             }
@@ -172,6 +181,9 @@ impl TesterFault {
             }
             Self::ReceiveDrops { .. } => Some("raise net.core.rmem_max or use more --threads"),
             Self::AuthorityDrops { .. } => Some("give it more --workers or a core of its own"),
+            Self::AuthorityOverflow { .. } => {
+                Some("shorten its delay, lower the rate or give it more --authority-cpus")
+            }
             Self::ClockStep { .. } => Some("stop whoever sets it"),
             Self::AuthorityDied { .. } | Self::Link { .. } => None,
         }

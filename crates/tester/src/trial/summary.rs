@@ -178,6 +178,8 @@ fn fault(
     let queries = sum(|s| s.finished.tally.not_sent);
     let lost = sum(|s| s.counters.receive_drops);
     let datagrams = authority.map_or(0, AuthorityReport::drops);
+    let misbehaviour = authority.and_then(|a| a.counts.misbehaviour);
+    let replies = misbehaviour.map_or(0, |counts| counts.overflowed);
     let (lateness_ns, limit_ns) = (timing.lateness_ns_max, STALL_MAX_NS);
     let late = TesterFault::LateSchedule {
         lateness_ns,
@@ -190,6 +192,7 @@ fn fault(
         (queries > 0).then_some(TesterFault::NotSent { queries }),
         (lost > 0).then_some(TesterFault::ReceiveDrops { datagrams: lost }),
         (datagrams > 0).then_some(TesterFault::AuthorityDrops { datagrams }),
+        (replies > 0).then_some(TesterFault::AuthorityOverflow { replies }),
         (lateness_ns > limit_ns).then_some(late),
     ];
     faults.into_iter().flatten().next()
@@ -389,6 +392,7 @@ impl Bins {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::authority::counts::FaultCounts;
     use crate::load::names::Names;
     use crate::load::repeat::Repeats;
     use crate::load::ring::Ring;
@@ -454,6 +458,25 @@ mod tests {
             told.outcome,
             Outcome::Invalid(TesterFault::AuthorityDied { status })
         );
+    }
+
+    #[test]
+    fn an_authority_without_room_for_its_delayed_replies_makes_the_trial_invalid() {
+        let mut report = AuthorityReport::default();
+        let counts = |overflowed| FaultCounts {
+            delayed: 10,
+            lost: 10,
+            overflowed,
+            ..FaultCounts::default()
+        };
+        for (overflowed, expected) in [
+            (0, None),
+            (3, Some(TesterFault::AuthorityOverflow { replies: 3 })),
+        ] {
+            report.counts.misbehaviour = Some(counts(overflowed));
+            let found = fault(&[], Some(&report), &Timing::default());
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]

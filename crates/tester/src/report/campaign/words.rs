@@ -69,6 +69,7 @@ pub(super) fn fault(fault: &TesterFault) -> &'static str {
         TesterFault::LateSchedule { .. } => "sender held up",
         TesterFault::ReceiveDrops { .. } => "replies lost at the Measurer",
         TesterFault::AuthorityDrops { .. } => "losses at the authority",
+        TesterFault::AuthorityOverflow { .. } => "too many replies delayed at the authority",
         TesterFault::AuthorityDied { .. } => "authority stopped",
         TesterFault::ClockStep { .. } => "clock stepped",
         TesterFault::Link { .. } => "a system call failed",
