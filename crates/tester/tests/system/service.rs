@@ -9,7 +9,7 @@ use dns64bench::procedure::search::{self, Resolution, Search, SearchEnd, SearchS
 use dns64bench::trial::result::{Outcome, TrialResult};
 use dns64bench::trial::service::{By, Service};
 
-use crate::dut::Conduct;
+use crate::script::{Conduct, Fault};
 use crate::trial::{MILLISECOND, PLAIN, Trial};
 
 /// Trials of one DUT, which has forgotten everything when the next begins.
@@ -115,8 +115,8 @@ fn a_dut_that_serves_all_has_no_service_rate_to_tell() {
         Conduct::Late(100 * MILLISECOND),
         Conduct::Bounded(2_100, 5),
         Conduct::DieAfter(500),
-        Conduct::Fail,
-        Conduct::Silent,
+        Conduct::Always(Fault::ServFail),
+        Conduct::Always(Fault::Silent),
     ] {
         assert_eq!(service(2_000, conduct), None, "{conduct:?}");
         for seed in 0..5 {
