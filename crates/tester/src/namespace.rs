@@ -17,7 +17,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 pub use pattern::Pattern;
-pub use share::Share;
+pub use share::{Share, dealt, fit_together};
 
 use crate::quantity::ValueError;
 

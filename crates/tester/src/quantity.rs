@@ -153,6 +153,16 @@ pub fn rest(text: &str) -> Result<Nanos, ValueError> {
     Kind::time("a rest", (0, "0s"), (60 * 60 * SECOND, "1h")).read_time(text)
 }
 
+/// Reads how long a reply is held back: "5ms", "200us"; a bare number is in seconds.
+///
+/// # Errors
+///
+/// What is not a time, or above 10 s.
+pub fn delay(text: &str) -> Result<Nanos, ValueError> {
+    // Ten times the longest timeout of RFC 8219 section 9.2: whoever waits has given up.
+    Kind::time("a delay", (0, "0s"), (10 * SECOND, "10s")).read_time(text)
+}
+
 /// Reads the length of a soak: "30m", "4h"; a bare number is in seconds.
 ///
 /// # Errors
@@ -277,6 +287,19 @@ impl fmt::Display for Span {
         let decimals = decimals.trim_end_matches('0');
         let point = if decimals.is_empty() { "" } else { "." };
         f.pad(&format!("{}{point}{decimals} {unit}", thousandths / 1000))
+    }
+}
+
+/// A span of time as the texts here have it: whole, in the largest unit that leaves no fraction, or in
+/// microseconds.
+pub fn written(span_ns: Nanos) -> String {
+    let units = [(SECOND, "s"), (MILLISECOND, "ms"), (MICROSECOND, "us")];
+    let whole = units
+        .into_iter()
+        .find(|(unit_ns, _)| span_ns.is_multiple_of(*unit_ns));
+    match whole {
+        Some((unit_ns, unit)) => format!("{}{unit}", span_ns / unit_ns),
+        None => format!("{}.{:03}us", span_ns / MICROSECOND, span_ns % MICROSECOND),
     }
 }
 

@@ -40,6 +40,18 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
     /// Arrival time on the link's clock: the kernel's receive stamp where there is one.
     pub at: Nanos,
+    /// The local address that it was sent to, where the port listens at more than one.
+    pub(crate) local: Option<LocalAddr>,
+}
+
+impl Datagram<'_> {
+    /// Where a reply goes, for [`Link::reply`].
+    pub fn origin(&self) -> Origin {
+        Origin {
+            local: self.local,
+            ..Origin::new(self.peer)
+        }
+    }
 }
 
 /// The local address that a datagram was sent to, to answer from it.
@@ -98,6 +110,17 @@ pub trait Link {
         max: usize,
         answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
     ) -> Result<usize, LinkError>;
+
+    /// Sends replies to datagrams that [`Link::answer`] was given earlier: `next` writes one into the
+    /// frame and returns where it goes and its length, or `None` if there is no further one. Returns
+    /// how many there were. For links that listen, which have one local port.
+    fn reply(
+        &mut self,
+        next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
+    ) -> Result<usize, LinkError>;
+
+    /// Now, on the clock of the arrival times.
+    fn now(&self) -> Nanos;
 
     /// Sleeps until a datagram waits or `timeout` has passed.
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError>;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use crate::clock::{Clock, ManualClock, Nanos};
 use crate::random::SplitMix64;
-use crate::{Counters, Datagram, Link, LinkError};
+use crate::{Counters, Datagram, Link, LinkError, Origin};
 
 pub use relay::MemoryRelay;
 
@@ -276,6 +276,7 @@ impl Link for MemoryLink {
                 peer,
                 payload: &payload,
                 at,
+                local: None,
             });
             total += 1;
         }
@@ -302,6 +303,7 @@ impl Link for MemoryLink {
                     peer,
                     payload: &payload,
                     at,
+                    local: None,
                 },
                 &mut self.frame,
             );
@@ -312,6 +314,24 @@ impl Link for MemoryLink {
             }
         }
         Ok(total)
+    }
+
+    fn reply(
+        &mut self,
+        mut next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
+    ) -> Result<usize, LinkError> {
+        let mut replies = 0;
+        while let Some((to, len)) = next(&mut self.frame) {
+            let reply = &self.frame[..len];
+            let mut wire = self.network.0.borrow_mut();
+            wire.send(self.addresses[0], to.peer, reply, self.impairment);
+            replies += 1;
+        }
+        Ok(replies)
+    }
+
+    fn now(&self) -> Nanos {
+        self.network.0.borrow().clock.now()
     }
 
     /// Does nothing: on a manual clock, time passes only when the simulation says so.

@@ -4,7 +4,9 @@
 //! [`UdpLink::server`] one unconnected socket that answers whoever asks. Both take datagrams in
 //! by `recvmmsg` with kernel receive stamps and let runs of equal length travel segmented.
 
+mod descriptors;
 mod errors;
+mod replies;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,7 +19,8 @@ use rustix::net::{
 
 use crate::clock::{Clock, MonotonicClock, Nanos};
 use crate::sys::{self, RawAddr, ReceiveBatch, SendBatch};
-use crate::{Counters, Datagram, Link, LinkError};
+use crate::{Counters, Datagram, Link, LinkError, Origin};
+pub use descriptors::{DESCRIPTORS_BESIDE, allow_descriptors};
 use errors::ERRORS_MAX;
 pub(crate) use errors::{is_full, is_unreachable};
 
@@ -289,6 +292,7 @@ impl Link for UdpLink {
                         peer,
                         payload,
                         at,
+                        local: None,
                     });
                     total += 1;
                 }
@@ -337,6 +341,7 @@ impl Link for UdpLink {
                         peer,
                         payload,
                         at,
+                        local,
                     },
                     self.send.frame(),
                 );
@@ -354,6 +359,17 @@ impl Link for UdpLink {
         sent += self.flush(port)?;
         self.counted.send_drops += (replies - sent) as u64;
         Ok(total)
+    }
+
+    fn reply(
+        &mut self,
+        next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
+    ) -> Result<usize, LinkError> {
+        self.send_replies(next)
+    }
+
+    fn now(&self) -> Nanos {
+        MonotonicClock.now()
     }
 
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
@@ -435,32 +451,6 @@ fn arrival(stamp_ns: Option<u64>, realtime_offset: i64) -> Nanos {
         None => MonotonicClock.now(),
     }
 }
-
-/// Raises this process's limit on open files (`RLIMIT_NOFILE`), which is 1024 by custom, for so many
-/// sockets more, as far as it may. Returns how many of them the limit allows beside the
-/// [`DESCRIPTORS_BESIDE`] other files.
-pub fn allow_descriptors(more: usize) -> Result<usize, OpenError> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = (more as u64 + DESCRIPTORS_BESIDE).min(limit.maximum.unwrap_or(u64::MAX));
-    let granted = limit.current.unwrap_or(u64::MAX).max(wanted);
-    if limit.current.is_some_and(|current| current < wanted) {
-        let raised = Rlimit {
-            current: Some(wanted),
-            maximum: limit.maximum,
-        };
-        option(
-            "setrlimit RLIMIT_NOFILE",
-            setrlimit(Resource::Nofile, raised),
-        )?;
-    }
-    let granted = granted.saturating_sub(DESCRIPTORS_BESIDE);
-    Ok(usize::try_from(granted).unwrap_or(usize::MAX).min(more))
-}
-
-/// Files that a process has open beside those sockets: connections, other links.
-pub const DESCRIPTORS_BESIDE: u64 = 4096;
 
 fn open(address: SocketAddr, share: bool) -> Result<OwnedFd, OpenError> {
     let socket = unbound(address)?;

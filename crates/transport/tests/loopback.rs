@@ -192,6 +192,49 @@ fn a_wildcard_server_answers_from_the_address_that_was_asked() {
 }
 
 #[test]
+fn replies_that_leave_later_go_where_their_datagrams_came_from() {
+    // More than one batch of the link holds.
+    const QUERIES: u8 = 200;
+    for (listen, ask) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.9")] {
+        let (mut server, at) = server(listen);
+        let to = SocketAddr::new(ask.parse().unwrap(), at.port());
+        let mut client = UdpLink::client(to, None, 2).unwrap();
+        for i in 0..QUERIES {
+            let fill = |_: usize, frame: &mut [u8]| {
+                frame[0] = i;
+                1
+            };
+            assert_eq!(client.send(usize::from(i % 2), 1, fill).unwrap(), 1);
+        }
+        let mut origins = Vec::new();
+        let all = usize::from(QUERIES);
+        let keep = |datagram: Datagram<'_>, _: &mut [u8]| {
+            origins.push((datagram.origin(), datagram.payload[0]));
+            0
+        };
+        let mut keep = keep;
+        assert_eq!(until(all, || server.answer(64, &mut keep).unwrap()), all);
+        let mut waiting = origins.into_iter().rev();
+        let sent = server.reply(|frame| {
+            let (to, i) = waiting.next()?;
+            frame[..2].fill(i);
+            Some((to, 2))
+        });
+        assert_eq!(sent.unwrap(), all);
+        let mut got = Vec::new();
+        let received = until(all, || {
+            let each = |d: Datagram<'_>| got.push((d.port, d.payload.to_vec()));
+            client.receive(64, each).unwrap()
+        });
+        assert_eq!(received, all, "{listen} asked at {ask}");
+        got.sort_by_key(|(_, payload)| payload[0]);
+        let expected = (0..QUERIES).map(|i| (usize::from(i % 2), vec![i, i]));
+        assert_eq!(got, expected.collect::<Vec<_>>());
+        assert_eq!(server.counters().unwrap().send_drops, 0);
+    }
+}
+
+#[test]
 fn a_port_in_use_and_a_foreign_address_are_named() {
     let (_first, at) = server("127.0.0.1:0");
     let Err(error) = UdpLink::server(at, false) else {

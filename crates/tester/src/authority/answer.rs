@@ -4,6 +4,7 @@ use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{BADVERS, Class, Opcode, Rcode, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN, Header, Message, Opt, Question, Section};
+use dns64_wire::name::Name;
 
 use super::UDP_SIZE;
 use super::counts::{AuthorityCounts, Kind};
@@ -48,6 +49,11 @@ impl Authority {
     /// What it has counted so far.
     pub fn counts(&self) -> AuthorityCounts {
         self.counts
+    }
+
+    /// What all names of the zone end with.
+    pub(super) fn suffix(&self) -> Name<'_> {
+        self.config.zone.suffix.as_name()
     }
 
     /// Writes the reply to `query` into `out` and returns its length; 0 means no reply.

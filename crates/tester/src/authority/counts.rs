@@ -21,6 +21,46 @@ pub struct AuthorityCounts {
     pub ignored: u64,
     /// Queries that came over TCP (counted above as well).
     pub tcp: u64,
+    /// What then became of the replies, where the authority misbehaves on purpose: the figures above
+    /// are of the zone alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misbehaviour: Option<FaultCounts>,
+}
+
+/// Replies that an authority delayed, lost or spoiled on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct FaultCounts {
+    /// Held back for any time.
+    pub delayed: u64,
+    /// Not sent.
+    pub lost: u64,
+    /// SERVFAIL in place of the answer.
+    pub servfail: u64,
+    /// REFUSED in place of the answer.
+    pub refused: u64,
+    /// TC and no records.
+    pub truncated: u64,
+    /// Held back for longer, so that others overtook them.
+    pub reordered: u64,
+    /// Sent twice.
+    pub duplicated: u64,
+    /// Not sent because too many replies were held back already: a fault of the Tester.
+    pub overflowed: u64,
+}
+
+impl FaultCounts {
+    fn zip(self, other: Self, with: fn(u64, u64) -> u64) -> Self {
+        Self {
+            delayed: with(self.delayed, other.delayed),
+            lost: with(self.lost, other.lost),
+            servfail: with(self.servfail, other.servfail),
+            refused: with(self.refused, other.refused),
+            truncated: with(self.truncated, other.truncated),
+            reordered: with(self.reordered, other.reordered),
+            duplicated: with(self.duplicated, other.duplicated),
+            overflowed: with(self.overflowed, other.overflowed),
+        }
+    }
 }
 
 impl AuthorityCounts {
@@ -51,6 +91,10 @@ impl AuthorityCounts {
             refused: with(self.refused, other.refused),
             ignored: with(self.ignored, other.ignored),
             tcp: with(self.tcp, other.tcp),
+            misbehaviour: match (self.misbehaviour, other.misbehaviour) {
+                (None, None) => None,
+                (one, two) => Some(one.unwrap_or_default().zip(two.unwrap_or_default(), with)),
+            },
         }
     }
 }

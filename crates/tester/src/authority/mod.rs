@@ -7,10 +7,16 @@
 //!                                       └─ decide → zone::Contents → wire::build
 //! TCP connection ─bytes→ tcp::TcpService ─→ the same engine
 //! ```
+//!
+//! One that misbehaves on purpose has [`faulty`] around the engine: by [`behaviour`] a reply is lost,
+//! spoiled or held back in [`pending`].
 
 pub mod answer;
+pub mod behaviour;
 pub mod counts;
 mod fast;
+pub mod faulty;
+mod pending;
 pub mod serve;
 pub mod tcp;
 pub mod zone;

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::REPLY_LEN_MAX;
 use super::answer::{Authority, Transport};
+use super::behaviour::Rules;
 use super::counts::AuthorityCounts;
+use super::faulty::Faults;
 use super::zone::ZoneConfig;
 use crate::connections::{Next, Service};
 
@@ -18,23 +20,39 @@ pub const CONNECTIONS_MAX: usize = 64;
 #[derive(Debug)]
 pub struct TcpService {
     service: Service,
-    authority: Arc<Mutex<Authority>>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Shared {
+    authority: Authority,
+    /// Those of content alone: over a connection nothing is lost, late or in another order.
+    faults: Option<Faults>,
 }
 
 impl TcpService {
     /// Listens at `listen` in the network that the calling thread is in, and serves from now on.
-    pub fn open(listen: SocketAddr, config: ZoneConfig) -> io::Result<Self> {
+    /// With `rules` the errors among their faults apply.
+    pub fn open(
+        listen: SocketAddr,
+        config: ZoneConfig,
+        rules: Option<Arc<Rules>>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
-        let authority = Arc::new(Mutex::new(Authority::new(config)));
-        let shared = Arc::clone(&authority);
+        let shared = Arc::new(Mutex::new(Shared {
+            authority: Authority::new(config),
+            faults: rules.map(Faults::new),
+        }));
+        let of_all = Arc::clone(&shared);
         let begin = move || {
             move |input: &mut Vec<u8>, output: &mut Vec<u8>| {
-                answer(&mut locked(&shared), input, output)
+                answer(&mut locked(&of_all), input, output)
             }
         };
         Ok(Self {
             service: Service::start(listener, "tcp", CONNECTIONS_MAX, begin)?,
-            authority,
+            shared,
         })
     }
 
@@ -45,17 +63,22 @@ impl TcpService {
 
     /// What it has counted so far.
     pub fn counts(&self) -> AuthorityCounts {
-        locked(&self.authority).counts()
+        let shared = locked(&self.shared);
+        AuthorityCounts {
+            misbehaviour: shared.faults.as_ref().map(Faults::counts),
+            ..shared.authority.counts()
+        }
     }
 }
 
 /// The counters are sound after a panic elsewhere: each is one addition.
-fn locked(authority: &Mutex<Authority>) -> MutexGuard<'_, Authority> {
-    authority.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Answers the next query of a connection, if it is there, whole. One that gets no reply ends it.
-fn answer(authority: &mut Authority, input: &mut Vec<u8>, output: &mut Vec<u8>) -> Next {
+fn answer(shared: &mut Shared, input: &mut Vec<u8>, output: &mut Vec<u8>) -> Next {
+    let Shared { authority, faults } = shared;
     let Some((len, rest)) = input.split_first_chunk() else {
         return Next::Wait;
     };
@@ -64,7 +87,12 @@ fn answer(authority: &mut Authority, input: &mut Vec<u8>, output: &mut Vec<u8>) 
         return Next::Wait;
     };
     let mut reply = [0; REPLY_LEN_MAX];
-    let reply_len = authority.answer(query, &mut reply, Transport::Tcp);
+    let mut reply_len = authority.answer(query, &mut reply, Transport::Tcp);
+    if let Some(faults) = faults.as_mut().filter(|_| reply_len > 0) {
+        let suffix = authority.suffix();
+        let spoiled = faults.spoil(&suffix, query, &mut reply, reply_len, Transport::Tcp);
+        reply_len = spoiled.0;
+    }
     input.drain(..2 + len);
     match u16::try_from(reply_len) {
         Ok(prefix @ 1..) => {
@@ -84,12 +112,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::authority::counts::FaultCounts;
     use crate::namespace::{Share, Zone};
 
     const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\
         \x0f192-000-002-001\x09dns64perf\x04test\0\0\x01\0\x01";
 
     fn service() -> TcpService {
+        faulty("none")
+    }
+
+    fn faulty(behaviour: &str) -> TcpService {
+        let rules = Rules::new(behaviour.parse().unwrap()).unwrap();
         let config = ZoneConfig {
             zone: Zone {
                 suffix: "dns64perf.test".parse().unwrap(),
@@ -99,7 +133,8 @@ mod tests {
             ttl_s: 60,
             negative_ttl_s: 60,
         };
-        TcpService::open("127.0.0.1:0".parse().unwrap(), config).unwrap()
+        let rules = (behaviour != "none").then(|| Arc::new(rules));
+        TcpService::open("127.0.0.1:0".parse().unwrap(), config, rules).unwrap()
     }
 
     fn connect(service: &TcpService) -> TcpStream {
@@ -143,6 +178,30 @@ mod tests {
             ..AuthorityCounts::default()
         };
         assert_eq!(service.counts(), expected);
+    }
+
+    #[test]
+    fn errors_are_the_same_over_tcp_and_nothing_else_is_wrong_there() {
+        let servfail = b"\x12\x34\x81\x02\0\x01\0\0\0\0\0\0\
+            \x0f192-000-002-001\x09dns64perf\x04test\0\0\x01\0\x01";
+        for (behaviour, spoiled) in [
+            ("servfail=100%", true),
+            ("delay=10s,loss=100%", false),
+            ("truncate=100%", false),
+            ("duplicate=100%", false),
+        ] {
+            let service = faulty(behaviour);
+            let mut stream = connect(&service);
+            stream.write_all(&framed(QUERY)).unwrap();
+            let reply = read_reply(&mut stream);
+            assert_eq!(reply == servfail, spoiled, "{behaviour}: {reply:?}");
+            assert_eq!(reply.len(), QUERY.len() + if spoiled { 0 } else { 16 });
+            let counted = FaultCounts {
+                servfail: u64::from(spoiled),
+                ..FaultCounts::default()
+            };
+            assert_eq!(service.counts().misbehaviour, Some(counted));
+        }
     }
 
     #[test]

@@ -228,6 +228,9 @@ fn facts(open: &Open) -> VariantFacts {
     let started = open.server();
     let files = started.and_then(|dut| dut.files().ok()).unwrap_or_default();
     let program = started.and_then(|dut| std::fs::read(dut.program()).ok());
+    let delays = open.rig.delay_file().into_iter();
+    let delays =
+        delays.filter_map(|path| Some((path.display().to_string(), std::fs::read(path).ok()?)));
     VariantFacts {
         version: described
             .dut
@@ -240,7 +243,9 @@ fn facts(open: &Open) -> VariantFacts {
         cpus: described.cpus,
         files_sha256: files
             .into_iter()
-            .map(|(name, text)| (name, sha256_hex(text.as_bytes())))
+            .map(|(name, text)| (name, text.into_bytes()))
+            .chain(delays)
+            .map(|(name, octets)| (name, sha256_hex(&octets)))
             .collect(),
         program_sha256: program.map(|octets| sha256_hex(&octets)),
         not_a_measurement: described.not_a_measurement,

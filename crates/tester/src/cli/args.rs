@@ -10,6 +10,7 @@ use dns64_wire::pref64::Pref64;
 
 use super::values;
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
+use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
@@ -126,7 +127,7 @@ pub struct LimitArgs {
 #[command(next_help_heading = "Server")]
 pub struct SubjectArgs {
     /// Address of a server that already runs, IPv6 or IPv4; in a self-test, of the authority
-    #[arg(short, long, value_name = "ADDR", conflicts_with_all = ["lab", "setup", "upstream_family", "authority", "authority_cpus"])]
+    #[arg(short, long, value_name = "ADDR", conflicts_with_all = ["lab", "setup", "upstream_family", "authority", "authority_cpus", "authority_behaviour"])]
     pub server: Option<IpAddr>,
 
     /// UDP port of that server [default: 53]
@@ -177,6 +178,15 @@ pub struct SubjectArgs {
     /// CPUs of the authority, such as 0 or 0,2-3 [default: one apart if there are three]
     #[arg(long, value_name = "LIST")]
     pub authority_cpus: Option<CpuSet>,
+
+    /// Faults of the built-in authority on purpose, such as delay=5ms,loss=0.1% [default: none]
+    ///
+    /// Self-tests are without them. A list of: delay=TIME, delay=TIME+-TIME (evenly spread) or delay=@FILE (quantiles: lines such as
+    /// "50% 2ms"); loss=SHARE, servfail=SHARE, refused=SHARE, truncate=SHARE, duplicate=SHARE and
+    /// reorder=SHARE:TIME (held back for so much longer) of the names; seed=NUMBER. A name and type
+    /// meets the same fault whenever it is asked. SERVFAIL and REFUSED apply to TCP as well.
+    #[arg(long, value_name = "LIST")]
+    pub authority_behaviour: Option<Behaviour>,
 
     /// CPUs of the DNS64 server, such as 1 [default: those that the Tester leaves]
     #[arg(long, value_name = "LIST", requires = "dut")]
@@ -303,6 +313,12 @@ pub struct AuthorityArgs {
     /// TTL and MINIMUM of the SOA in negative answers, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = NEGATIVE_TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
     pub negative_ttl: u32,
+
+    /// Faults on purpose, such as delay=5ms,loss=0.1% [default: none]
+    ///
+    /// As --authority-behaviour of `dns64bench trial`.
+    #[arg(long, value_name = "LIST", conflicts_with = "self_test")]
+    pub behaviour: Option<Behaviour>,
 
     /// What stands after the first label of a name: the zone
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]

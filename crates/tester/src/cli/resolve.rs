@@ -3,11 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::args::{LoadArgs, MeasureArgs, NameArgs, OutputArgs, SubjectArgs};
+use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
 use crate::load::catch_up::Limits;
 use crate::namespace::Zone;
 use crate::rig::recommended::Recommended;
-use crate::rig::spec::{DutChoice, LabSpec, Load, RigSpec, Subject};
+use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Load, RigSpec, Subject};
 
 /// A measurement, and what is to be done with it.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ impl Measurement {
             timeout_ns: self.spec.load.timeout_ns,
             runs: None,
             ipv4_servers: server.into_iter().collect(),
+            // Told by the conditions.
+            behaviours: Vec::new(),
         }
         .remarks()
         .iter()
@@ -88,6 +91,9 @@ pub enum UsageError {
         /// As given.
         server: IpAddr,
     },
+    /// An authority that is another program, or is to certify the Tester, answers as it does.
+    #[error("--authority-behaviour is for the built-in authority behind a DNS64 server; {0}")]
+    Behaviour(&'static str),
     /// The arguments of dns64perf++ or dns64perf describe no test; which, and what is needed.
     #[error("{0}")]
     Dns64Perf(String),
@@ -151,6 +157,7 @@ impl SubjectArgs {
                 })
             }
             (None, _, _) => Ok(Subject::Lab(Box::new(LabSpec {
+                behaviour: self.behaviour(needs)?,
                 setup: self.setup.unwrap_or_default(),
                 dut: self.dut.map(|profile| DutChoice {
                     profile,
@@ -164,6 +171,20 @@ impl SubjectArgs {
                 authority_cpus: self.authority_cpus.unwrap_or_default(),
             }))),
         }
+    }
+}
+
+impl SubjectArgs {
+    /// What the authority does wrong, where it can.
+    fn behaviour(&self, needs: Needs) -> Result<Behaviour, UsageError> {
+        let behaviour = self.authority_behaviour.clone().unwrap_or_default();
+        let other = match (&self.authority, needs) {
+            _ if behaviour.is_none() => None,
+            (_, Needs::AuthorityOnly) => Some("omit it in a self-test"),
+            (Some(AuthorityChoice::Profile { .. }), _) => Some("omit --authority"),
+            _ => None,
+        };
+        other.map_or(Ok(behaviour), |remedy| Err(UsageError::Behaviour(remedy)))
     }
 }
 

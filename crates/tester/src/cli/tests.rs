@@ -175,6 +175,24 @@ fn a_profile_is_started_in_a_lab() {
 }
 
 #[test]
+fn the_authority_of_a_lab_misbehaves_where_it_is_asked_to() {
+    let faults = "--authority-behaviour delay=5ms,loss=0.1%";
+    let lab = measure(&format!("dns64bench trial --dut unbound -Q 1 {faults}")).unwrap();
+    let behaviour = &lab.spec.subject.lab().unwrap().behaviour;
+    assert_eq!(behaviour.to_string(), "delay=5ms,loss=0.1%");
+    for (line, remedy) in [
+        ("selftest", "omit it in a self-test"),
+        ("search --dut bind --authority nsd", "omit --authority"),
+    ] {
+        let refused = measure(&format!("dns64bench {line} {faults}")).unwrap_err();
+        assert_eq!(refused, UsageError::Behaviour(remedy));
+        // Nothing wrong is wrong nowhere.
+        let none = format!("dns64bench {line} --authority-behaviour none");
+        assert!(measure(&none).is_ok());
+    }
+}
+
+#[test]
 fn one_server_is_needed_and_both_ways_are_named() {
     let none = measure("dns64bench trial -Q 1").unwrap_err();
     let both = measure("dns64bench search -s ::1 --dut bind").unwrap_err();
@@ -234,6 +252,18 @@ fn contradictions_are_usage_errors() {
         (
             "authority --self-test --aaaa-share 0.2",
             ErrorKind::ArgumentConflict,
+        ),
+        (
+            "authority --self-test --behaviour loss=1%",
+            ErrorKind::ArgumentConflict,
+        ),
+        (
+            "trial -s ::1 -Q 1 --authority-behaviour loss=1%",
+            ErrorKind::ArgumentConflict,
+        ),
+        (
+            "trial --dut bind -Q 1 --authority-behaviour lose=1%",
+            ErrorKind::ValueValidation,
         ),
         ("lab exec measurer", ErrorKind::MissingRequiredArgument),
         ("measure", ErrorKind::InvalidSubcommand),

@@ -51,6 +51,37 @@ impl Share {
     }
 }
 
+/// Which of several shares number `n` belongs to: its place among them. No number belongs to more than
+/// one. Together they must be at most all.
+///
+/// The numbers are dealt out in turn: the first share picks from all, the second, at the rate that
+/// makes it as large as it is of all, from those that are left, counted anew, and so on. So each share
+/// is exact in every window of 10^6 numbers, and in a window of any width the share at place k, from 0,
+/// is off by less than k + 1 numbers.
+pub fn dealt(shares: &[Share], n: u64) -> Option<usize> {
+    // What is left: its size in millionths of all, and the place of `n` in it.
+    let (mut left, mut rank) = (u128::from(MILLION), u128::from(n));
+    for (place, share) in shares.iter().enumerate() {
+        let size = u128::from(share.0);
+        if size == 0 {
+            continue;
+        }
+        let below = rank * size / left;
+        if (rank + 1) * size / left != below {
+            return Some(place);
+        }
+        rank -= below;
+        left -= size;
+    }
+    None
+}
+
+/// Whether several shares are together at most all.
+pub fn fit_together(shares: &[Share]) -> bool {
+    let sum: u64 = shares.iter().map(|share| u64::from(share.0)).sum();
+    sum <= u64::from(MILLION)
+}
+
 const MILLION: u32 = 1_000_000;
 
 impl fmt::Display for Share {
@@ -155,6 +186,23 @@ mod tests {
         }
 
         #[test]
+        fn dealt_shares_are_disjoint_and_nearly_exact_in_every_window(
+            cuts in prop::collection::vec(0_u32..=MILLION, 4),
+            from in 0_u64..1 << 40,
+            width in 0_u64..3000,
+        ) {
+            let shares = cut(cuts);
+            let places = (from..from + width).filter_map(|n| dealt(&shares, n));
+            let mut counts = [0_u64; 4];
+            places.for_each(|place| counts[place] += 1);
+            for (place, count) in counts.into_iter().enumerate() {
+                let exact = width as f64 * f64::from(shares[place].0) / 1e6;
+                let off = (count as f64 - exact).abs();
+                prop_assert!(off < place as f64 + 1.0, "{place}: {count} of {exact}");
+            }
+        }
+
+        #[test]
         fn the_way_out_of_a_share_is_what_walking_finds(
             ppm in 0_u32..=MILLION,
             n in 0_u64..1 << 34,
@@ -164,6 +212,35 @@ mod tests {
             let walked = (1..=(n / step).min(3_000_000)).find(|k| !share.picks(n - k * step));
             prop_assert_eq!(share.steps_back_out(n, step), walked);
         }
+    }
+
+    /// The parts of all between cuts.
+    fn cut(mut cuts: Vec<u32>) -> Vec<Share> {
+        cuts.sort_unstable();
+        let before = std::iter::once(0).chain(cuts.clone());
+        cuts.iter()
+            .zip(before)
+            .map(|(cut, before)| Share(cut - before))
+            .collect()
+    }
+
+    #[test]
+    fn dealt_shares_are_exact_in_every_million() {
+        let shares = cut(vec![1, 12_346, 500_000, 500_000, 999_999]);
+        assert!(fit_together(&shares) && !fit_together(&[Share(1), Share::ALL]));
+        for from in [0, 1, 777_777, 1 << 32] {
+            let mut counts = [0; 5];
+            for n in from..from + u64::from(MILLION) {
+                if let Some(place) = dealt(&shares, n) {
+                    counts[place] += 1;
+                }
+            }
+            assert_eq!(counts, [1, 12_345, 487_654, 0, 499_999]);
+        }
+        // Alone, a share picks what it always picks.
+        let one = [Share::NONE, Share(333_333)];
+        assert!((0..1000).all(|n| (dealt(&one, n) == Some(1)) == one[1].picks(n)));
+        assert!((0..1000).all(|n| dealt(&[Share::ALL, Share::NONE], n) == Some(0)));
     }
 
     #[test]

@@ -179,6 +179,7 @@ fn is_of_capacity(fault: &TesterFault) -> bool {
         | TesterFault::AuthorityDrops { .. }
         | TesterFault::NetworkLoss(_)
         | TesterFault::NetworkDelay(_) => true,
+        TesterFault::AuthorityOverflow { .. } => true,
         TesterFault::AuthorityDied { .. }
         | TesterFault::ClockStep { .. }
         | TesterFault::Link { .. } => false,

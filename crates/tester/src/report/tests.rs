@@ -4,7 +4,7 @@ use expect_test::expect_file;
 use serde::Serialize;
 
 use super::*;
-use crate::authority::counts::AuthorityCounts;
+use crate::authority::counts::{AuthorityCounts, FaultCounts};
 use crate::lab::process::Resources;
 use crate::lab::topology::Role;
 use crate::load::names::Dealt;
@@ -151,6 +151,26 @@ fn parsed(text: &str) -> serde_json::Value {
 #[test]
 fn a_trial_for_a_terminal() {
     expect_file!["testdata/trial_failed.txt"].assert_eq(&text::trial(&failed(), &conditions()));
+}
+
+#[test]
+fn faults_on_purpose_are_told_beside_what_the_authority_answered() {
+    let mut result = failed();
+    let counts = result.authority.as_mut().unwrap();
+    counts.misbehaviour = Some(FaultCounts {
+        delayed: 198_900,
+        lost: 199,
+        ..FaultCounts::default()
+    });
+    let told = text::trial(&result, &conditions());
+    let (_, section) = told.split_once("Its faults, on purpose\n").unwrap();
+    let lines: Vec<_> = section.lines().take(2).map(str::trim).collect();
+    assert!(lines[0].starts_with("delayed"), "{lines:?}");
+    assert!(lines[0].contains("198,900") && lines[0].ends_with("replies that were held back"));
+    assert!(
+        lines[1].starts_with("lost") && lines[1].contains(" 199 "),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -364,7 +384,14 @@ fn the_schema_has_every_key_of_a_trial_and_no_other() {
         );
     }
     described.sort();
+    // Where an authority misbehaves on purpose.
+    described.retain(|key| key != "authority.misbehaviour");
     assert_eq!(keys(&serde_json::to_value(&result).unwrap()), described);
+    let faults = serde_json::to_value(FaultCounts::default()).unwrap();
+    let of_faults = &schema["properties"]["authority"]["properties"]["misbehaviour"];
+    let mut of_faults = keys(&of_faults["properties"]);
+    of_faults.retain(|key| !key.contains('.'));
+    assert_eq!(keys(&faults), of_faults);
     result.certified = None;
     let of_self_test = serde_json::to_value(&result).unwrap();
     described.retain(|key| key != "certified");

@@ -4,7 +4,7 @@
 use dns64_transport::clock::Nanos;
 
 use super::{Conditions, Span, Thousands, calculated_qps, judged_qps, passed, stored};
-use crate::authority::counts::AuthorityCounts;
+use crate::authority::counts::{AuthorityCounts, FaultCounts};
 use crate::lab::topology::Role;
 use crate::lab::usage::RoleUsage;
 use crate::load::catch_up::Limits;
@@ -250,6 +250,10 @@ impl Page {
         }
         if let Some(counts) = &result.authority {
             self.section("Authority", authority(counts).map(counted));
+            if let Some(faults) = &counts.misbehaviour {
+                let title = "Its faults, on purpose";
+                self.section(title, misbehaviour(faults).map(counted));
+            }
         }
         if let Some(service) = result.service {
             self.section(
@@ -462,6 +466,24 @@ fn authority(counts: &AuthorityCounts) -> [(&'static str, u64, &'static str); 9]
         ),
         ("ignored", counts.ignored, "not even a query"),
         ("over TCP", counts.tcp, "counted above as well"),
+    ]
+}
+
+/// What an authority did to its replies on purpose, with what each means.
+pub(crate) fn misbehaviour(faults: &FaultCounts) -> [(&'static str, u64, &'static str); 8] {
+    [
+        ("delayed", faults.delayed, "replies that were held back"),
+        ("lost", faults.lost, "replies that were not sent"),
+        ("SERVFAIL", faults.servfail, "in place of the answer"),
+        ("REFUSED", faults.refused, "in place of the answer"),
+        ("truncated", faults.truncated, "TC and no records"),
+        (
+            "reordered",
+            faults.reordered,
+            "held back for others to overtake",
+        ),
+        ("duplicated", faults.duplicated, "sent twice"),
+        ("overflowed", faults.overflowed, "not sent for want of room"),
     ]
 }
 

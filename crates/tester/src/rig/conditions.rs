@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::Rig;
 use super::spec::LabSpec;
+use super::{Rig, recommended};
 use crate::lab::topology::Setup;
 use crate::lab::userns;
 use crate::load::pace::Pacing;
@@ -158,6 +158,10 @@ impl Rig {
             let buffer = profile.receive_buffer.as_ref();
             let buffer = buffer.map(|text| format!("DUT receive buffer: {text}"));
             conditions.notes.extend(buffer);
+        }
+        if let Some(rules) = &self.rules {
+            let reason = recommended::misbehaves(&rules.behaviour().to_string());
+            conditions.not_a_measurement.push(reason);
         }
         if lab.setup == Setup::Loopback {
             let reason = "all roles share the loopback interface of this machine";

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_wire::pref64::Pref64;
 
+use crate::authority::behaviour::{Delay, Rules, RulesError};
 use crate::lab::LabError;
 use crate::lab::host::Host;
 use crate::lab::profile::{Family, Profile, ProfileRole, Settings};
@@ -77,6 +78,9 @@ pub enum RigError {
         /// What came instead of the AAAA of a name.
         reason: String,
     },
+    /// The delays that the authority is to have.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
     /// The Tester.
     #[error(transparent)]
     Trial(#[from] TrialError),
@@ -95,6 +99,8 @@ pub enum RigError {
 pub struct Rig {
     spec: RigSpec,
     profiles: Profiles,
+    /// What the authority does wrong on purpose behind the DUT.
+    rules: Option<Arc<Rules>>,
     placement: Placement,
     interrupted: Arc<AtomicBool>,
     /// The highest rate of a DUT for which the Tester has passed its self-test.
@@ -171,11 +177,15 @@ impl Rig {
     pub fn open(spec: RigSpec, interrupted: Arc<AtomicBool>) -> Result<Self, RigError> {
         spec.load.names()?;
         let profiles = Profiles::load(&spec.subject)?;
+        let behaviour = spec.subject.lab().map(|lab| lab.behaviour.clone());
+        let behaviour = behaviour.filter(|behaviour| !behaviour.is_none());
+        let rules = behaviour.map(Rules::new).transpose()?.map(Arc::new);
         let lab = spec.subject.lab().map(|lab| Lab::up(lab.setup));
         Ok(Self {
             placement: Placement::of(&spec),
             spec,
             profiles,
+            rules,
             interrupted,
             certified_rate_qps: None,
             running: None,
@@ -224,6 +234,14 @@ impl Rig {
     pub fn server(&self) -> Option<(SocketAddr, Pref64)> {
         let asker = &self.running.as_ref()?.asker;
         Some((asker.server, asker.pref64))
+    }
+
+    /// The file with the delays of the authority, if there is one.
+    pub fn delay_file(&self) -> Option<&Path> {
+        match &self.rules.as_ref()?.behaviour().delay {
+            Delay::File(path) => Some(path),
+            Delay::Fixed(_) | Delay::Jittered { .. } => None,
+        }
     }
 
     /// Whom a self-test asks.
@@ -317,6 +335,7 @@ impl Rig {
             dut,
             authority,
             restart: lab.dut.as_ref().is_some_and(|dut| dut.restart),
+            delay_ns: self.rules.as_ref().map_or(0, |rules| rules.delay_ns_max()),
             ..Running::new(asker, load.clone())
         })
     }
@@ -347,6 +366,8 @@ impl Rig {
                     workers: cpus.cpus().len().max(1),
                     cores: cpus.cpus().to_vec(),
                     zone,
+                    // What certifies the Tester is as good as it can be.
+                    rules: self.rules.clone().filter(|_| !self_test),
                 };
                 (Some(built_in), None)
             }

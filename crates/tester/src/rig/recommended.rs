@@ -2,6 +2,7 @@
 
 use dns64_transport::clock::{Nanos, SECOND};
 
+use crate::authority::behaviour::Behaviour;
 use crate::quantity::Span;
 use crate::warning::{Severity, Warning};
 
@@ -16,6 +17,8 @@ pub struct Recommended<'a> {
     pub runs: Option<u32>,
     /// Servers that are asked over IPv4.
     pub ipv4_servers: Vec<&'a str>,
+    /// What authorities do wrong on purpose.
+    pub behaviours: Vec<&'a Behaviour>,
 }
 
 impl Recommended<'_> {
@@ -48,8 +51,20 @@ impl Recommended<'_> {
                  and DNS64 server"
             )));
         }
+        if !self.behaviours.is_empty() {
+            let behaviours = self.behaviours.iter().map(|b| b.to_string());
+            let behaviours: Vec<_> = behaviours.collect();
+            remarks.push(Severity::Critical.warning(misbehaves(&behaviours.join("; "))));
+        }
         remarks
     }
+}
+
+/// Why a measurement with an authority of such behaviour is not the one of RFC 8219.
+pub fn misbehaves(behaviour: &str) -> String {
+    format!(
+        "the authority misbehaves on purpose ({behaviour}), which RFC 8219 does not provide for"
+    )
 }
 
 /// RFC 8219 section 9.2: the duration of each trial should be at least 60 seconds.

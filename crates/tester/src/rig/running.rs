@@ -155,6 +155,8 @@ pub(super) struct Running<C, S> {
     pub(super) certified_rate_qps: Option<u64>,
     /// The last trial did not pass, so the server may still be busy with it.
     pub(super) unsettled: bool,
+    /// How long the authority holds replies back on purpose, at most.
+    pub(super) delay_ns: Nanos,
 }
 
 impl<C: Client, S: OwnServer> Running<C, S> {
@@ -168,6 +170,7 @@ impl<C: Client, S: OwnServer> Running<C, S> {
             restart: false,
             certified_rate_qps: None,
             unsettled: false,
+            delay_ns: 0,
         }
     }
 
@@ -295,6 +298,8 @@ impl<C: Client, S: OwnServer> Running<C, S> {
     /// several times in a row: then what the last trial left in its queues is worked off. Gives up
     /// on a server that does not answer at all.
     pub(super) fn settle(&mut self) -> Result<(), RigError> {
+        // The server asks for AAAA and for A in turn.
+        let prompt_ns = PROMPT_NS + PROBE_QUERIES * self.delay_ns;
         let Asker {
             client,
             names,
@@ -308,7 +313,7 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         let mut quiet = 0;
         let mut failed = None;
         client.wait_until(SETTLE_NS, |client| {
-            let prompt = client.answers(names.probe(), PROMPT_NS).is_ok();
+            let prompt = client.answers(names.probe(), prompt_ns).is_ok();
             match client.authority_counts().map(|counts| counts.queries()) {
                 Ok(queries) => {
                     let idle = prompt && queries <= asked + PROBE_QUERIES;

@@ -12,6 +12,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
+use crate::authority::behaviour::Behaviour;
 use crate::authority::zone::ZoneConfig;
 use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
@@ -100,6 +101,8 @@ pub struct LabSpec {
     pub authority: AuthorityChoice,
     /// Its cores; unrestricted to have them chosen.
     pub authority_cpus: CpuSet,
+    /// What it does wrong on purpose behind a DUT; in self-tests nothing. Only for the Tester's own.
+    pub behaviour: Behaviour,
 }
 
 /// Which server is the DUT.

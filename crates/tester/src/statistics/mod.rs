@@ -4,7 +4,8 @@
 //! - [`summary`]: spread and flags of the runs of one point;
 //! - [`bootstrap`], [`trend`], [`compare`]: intervals, slopes and differences with their tests;
 //! - [`model`]: the papers' models of work, fitted to the cells;
-//! - [`queue`]: whether a DUT stores requests to answer them in the timeout.
+//! - [`queue`]: whether a DUT stores requests to answer them in the timeout;
+//! - [`outstanding`]: how many queries it has under way at once.
 //!
 //! All of them answer `None` if a number is not finite: nothing is made from it.
 
@@ -12,6 +13,7 @@ pub mod bootstrap;
 pub mod compare;
 pub mod model;
 mod normal;
+pub mod outstanding;
 pub mod quantile;
 pub mod queue;
 pub mod summary;

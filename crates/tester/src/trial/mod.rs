@@ -29,6 +29,7 @@ use dns64_transport::cpu::SessionPrecedence;
 use dns64_transport::socket::OpenError;
 
 use crate::authority::answer::Authority;
+use crate::authority::behaviour::Rules;
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::tcp::TcpService;
 use crate::authority::zone::ZoneConfig;
@@ -174,6 +175,8 @@ pub struct AuthDns {
     pub cores: Vec<usize>,
     /// The zone.
     pub zone: ZoneConfig,
+    /// What it does wrong on purpose.
+    pub rules: Option<Arc<Rules>>,
 }
 
 /// Source ports unless asked otherwise. Enough for servers that spread clients over threads by
@@ -292,7 +295,8 @@ impl Tester {
         if let Some(authority) = authority {
             for w in 0..authority.workers.max(1) {
                 let zone = authority.zone.clone();
-                let serving = Serving::new(Authority::new(zone), backend::server(authority)?);
+                let serving = Serving::new(Authority::new(zone), backend::server(authority)?)
+                    .with_faults(authority.rules.clone());
                 let core = core_of(&authority.cores, w);
                 let shared = places
                     .iter_mut()
@@ -433,7 +437,7 @@ fn core_of(cores: &[usize], k: usize) -> Option<usize> {
 
 fn tcp_service(authority: &AuthDns) -> Result<TcpService, TrialError> {
     let listen = authority.listen;
-    let open = || TcpService::open(listen, authority.zone.clone());
+    let open = || TcpService::open(listen, authority.zone.clone(), authority.rules.clone());
     authority
         .host
         .enter(open)?

@@ -166,6 +166,12 @@ pub enum TesterFault {
     NetworkLoss(Source),
     /// A link held packets back, so that answers can have been late.
     NetworkDelay(Source),
+    /// The authority, which misbehaves on purpose, had to hold back more replies than it has room
+    /// for, and lost some that it should have sent.
+    AuthorityOverflow {
+        /// How many.
+        replies: u64,
+    },
     /// The authority stopped during the trial.
     AuthorityDied {
         /// How it ended, as the system tells.
@@ -240,6 +246,9 @@ impl TesterFault {
                 source.count,
                 source.counter
             ),
+            Self::AuthorityOverflow { replies } => {
+                format!("the authority had no room for {replies} more of its delayed replies")
+            }
             Self::AuthorityDied { status } => {
                 format!("the authority stopped during the trial ({status})")
             }
@@ -282,6 +291,9 @@ impl TesterFault {
                 Some("look at its queue and its filters (`tc -s qdisc`, `nft list ruleset`)")
             }
             Self::NetworkDelay(_) => Some("remove the limit or lower the rate"),
+            Self::AuthorityOverflow { .. } => {
+                Some("shorten its delay, lower the rate or give it more --authority-cpus")
+            }
             Self::ClockStep { .. } => Some("stop whoever sets it"),
             Self::AuthorityDied { .. } | Self::Link { .. } => None,
         }
@@ -509,6 +521,7 @@ mod seconds {
 
 /// The resources of the DUT, and their memory once more under the key that it has always had.
 mod dut_resources {
+
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use crate::lab::process::Resources;

@@ -134,6 +134,7 @@ pub fn result(
     let placing = placing(&sums.answers, &own, &around);
     let fault = fault(shards, authority, around.authority_exit.clone(), &timing)
         .or_else(|| network_fault(&own, &placing, &around.observed))
+        .or_else(|| overflow(authority?))
         .or_else(|| late_schedule(&timing, &spec.limits))
         .or_else(|| sums.certificate.rate_fault(spec))
         .or_else(|| bursts.fault(spec))
@@ -271,6 +272,12 @@ fn network_fault(own: &Own, placing: &Placing, observed: &Observed) -> Option<Te
         (Kind::Lost, _) => TesterFault::NetworkLoss(cause.source),
         (Kind::Held, _) => TesterFault::NetworkDelay(cause.source),
     })
+}
+
+/// Replies that an authority that misbehaves on purpose had no room to hold back.
+fn overflow(authority: &AuthorityReport) -> Option<TesterFault> {
+    let replies = authority.counts.misbehaviour?.overflowed;
+    (replies > 0).then_some(TesterFault::AuthorityOverflow { replies })
 }
 
 fn late_schedule(timing: &Timing, limits: &Limits) -> Option<TesterFault> {
@@ -413,6 +420,7 @@ impl<'a> Sums<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::authority::counts::FaultCounts;
     use crate::load::names::Names;
     use crate::load::repeat::Repeats;
     use crate::load::ring::Ring;
@@ -465,6 +473,23 @@ mod tests {
                 "the DUT ended during the trial (signal 11)",
             ]
         );
+    }
+
+    #[test]
+    fn an_authority_without_room_for_its_delayed_replies_makes_the_trial_invalid() {
+        let mut report = AuthorityReport::default();
+        for (overflowed, expected) in [
+            (0, None),
+            (3, Some(TesterFault::AuthorityOverflow { replies: 3 })),
+        ] {
+            report.counts.misbehaviour = Some(FaultCounts {
+                delayed: 10,
+                lost: 10,
+                overflowed,
+                ..FaultCounts::default()
+            });
+            assert_eq!(overflow(&report), expected);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! thread (`worker`) turns without pause; a simulation turns as its clock goes.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_transport::clock::{Clock, Nanos};
@@ -12,7 +13,9 @@ use dns64_transport::{Counters, Link, LinkError};
 
 use super::summary::{AuthorityReport, ShardReport};
 use crate::authority::answer::Authority;
+use crate::authority::behaviour::Rules;
 use crate::authority::counts::AuthorityCounts;
+use crate::authority::faulty::Faulty;
 use crate::authority::serve;
 use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::Ledger;
@@ -126,6 +129,8 @@ impl<L: Link, C: Clock> Sending<L, C> {
 pub struct Serving<L> {
     authority: Authority,
     link: L,
+    /// What it does wrong on purpose.
+    faulty: Option<Box<Faulty>>,
     /// Turns in a row without a query.
     idle: u32,
     /// The link failed with this; the authority serves no more until that is reported.
@@ -138,9 +143,22 @@ impl<L: Link> Serving<L> {
         Self {
             authority,
             link,
+            faulty: None,
             idle: 0,
             failed: None,
         }
+    }
+
+    /// The same, misbehaving by these rules if there are any. Takes the memory for its replies.
+    #[must_use]
+    pub fn with_faults(mut self, rules: Option<Arc<Rules>>) -> Self {
+        self.faulty = rules.map(|rules| Box::new(Faulty::new(rules)));
+        self
+    }
+
+    /// When a reply that is held back leaves, if there is one.
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.faulty.as_ref()?.next_due()
     }
 
     /// Answers what waits; sleeps for a moment if nothing has for some time.
@@ -149,21 +167,32 @@ impl<L: Link> Serving<L> {
             0 => self.idle.saturating_add(1),
             _ => 0,
         };
-        if self.idle > IDLE_TURNS
-            && let Err(error) = self.link.wait(IDLE_NS)
-        {
-            self.failed = Some(error);
+        if self.idle > IDLE_TURNS {
+            let sleep_ns = match &self.faulty {
+                None => IDLE_NS,
+                Some(faulty) => faulty.sleep_ns(self.link.now(), IDLE_NS),
+            };
+            if sleep_ns > 0
+                && let Err(error) = self.link.wait(sleep_ns)
+            {
+                self.failed = Some(error);
+            }
         }
     }
 
-    /// Answers up to about `max` queries that wait; returns how many there were. A failing link is
-    /// put aside and reported.
+    /// Answers up to about `max` queries that wait, and sends what was held back and is due; returns how
+    /// many there were. A failing link is put aside and reported.
     #[inline]
     fn turn(&mut self, max: usize) -> usize {
         if self.failed.is_some() {
             return 0;
         }
-        serve::turn(&mut self.authority, &mut self.link, max).unwrap_or_else(|error| {
+        let (authority, link) = (&mut self.authority, &mut self.link);
+        let turned = match &mut self.faulty {
+            None => serve::turn(authority, link, max),
+            Some(faulty) => faulty.turn(authority, link, max),
+        };
+        turned.unwrap_or_else(|error| {
             self.failed = Some(error);
             0
         })
@@ -171,7 +200,10 @@ impl<L: Link> Serving<L> {
 
     /// What the authority has counted since it began.
     pub fn counts(&self) -> AuthorityCounts {
-        self.authority.counts()
+        AuthorityCounts {
+            misbehaviour: self.faulty.as_ref().map(|faulty| faulty.counts()),
+            ..self.authority.counts()
+        }
     }
 
     /// What the authority has done since it began. An error is reported once; then the link is tried

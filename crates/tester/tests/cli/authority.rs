@@ -6,8 +6,9 @@ use std::process::{Child, ChildStdout};
 
 use super::accounts::{answers, assert_accounted, is_disturbed};
 use super::busy::until;
-use super::dut::{ClosedPort, Conduct, Dut, LOCALHOST};
+use super::dut::{ClosedPort, Dut, LOCALHOST};
 use super::program::{Ran, assert_outcome, finish, interrupt, measured, run, server, start, turn};
+use super::script::Conduct;
 
 /// A running authority; dropping it kills it.
 pub(crate) struct Authority {

@@ -4,8 +4,9 @@ use dns64_wire::pref64::Pref64;
 
 use super::authority::Authority;
 use super::busy::until;
-use super::dut::{ClosedPort, Conduct, Dut, LOCALHOST};
+use super::dut::{ClosedPort, Dut, LOCALHOST};
 use super::program::{Ran, finish, interrupt, measured, run, run_in, start_in};
+use super::script::Conduct;
 
 /// Runs the test in a directory of its own; returns its CSV as well. Its exit code says whether others
 /// have disturbed it.

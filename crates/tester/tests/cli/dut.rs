@@ -1,46 +1,15 @@
-//! A DNS64 server on a socket of its own, as good or as bad as a test wants it.
+//! A scripted DNS64 server on a socket of its own.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_transport::clock::{Clock, MonotonicClock};
 use dns64_wire::pref64::Pref64;
-use dns64bench::namespace::parse_label;
 
-/// What the server does to its queries.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Conduct {
-    /// Answers each as it should.
-    Good,
-    /// Answers with an address of another prefix.
-    WrongPrefix,
-    /// Answers NOERROR without records.
-    Empty,
-    /// SERVFAIL.
-    Fail,
-    /// TC.
-    Truncate,
-    /// Three octets.
-    Garbage,
-    /// Answers after this time.
-    Late(Nanos),
-    /// Answers everything twice.
-    Twice,
-    /// Answers nothing.
-    Silent,
-    /// Answers this many, then no more.
-    DieAfter(u64),
-    /// Serves this many queries per second from an endless queue (paper 000, section 4.4).
-    Queue(u64),
-    /// Answers all but every n-th.
-    LoseEvery(u64),
-    /// Answers from another port of this address.
-    From(IpAddr),
-}
+use super::script::{Conduct, Script};
 
 /// Where DUTs listen unless a test is about IPv6.
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -71,11 +40,8 @@ impl Dut {
         let mut server = Server {
             reply_from: elsewhere.unwrap_or_else(|| socket.try_clone().unwrap()),
             socket,
-            conduct,
-            pref64,
+            script: Script::new(conduct, pref64),
             seen: Arc::clone(&seen),
-            busy_until: 0,
-            held: VecDeque::new(),
         };
         let stopped: Arc<AtomicBool> = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -132,12 +98,8 @@ const POLL: Duration = Duration::from_millis(1);
 struct Server {
     socket: UdpSocket,
     reply_from: UdpSocket,
-    conduct: Conduct,
-    pref64: Pref64,
+    script: Script,
     seen: Arc<AtomicU64>,
-    busy_until: Nanos,
-    /// Answers that wait for their time.
-    held: VecDeque<(Nanos, SocketAddr, Vec<u8>)>,
 }
 
 impl Server {
@@ -145,59 +107,12 @@ impl Server {
         let mut query = [0; 512];
         // An error is the end of the wait, or an ICMP error of a client that has gone.
         if let Ok((len, peer)) = self.socket.recv_from(&mut query) {
-            let nth = self.seen.fetch_add(1, Ordering::Relaxed) + 1;
-            self.take(peer, &query[..len], nth);
+            self.seen.fetch_add(1, Ordering::Relaxed);
+            let now = MonotonicClock.now();
+            self.script.take(peer, &query[..len], now);
         }
-        while let Some((at, peer, reply)) = self.held.pop_front() {
-            if at > MonotonicClock.now() {
-                self.held.push_front((at, peer, reply));
-                break;
-            }
+        while let Some((peer, reply)) = self.script.due(MonotonicClock.now()) {
             let _ = self.reply_from.send_to(&reply, peer);
         }
     }
-
-    fn take(&mut self, peer: SocketAddr, query: &[u8], nth: u64) {
-        let now = MonotonicClock.now();
-        let good = answer(query, self.pref64);
-        let (at, replies) = match self.conduct {
-            Conduct::Good | Conduct::From(_) => (now, vec![good]),
-            Conduct::WrongPrefix => {
-                let other = "2001:db8:64::/96".parse().unwrap();
-                (now, vec![answer(query, other)])
-            }
-            Conduct::Empty => (now, vec![flagged(query, [0x81, 0x80])]),
-            Conduct::Fail => (now, vec![flagged(query, [0x81, 0x82])]),
-            Conduct::Truncate => (now, vec![flagged(query, [0x83, 0x80])]),
-            Conduct::Garbage => (now, vec![vec![1, 2, 3]]),
-            Conduct::Late(by) => (now + by, vec![good]),
-            Conduct::Twice => (now, vec![good.clone(), good]),
-            Conduct::Silent => (now, vec![]),
-            Conduct::DieAfter(n) if nth > n => (now, vec![]),
-            Conduct::DieAfter(_) => (now, vec![good]),
-            Conduct::Queue(rate_qps) => {
-                self.busy_until = self.busy_until.max(now) + SECOND / rate_qps;
-                (self.busy_until, vec![good])
-            }
-            Conduct::LoseEvery(n) if nth.is_multiple_of(n) => (now, vec![]),
-            Conduct::LoseEvery(_) => (now, vec![good]),
-        };
-        let held = replies.into_iter().map(|reply| (at, peer, reply));
-        self.held.extend(held);
-    }
-}
-
-fn answer(query: &[u8], pref64: Pref64) -> Vec<u8> {
-    let address = parse_label(query[13..28].try_into().unwrap()).unwrap();
-    let mut reply = flagged(query, [0x81, 0x80]);
-    reply[7] = 1;
-    reply.extend([0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16]);
-    reply.extend(pref64.embed(address).octets());
-    reply
-}
-
-fn flagged(query: &[u8], flags: [u8; 2]) -> Vec<u8> {
-    let mut reply = query.to_vec();
-    reply[2..4].copy_from_slice(&flags);
-    reply
 }

@@ -1,7 +1,8 @@
 //! What is refused before anything is sent, and with which words.
 
-use super::dut::{Conduct, Dut, LOCALHOST};
+use super::dut::{Dut, LOCALHOST};
 use super::program::{Ran, run, server};
+use super::script::Conduct;
 
 /// Runs `line` with `{server}` standing for a DUT, which must not hear of it.
 fn refused(line: &str, code: i32, words: &[&str]) -> Ran {

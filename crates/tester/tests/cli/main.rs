@@ -5,6 +5,7 @@
 //! are of half a minute where a server answers at all, so that what it answers is known.
 //!
 //! - `verdicts`: each bad DUT gets the class, the outcome and the exit code that it earned.
+//! - `truth`: every class of answers at once, counted to the last.
 //! - `pref64`: what `--pref64 auto` learns, and what it says when there is nothing to learn.
 //! - `authority`: the authority as a process of its own, and the certificates that it gives.
 //! - `search`: how searches end.
@@ -28,5 +29,9 @@ mod output;
 mod pref64;
 mod program;
 mod raw;
+#[path = "../support/script.rs"]
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod script;
 mod search;
+mod truth;
 mod verdicts;

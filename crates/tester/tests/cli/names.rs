@@ -4,8 +4,9 @@ use dns64bench::campaign::names::asked_twice;
 use dns64bench::load::names::Dealt;
 use serde_json::Value;
 
-use super::dut::{Conduct, Dut, LOCALHOST};
+use super::dut::{Dut, LOCALHOST};
 use super::program::{run, server, turn};
+use super::script::Conduct;
 
 fn dealt(result: &Value) -> Dealt {
     serde_json::from_value(result["names"].clone()).unwrap()

@@ -5,8 +5,9 @@ use dns64bench::lab::process::wait_until;
 use serde_json::Value;
 
 use super::accounts::is_disturbed;
-use super::dut::{Conduct, Dut, LOCALHOST};
+use super::dut::{Dut, LOCALHOST};
 use super::program::{Ran, assert_outcome, finish, interrupt, measured, run, server, start, turn};
+use super::script::Conduct;
 
 const TRIAL: &str = "-Q 200 -l 200ms -t 30s --pref64 64:ff9b::/96";
 

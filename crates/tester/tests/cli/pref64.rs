@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use dns64_wire::pref64::Pref64;
 
 use super::busy::until;
-use super::dut::{ClosedPort, Conduct, Dut, LOCALHOST};
+use super::dut::{ClosedPort, Dut, LOCALHOST};
 use super::program::{Ran, assert_outcome, measured, run, server};
+use super::script::{Conduct, Fault};
 
 fn trial(address: SocketAddr) -> Ran {
     let server = server(address);
@@ -31,17 +32,29 @@ fn the_prefix_is_learned_from_the_server() {
 fn without_a_prefix_to_learn_the_reason_is_told() {
     let other_address = "127.0.0.2".parse().unwrap();
     for (conduct, reason) in [
-        (Conduct::Silent, "did not answer a query for 010-255-"),
+        (
+            Conduct::Always(Fault::Silent),
+            "did not answer a query for 010-255-",
+        ),
         (Conduct::From(LOCALHOST), "but 127.0.0.1:"),
         (Conduct::From(other_address), "but 127.0.0.2:"),
-        (Conduct::Empty, "no AAAA; check that DNS64 is on"),
-        (Conduct::Fail, "SERVFAIL; check that it forwards the zone"),
-        (Conduct::Garbage, "garbage; a DNS server must listen there"),
-        (Conduct::Truncate, "a truncated answer"),
+        (
+            Conduct::Always(Fault::Empty),
+            "no AAAA; check that DNS64 is on",
+        ),
+        (
+            Conduct::Always(Fault::ServFail),
+            "SERVFAIL; check that it forwards the zone",
+        ),
+        (
+            Conduct::Always(Fault::Garbage),
+            "garbage; a DNS server must listen there",
+        ),
+        (Conduct::Always(Fault::Truncated), "a truncated answer"),
     ] {
         let dut = Dut::start(LOCALHOST, conduct);
         let ran = match conduct {
-            Conduct::Silent => trial(dut.address),
+            Conduct::Always(Fault::Silent) => trial(dut.address),
             _ => answered(|| trial(dut.address)),
         };
         refused(&ran, dut.address, reason);

@@ -1,8 +1,9 @@
 //! `trial --raw` and `timing`.
 
 use super::authority::Authority;
-use super::dut::{Conduct, Dut, LOCALHOST};
+use super::dut::{Dut, LOCALHOST};
 use super::program::{assert_outcome, measured, run, server};
+use super::script::Conduct;
 
 const TRIAL: &str = "-Q 200 -l 200ms -t 2s --pref64 64:ff9b::/96";
 

@@ -4,8 +4,9 @@
 use serde_json::Value;
 
 use super::accounts::assert_found_by_trials;
-use super::dut::{Conduct, Dut, LOCALHOST};
+use super::dut::{Dut, LOCALHOST};
 use super::program::{measured, run, server};
+use super::script::{Conduct, Fault};
 
 /// A search that tries these rates, or the first of them, and ends so if it tries all of them.
 fn search(conduct: Conduct, flags: &str, expected: &[u64], ended: &str) -> Value {
@@ -66,7 +67,12 @@ fn a_search_ends_when_nothing_passes() {
 #[test]
 fn a_search_ends_at_the_lowest_rate_that_a_short_trial_can_have() {
     let flags = "-Q 16 -l 200ms -t 100ms";
-    search(Conduct::Silent, flags, &[16, 8, 5], "nothing_passes");
+    search(
+        Conduct::Always(Fault::Silent),
+        flags,
+        &[16, 8, 5],
+        "nothing_passes",
+    );
 }
 
 /// Where a server begins to fail is found in simulated time; here, what was found belongs to trials.

@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::accounts::{CLASSES, answers, is_disturbed};
 use super::busy::until;
-use super::dut::{ClosedPort, Conduct, Dut, LOCALHOST};
+use super::dut::{ClosedPort, Dut, LOCALHOST};
 use super::program::{assert_outcome, finish, measured, run, server, start};
+use super::script::{Conduct, Fault};
 
 /// Queries of a trial: 500 per second for 200 ms.
 const QUERIES: u64 = 100;
@@ -128,11 +129,11 @@ fn a_server_that_answers_as_it_should_passes() {
 #[test]
 fn what_is_answered_instead_has_a_class_of_its_own() {
     for (at, conduct, class) in [
-        (V4, Conduct::WrongPrefix, "wrong"),
-        (V6, Conduct::WrongPrefix, "wrong"),
-        (V4, Conduct::Empty, "empty"),
-        (V4, Conduct::Fail, "error"),
-        (V6, Conduct::Truncate, "truncated"),
+        (V4, Conduct::Always(Fault::WrongAddress), "wrong"),
+        (V6, Conduct::Always(Fault::WrongAddress), "wrong"),
+        (V4, Conduct::Always(Fault::Empty), "empty"),
+        (V4, Conduct::Always(Fault::ServFail), "error"),
+        (V6, Conduct::Always(Fault::Truncated), "truncated"),
     ] {
         let trial = earned(Subject::Dut(at, conduct), PATIENT, class);
         assert_eq!(answers(&trial, "stray"), 0, "{trial}");
@@ -142,7 +143,7 @@ fn what_is_answered_instead_has_a_class_of_its_own() {
 #[test]
 fn what_answers_nothing_is_stray_and_leaves_the_query_missing() {
     for at in [V4, V6] {
-        only_stray(Subject::Dut(at, Conduct::Garbage));
+        only_stray(Subject::Dut(at, Conduct::Always(Fault::Garbage)));
     }
 }
 
@@ -159,7 +160,7 @@ fn an_answer_from_elsewhere_is_stray_and_the_report_names_the_sender() {
 
 #[test]
 fn silence_is_missing_and_has_no_round_trip_time() {
-    let subject = Subject::Dut(V4, Conduct::Silent);
+    let subject = Subject::Dut(V4, Conduct::Always(Fault::Silent));
     let trial = earned(subject, BRISK, "missing");
     assert_eq!(answers(&trial, "stray"), 0, "{trial}");
     assert!(trial["rtt_ns"]["p50"].is_null(), "{trial}");
@@ -215,7 +216,11 @@ fn a_server_that_is_gone_in_mid_trial_has_failed() {
 #[test]
 fn a_second_answer_is_a_duplicate_and_no_failure() {
     until("did a second answer come before the end", || {
-        let trial = trial(Subject::Dut(V4, Conduct::Twice), PATIENT, "passed");
+        let trial = trial(
+            Subject::Dut(V4, Conduct::Always(Fault::Twice)),
+            PATIENT,
+            "passed",
+        );
         assert_eq!(answers(&trial, "valid"), QUERIES, "{trial}");
         // The last ones may come when all is decided and nobody listens any more.
         let duplicates = answers(&trial, "duplicate");

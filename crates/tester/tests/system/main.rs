@@ -1,6 +1,9 @@
 //! Whole systems, one room each.
 //!
 //! - `simulated`: the Measurer against good and bad DUTs on a simulated network, without real time;
+//! - `truth`: every class of answers, alone and mixed, counted to the last, and rates found, against a
+//!   DUT of known truth;
+//! - `faulty`: dns64d behind an authority that misbehaves on purpose;
 //! - `mishaps`: what goes wrong on the side of the Tester, and is never taken for a fault of the DUT;
 //! - `stalls`: bursts after stalls of the Tester against DUTs with short queues;
 //! - `one_core`: Measurer and authority in turns on one thread;
@@ -15,13 +18,18 @@
 
 mod dns64d;
 mod dut;
+mod faulty;
 mod mishaps;
 mod one_core;
 mod pacing;
 mod procedures;
 mod rough;
+#[path = "../support/script.rs"]
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod script;
 mod service;
 mod simulated;
 mod stalls;
 mod trial;
+mod truth;
 mod whole;

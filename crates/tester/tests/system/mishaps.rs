@@ -5,7 +5,7 @@ use dns64_transport::memory::Impairment;
 use dns64bench::trial::result::{Answers, Outcome, TesterFault, TrialResult};
 use proptest::prelude::*;
 
-use crate::dut::Conduct;
+use crate::script::{Conduct, Fault};
 use crate::trial::{MILLISECOND, Mishap, NONE, PLAIN, Trial};
 
 /// A plain trial that this happens to after some time.
@@ -20,7 +20,7 @@ fn befallen(at: Nanos, mishap: Mishap) -> Trial {
 fn a_sender_that_was_held_up_makes_the_trial_invalid() {
     // Nobody answers, but that is not what counts.
     let stall = befallen(100 * MILLISECOND, Mishap::Stall(SECOND / 2));
-    match stall.against(Conduct::Silent).outcome {
+    match stall.against(Conduct::Always(Fault::Silent)).outcome {
         Outcome::Invalid(TesterFault::LateSchedule { lateness_ns, .. }) => {
             assert!(lateness_ns > 4 * SECOND / 10);
         }
@@ -74,13 +74,13 @@ fn a_step_of_the_real_time_clock_makes_the_trial_invalid() {
 fn any_conduct() -> impl Strategy<Value = Conduct> {
     prop_oneof![
         Just(Conduct::Good),
-        Just(Conduct::WrongPrefix),
-        Just(Conduct::Empty),
-        Just(Conduct::Fail),
-        Just(Conduct::Truncate),
-        Just(Conduct::Garbage),
-        Just(Conduct::Twice),
-        Just(Conduct::Silent),
+        Just(Conduct::Always(Fault::WrongAddress)),
+        Just(Conduct::Always(Fault::Empty)),
+        Just(Conduct::Always(Fault::ServFail)),
+        Just(Conduct::Always(Fault::Truncated)),
+        Just(Conduct::Always(Fault::Garbage)),
+        Just(Conduct::Always(Fault::Twice)),
+        Just(Conduct::Always(Fault::Silent)),
         (0..100 * MILLISECOND).prop_map(Conduct::Late),
         (0_u64..300).prop_map(Conduct::DieAfter),
         (100_u64..3000).prop_map(Conduct::Queue),

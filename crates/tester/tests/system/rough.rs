@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind};
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos};
 use dns64_transport::memory::MemoryLink;
-use dns64_transport::{Counters, Datagram, Link, LinkError};
+use dns64_transport::{Counters, Datagram, Link, LinkError, Origin};
 
 pub(crate) struct Rough {
     link: MemoryLink,
@@ -80,6 +80,20 @@ impl Link for Rough {
         let answered = self.link.answer(max, answer)?;
         self.costs(answered);
         Ok(answered)
+    }
+
+    fn reply(
+        &mut self,
+        next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
+    ) -> Result<usize, LinkError> {
+        self.check("reply")?;
+        let replies = self.link.reply(next)?;
+        self.clock.advance(replies as u64 * self.datagram_ns);
+        Ok(replies)
+    }
+
+    fn now(&self) -> Nanos {
+        self.link.now()
     }
 
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {

@@ -9,7 +9,7 @@ use dns64bench::procedure::search::{self, Resolution, Search, SearchEnd, SearchS
 use dns64bench::trial::result::{Outcome, TrialResult};
 use dns64bench::trial::service::{By, Service};
 
-use crate::dut::Conduct;
+use crate::script::{Conduct, Fault};
 use crate::trial::{MILLISECOND, PLAIN, Trial};
 
 /// Trials of one DUT, which has forgotten everything when the next begins.
@@ -89,7 +89,7 @@ fn a_trial_far_beyond_the_rate_tells_it_as_well() {
 fn a_queue_that_becomes_full_is_followed_until_then() {
     // 200 places are taken after 0.5 s, 300 after 0.75 s.
     for places in [200, 300] {
-        let service = service(2_000, Conduct::Room(1_600, places)).unwrap();
+        let service = service(2_000, Conduct::Bounded(1_600, places)).unwrap();
         assert_near(service.service_rate_qps, 1_600.0);
         assert!(
             service.by == By::Delay && !service.stores_queries,
@@ -97,7 +97,7 @@ fn a_queue_that_becomes_full_is_followed_until_then() {
         );
     }
     // 300 places are taken after 47 ms: what is told is how they become empty.
-    let service = service(8_000, Conduct::Room(1_600, 300)).unwrap();
+    let service = service(8_000, Conduct::Bounded(1_600, 300)).unwrap();
     assert_near(service.service_rate_qps, 1_600.0);
     assert_eq!((service.by, service.stores_queries), (By::Drain, false));
 }
@@ -113,10 +113,10 @@ fn a_dut_that_serves_all_has_no_service_rate_to_tell() {
         Conduct::Good,
         Conduct::Queue(2_100),
         Conduct::Late(100 * MILLISECOND),
-        Conduct::Room(2_100, 5),
+        Conduct::Bounded(2_100, 5),
         Conduct::DieAfter(500),
-        Conduct::Fail,
-        Conduct::Silent,
+        Conduct::Always(Fault::ServFail),
+        Conduct::Always(Fault::Silent),
     ] {
         assert_eq!(service(2_000, conduct), None, "{conduct:?}");
         for seed in 0..5 {

@@ -8,7 +8,7 @@ use dns64bench::trial::TrialSpec;
 use dns64bench::trial::result::{Answers, Outcome, TesterFault};
 use dns64bench::trial::summary::{AuthorityReport, ShardReport, Surroundings, result};
 
-use crate::dut::Conduct;
+use crate::script::{Conduct, Fault};
 use crate::trial::{MILLISECOND, NONE, PLAIN, Trial};
 
 #[test]
@@ -53,12 +53,12 @@ fn each_fault_of_the_dut_is_counted_under_its_name() {
         ..NONE
     };
     let cases = [
-        (Conduct::WrongPrefix, all(|a| &mut a.wrong)),
-        (Conduct::Empty, all(|a| &mut a.empty)),
-        (Conduct::Fail, all(|a| &mut a.error)),
-        (Conduct::Truncate, all(|a| &mut a.truncated)),
-        (Conduct::Garbage, garbage),
-        (Conduct::Silent, all(|a| &mut a.missing)),
+        (Conduct::Always(Fault::WrongAddress), all(|a| &mut a.wrong)),
+        (Conduct::Always(Fault::Empty), all(|a| &mut a.empty)),
+        (Conduct::Always(Fault::ServFail), all(|a| &mut a.error)),
+        (Conduct::Always(Fault::Truncated), all(|a| &mut a.truncated)),
+        (Conduct::Always(Fault::Garbage), garbage),
+        (Conduct::Always(Fault::Silent), all(|a| &mut a.missing)),
         (Conduct::DieAfter(500), some(500, 1500)),
         (Conduct::LoseEvery(1000), some(1998, 2)),
     ];
@@ -96,7 +96,7 @@ fn late_answers_are_listened_for_as_long_as_the_timeout_and_not_longer() {
 
 #[test]
 fn duplicates_are_counted_and_fail_nothing() {
-    let result = PLAIN.against(Conduct::Twice);
+    let result = PLAIN.against(Conduct::Always(Fault::Twice));
     assert_eq!(result.outcome, Outcome::Passed);
     assert_eq!(
         result.answers,
@@ -150,7 +150,7 @@ fn a_failing_trial_ends_when_the_first_loss_is_certain() {
         stop_early: true,
         ..PLAIN
     }
-    .against(Conduct::WrongPrefix);
+    .against(Conduct::Always(Fault::WrongAddress));
     assert!(wrong.queries_sent <= 4, "a wrong answer is certain at once");
 }
 

@@ -11,7 +11,7 @@ use dns64bench::trial::cause::Cause;
 use dns64bench::trial::result::{CatchUp, Outcome, TesterFault, TrialResult};
 use dns64bench::trial::summary::Surroundings;
 
-use crate::dut::Conduct;
+use crate::script::Conduct;
 use crate::trial::{MILLISECOND, Mishap, PLAIN, Trial};
 
 /// Half a second at 20,000 queries per second.
@@ -24,7 +24,7 @@ const FAST: Trial = Trial {
 /// What a DUT of these tests can do, and as many queries can wait in it.
 const CAPACITY_QPS: u64 = 20_050;
 const QUEUE: u64 = 100;
-const DUT: Conduct = Conduct::Room(CAPACITY_QPS, QUEUE);
+const DUT: Conduct = Conduct::Bounded(CAPACITY_QPS, QUEUE);
 
 /// A stall of 8 ms after 200 ms.
 fn stalled() -> Trial {
@@ -68,7 +68,7 @@ fn losses_in_a_catch_up_burst_are_the_testers() {
 fn a_burst_that_a_dut_with_reserve_works_off_makes_it_lose_nothing() {
     // Spread, the same stall leaves less of a queue than there is room: half of the stall at once, and
     // the rest at 25,000 queries per second.
-    let result = stalled().against(Conduct::Room(25_000, 70));
+    let result = stalled().against(Conduct::Bounded(25_000, 70));
     assert_eq!(result.outcome, Outcome::Passed);
 }
 
@@ -113,7 +113,7 @@ fn a_trial_does_not_end_early_for_what_a_burst_explains() {
         Outcome::Invalid(TesterFault::CatchUpBurst { .. })
     ));
     assert_eq!(excused.queries_sent, 10_000);
-    let overloaded = early.against(Conduct::Room(15_000, QUEUE));
+    let overloaded = early.against(Conduct::Bounded(15_000, QUEUE));
     assert!(matches!(overloaded.outcome, Outcome::Failed { .. }));
     assert!(overloaded.ended_early);
     let stalls = Mishap::Stalls(8 * MILLISECOND, 100 * MILLISECOND);
@@ -160,7 +160,7 @@ fn stalls_never_make_a_search_find_less_than_the_dut_can_do() {
             ..SearchSpec::from_start(5_000)
         };
         let mut tester = Stalling {
-            conduct: Conduct::Room(CAPACITY_QPS, queue),
+            conduct: Conduct::Bounded(CAPACITY_QPS, queue),
             stalls,
             trials: 0,
         };

@@ -16,8 +16,9 @@ use dns64bench::trial::result::{Answers, TrialResult};
 use dns64bench::trial::summary::{ShardReport, Surroundings, result};
 use dns64bench::trial::turns::{Sending, Serving};
 
-use crate::dut::{Conduct, Dut};
+use crate::dut::Dut;
 use crate::rough::Rough;
+use crate::script::Conduct;
 
 pub(crate) const MILLISECOND: Nanos = 1_000_000;
 

@@ -8,6 +8,7 @@ use dns64_transport::memory::{Impairment, MemoryLink, MemoryRelay, Network};
 use dns64_transport::{Link, Relay};
 use dns64_wire::pref64::Pref64;
 use dns64bench::authority::answer::{Authority, Transport};
+use dns64bench::authority::behaviour::{Behaviour, Rules};
 use dns64bench::authority::counts::AuthorityCounts;
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::load::catch_up::Limits;
@@ -61,6 +62,8 @@ pub(crate) struct Setup {
     pub(crate) lose_every: u64,
     /// There is one authority, and the thread of the Measurer turns it.
     pub(crate) one_core: bool,
+    /// What that authority does wrong on purpose.
+    pub(crate) behaviour: &'static str,
 }
 
 pub(crate) const SETUP: Setup = Setup {
@@ -75,6 +78,7 @@ pub(crate) const SETUP: Setup = Setup {
     answers: PLAIN,
     lose_every: 0,
     one_core: false,
+    behaviour: "none",
 };
 
 /// How many queries a trial sends, and how long their answers are waited for.
@@ -170,7 +174,10 @@ impl Whole {
         let links = settings.upstreams.iter();
         let mut links = links.map(|upstream| network.server(upstream.address, setup.answers));
         let shared = setup.one_core.then(|| links.next()).flatten();
-        let serving = shared.map(|link| Serving::new(authority(), Rough::over(link, &clock)));
+        let behaviour: Behaviour = setup.behaviour.parse().unwrap();
+        let rules = (!behaviour.is_none()).then(|| Arc::new(Rules::new(behaviour).unwrap()));
+        let serving = |link| Serving::new(authority(), Rough::over(link, &clock));
+        let serving = shared.map(|link| serving(link).with_faults(rules));
         let upstreams = links.map(|link| Upstream {
             authority: authority(),
             link,
@@ -273,6 +280,7 @@ impl Whole {
         let events = [
             self.network.next_arrival(),
             self.worker.engine.next_deadline(),
+            self.serving.as_ref().and_then(Serving::next_due),
         ];
         let next = events.into_iter().flatten().fold(limit, Nanos::min);
         let next = next.max(self.clock.now() + 1).next_multiple_of(TICK_NS);

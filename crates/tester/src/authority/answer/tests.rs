@@ -310,6 +310,7 @@ fn everything_is_counted_once_by_type_and_once_by_answer() {
         refused: 2,
         ignored: 0,
         tcp: 0,
+        misbehaviour: None,
     };
     assert_eq!(authority.counts(), expected);
     let mut out = [0; 512];

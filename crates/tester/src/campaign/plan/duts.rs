@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use super::file::{At, Dut, Word};
 use super::values::{label, list_or, text};
 use super::{Fault, Restart, Variant};
+use crate::authority::behaviour::{Behaviour, Delay};
 use crate::lab::cpuset::CpuSet;
+use crate::quantity::ValueError;
 use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Subject};
 
 /// All variants of all DUTs, in the order of the plan.
@@ -54,6 +56,7 @@ fn variants_of(
     };
     let unrestricted = [CpuSet::unrestricted()];
     let cores = list_or(&dut.cores, str::parse::<CpuSet>, unrestricted)?;
+    let behaviours = behaviours(dut, origin)?;
     let mut variants = Vec::new();
     for settings in settings(at)? {
         for cpus in &cores {
@@ -64,11 +67,17 @@ fn variants_of(
             for (key, value) in settings.iter().filter(|(k, _)| dut.sweep.contains_key(*k)) {
                 full.push_str(&format!(" {key}={value}"));
             }
-            variants.push(Variant {
-                name: full,
-                dut: name.clone(),
-                subject: with(subject.clone(), cpus, &settings),
-            });
+            for behaviour in &behaviours {
+                let name_of = match behaviours.len() {
+                    1 => full.clone(),
+                    _ => format!("{full} authority={behaviour}"),
+                };
+                variants.push(Variant {
+                    name: name_of,
+                    dut: name.clone(),
+                    subject: with(subject.clone(), cpus, &settings, behaviour),
+                });
+            }
         }
     }
     Ok(variants)
@@ -113,9 +122,27 @@ fn subject(
     }
 }
 
+/// What the authority behind a DUT does wrong on purpose, in each of its variants.
+pub(super) fn behaviours(dut: &Dut, origin: &str) -> Result<Vec<Behaviour>, Fault> {
+    let read = |text: &str| {
+        let mut behaviour = text.parse::<Behaviour>()?;
+        if let Delay::File(path) = &mut behaviour.delay {
+            *path = beside(origin, &path.to_string_lossy());
+        }
+        Ok::<_, ValueError>(behaviour)
+    };
+    list_or(&dut.authority_behaviour, read, [Behaviour::default()])
+}
+
 /// The cores of a variant are those of what is measured.
-fn with(mut subject: Subject, cpus: &CpuSet, settings: &BTreeMap<String, String>) -> Subject {
+fn with(
+    mut subject: Subject,
+    cpus: &CpuSet,
+    settings: &BTreeMap<String, String>,
+    behaviour: &Behaviour,
+) -> Subject {
     if let Subject::Lab(lab) = &mut subject {
+        lab.behaviour = behaviour.clone();
         match (&mut lab.dut, &mut lab.authority) {
             (Some(dut), _) => {
                 dut.cpus = cpus.clone();
@@ -138,22 +165,28 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
     let cores = dut.cores.as_ref().map(|at| at.span().start);
     let set = dut.set.values().next().map(|at| at.span().start);
     let sweep = dut.sweep.values().next().map(|at| at.span().start);
+    let behaviour = dut.authority_behaviour.as_ref().map(|at| at.span().start);
+    let behaviour = ("authority-behaviour", behaviour);
     let self_test_server = ("self-test-server", at(&dut.self_test_server));
     let binary = ("binary", at(&dut.binary));
     let settings = [("set", set), ("sweep", sweep)];
     let (what, strangers) = match subject {
         Subject::Server { .. } => (
             "a server that runs",
-            [&[binary, ("cores", cores)], &settings[..]].concat(),
+            [&[binary, ("cores", cores), behaviour], &settings[..]].concat(),
         ),
         Subject::Lab(lab) => match (&lab.dut, &lab.authority) {
-            (Some(_), _) => ("a profile", vec![self_test_server]),
+            (Some(_), AuthorityChoice::BuiltIn) => ("a profile", vec![self_test_server]),
+            (Some(_), AuthorityChoice::Profile { .. }) => (
+                "a profile whose authority is not the built-in one",
+                vec![self_test_server, behaviour],
+            ),
             (None, AuthorityChoice::Profile { .. }) => {
-                ("an authority", vec![self_test_server, binary])
+                ("an authority", vec![self_test_server, binary, behaviour])
             }
             (None, AuthorityChoice::BuiltIn) => (
                 "the Tester's own authority",
-                [&[self_test_server, binary], &settings[..]].concat(),
+                [&[self_test_server, binary, behaviour], &settings[..]].concat(),
             ),
         },
     };

@@ -128,6 +128,7 @@ pub(crate) struct Dut {
     pub server: Option<At<String>>,
     pub self_test_server: Option<At<String>>,
     pub authority: Option<At<String>>,
+    pub authority_behaviour: Option<At<Many>>,
     pub cores: Option<At<Many>>,
     #[serde(default)]
     pub set: BTreeMap<String, At<Word>>,

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use super::duts::resolved;
+use super::duts::{behaviours, resolved};
 use super::file::{At, Dut, File};
 use super::{Fault, RawFormat};
+use crate::authority::behaviour::Rules;
 use crate::lab::profile::{Profile, ProfileRole};
 use crate::rig::spec::AuthorityChoice;
 
@@ -30,6 +31,12 @@ pub(super) fn profiles(file: &File, origin: &str) -> Result<(), Fault> {
             let profile = load(at, origin, ProfileRole::Dut)?;
             check_family(&profile, at, file)?;
             check_settings(&profile, dut)?;
+        }
+        if let Some(at) = &dut.authority_behaviour {
+            for behaviour in behaviours(dut, origin)? {
+                let rules = Rules::new(behaviour);
+                rules.map_err(|error| Fault::new(at.span().start, error.to_string()))?;
+            }
         }
         if let Some(at) = &dut.authority
             && let Some(profile) = authority(at, origin)?

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use dns64_transport::clock::Nanos;
 use serde::Deserialize;
 
+use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::position;
@@ -108,9 +109,11 @@ impl Plan {
             timeout_ns: self.load.timeout_ns,
             runs: Some(self.search.runs),
             ipv4_servers: ipv4_servers.collect(),
+            behaviours: self.behaviours(),
         }
         .remarks();
-        if !self.cells.iter().any(|cell| cell.is_worst_case()) {
+        let has_dut = self.variants.iter().any(|v| !v.subject.is_authority());
+        if has_dut && !self.cells.iter().any(|cell| cell.is_worst_case()) {
             remarks.push(Severity::Critical.warning(
                 "no cell without AAAA records and cached names, which RFC 8219 section 9.2 \
                  requires",
@@ -140,6 +143,17 @@ impl Plan {
             }
         }
         remarks
+    }
+
+    /// What authorities do wrong on purpose, each once.
+    fn behaviours(&self) -> Vec<&Behaviour> {
+        let mut behaviours = Vec::new();
+        for behaviour in self.variants.iter().filter_map(Variant::behaviour) {
+            if !behaviour.is_none() && !behaviours.contains(&behaviour) {
+                behaviours.push(behaviour);
+            }
+        }
+        behaviours
     }
 
     /// Whether any server has to be started.
@@ -298,6 +312,11 @@ impl Variant {
             None => &lab.authority_cpus,
         });
         cpus.cloned().unwrap_or_default()
+    }
+
+    /// What the authority behind it does wrong on purpose; `None` where there is no lab.
+    pub fn behaviour(&self) -> Option<&Behaviour> {
+        self.subject.lab().map(|lab| &lab.behaviour)
     }
 
     /// Names and values of the settings of its profile.

@@ -8,9 +8,10 @@ use dns64_wire::pref64::Pref64;
 use super::duts::resolved;
 use super::file::{self, At, File};
 use super::values::{label, list_or, number, text, value, word_or};
-use super::{Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, cells, duts};
+use super::{Cell, Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, cells, duts};
+use crate::authority::behaviour::Behaviour;
 use crate::load::catch_up::Limits;
-use crate::load::names::RESERVED;
+use crate::load::names::{Names, RESERVED};
 use crate::load::pace::Schedule;
 use crate::namespace::{Share, parse_suffix};
 use crate::procedure::search::Resolution;
@@ -58,6 +59,7 @@ fn hosts(written: &file::Tester, origin: &str) -> Result<LabSpec, Fault> {
         upstream: written.upstream_family,
         authority: text(written.authority.as_ref(), authority)?.unwrap_or_default(),
         authority_cpus: text(written.authority_cpus.as_ref(), str::parse)?.unwrap_or_default(),
+        behaviour: Behaviour::default(),
     })
 }
 
@@ -220,21 +222,24 @@ fn check_size(plan: &Plan, file: &File) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A self-test has an AAAA for every name and no cache: shares mean nothing to it.
+/// A self-test has an AAAA for every name, so AAAA shares mean nothing to it. Repeated names are its
+/// working set.
 fn check_authorities(plan: &Plan, file: &File) -> Result<(), Fault> {
     let at = file
         .dut
         .iter()
         .find_map(|dut| dut.get_ref().authority.as_ref());
     match at {
-        Some(at) if plan.cells.len() > 1 => Err(Fault::new(
-            at.span().start,
-            format!(
-                "the authority {:?} is measured by the self-test, which has neither shares nor a \
-                 cache: leave [cells] away, or put its DUTs in a plan of their own",
-                at.get_ref()
-            ),
-        )),
+        Some(at) if plan.cells.iter().any(|cell| cell.aaaa_share != Share::NONE) => {
+            Err(Fault::new(
+                at.span().start,
+                format!(
+                    "the authority {:?} is measured by the self-test, in which every name has an AAAA: \
+                 leave aaaa-share away, or put its DUTs in a plan of their own",
+                    at.get_ref()
+                ),
+            ))
+        }
         _ => Ok(()),
     }
 }
@@ -268,9 +273,12 @@ fn check_names(plan: &Plan, file: &File) -> Result<(), Fault> {
         let fits = cell.pattern.fits(namespace);
         fits.map_err(|error| Fault::new(offset, error.to_string()))?;
     }
-    let needed = Schedule::new(first_qps, longest)
-        .queries()
-        .saturating_add(RESERVED);
+    let queries = Schedule::new(first_qps, longest).queries();
+    let of_cell = |cell: &Cell| {
+        let fresh = Names::fresh(cell.cached_share, queries);
+        fresh.saturating_add(RESERVED)
+    };
+    let needed = plan.cells.iter().map(of_cell).max().unwrap_or(0);
     if needed > namespace.names() {
         let remedy = match namespace.widened_to(needed) {
             Some(wider) => format!("give namespace = \"{wider}\""),

@@ -1,3 +1,5 @@
+mod behaviours;
+
 use expect_test::{Expect, expect};
 
 use dns64_wire::pref64::Pref64;
@@ -427,7 +429,7 @@ fn duts_that_cannot_be_are_pointed_at() {
         (
             "[[dut]]\nauthority = \"nsd\"\n[cells]\ngrid = \"aaaa\"",
             expect![[
-                r#"plan dir/x.toml, line 2, column 13: the authority "nsd" is measured by the self-test, which has neither shares nor a cache: leave [cells] away, or put its DUTs in a plan of their own"#
+                r#"plan dir/x.toml, line 2, column 13: the authority "nsd" is measured by the self-test, in which every name has an AAAA: leave aaaa-share away, or put its DUTs in a plan of their own"#
             ]],
         ),
     ] {

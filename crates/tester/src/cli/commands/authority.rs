@@ -2,15 +2,19 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 
 use super::{Failure, exit, interrupt, print};
+use crate::authority::behaviour::Rules;
+use crate::authority::counts::AuthorityCounts;
 use crate::authority::zone::ZoneConfig;
 use crate::cli::args::AuthorityArgs;
 use crate::lab::host::Host;
 use crate::namespace::Zone;
+use crate::report::text;
 use crate::trial::{AuthDns, Tester};
 
 /// How often the command looks whether it was interrupted.
@@ -24,6 +28,11 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
         suffix: args.suffix.clone(),
         aaaa_share: args.aaaa_share,
     };
+    let behaviour = args.behaviour.filter(|behaviour| !behaviour.is_none());
+    let told = behaviour
+        .as_ref()
+        .map_or_else(String::new, |b| format!("; misbehaves: {b}"));
+    let rules = behaviour.map(Rules::new).transpose()?.map(Arc::new);
     let authority = AuthDns {
         host: Host::Here,
         listen,
@@ -35,6 +44,7 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
             ttl_s: args.ttl,
             negative_ttl_s: args.negative_ttl,
         },
+        rules,
     };
     let tester = Tester::serve(&authority, &interrupted)?;
     let mode = if args.self_test {
@@ -45,14 +55,19 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
     print(|out| {
         writeln!(
             out,
-            "serving {} at {listen} (UDP and TCP), {} workers; {mode}",
+            "serving {} at {listen} (UDP and TCP), {} workers; {mode}{told}",
             args.suffix, args.workers
         )
     })?;
     while !interrupted.load(Ordering::Relaxed) {
         MonotonicClock.sleep(POLL_NS);
     }
-    let counts = tester.authority_counts()?;
+    tell(&tester.authority_counts()?)?;
+    Ok(exit::PASSED)
+}
+
+/// Prints what was counted.
+fn tell(counts: &AuthorityCounts) -> Result<(), Failure> {
     print(|out| {
         writeln!(
             out,
@@ -67,7 +82,10 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
             counts.nxdomain,
             counts.refused,
             counts.ignored
-        )
-    })?;
-    Ok(exit::PASSED)
+        )?;
+        for (label, n, meaning) in counts.misbehaviour.iter().flat_map(text::misbehaviour) {
+            writeln!(out, "{label}: {n} {meaning}")?;
+        }
+        Ok(())
+    })
 }

@@ -1,11 +1,14 @@
 //! Every number that a report of a campaign prints, as plain data.
 
+mod authority;
+
 use serde::{Serialize, Serializer};
 
 use crate::campaign::record::{CertificateConditions, Environment};
 use crate::statistics::summary::Summary;
 use crate::trial::result::Outcome;
 use crate::warning::Warning;
+pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
 
 /// Version of the form of `results.json`; its schema is published as `results.schema.json`.
 pub const FORMAT: u32 = 2;
@@ -49,6 +52,10 @@ pub struct Analysis {
     pub queue_checks: Vec<QueueCheckResult>,
     /// Rates by cores, of DUTs with more than one set of cores.
     pub scaling: Vec<Scaling>,
+    /// Rates by the delay of the authority, of DUTs with more than one delay.
+    pub delays: Vec<DelayCurve>,
+    /// Rates by the names that all queries are for, where there is more than one number of them.
+    pub working_sets: Vec<WorkingSets>,
     /// Beyond the rate that was found.
     pub overloads: Vec<OverloadCurve>,
     /// For long below it.

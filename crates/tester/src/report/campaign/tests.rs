@@ -10,6 +10,7 @@ use crate::campaign::record::{Line, Record};
 use crate::lab::LabKind;
 use crate::warning::Severity;
 
+mod authority;
 pub(crate) mod sample;
 mod statement;
 

@@ -157,7 +157,10 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
             per_core: median / cores as f64,
             factor: 1.0,
         };
-        let is_same = |other: &Variant| other.dut == it.dut && other.settings() == it.settings();
+        let is_same = |other: &Variant| {
+            let same = other.dut == it.dut && other.settings() == it.settings();
+            same && other.behaviour() == it.behaviour()
+        };
         match servers.iter_mut().find(|(other, _)| is_same(other)) {
             Some((_, rows)) => rows.push(row),
             None => servers.push((it, vec![row])),
@@ -178,7 +181,7 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
 }
 
 /// A DUT with those of its settings that its variants differ in.
-fn without_cores(plan: &Plan, variant: &Variant) -> String {
+pub(super) fn without_cores(plan: &Plan, variant: &Variant) -> String {
     let mut name = variant.dut.clone();
     for (key, value) in variant.settings() {
         let mut own = plan.variants.iter().filter(|v| v.dut == variant.dut);

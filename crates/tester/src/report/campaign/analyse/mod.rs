@@ -5,6 +5,7 @@
 //! ```
 
 mod about;
+mod authority;
 mod contradictions;
 mod curves;
 mod grids;
@@ -47,6 +48,8 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         models: curves::models(plan, &planned, &points),
         queue_checks: curves::queue_checks(plan, &planned, &points),
         scaling: curves::scaling(plan, &points),
+        delays: authority::delays(plan, &points),
+        working_sets: authority::working_sets(plan, &planned, &points),
         overloads: curves::overloads(&planned, &told, &points),
         soaks: curves::soaks(&planned, &told),
         points,

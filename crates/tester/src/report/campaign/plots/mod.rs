@@ -1,6 +1,7 @@
 //! The figures of a report: SVG with classes for colours, a legend in words, and the numbers that are
 //! drawn.
 
+mod authority;
 mod load;
 mod rates;
 mod trials;
@@ -82,6 +83,10 @@ pub struct Figures {
     pub curves: Vec<Figure>,
     /// Rates over cores.
     pub scaling: Vec<Figure>,
+    /// Rates over the delay of the authority.
+    pub delays: Vec<Figure>,
+    /// Rates over the working set.
+    pub working_sets: Vec<Figure>,
     /// Goodput and latency over the offered rate, by variant.
     pub overload: Vec<Group>,
     /// What changed during soaks, by variant.
@@ -99,6 +104,8 @@ impl Figures {
             latency: trials::latency(analysis),
             curves: rates::curves(analysis),
             scaling: rates::scaling(analysis),
+            delays: authority::delays(analysis),
+            working_sets: authority::working_sets(analysis),
             overload: load::overload(analysis),
             soak: load::soak(analysis),
             memory: rates::memory(analysis),

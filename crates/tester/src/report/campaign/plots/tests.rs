@@ -142,6 +142,8 @@ fn tables_have_a_cell_for_each_column() {
         figures.latency,
         figures.curves,
         figures.scaling,
+        figures.delays,
+        figures.working_sets,
         figures.memory,
     ];
     for figure in grouped.chain(single.into_iter().flatten()) {

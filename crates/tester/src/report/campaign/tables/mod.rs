@@ -1,5 +1,6 @@
 //! All tables of a report, each in one place whatever it is written as.
 
+mod authority;
 mod machine;
 mod papers;
 mod plotted;
@@ -30,6 +31,8 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
         achieved(analysis),
         models(analysis),
         scaling(analysis),
+        authority::delays(analysis),
+        authority::working_sets(analysis),
         overload(analysis),
         soak(analysis),
         queue(analysis),

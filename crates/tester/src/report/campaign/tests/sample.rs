@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use dns64_transport::clock::SECOND;
 
+use crate::authority::behaviour::Behaviour;
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{Plan, Variant};
@@ -116,7 +117,9 @@ pub(crate) fn campaign(text: &str) -> (Plan, Vec<Line>) {
 
 /// What the DUT of a point can do, by the papers' model of its work, a little different in each
 /// run. The third variant stores requests, so that its limit grows with the timeout.
-fn limit_qps(point: &Point, run: u32) -> u64 {
+///
+/// None has more than [`OUTSTANDING`] queries under way, which take two delays of the authority each.
+fn limit_qps(plan: &Plan, point: &Point, run: u32) -> u64 {
     let ppm = |share: Share| share.below(1_000_000);
     let base_qps = [9_000, 17_100, 6_000][point.variant.min(2)];
     let full = 1_000_000;
@@ -126,7 +129,19 @@ fn limit_qps(point: &Point, run: u32) -> u64 {
     if point.variant == 2 {
         rate += rate * point.timeout_ns / point.duration_ns;
     }
-    rate + rate * (u64::from(run) * 7 % 5) / 500
+    let rate = rate + rate * (u64::from(run) * 7 % 5) / 500;
+    match delay_ns(plan, point) {
+        0 => rate,
+        delay_ns => rate.min(OUTSTANDING * SECOND / (2 * delay_ns + 200_000)),
+    }
+}
+
+/// Queries that a DUT of the samples can have under way.
+const OUTSTANDING: u64 = 100;
+
+fn delay_ns(plan: &Plan, point: &Point) -> u64 {
+    let behaviour = plan.variants[point.variant].behaviour();
+    behaviour.and_then(Behaviour::only_delay_ns).unwrap_or(0)
 }
 
 struct Journal {
@@ -397,12 +412,15 @@ fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: 
         base_rate_qps: None,
     });
     let mut search = Search::new(spec);
-    let limit = limit_qps(point, run);
+    let limit = limit_qps(plan, point, run);
     let mut took_ns = 0;
     let mut number = 0;
     while let Some(rate_qps) = search.next_rate() {
         number += 1;
         let mut result = trial(point, rate_qps, limit, false);
+        for (_, rtt_ns) in &mut result.rtt_percentiles {
+            *rtt_ns += 2 * delay_ns(plan, point);
+        }
         if (index, run, number) == (0, 1, 2) {
             result.outcome = Outcome::Invalid(TesterFault::LateSchedule {
                 cause: None,
@@ -443,7 +461,7 @@ fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: 
 
 /// Overload curve and soak of a point.
 fn beyond(journal: &mut Journal, plan: &Plan, index: usize, point: &Point) {
-    let base = limit_qps(point, 1);
+    let base = limit_qps(plan, point, 1);
     let factors = plan.overload.iter().flat_map(|o| o.factors_milli.clone());
     let overload: Vec<u64> = factors
         .map(|milli| base * u64::from(milli) / 1000)

@@ -1,0 +1,391 @@
+//! How an authority misbehaves on purpose: which replies it delays, loses or spoils.
+//!
+//! ```text
+//! text <--> Behaviour (what was asked for) --its file read--> Rules: (number of the name, type) -> Act
+//! ```
+//!
+//! The number of a name and the type of the question decide alone, with a seed, so a repeated question
+//! meets the same fault, and shares are exact.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use dns64_transport::clock::Nanos;
+use dns64_transport::random::{INCREMENT, below, mix};
+use dns64_wire::codes::Rtype;
+
+use crate::namespace::{Share, dealt, fit_together};
+use crate::quantity::{self, ValueError};
+
+/// What an authority does beside answering. The default is nothing.
+///
+/// Its text is a list such as `delay=5ms+-1ms,loss=0.1%,servfail=1%`, or `none`: keys of
+/// [`Fault::KEYS`] with shares of the names, `delay`, and a `seed`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behaviour {
+    /// How long each reply over UDP is held back.
+    pub delay: Delay,
+    /// Share of the names that meets each fault, in the order of [`Fault::KEYS`]: they are [`dealt`]
+    /// out in this order, so no question meets two of them.
+    shares: [Share; FAULTS],
+    /// How much longer a reply is held back that others overtake.
+    hold_ns: Nanos,
+    /// Other seeds choose other names.
+    seed: u64,
+}
+
+/// How long replies are held back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delay {
+    /// Each as long; 0 for none.
+    Fixed(Nanos),
+    /// Evenly spread around a middle.
+    Jittered {
+        /// The middle.
+        middle_ns: Nanos,
+        /// Up to this much shorter or longer.
+        spread_ns: Nanos,
+    },
+    /// Drawn from a distribution, which a file gives by its quantiles.
+    File(PathBuf),
+}
+
+impl Default for Delay {
+    fn default() -> Self {
+        Self::Fixed(0)
+    }
+}
+
+/// What is wrong with a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is not sent (UDP only).
+    Lost,
+    /// It says SERVFAIL.
+    ServFail,
+    /// It says REFUSED.
+    Refused,
+    /// It has TC set and no records; over TCP it is whole.
+    Truncated,
+    /// It is held back, so that later ones overtake it (UDP only).
+    Reordered,
+    /// It is sent twice (UDP only).
+    Duplicated,
+}
+
+/// Kinds of faults.
+const FAULTS: usize = Fault::KEYS.len();
+
+impl Fault {
+    /// All of them with their keys, in the order in which shares are dealt out.
+    pub const KEYS: [(Self, &'static str); 6] = [
+        (Self::Lost, "loss"),
+        (Self::ServFail, "servfail"),
+        (Self::Refused, "refused"),
+        (Self::Truncated, "truncate"),
+        (Self::Reordered, "reorder"),
+        (Self::Duplicated, "duplicate"),
+    ];
+}
+
+impl Behaviour {
+    /// Whether the authority answers as it should.
+    pub fn is_none(&self) -> bool {
+        self.delay == Delay::default() && self.shares == [Share::NONE; FAULTS]
+    }
+
+    /// The share of the names that meets a fault.
+    pub fn share(&self, fault: Fault) -> Share {
+        self.shares[fault as usize]
+    }
+
+    /// The delay if it is the only fault and the same for every reply; 0 for none at all.
+    pub fn only_delay_ns(&self) -> Option<Nanos> {
+        match self.delay {
+            Delay::Fixed(delay_ns) if self.shares == [Share::NONE; FAULTS] => Some(delay_ns),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Behaviour {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let mut behaviour = Self::default();
+        if text == NONE {
+            return Ok(behaviour);
+        }
+        let mut known = Vec::new();
+        for part in text.split(',') {
+            let (key, value) = part.split_once('=').ok_or_else(|| unreadable(part))?;
+            if known.contains(&key) {
+                return Err(ValueError(format!("{key} is given twice; give it once")));
+            }
+            known.push(key);
+            let fault = Fault::KEYS.iter().find(|(_, name)| *name == key);
+            match (key, fault) {
+                ("delay", _) => behaviour.delay = value.parse()?,
+                ("seed", _) => behaviour.seed = value.parse().map_err(|_| unreadable(part))?,
+                (_, Some((Fault::Reordered, _))) => {
+                    let (share, hold) = value.split_once(':').ok_or_else(|| unreadable(part))?;
+                    behaviour.hold_ns = quantity::delay(hold)?;
+                    behaviour.shares[Fault::Reordered as usize] = share.parse()?;
+                }
+                (_, Some((fault, _))) => behaviour.shares[*fault as usize] = value.parse()?,
+                (_, None) => return Err(unreadable(part)),
+            }
+        }
+        if !fit_together(&behaviour.shares) {
+            let error = "the shares are more than 100% together; no name meets two faults";
+            return Err(ValueError(error.to_owned()));
+        }
+        Ok(behaviour)
+    }
+}
+
+const NONE: &str = "none";
+
+fn unreadable(part: &str) -> ValueError {
+    ValueError(format!(
+        "'{part}' is not a behaviour; write none, or a list such as delay=5ms,loss=0.1% of delay=TIME, \
+         delay=TIME+-TIME or delay=@FILE, loss=SHARE, servfail=SHARE, refused=SHARE, truncate=SHARE, \
+         reorder=SHARE:TIME, duplicate=SHARE and seed=NUMBER"
+    ))
+}
+
+impl FromStr for Delay {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        if let Some(path) = text.strip_prefix('@') {
+            return match path {
+                "" => Err(ValueError::unreadable("a file of quantiles", "@delays.txt")),
+                path => Ok(Self::File(path.into())),
+            };
+        }
+        let Some((middle, spread)) = text.split_once("+-") else {
+            return Ok(Self::Fixed(quantity::delay(text)?));
+        };
+        let (middle_ns, spread_ns) = (quantity::delay(middle)?, quantity::delay(spread)?);
+        if spread_ns > middle_ns {
+            let error =
+                format!("no delay can be below 0; give {text} a spread of at most {middle}");
+            return Err(ValueError(error));
+        }
+        Ok(Self::Jittered {
+            middle_ns,
+            spread_ns,
+        })
+    }
+}
+
+impl fmt::Display for Delay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written = quantity::written;
+        match self {
+            Self::Fixed(delay_ns) => f.write_str(&written(*delay_ns)),
+            Self::Jittered {
+                middle_ns,
+                spread_ns,
+            } => write!(f, "{}+-{}", written(*middle_ns), written(*spread_ns)),
+            Self::File(path) => write!(f, "@{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for Behaviour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.delay != Delay::default() {
+            parts.push(format!("delay={}", self.delay));
+        }
+        for (fault, key) in Fault::KEYS {
+            let share = self.share(fault);
+            if share != Share::NONE {
+                parts.push(match fault {
+                    Fault::Reordered => {
+                        format!("{key}={share}:{}", quantity::written(self.hold_ns))
+                    }
+                    _ => format!("{key}={share}"),
+                });
+            }
+        }
+        match (parts.is_empty(), self.seed) {
+            (true, _) => f.write_str(NONE),
+            (false, 0) => f.write_str(&parts.join(",")),
+            (false, seed) => write!(f, "{},seed={seed}", parts.join(",")),
+        }
+    }
+}
+
+/// A [`Behaviour`] with its file read: decides what becomes of each reply.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    behaviour: Behaviour,
+    /// Of the delays, if they come from a file: rising shares from none to all, and the delay at each.
+    quantiles: Vec<(f64, Nanos)>,
+}
+
+/// What becomes of one reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Act {
+    /// What is wrong with it.
+    pub fault: Option<Fault>,
+    /// How long it is held back over UDP, a reordered one with the time for others to overtake it.
+    pub delay_ns: Nanos,
+}
+
+/// The file of delays cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "delays of the authority: {path}{place}: {reason}; each line has a share and a time, such as \
+     50% 2ms, the first 0%, the last 100%, both rising",
+    path = .path.display(), place = .line.map_or_else(String::new, |line| format!(", line {line}"))
+)]
+pub struct RulesError {
+    /// The file.
+    pub path: PathBuf,
+    /// From 1; `None` for the whole file.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl Rules {
+    /// Reads the file of the behaviour, if it names one.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is not a list of quantiles.
+    pub fn new(behaviour: Behaviour) -> Result<Self, RulesError> {
+        let quantiles = match &behaviour.delay {
+            Delay::File(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| RulesError {
+                    path: path.clone(),
+                    line: None,
+                    reason: error.to_string(),
+                })?;
+                quantiles(path, &text)?
+            }
+            Delay::Fixed(_) | Delay::Jittered { .. } => Vec::new(),
+        };
+        Ok(Self {
+            behaviour,
+            quantiles,
+        })
+    }
+
+    /// What was asked for.
+    pub fn behaviour(&self) -> &Behaviour {
+        &self.behaviour
+    }
+
+    /// What becomes of the reply to a question of type `rtype` for name number `n`. A question without
+    /// a numbered name meets no fault, but the delay.
+    pub fn act(&self, n: Option<u32>, rtype: Rtype) -> Act {
+        let Behaviour { shares, seed, .. } = &self.behaviour;
+        // Types have their own places: the A of a name does not share the fate of its AAAA.
+        let place = mix(seed ^ u64::from(rtype.0).wrapping_mul(INCREMENT));
+        let number = u64::from(n.unwrap_or(0));
+        let at = n.and_then(|_| dealt(shares, number + place % PLACES));
+        let fault = at.map(|at| Fault::KEYS[at].0);
+        let delay_ns = self.delay_ns(mix(place ^ (number + 1).wrapping_mul(INCREMENT)));
+        let hold_ns = match fault {
+            Some(Fault::Reordered) => self.behaviour.hold_ns,
+            _ => 0,
+        };
+        Act {
+            fault,
+            delay_ns: delay_ns + hold_ns,
+        }
+    }
+
+    fn delay_ns(&self, random: u64) -> Nanos {
+        match self.behaviour.delay {
+            Delay::Fixed(delay_ns) => delay_ns,
+            Delay::Jittered {
+                middle_ns,
+                spread_ns,
+            } => middle_ns - spread_ns + below(random, 2 * spread_ns + 1),
+            Delay::File(_) => self.at_quantile(unit(random)),
+        }
+    }
+
+    /// Between two quantiles of the file the delay rises evenly.
+    fn at_quantile(&self, share: f64) -> Nanos {
+        let after = self.quantiles.partition_point(|(known, _)| *known <= share);
+        let pair = (after.checked_sub(1)).and_then(|from| self.quantiles.get(from..=after));
+        let Some(&[(low, from_ns), (high, to_ns)]) = pair else {
+            return self.quantiles.last().map_or(0, |(_, delay_ns)| *delay_ns);
+        };
+        let part = (share - low) / (high - low);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of 10 s at most, from 0 on"
+        )]
+        let more_ns = (part * (to_ns - from_ns) as f64) as Nanos;
+        from_ns + more_ns
+    }
+
+    /// No reply is held back for longer.
+    pub fn delay_ns_max(&self) -> Nanos {
+        let delay_ns = match self.behaviour.delay {
+            Delay::Fixed(delay_ns) => delay_ns,
+            Delay::Jittered {
+                middle_ns,
+                spread_ns,
+            } => middle_ns + spread_ns,
+            Delay::File(_) => self.at_quantile(1.0),
+        };
+        delay_ns + self.behaviour.hold_ns
+    }
+}
+
+/// Shares are exact in a million numbers; a type begins somewhere in them.
+const PLACES: u64 = 1_000_000;
+
+/// A number from 0 to below 1.
+fn unit(random: u64) -> f64 {
+    // As many bits as an f64 holds exactly.
+    (random >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Reads the lines of a file: "50% 2ms". What follows a # is a remark.
+fn quantiles(path: &Path, text: &str) -> Result<Vec<(f64, Nanos)>, RulesError> {
+    let refused = |line: Option<usize>, reason: &str| RulesError {
+        path: path.to_owned(),
+        line,
+        reason: reason.to_owned(),
+    };
+    let mut quantiles: Vec<(f64, Nanos)> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let content = line.split('#').next().unwrap_or_default();
+        let mut words = content.split_whitespace();
+        let (share, delay) = match (words.next(), words.next(), words.next()) {
+            (None, ..) => continue,
+            (Some(share), Some(delay), None) => (share, delay),
+            _ => return Err(refused(Some(number), "not two words")),
+        };
+        let wrong = |error: ValueError| refused(Some(number), &error.0);
+        let share = share.parse::<Share>().map_err(wrong)?;
+        let delay_ns = quantity::delay(delay).map_err(wrong)?;
+        let share = share.below(PLACES) as f64 / PLACES as f64;
+        if let Some((before, shorter_ns)) = quantiles.last()
+            && (share <= *before || delay_ns < *shorter_ns)
+        {
+            return Err(refused(Some(number), "not above the line before"));
+        }
+        quantiles.push((share, delay_ns));
+    }
+    let ends = [quantiles.first(), quantiles.last()].map(|end| end.map(|(share, _)| *share));
+    match ends {
+        [Some(0.0), Some(1.0)] => Ok(quantiles),
+        _ => Err(refused(None, "not from 0% to 100%")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

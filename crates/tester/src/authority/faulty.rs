@@ -1,0 +1,220 @@
+//! An authority that misbehaves on purpose: what becomes of its replies by its [`Rules`].
+
+use std::sync::Arc;
+
+use dns64_transport::clock::Nanos;
+use dns64_transport::{Datagram, Link, LinkError};
+use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::{HEADER_LEN, Message};
+use dns64_wire::name::Name;
+
+use super::answer::{Authority, Transport};
+use super::behaviour::{Act, Fault, Rules};
+use super::counts::FaultCounts;
+use super::pending::{PENDING_MAX, Pending};
+use super::zone::Place;
+
+/// The faults of one worker, or of the connections.
+#[derive(Debug)]
+pub struct Faults {
+    rules: Arc<Rules>,
+    counts: FaultCounts,
+}
+
+impl Faults {
+    /// Faults by these rules.
+    pub fn new(rules: Arc<Rules>) -> Self {
+        let counts = FaultCounts::default();
+        Self { rules, counts }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> FaultCounts {
+        self.counts
+    }
+
+    /// Spoils the reply of `len` octets to `query` if its fault is one of content, over either
+    /// transport; returns the new length and what else becomes of it.
+    pub(super) fn spoil(
+        &mut self,
+        suffix: &Name<'_>,
+        query: &[u8],
+        reply: &mut [u8],
+        len: usize,
+        transport: Transport,
+    ) -> (usize, Act) {
+        let (n, rtype) = asked(query, suffix);
+        let act = self.rules.act(n, rtype);
+        let counts = &mut self.counts;
+        let len = match act.fault {
+            Some(Fault::ServFail) => {
+                counts.servfail += 1;
+                without_records(reply, len, 0, Rcode::SERVFAIL)
+            }
+            Some(Fault::Refused) => {
+                counts.refused += 1;
+                without_records(reply, len, 0, Rcode::REFUSED)
+            }
+            Some(Fault::Truncated) if transport == Transport::Udp => {
+                counts.truncated += 1;
+                without_records(reply, len, AA_AND_TC, Rcode::NOERROR)
+            }
+            _ => len,
+        };
+        (len, act)
+    }
+}
+
+/// The authority of a worker with faults: a reply that is held back leaves in a later turn.
+#[derive(Debug)]
+pub struct Faulty {
+    faults: Faults,
+    pending: Pending,
+}
+
+impl Faulty {
+    /// Takes the memory for all replies that are ever held back at once.
+    pub fn new(rules: Arc<Rules>) -> Self {
+        Self::with_room(rules, PENDING_MAX)
+    }
+
+    fn with_room(rules: Arc<Rules>, replies: usize) -> Self {
+        Self {
+            faults: Faults::new(rules),
+            pending: Pending::new(replies),
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> FaultCounts {
+        self.faults.counts()
+    }
+
+    /// When the next reply that is held back leaves.
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.pending.next_due()
+    }
+
+    /// How long the worker may sleep: up to `limit_ns`, and not into the time before a reply that the
+    /// kernel may need to wake it. 0: not at all.
+    pub fn sleep_ns(&self, now: Nanos, limit_ns: Nanos) -> Nanos {
+        let free = |due: Nanos| due.saturating_sub(now).saturating_sub(WAKE_NS);
+        self.next_due().map_or(limit_ns, free).min(limit_ns)
+    }
+
+    /// As [`serve::turn`](super::serve::turn), and sends up to about as many replies that are due.
+    /// Returns the number of both.
+    pub fn turn<L: Link>(
+        &mut self,
+        authority: &mut Authority,
+        link: &mut L,
+        max: usize,
+    ) -> Result<usize, LinkError> {
+        let taken = link.answer(max, |datagram, frame| {
+            self.answer(authority, &datagram, frame)
+        })?;
+        let (now, mut left) = (link.now(), max.max(1));
+        let sent = link.reply(|frame| {
+            left = left.checked_sub(1)?;
+            self.pending.take(now, frame)
+        })?;
+        Ok(taken + sent)
+    }
+
+    /// Writes the reply that leaves at once into `frame` and returns its length, 0 for none.
+    fn answer(
+        &mut self,
+        authority: &mut Authority,
+        datagram: &Datagram<'_>,
+        frame: &mut [u8],
+    ) -> usize {
+        let query = datagram.payload;
+        let len = authority.answer(query, frame, Transport::Udp);
+        if len == 0 {
+            return 0;
+        }
+        let suffix = authority.suffix();
+        let spoiled = self
+            .faults
+            .spoil(&suffix, query, frame, len, Transport::Udp);
+        let (len, Act { fault, delay_ns }) = spoiled;
+        let counts = &mut self.faults.counts;
+        let copies = match fault {
+            Some(Fault::Lost) => {
+                counts.lost += 1;
+                return 0;
+            }
+            Some(Fault::Duplicated) => 2,
+            _ => 1,
+        };
+        if delay_ns == 0 && copies == 1 {
+            return len;
+        }
+        let due = datagram.at + delay_ns;
+        for _ in 0..copies {
+            if !self.pending.keep(due, datagram.origin(), &frame[..len]) {
+                counts.overflowed += 1;
+                return 0;
+            }
+        }
+        counts.delayed += u64::from(delay_ns > 0);
+        counts.reordered += u64::from(fault == Some(Fault::Reordered));
+        counts.duplicated += u64::from(fault == Some(Fault::Duplicated));
+        0
+    }
+}
+
+/// A sleep ends late by the timer slack of the kernel, 50 us (prctl(2)), and by what waking takes.
+const WAKE_NS: Nanos = 150_000;
+
+/// The number and the type that a query asks for; no number where the name has none.
+fn asked(query: &[u8], suffix: &Name<'_>) -> (Option<u32>, Rtype) {
+    let question = Message::parse(query)
+        .ok()
+        .and_then(|query| query.question());
+    let Some(question) = question else {
+        return (None, Rtype(0));
+    };
+    match Place::of(&question.name, suffix) {
+        Some(Place::Host(address)) => (Some(address.into()), question.rtype),
+        _ => (None, question.rtype),
+    }
+}
+
+/// Leaves header, question and OPT of a reply, with this RCODE and, of the bits AA and TC, those of
+/// `flags`; returns its new length. The OPT record of our replies is their last, without options.
+fn without_records(reply: &mut [u8], len: usize, flags: u8, rcode: Rcode) -> usize {
+    let question = Message::parse(&reply[..len])
+        .ok()
+        .and_then(|reply| reply.question());
+    let Some(question) = question else {
+        return len;
+    };
+    let mut end = HEADER_LEN + question.name.wire_len() + TYPE_AND_CLASS;
+    let has_opt = reply[ARCOUNT_LOW] > 0;
+    if has_opt {
+        reply.copy_within(len - OPT_LEN..len, end);
+        end += OPT_LEN;
+    }
+    reply[2] = reply[2] & !AA_AND_TC | flags & (reply[2] | TC);
+    reply[3] = reply[3] & 0xf0 | rcode.0;
+    // ANCOUNT, NSCOUNT.
+    reply[6..10].fill(0);
+    end
+}
+
+/// Bits of the third octet of the header (RFC 1035 section 4.1.1).
+const TC: u8 = 0x02;
+const AA_AND_TC: u8 = 0x04 | TC;
+
+/// The low octet of ARCOUNT, which is 0 or 1 in our replies.
+const ARCOUNT_LOW: usize = 11;
+
+/// Octets of a question after its name.
+const TYPE_AND_CLASS: usize = 4;
+
+/// Octets of an OPT record without options (RFC 6891 section 6.1.2).
+const OPT_LEN: usize = 11;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! A DNS64 server of known truth: what it does to each query, to the last one, without a link or a
+//! clock. Tests put it on a simulated network or on a socket.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::pref64::Pref64;
+use dns64bench::namespace::parse_label;
+use dns64bench::trial::result::Answers;
+
+/// What the server does to its queries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Conduct {
+    /// Answers each as it should.
+    Good,
+    /// Does this to every query.
+    Always(Fault),
+    /// Answers after this time.
+    Late(Nanos),
+    /// Answers this many, then no more.
+    DieAfter(u64),
+    /// Serves this many queries per second, each for as long, from a queue without end (Lencse et al.
+    /// 2017, section 4.4).
+    Queue(u64),
+    /// As [`Conduct::Queue`], from a queue with so many places; what finds none is lost.
+    Bounded(u64, u64),
+    /// Answers all but every n-th that arrives.
+    LoseEvery(u64),
+    /// Answers each as it should, but from another port of this address: the link sees to it.
+    From(IpAddr),
+    /// Does these to the queries at their places, and answers the others as it should.
+    Faults(&'static [(Fault, At)]),
+}
+
+/// Something bad that is done to one query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// An address of another prefix.
+    WrongAddress,
+    /// The right address, and another one beside it.
+    ExtraAddress,
+    /// NOERROR without records.
+    Empty,
+    /// SERVFAIL.
+    ServFail,
+    /// NXDOMAIN.
+    NxDomain,
+    /// TC.
+    Truncated,
+    /// A record that ends before its data do.
+    Malformed,
+    /// Three octets.
+    Garbage,
+    /// The right answer under another ID.
+    WrongId,
+    /// An answer to another question under the right ID.
+    WrongQuestion,
+    /// The right answer twice.
+    Twice,
+    /// The right answer, so much later.
+    Late(Nanos),
+    /// Nothing.
+    Silent,
+}
+
+/// Places: the names whose number from the beginning of 10.0.0.0/8 leaves `first` when divided by
+/// `every`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub(crate) first: u64,
+    pub(crate) every: u64,
+}
+
+impl At {
+    /// How many names below `n` it picks.
+    fn below(self, n: u64) -> u64 {
+        (n + self.every - 1 - self.first) / self.every
+    }
+}
+
+/// What a trial of `queries` queries, each for a name of its own from the first on, must count. No two
+/// places may meet.
+pub(crate) fn truth(faults: &[(Fault, At)], queries: u64) -> Answers {
+    let mut answers = Answers::default();
+    for &(fault, at) in faults {
+        let n = at.below(queries);
+        let class = match fault {
+            Fault::WrongAddress | Fault::ExtraAddress => &mut answers.wrong,
+            Fault::Empty => &mut answers.empty,
+            Fault::ServFail | Fault::NxDomain | Fault::Malformed => &mut answers.error,
+            Fault::Truncated => &mut answers.truncated,
+            Fault::Late(_) => &mut answers.late,
+            Fault::Silent => &mut answers.missing,
+            Fault::Garbage | Fault::WrongId | Fault::WrongQuestion => {
+                answers.stray += n;
+                &mut answers.missing
+            }
+            Fault::Twice => {
+                answers.valid += n;
+                &mut answers.duplicate
+            }
+        };
+        *class += n;
+    }
+    let told = [
+        answers.wrong,
+        answers.empty,
+        answers.error,
+        answers.truncated,
+        answers.late,
+        answers.missing,
+        answers.valid,
+    ];
+    answers.valid += queries - told.iter().sum::<u64>();
+    answers
+}
+
+/// The server: queries go in, replies come out when they are due.
+pub(crate) struct Script {
+    conduct: Conduct,
+    pref64: Pref64,
+    /// Queries that have arrived.
+    seen: u64,
+    busy_until: Nanos,
+    /// Replies by their moment, those of one moment in their order.
+    held: BTreeMap<(Nanos, u64), (SocketAddr, Vec<u8>)>,
+    kept: u64,
+}
+
+impl Script {
+    pub(crate) fn new(conduct: Conduct, pref64: Pref64) -> Self {
+        Self {
+            conduct,
+            pref64,
+            seen: 0,
+            busy_until: 0,
+            held: BTreeMap::new(),
+            kept: 0,
+        }
+    }
+
+    /// When the next reply leaves.
+    pub(crate) fn next_due(&self) -> Option<Nanos> {
+        self.held.keys().next().map(|(at, _)| *at)
+    }
+
+    /// The next reply that is due by `now`, and where it goes.
+    pub(crate) fn due(&mut self, now: Nanos) -> Option<(SocketAddr, Vec<u8>)> {
+        let first = self.held.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+
+    /// Takes a query.
+    pub(crate) fn take(&mut self, peer: SocketAddr, query: &[u8], now: Nanos) {
+        self.seen += 1;
+        let (at, replies) = self.replies(query, now);
+        for reply in replies {
+            self.held.insert((at, self.kept), (peer, reply));
+            self.kept += 1;
+        }
+    }
+
+    fn replies(&mut self, query: &[u8], now: Nanos) -> (Nanos, Vec<Vec<u8>>) {
+        let good = answer(query, self.pref64);
+        match self.conduct {
+            Conduct::Good | Conduct::From(_) => (now, vec![good]),
+            Conduct::Always(fault) => self.faulty(fault, query, now),
+            Conduct::Late(by) => (now + by, vec![good]),
+            Conduct::DieAfter(n) if self.seen > n => (now, vec![]),
+            Conduct::DieAfter(_) => (now, vec![good]),
+            Conduct::Queue(rate_qps) => self.served(rate_qps, u64::MAX, good, now),
+            Conduct::Bounded(rate_qps, places) => self.served(rate_qps, places, good, now),
+            Conduct::LoseEvery(n) if self.seen.is_multiple_of(n) => (now, vec![]),
+            Conduct::LoseEvery(_) => (now, vec![good]),
+            Conduct::Faults(faults) => {
+                let n = number(query);
+                let met = faults.iter().find(|(_, at)| n % at.every == at.first);
+                match met {
+                    Some((fault, _)) => self.faulty(*fault, query, now),
+                    None => (now, vec![good]),
+                }
+            }
+        }
+    }
+
+    fn served(
+        &mut self,
+        rate_qps: u64,
+        places: u64,
+        good: Vec<u8>,
+        now: Nanos,
+    ) -> (Nanos, Vec<Vec<u8>>) {
+        let service_ns = SECOND / rate_qps;
+        let waiting = self.busy_until.saturating_sub(now) / service_ns;
+        if waiting >= places {
+            return (now, vec![]);
+        }
+        self.busy_until = self.busy_until.max(now) + service_ns;
+        (self.busy_until, vec![good])
+    }
+
+    fn faulty(&self, fault: Fault, query: &[u8], now: Nanos) -> (Nanos, Vec<Vec<u8>>) {
+        let mut good = answer(query, self.pref64);
+        let other = answer(query, "2001:db8:64::/96".parse().unwrap());
+        let replies = match fault {
+            Fault::WrongAddress => vec![other],
+            Fault::ExtraAddress => {
+                good[7] = 2;
+                good.extend_from_slice(&other[query.len()..]);
+                vec![good]
+            }
+            Fault::Empty => vec![flagged(query, [0x81, 0x80])],
+            Fault::ServFail => vec![flagged(query, [0x81, 0x82])],
+            Fault::NxDomain => vec![flagged(query, [0x81, 0x83])],
+            Fault::Truncated => vec![flagged(query, [0x83, 0x80])],
+            Fault::Malformed => {
+                good.truncate(good.len() - 7);
+                vec![good]
+            }
+            Fault::Garbage => vec![vec![1, 2, 3]],
+            Fault::WrongId => {
+                good[1] ^= 0x55;
+                vec![good]
+            }
+            Fault::WrongQuestion => {
+                // The last digit of the name.
+                good[27] = b'0' + (good[27] - b'0' + 1) % 10;
+                vec![good]
+            }
+            Fault::Twice => vec![good.clone(), good],
+            Fault::Late(by) => return (now + by, vec![good]),
+            Fault::Silent => vec![],
+        };
+        (now, replies)
+    }
+}
+
+/// The number of a query's name from the beginning of 10.0.0.0/8.
+fn number(query: &[u8]) -> u64 {
+    let address = parse_label(query[13..28].try_into().unwrap()).unwrap();
+    u64::from(u32::from(address) & 0x00ff_ffff)
+}
+
+fn answer(query: &[u8], pref64: Pref64) -> Vec<u8> {
+    let address = parse_label(query[13..28].try_into().unwrap()).unwrap();
+    let mut reply = flagged(query, [0x81, 0x80]);
+    reply[7] = 1;
+    reply.extend([0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16]);
+    reply.extend(pref64.embed(address).octets());
+    reply
+}
+
+fn flagged(query: &[u8], flags: [u8; 2]) -> Vec<u8> {
+    let mut reply = query.to_vec();
+    reply[2..4].copy_from_slice(&flags);
+    reply
+}

@@ -1,0 +1,29 @@
+//! The limit on open files, which sockets count against.
+
+use super::{OpenError, option};
+
+/// Raises this process's limit on open files (`RLIMIT_NOFILE`), which is 1024 by custom, for so many
+/// sockets more, as far as it may. Returns how many of them the limit allows beside the
+/// [`DESCRIPTORS_BESIDE`] other files.
+pub fn allow_descriptors(more: usize) -> Result<usize, OpenError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = (more as u64 + DESCRIPTORS_BESIDE).min(limit.maximum.unwrap_or(u64::MAX));
+    let granted = limit.current.unwrap_or(u64::MAX).max(wanted);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit {
+            current: Some(wanted),
+            maximum: limit.maximum,
+        };
+        option(
+            "setrlimit RLIMIT_NOFILE",
+            setrlimit(Resource::Nofile, raised),
+        )?;
+    }
+    let granted = granted.saturating_sub(DESCRIPTORS_BESIDE);
+    Ok(usize::try_from(granted).unwrap_or(usize::MAX).min(more))
+}
+
+/// Files that a process has open beside those sockets: connections, other links.
+pub const DESCRIPTORS_BESIDE: u64 = 4096;

@@ -1,0 +1,30 @@
+//! Replies that leave later than the turn in which their datagram arrived.
+
+use super::UdpLink;
+use crate::{LinkError, Origin};
+
+/// The one socket of a link that listens.
+const LISTENING: usize = 0;
+
+impl UdpLink {
+    /// [`Link::reply`](crate::Link::reply).
+    pub(super) fn send_replies(
+        &mut self,
+        mut next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
+    ) -> Result<usize, LinkError> {
+        let mut replies = 0;
+        let mut sent = 0;
+        self.send.clear();
+        while let Some((to, len)) = next(self.send.frame()) {
+            self.send.push(len, Some(&to.peer.into()), to.local);
+            replies += 1;
+            if self.send.is_full() {
+                sent += self.flush(LISTENING)?;
+                self.send.clear();
+            }
+        }
+        sent += self.flush(LISTENING)?;
+        self.counted.send_drops += (replies - sent) as u64;
+        Ok(replies)
+    }
+}
