@@ -109,7 +109,7 @@ pub struct LimitArgs {
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = quantity::stall, allow_negative_numbers = true)]
     pub max_stall: Nanos,
 
-    /// Queries that may leave at once after a stall; a trial that lost queries in larger bursts only is invalid
+    /// Queries that may leave at once after a stall; losses in larger bursts do not count against the DUT
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub max_burst: u64,
 
@@ -117,7 +117,7 @@ pub struct LimitArgs {
     #[arg(long, value_name = "PCT", default_value_t = 10.0, value_parser = quantity::pct)]
     pub max_rate_error: f64,
 
-    /// Share of a failed trial for which others may have the cores of the DUT or the authority, in per cent
+    /// Share of a failed trial for which others may have a core of DUT or authority, in per cent
     #[arg(long, value_name = "PCT", default_value_t = 1.0, value_parser = quantity::pct)]
     pub max_stolen: f64,
 }

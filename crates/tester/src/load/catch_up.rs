@@ -454,7 +454,7 @@ mod tests {
         let schedule = Schedule::new(20_000, SECOND);
         let sent = sent(&schedule, &[(100 * MS, 3 * MS / 2)]);
         let late = sent.iter().filter(|(due, at)| at > due).count();
-        assert!((30..=32).contains(&late), "{late}");
+        assert!((30..=33).contains(&late), "{late}");
     }
 
     #[test]

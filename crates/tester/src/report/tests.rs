@@ -7,6 +7,7 @@ use super::*;
 use crate::authority::counts::{AuthorityCounts, FaultCounts};
 use crate::lab::process::Resources;
 use crate::lab::topology::Role;
+use crate::lab::usage::{RoleUsage, Usage};
 use crate::load::names::Dealt;
 use crate::namespace::DEFAULT_NAMESPACE;
 use crate::procedure::search::{Search, SearchSpec, run};
@@ -112,7 +113,7 @@ fn failed() -> TrialResult {
             burst: 1,
             ..Timing::default()
         },
-        machine: None,
+        machine: Some(usage()),
         tester_drops: 0,
         losses: Some(losses()),
         authority: Some(AuthorityCounts {
@@ -137,6 +138,28 @@ fn failed() -> TrialResult {
         dut_exit: None,
         backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
+    }
+}
+
+/// A machine on which the DUT had to wait.
+fn usage() -> Usage {
+    Usage {
+        span_ns: 6_020_000_000,
+        pressure_ns: None,
+        roles: vec![RoleUsage {
+            role: Role::Dut,
+            threads: 3,
+            cores: Some("1".into()),
+            cpu_ns: 4_900_000_000,
+            run_delay_ns: 33_000_000,
+            involuntary_switches: 41,
+            steal_ns: Some(0),
+            foreign_ns: Some(20_000_000),
+            neighbour: None,
+            throttled_ns: None,
+            pressure_ns: None,
+            frequency_khz: None,
+        }],
     }
 }
 

@@ -19,7 +19,6 @@ use crate::lab::watch::Observed;
 use crate::load::catch_up::Limits;
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
-
 use crate::namespace::Share;
 
 /// The offset of the real-time clock is read to well below a microsecond; more is a step.
@@ -123,12 +122,11 @@ pub fn result(
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
     sums.answers.duplicate = sum(|s| s.finished.tally.duplicate);
     sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
-    let finished: Vec<&Finished> = shards.iter().map(|s| &s.finished).collect();
     let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
     let ended_early = stopped || sums.undecided > 0;
-    let shortfall = sums.sent - sums.answers.valid - sums.undecided;
-    let bursts = Bursts::of(spec, shards, &sums.certificate, shortfall);
-    let mut timing = sums.certificate.timing(spec, shards, &bursts);
+    let shortfall = sums.shortfall();
+    let bursts = Bursts::of(spec, &sums.shards, &sums.certificate, shortfall);
+    let mut timing = sums.certificate.timing(spec, &sums.shards, &bursts);
     timing.clock_source = around.clock_source.take();
     let own = own(&sums, shards, authority, &around);
     let placing = placing(&sums.answers, &own, &around);
@@ -138,11 +136,7 @@ pub fn result(
         .or_else(|| late_schedule(&timing, &spec.limits))
         .or_else(|| sums.certificate.rate_fault(spec))
         .or_else(|| bursts.fault(spec))
-        .or_else(|| {
-            let lost = shortfall + hanging(spec, shards, sums.rtt().max);
-            let usage = around.machine.as_ref().filter(|_| shortfall > 0)?;
-            disturbance::fault(usage, spec, lost)
-        })
+        .or_else(|| theft(spec, &sums, &around))
         .map(|fault| disturbance::explained(fault, around.machine.as_ref()));
     let outcome = match fault {
         Some(fault) => Outcome::Invalid(fault),
@@ -178,7 +172,7 @@ pub fn result(
         authority: authority.map(|a| a.counts),
         names: Some(spec.names.dealt()),
         achieved: behind_dut.and_then(achieved),
-        service: service::service(spec.rate_qps, ended_early, &finished),
+        service: service::service(spec.rate_qps, ended_early, &sums.shards),
         resources: around.resources,
         notes,
         machine: around.machine,
@@ -290,6 +284,14 @@ fn late_schedule(timing: &Timing, limits: &Limits) -> Option<TesterFault> {
     (lateness_ns > limit_ns).then_some(late)
 }
 
+/// Others on a core of the DUT or the authority, if that explains why the trial failed.
+fn theft(spec: &TrialSpec, sums: &Sums<'_>, around: &Surroundings) -> Option<TesterFault> {
+    let shortfall = sums.shortfall();
+    let usage = around.machine.as_ref().filter(|_| shortfall > 0)?;
+    let lost = shortfall + hanging(spec, &sums.shards, sums.rtt().max);
+    disturbance::fault(usage, spec, lost)
+}
+
 /// Plain remarks for the reader.
 fn notes(
     spec: &TrialSpec,
@@ -332,6 +334,7 @@ fn notes(
 /// Everything that is added up query by query.
 struct Sums<'a> {
     spec: &'a TrialSpec,
+    shards: Vec<&'a Finished>,
     answers: Answers,
     sent: u64,
     undecided: u64,
@@ -346,6 +349,7 @@ impl<'a> Sums<'a> {
         };
         Self {
             spec,
+            shards: Vec::new(),
             answers: Answers::default(),
             sent: 0,
             undecided: 0,
@@ -354,7 +358,9 @@ impl<'a> Sums<'a> {
         }
     }
 
-    fn add(&mut self, shard: &ShardReport) {
+    fn add(&mut self, shard: &'a ShardReport) {
+        self.shards.push(&shard.finished);
+        self.certificate.add_step(shard.clock_step_ns);
         let Finished {
             schedule,
             ledger,
@@ -391,6 +397,11 @@ impl<'a> Sums<'a> {
         if !matches!(entry.fate, Fate::Pending | Fate::Unsent) {
             self.rtt.saturating_record(entry.rtt_ns);
         }
+    }
+
+    /// Queries that were sent and did not get a valid answer in time.
+    fn shortfall(&self) -> u64 {
+        self.sent - self.answers.valid - self.undecided
     }
 
     fn rtt(&self) -> Rtt {

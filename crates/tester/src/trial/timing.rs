@@ -13,8 +13,8 @@ use hdrhistogram::Histogram;
 
 use super::TrialSpec;
 use super::result::{CatchUp, TesterFault, Timing};
-use super::summary::ShardReport;
 use crate::load::catch_up::{Episode, Sent, episodes, sendings, together};
+use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
 use crate::load::pace::QUANTUM_NS;
 
@@ -27,6 +27,8 @@ const BINS_1MS_MAX_NS: Nanos = 3_600_000_000_000;
 
 /// Lateness and rate, added up query by query.
 pub(super) struct Certificate {
+    /// The largest step of the real-time clock that a shard has seen.
+    clock_step_ns: Option<i64>,
     lateness: Histogram<u64>,
     bins_1ms: Option<Bins>,
     bins_10ms: Bins,
@@ -38,6 +40,7 @@ impl Certificate {
         let schedule = spec.schedule;
         let last_due_ns = schedule.due_ns(schedule.queries().saturating_sub(1));
         Self {
+            clock_step_ns: None,
             lateness,
             bins_1ms: (last_due_ns < BINS_1MS_MAX_NS).then(|| Bins::new(BIN_1MS, last_due_ns)),
             bins_10ms: Bins::new(BIN_10MS, last_due_ns),
@@ -48,6 +51,12 @@ impl Certificate {
     fn bins(&mut self) -> impl Iterator<Item = &mut Bins> {
         let wide = [&mut self.bins_10ms, &mut self.bins_100ms];
         wide.into_iter().chain(&mut self.bins_1ms)
+    }
+
+    /// How far a shard has seen the real-time clock step.
+    pub(super) fn add_step(&mut self, step_ns: i64) {
+        let steps = self.clock_step_ns.into_iter().chain([step_ns]);
+        self.clock_step_ns = steps.max_by_key(|step| step.unsigned_abs());
     }
 
     /// A query that was due, and left if its entry says so.
@@ -65,14 +74,8 @@ impl Certificate {
     }
 
     /// The certificate, without the clock source.
-    pub(super) fn timing(
-        &self,
-        spec: &TrialSpec,
-        shards: &[ShardReport],
-        bursts: &Bursts,
-    ) -> Timing {
-        let steps = shards.iter().map(|shard| shard.clock_step_ns);
-        let calls = shards.iter().map(|s| s.finished.tally.longest_send_ns);
+    pub(super) fn timing(&self, spec: &TrialSpec, shards: &[&Finished], bursts: &Bursts) -> Timing {
+        let calls = shards.iter().map(|shard| shard.tally.longest_send_ns);
         let deviation = Bins::deviation_pct_max;
         Timing {
             lateness_ns_p50: self.lateness.value_at_quantile(0.5),
@@ -85,7 +88,7 @@ impl Certificate {
             quantum_ns: QUANTUM_NS,
             burst: spec.schedule.burst(),
             send_call_ns_max: calls.max(),
-            clock_step_ns: steps.max_by_key(|step| step.unsigned_abs()),
+            clock_step_ns: self.clock_step_ns,
             clock_source: None,
             catch_up: Some(bursts.told),
             limits: Some(spec.limits),
@@ -124,7 +127,7 @@ impl Bursts {
     /// Of a trial in which so many queries were `lost`: sent, decided and without a valid answer in time.
     pub(super) fn of(
         spec: &TrialSpec,
-        shards: &[ShardReport],
+        shards: &[&Finished],
         certificate: &Certificate,
         lost: u64,
     ) -> Self {
@@ -133,9 +136,8 @@ impl Bursts {
         let late = certificate.lateness.max() > limit_ns;
         let shards = if late { shards } else { &[] };
         let each = shards.iter().flat_map(|shard| {
-            let finished = &shard.finished;
-            let entries = &finished.ledger.entries()[..finished.offered];
-            episodes(&finished.schedule, entries, limit_ns)
+            let entries = &shard.ledger.entries()[..shard.offered];
+            episodes(&shard.schedule, entries, limit_ns)
         });
         let episodes = together(each.collect());
         let lost_in_each = match lost {
@@ -176,13 +178,12 @@ impl Bursts {
 }
 
 /// Queries that were lost in each of the episodes, by their moments of sending.
-fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[ShardReport]) -> Vec<u64> {
+fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<u64> {
     let mut lost = vec![0; episodes.len()];
     for shard in shards {
-        let finished = &shard.finished;
-        let entries = &finished.ledger.entries()[..finished.offered];
-        let expired = |at_ns| is_expired(spec, at_ns, finished.emptied_until_ns);
-        for sent in sendings(&finished.schedule, entries) {
+        let entries = &shard.ledger.entries()[..shard.offered];
+        let expired = |at_ns| is_expired(spec, at_ns, shard.emptied_until_ns);
+        for sent in sendings(&shard.schedule, entries) {
             let is_lost = match sent.fate {
                 Fate::Valid | Fate::Unsent => false,
                 Fate::Pending => expired(sent.at_ns),
@@ -202,18 +203,17 @@ fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[ShardReport]) -> Ve
 
 /// Queries that were open when a trial ended early, and had been for longer than the slowest answer took: most
 /// of them would have been lost too.
-pub(super) fn hanging(spec: &TrialSpec, shards: &[ShardReport], slowest_ns: Option<Nanos>) -> u64 {
+pub(super) fn hanging(spec: &TrialSpec, shards: &[&Finished], slowest_ns: Option<Nanos>) -> u64 {
     let slowest_ns = slowest_ns.unwrap_or(0);
     let each = shards.iter().map(|shard| {
-        let finished = &shard.finished;
-        let entries = &finished.ledger.entries()[..finished.offered];
+        let entries = &shard.ledger.entries()[..shard.offered];
         let hangs = |sent: &Sent| {
-            let until_ns = finished.emptied_until_ns;
+            let until_ns = shard.emptied_until_ns;
             sent.fate == Fate::Pending
                 && !is_expired(spec, sent.at_ns, until_ns)
                 && sent.at_ns + slowest_ns < until_ns
         };
-        sendings(&finished.schedule, entries).filter(hangs).count() as u64
+        sendings(&shard.schedule, entries).filter(hangs).count() as u64
     });
     each.sum()
 }

@@ -221,7 +221,7 @@ fn unknown_keys_and_values_are_pointed_at() {
               |
             2 | length = "60s"
               | ^^^^^^
-            unknown field `length`, expected `duration` or `timeout`"#]],
+            unknown field `length`, expected one of `duration`, `timeout`, `max-stall`, `max-burst`, `max-rate-error`, `max-stolen`"#]],
     );
     check(
         "[search]\norder = \"random\"",

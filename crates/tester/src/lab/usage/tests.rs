@@ -84,8 +84,8 @@ fn before() -> Files {
     files
 }
 
-#[test]
-fn what_happened_between_two_looks_is_told_for_each_role() {
+/// What happened to it.
+fn during() -> Usage {
     let files = before();
     let first = files.look();
     // On core 1: 500 ticks in tasks, of which the DUT had 250, the kernel's own thread 40.
@@ -115,7 +115,12 @@ fn what_happened_between_two_looks_is_told_for_each_role() {
         .process(7, "named (x) y", 0x40_0000, 650, 1)
         .process(99, "stress-ng", 0x40_0000, 260, 1)
         .process(100, "elsewhere", 0x40_0000, 999, 0);
-    let usage = files.look().since(&first);
+    files.look().since(&first)
+}
+
+#[test]
+fn what_happened_between_two_looks_is_told_for_each_role() {
+    let usage = during();
     assert_eq!(usage.pressure_ns, Some(3_000_000));
     let measurer = RoleUsage {
         role: Role::Measurer,
