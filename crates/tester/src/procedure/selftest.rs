@@ -177,9 +177,9 @@ fn is_of_capacity(fault: &TesterFault) -> bool {
         | TesterFault::Disturbed { .. }
         | TesterFault::ReceiveDrops { .. }
         | TesterFault::AuthorityDrops { .. }
+        | TesterFault::AuthorityOverflow { .. }
         | TesterFault::NetworkLoss(_)
         | TesterFault::NetworkDelay(_) => true,
-        TesterFault::AuthorityOverflow { .. } => true,
         TesterFault::AuthorityDied { .. }
         | TesterFault::ClockStep { .. }
         | TesterFault::Link { .. } => false,

@@ -200,6 +200,15 @@ impl Page {
         self.section("Conditions", rows.chain(cpus));
     }
 
+    /// What the authority counted, and what it did wrong on purpose.
+    fn authority(&mut self, counts: Option<&AuthorityCounts>) {
+        let Some(counts) = counts else { return };
+        self.section("Authority", authority(counts).map(counted));
+        if let Some(faults) = &counts.misbehaviour {
+            self.section("Its faults, on purpose", misbehaviour(faults).map(counted));
+        }
+    }
+
     fn evidence(&mut self, result: &TrialResult) {
         let (sent, due) = (result.queries_sent, result.queries_due);
         let early = "the trial ended as soon as it had failed";
@@ -248,13 +257,7 @@ impl Page {
                 usage.roles.iter().map(processor),
             );
         }
-        if let Some(counts) = &result.authority {
-            self.section("Authority", authority(counts).map(counted));
-            if let Some(faults) = &counts.misbehaviour {
-                let title = "Its faults, on purpose";
-                self.section(title, misbehaviour(faults).map(counted));
-            }
-        }
+        self.authority(result.authority.as_ref());
         if let Some(service) = result.service {
             self.section(
                 "Service while queries waited in the DUT",
