@@ -432,18 +432,20 @@ impl<'a> Sums<'a> {
 mod tests {
     use super::*;
     use crate::authority::counts::FaultCounts;
+    use crate::load::generator::Tally;
+    use crate::load::ledger::Ledger;
     use crate::load::names::Names;
     use crate::load::repeat::Repeats;
     use crate::load::ring::Ring;
     use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, parse_suffix};
 
-    /// The result of a trial in which nothing was due.
-    fn idle(around: Surroundings) -> TrialResult {
+    /// A trial of so many queries, each for a name of its own.
+    fn spec(queries: u64) -> TrialSpec {
         let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
         let names = Names {
             ring: Ring::whole(cidr),
             first: 0,
-            fresh: 0,
+            fresh: queries,
             cached: cidr.first(),
             repeats: Repeats::none(),
             zone: Zone {
@@ -453,9 +455,58 @@ mod tests {
             pref64: None,
         };
         let server = "[2001:2::53]:53".parse().unwrap();
-        let spec = TrialSpec::preliminary(server, 1, 0, names, 1);
+        TrialSpec::preliminary(server, 1_000, queries, names, 1)
+    }
+
+    /// The result of a trial in which nothing was due.
+    fn idle(around: Surroundings) -> TrialResult {
         let shards: [ShardReport; 0] = [];
-        result(&spec, &shards, None, around)
+        result(&spec(0), &shards, None, around)
+    }
+
+    #[test]
+    fn answers_that_the_authority_was_not_asked_for_are_told_with_their_number() {
+        let spec = spec(3);
+        let mut ledger = Ledger::default();
+        ledger.reset(3);
+        for i in 0..3 {
+            ledger.sent(i, 0, false);
+            ledger.answered(i, 1, Fate::Valid);
+        }
+        let finished = Finished {
+            schedule: spec.schedule,
+            ledger,
+            offered: 3,
+            emptied_until_ns: 0,
+            tally: Tally::default(),
+        };
+        let shards = [ShardReport {
+            finished,
+            counters: Counters::default(),
+            clock_step_ns: 0,
+            backend: "memory",
+            error: None,
+        }];
+        let told = |aaaa: u64, certified: Option<bool>| {
+            let counts = AuthorityCounts {
+                aaaa,
+                ..AuthorityCounts::default()
+            };
+            let authority = AuthorityReport {
+                counts,
+                ..AuthorityReport::default()
+            };
+            let around = Surroundings {
+                certified,
+                ..Surroundings::default()
+            };
+            result(&spec, &shards, Some(&authority), around).notes
+        };
+        let note = "each name was asked once, but 2 of 3 answers came without an AAAA query at the \
+                    authority: the DUT had them in its cache, or does not ask for AAAA";
+        assert_eq!(told(1, Some(false)), [note]);
+        assert_eq!(told(3, Some(false)), Vec::<String>::new());
+        assert_eq!(told(0, None), Vec::<String>::new(), "no DUT was asked");
     }
 
     #[test]

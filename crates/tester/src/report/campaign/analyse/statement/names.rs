@@ -32,7 +32,7 @@ pub(super) fn of_each(
         let valid = trials.filter(|t| !matches!(t.outcome, Outcome::Invalid(_)));
         let valid: Vec<_> = valid.collect();
         let (verdict, why) = match valid.is_empty() {
-            true => not_met("no trial without AAAA and cache"),
+            true => not_met("no valid trial without AAAA and cache"),
             false => judge(f, variant, &valid),
         };
         (verdict, format!("{name}: {why}"))
