@@ -54,6 +54,16 @@ impl Datagram<'_> {
     }
 }
 
+/// Replies that were handed to the network together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// How many.
+    pub replies: usize,
+    /// When, on the link's clock: read right before the system call, so that nothing that follows
+    /// from a reply has an earlier stamp than the reply.
+    pub at: Nanos,
+}
+
 /// The local address that a datagram was sent to, to answer from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LocalAddr {
@@ -121,6 +131,10 @@ pub trait Link {
 
     /// Now, on the clock of the arrival times.
     fn now(&self) -> Nanos;
+
+    /// When the replies of the last [`Link::answer`] or [`Link::reply`] were handed to the network, in
+    /// the order in which they were written.
+    fn departures(&self) -> &[Departure];
 
     /// Sleeps until a datagram waits or `timeout` has passed.
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError>;

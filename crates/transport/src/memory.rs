@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use crate::clock::{Clock, ManualClock, Nanos};
 use crate::random::SplitMix64;
-use crate::{Counters, Datagram, Link, LinkError, Origin};
+use crate::{Counters, Datagram, Departure, Link, LinkError, Origin};
 
 pub use relay::MemoryRelay;
 
@@ -173,6 +173,7 @@ pub struct MemoryLink {
     impairment: Impairment,
     cursor: usize,
     sweeps: u64,
+    departures: Vec<Departure>,
     frame: Vec<u8>,
 }
 
@@ -194,6 +195,7 @@ impl MemoryLink {
             impairment,
             cursor: 0,
             sweeps: 0,
+            departures: Vec::new(),
             frame,
         }
     }
@@ -226,6 +228,14 @@ impl MemoryLink {
             }
         }
         None
+    }
+
+    /// So many replies have left now.
+    fn departed(&mut self, replies: usize) {
+        let at = self.now();
+        let departure = (replies > 0).then_some(Departure { replies, at });
+        self.departures.clear();
+        self.departures.extend(departure);
     }
 }
 
@@ -293,6 +303,7 @@ impl Link for MemoryLink {
         mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
     ) -> Result<usize, LinkError> {
         let mut total = 0;
+        let mut replies = 0;
         while total < max
             && let Some((port, at, peer, payload)) = self.next()
         {
@@ -311,8 +322,10 @@ impl Link for MemoryLink {
                 let reply = &self.frame[..len];
                 let mut wire = self.network.0.borrow_mut();
                 wire.send(self.addresses[port], peer, reply, self.impairment);
+                replies += 1;
             }
         }
+        self.departed(replies);
         Ok(total)
     }
 
@@ -327,11 +340,16 @@ impl Link for MemoryLink {
             wire.send(self.addresses[0], to.peer, reply, self.impairment);
             replies += 1;
         }
+        self.departed(replies);
         Ok(replies)
     }
 
     fn now(&self) -> Nanos {
         self.network.0.borrow().clock.now()
+    }
+
+    fn departures(&self) -> &[Departure] {
+        &self.departures
     }
 
     /// Does nothing: on a manual clock, time passes only when the simulation says so.

@@ -19,7 +19,7 @@ use rustix::net::{
 
 use crate::clock::{Clock, MonotonicClock, Nanos};
 use crate::sys::{self, RawAddr, ReceiveBatch, SendBatch};
-use crate::{Counters, Datagram, Link, LinkError, Origin};
+use crate::{Counters, Datagram, Departure, Link, LinkError, Origin};
 pub use descriptors::{DESCRIPTORS_BESIDE, allow_descriptors};
 use errors::ERRORS_MAX;
 pub(crate) use errors::{is_full, is_unreachable};
@@ -37,6 +37,7 @@ pub struct UdpLink {
     cursor: usize,
     sweeps: u64,
     realtime_offset: i64,
+    departures: Vec<Departure>,
     counted: Counters,
 }
 
@@ -90,6 +91,10 @@ pub(crate) const SEND_BATCH: usize = 64;
 /// Receive buffer asked for per socket. The kernel charges about 1 KiB for a small datagram, so
 /// this is some 8,000 of them: 25 ms at 300 k/s. The default of 208 KiB holds a twentieth.
 pub(crate) const BUFFER_BYTES: usize = 8 << 20;
+
+/// Batches of replies that one call of [`Link::answer`] sends at most: to [`RECEIVE_BATCH`] datagrams of 128
+/// segments each (`UDP_MAX_SEGMENTS` of Linux 6.9), in messages of one reply.
+const DEPARTURES_MAX: usize = RECEIVE_BATCH * 128 / SEND_BATCH + 1;
 
 /// A socket that is only counted at the end of a trial needs no more.
 const CATCHER_BUFFER_BYTES: usize = 64 << 10;
@@ -149,6 +154,7 @@ impl UdpLink {
             cursor: 0,
             sweeps: 0,
             realtime_offset: MonotonicClock.realtime_offset(),
+            departures: Vec::with_capacity(DEPARTURES_MAX),
             counted: Counters::default(),
         }
     }
@@ -188,6 +194,15 @@ impl UdpLink {
             }
         }
         Ok(frames)
+    }
+
+    /// Sends a batch of so many replies, and notes when.
+    fn depart(&mut self, port: usize, replies: usize) -> Result<usize, LinkError> {
+        self.departures.push(Departure {
+            replies,
+            at: MonotonicClock.now(),
+        });
+        self.flush(port)
     }
 
     /// Takes one batch from the socket under the cursor, and moves on once it is empty.
@@ -317,9 +332,10 @@ impl Link for UdpLink {
         let port = self.cursor;
         let got = self.take(max)?;
         let mut total = 0;
-        let mut replies = 0;
+        let (mut replies, mut waiting) = (0, 0);
         let mut sent = 0;
         self.send.clear();
+        self.departures.clear();
         for i in 0..got {
             let message = self.receive.message(i);
             let at = arrival(message.stamp_ns, self.realtime_offset);
@@ -350,13 +366,17 @@ impl Link for UdpLink {
                 }
                 self.send.push(reply, Some(&to), local);
                 replies += 1;
+                waiting += 1;
                 if self.send.is_full() {
-                    sent += self.flush(port)?;
+                    sent += self.depart(port, waiting)?;
                     self.send.clear();
+                    waiting = 0;
                 }
             }
         }
-        sent += self.flush(port)?;
+        if waiting > 0 {
+            sent += self.depart(port, waiting)?;
+        }
         self.counted.send_drops += (replies - sent) as u64;
         Ok(total)
     }
@@ -370,6 +390,10 @@ impl Link for UdpLink {
 
     fn now(&self) -> Nanos {
         MonotonicClock.now()
+    }
+
+    fn departures(&self) -> &[Departure] {
+        &self.departures
     }
 
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {

@@ -39,7 +39,14 @@ fn round_trip(listen: &str, n: usize, len: impl Fn(usize) -> usize) -> Vec<Vec<u
         len(i)
     });
     assert_eq!(sent.unwrap(), n);
-    assert_eq!(until(n, || server.answer(usize::MAX, echo).unwrap()), n);
+    let mut departures = Vec::new();
+    let answer = || {
+        let taken = server.answer(usize::MAX, echo).unwrap();
+        departures.extend_from_slice(server.departures());
+        taken
+    };
+    assert_eq!(until(n, answer), n);
+    assert_eq!(departures.iter().map(|d| d.replies).sum::<usize>(), n);
     let mut got = Vec::new();
     let received = until(n, || {
         client
@@ -47,6 +54,7 @@ fn round_trip(listen: &str, n: usize, len: impl Fn(usize) -> usize) -> Vec<Vec<u
                 assert_eq!((d.port, d.peer), (1, at));
                 // Kernel stamps lie on the monotonic clock, between sending and now.
                 assert!(d.at >= before && d.at <= MonotonicClock.now());
+                assert!(d.at >= departures[0].at, "it left before it came");
                 got.push(d.payload.to_vec());
             })
             .unwrap()

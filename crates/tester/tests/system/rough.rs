@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind};
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos};
 use dns64_transport::memory::MemoryLink;
-use dns64_transport::{Counters, Datagram, Link, LinkError, Origin};
+use dns64_transport::{Counters, Datagram, Departure, Link, LinkError, Origin};
 
 pub(crate) struct Rough {
     link: MemoryLink,
@@ -94,6 +94,10 @@ impl Link for Rough {
 
     fn now(&self) -> Nanos {
         self.link.now()
+    }
+
+    fn departures(&self) -> &[Departure] {
+        self.link.departures()
     }
 
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {

@@ -12,18 +12,23 @@ impl UdpLink {
         &mut self,
         mut next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
     ) -> Result<usize, LinkError> {
-        let mut replies = 0;
+        let (mut replies, mut waiting) = (0, 0);
         let mut sent = 0;
         self.send.clear();
+        self.departures.clear();
         while let Some((to, len)) = next(self.send.frame()) {
             self.send.push(len, Some(&to.peer.into()), to.local);
             replies += 1;
+            waiting += 1;
             if self.send.is_full() {
-                sent += self.flush(LISTENING)?;
+                sent += self.depart(LISTENING, waiting)?;
                 self.send.clear();
+                waiting = 0;
             }
         }
-        sent += self.flush(LISTENING)?;
+        if waiting > 0 {
+            sent += self.depart(LISTENING, waiting)?;
+        }
         self.counted.send_drops += (replies - sent) as u64;
         Ok(replies)
     }
