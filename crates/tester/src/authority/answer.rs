@@ -1,5 +1,7 @@
 //! The engine: query octets in, reply octets out, without sockets or clocks.
 
+use std::net::Ipv4Addr;
+
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{BADVERS, Class, Opcode, Rcode, Rtype};
@@ -7,7 +9,7 @@ use dns64_wire::message::{Flags, HEADER_LEN, Header, Message, Opt, Question, Sec
 use dns64_wire::name::Name;
 
 use super::UDP_SIZE;
-use super::counts::{AuthorityCounts, Kind};
+use super::counts::{Asked, AuthorityCounts, Kind};
 use super::fast::Fast;
 use super::zone::{Found, Place, ZoneConfig, ns_rdata, soa_rdata};
 
@@ -18,6 +20,15 @@ pub enum Transport {
     Udp,
     /// Over a connection.
     Tcp,
+}
+
+/// What became of a query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// Octets of the reply; 0 means no reply.
+    pub len: usize,
+    /// What it asked for, if that is the name of an address.
+    pub asked: Option<Asked>,
 }
 
 /// TTL of records unless asked otherwise: longer than any trial, so that the cached name of a
@@ -56,35 +67,41 @@ impl Authority {
         self.config.zone.suffix.as_name()
     }
 
-    /// Writes the reply to `query` into `out` and returns its length; 0 means no reply.
+    /// Writes the reply to `query` into `out`.
     ///
     /// `out` should hold [`REPLY_LEN_MAX`](super::REPLY_LEN_MAX) octets. In a shorter one a reply that does not fit
     /// becomes one with TC set.
-    pub fn answer(&mut self, query: &[u8], out: &mut [u8], transport: Transport) -> usize {
+    pub fn answer(&mut self, query: &[u8], out: &mut [u8], transport: Transport) -> Answered {
         let fast = self.fast.answer(&self.config, query, out);
-        let len = match fast {
+        let answered = match fast {
             Some(reply) => {
-                self.count(reply.rtype, reply.kind);
-                reply.len
+                self.count(reply.asked.rtype, reply.kind);
+                Answered {
+                    len: reply.len,
+                    asked: Some(reply.asked),
+                }
             }
             None => self.answer_any(query, out),
         };
-        if transport == Transport::Tcp && len > 0 {
+        if transport == Transport::Tcp && answered.len > 0 {
             self.counts.tcp += 1;
         }
-        len
+        answered
     }
 
     /// Answers a query of any shape. Where [`Fast`] answers, the octets are the same.
-    fn answer_any(&mut self, query: &[u8], out: &mut [u8]) -> usize {
+    fn answer_any(&mut self, query: &[u8], out: &mut [u8]) -> Answered {
         let Some(reply) = self.decide(query) else {
             self.counts.ignored += 1;
-            return 0;
+            return Answered::default();
         };
-        let rtype = reply.question.map(|question| question.rtype);
-        self.count(rtype.unwrap_or(Rtype(0)), reply.verdict.kind());
-        // A buffer without room for a header gets nothing.
-        self.write(&reply, out).unwrap_or(0)
+        let rtype = reply.question.map_or(Rtype(0), |question| question.rtype);
+        self.count(rtype, reply.verdict.kind());
+        Answered {
+            // A buffer without room for a header gets nothing.
+            len: self.write(&reply, out).unwrap_or(0),
+            asked: reply.host.map(|address| Asked { address, rtype }),
+        }
     }
 
     /// One rung for each rule; the first that applies decides. `None` is silence.
@@ -97,6 +114,7 @@ impl Authority {
         let mut reply = Reply {
             header,
             question: None,
+            host: None,
             opt: None,
             verdict: Verdict::Error(Rcode::FORMERR),
         };
@@ -123,6 +141,9 @@ impl Authority {
         let Some(place) = Place::of(&question.name, &self.config.zone.suffix.as_name()) else {
             return Some(reply.with(Verdict::Error(Rcode::REFUSED)));
         };
+        if let Place::Host(address) = place {
+            reply.host = Some(address);
+        }
         let found = self.config.look_up(place, question.rtype);
         Some(reply.with(Verdict::Found(found)))
     }
@@ -202,6 +223,8 @@ struct Reply<'q> {
     header: Header,
     /// The question to repeat, if it could be read.
     question: Option<Question<'q>>,
+    /// The address that its name stands for.
+    host: Option<Ipv4Addr>,
     /// The OPT record to answer, if there is one.
     opt: Option<Opt<'q>>,
     verdict: Verdict,

@@ -1,5 +1,9 @@
 //! What an authority counts.
 
+use std::net::Ipv4Addr;
+
+use dns64_wire::codes::Rtype;
+
 /// What the authority has seen, since it began or during a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct AuthorityCounts {
@@ -97,6 +101,15 @@ impl AuthorityCounts {
             },
         }
     }
+}
+
+/// What a question of the common kind is for: a name of the form, class IN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The address that the name stands for.
+    pub address: Ipv4Addr,
+    /// The type.
+    pub rtype: Rtype,
 }
 
 /// Under what a reply is counted.

@@ -10,7 +10,7 @@ use dns64_wire::codes::Rtype;
 use dns64_wire::name::NAME_LEN_MAX;
 
 use super::UDP_SIZE;
-use super::counts::Kind;
+use super::counts::{Asked, Kind};
 use super::zone::{SOA_RDATA_LEN, ZoneConfig, soa_rdata};
 use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label};
 
@@ -28,7 +28,7 @@ pub(super) struct Fast {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FastReply {
     pub(super) len: usize,
-    pub(super) rtype: Rtype,
+    pub(super) asked: Asked,
     pub(super) kind: Kind,
 }
 
@@ -95,7 +95,7 @@ impl Fast {
         }
         Some(FastReply {
             len: reply.len,
-            rtype,
+            asked: Asked { address, rtype },
             kind,
         })
     }

@@ -8,9 +8,10 @@ use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{HEADER_LEN, Message};
 use dns64_wire::name::Name;
 
-use super::answer::{Authority, Transport};
+use super::answer::{Answered, Authority, Transport};
 use super::behaviour::{Act, Fault, Rules};
 use super::counts::FaultCounts;
+use super::ledger::{Mark, Recorder};
 use super::pending::{PENDING_MAX, Pending};
 use super::zone::Place;
 
@@ -85,6 +86,11 @@ impl Faulty {
         }
     }
 
+    /// The longest delay that its replies were asked to have.
+    pub fn delay_ns_max(&self) -> Nanos {
+        self.faults.rules.delay_ns_max()
+    }
+
     /// What was counted so far.
     pub fn counts(&self) -> FaultCounts {
         self.faults.counts()
@@ -102,6 +108,11 @@ impl Faulty {
         self.next_due().map_or(limit_ns, free).min(limit_ns)
     }
 
+    /// What is held back is noted in no ledger any more when it leaves.
+    pub fn forget_marks(&mut self) {
+        self.pending.forget_marks();
+    }
+
     /// As [`serve::turn`](super::serve::turn), and sends up to about as many replies that are due.
     /// Returns the number of both.
     pub fn turn<L: Link>(
@@ -109,16 +120,28 @@ impl Faulty {
         authority: &mut Authority,
         link: &mut L,
         max: usize,
+        mut recorder: Option<&mut Recorder>,
     ) -> Result<usize, LinkError> {
         let taken = link.answer(max, |datagram, frame| {
-            self.answer(authority, &datagram, frame)
-        })?;
+            self.answer(authority, &datagram, frame, recorder.as_deref_mut())
+        });
+        if let Some(recorder) = &mut recorder {
+            recorder.departed(link.departures());
+        }
+        let taken = taken?;
         let (now, mut left) = (link.now(), max.max(1));
         let sent = link.reply(|frame| {
             left = left.checked_sub(1)?;
-            self.pending.take(now, frame)
-        })?;
-        Ok(taken + sent)
+            let (to, len, mark) = self.pending.take(now, frame)?;
+            if let Some(recorder) = &mut recorder {
+                recorder.leaves(mark);
+            }
+            Some((to, len))
+        });
+        if let Some(recorder) = recorder {
+            recorder.departed(link.departures());
+        }
+        Ok(taken + sent?)
     }
 
     /// Writes the reply that leaves at once into `frame` and returns its length, 0 for none.
@@ -127,9 +150,12 @@ impl Faulty {
         authority: &mut Authority,
         datagram: &Datagram<'_>,
         frame: &mut [u8],
+        recorder: Option<&mut Recorder>,
     ) -> usize {
         let query = datagram.payload;
-        let len = authority.answer(query, frame, Transport::Udp);
+        let Answered { len, asked } = authority.answer(query, frame, Transport::Udp);
+        let mark = recorder.as_ref().map(|r| r.arrived(asked, datagram.at));
+        let mark = mark.unwrap_or(Mark::NOWHERE);
         if len == 0 {
             return 0;
         }
@@ -148,11 +174,17 @@ impl Faulty {
             _ => 1,
         };
         if delay_ns == 0 && copies == 1 {
+            if let Some(recorder) = recorder {
+                recorder.leaves(mark);
+            }
             return len;
         }
         let due = datagram.at + delay_ns;
         for _ in 0..copies {
-            if !self.pending.keep(due, datagram.origin(), &frame[..len]) {
+            if !self
+                .pending
+                .keep(due, datagram.origin(), mark, &frame[..len])
+            {
                 counts.overflowed += 1;
                 return 0;
             }

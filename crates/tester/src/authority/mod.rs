@@ -8,6 +8,8 @@
 //! TCP connection ─bytes→ tcp::TcpService ─→ the same engine
 //! ```
 //!
+//! During a trial both note in its [`ledger`] when each question came and when it was answered.
+//!
 //! One that misbehaves on purpose has [`faulty`] around the engine: by [`behaviour`] a reply is lost,
 //! spoiled or held back in [`pending`].
 
@@ -16,6 +18,7 @@ pub mod behaviour;
 pub mod counts;
 mod fast;
 pub mod faulty;
+pub mod ledger;
 mod pending;
 pub mod serve;
 pub mod tcp;

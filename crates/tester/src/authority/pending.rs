@@ -7,6 +7,7 @@ use dns64_transport::Origin;
 use dns64_transport::clock::Nanos;
 
 use super::REPLY_LEN_MAX;
+use super::ledger::Mark;
 
 /// Replies that one worker holds back at most, some 25 MB: 5 ms of 13 million a second, or 100 ms of
 /// 650,000.
@@ -28,6 +29,7 @@ pub(super) struct Pending {
 #[derive(Clone, Copy, Debug)]
 struct Reply {
     to: Origin,
+    mark: Mark,
     len: usize,
     octets: [u8; REPLY_LEN_MAX],
 }
@@ -44,14 +46,19 @@ impl Pending {
     }
 
     /// Keeps a reply until `due`; false if there is no room for it.
-    pub(super) fn keep(&mut self, due: Nanos, to: Origin, reply: &[u8]) -> bool {
+    pub(super) fn keep(&mut self, due: Nanos, to: Origin, mark: Mark, reply: &[u8]) -> bool {
         let Some(slot) = self.free.pop() else {
             return false;
         };
         let mut octets = [0; REPLY_LEN_MAX];
         let len = reply.len().min(REPLY_LEN_MAX);
         octets[..len].copy_from_slice(&reply[..len]);
-        self.slots[slot] = Some(Reply { to, len, octets });
+        self.slots[slot] = Some(Reply {
+            to,
+            mark,
+            len,
+            octets,
+        });
         self.due.push(Reverse((due, self.kept, slot)));
         self.kept += 1;
         true
@@ -62,14 +69,27 @@ impl Pending {
         self.due.peek().map(|Reverse((due, ..))| *due)
     }
 
-    /// Writes the next reply that is due by `now` into `frame`; where it goes, and its length.
-    pub(super) fn take(&mut self, now: Nanos, frame: &mut [u8]) -> Option<(Origin, usize)> {
+    /// Forgets where the replies are noted.
+    pub(super) fn forget_marks(&mut self) {
+        for reply in self.slots.iter_mut().flatten() {
+            reply.mark = Mark::NOWHERE;
+        }
+    }
+
+    /// Writes the next reply that is due by `now` into `frame`; where it goes, its length, and where it is
+    /// noted.
+    pub(super) fn take(&mut self, now: Nanos, frame: &mut [u8]) -> Option<(Origin, usize, Mark)> {
         self.next_due().filter(|due| *due <= now)?;
         let Reverse((_, _, slot)) = self.due.pop()?;
         self.free.push(slot);
-        let Reply { to, len, octets } = self.slots[slot].take()?;
+        let Reply {
+            to,
+            mark,
+            len,
+            octets,
+        } = self.slots[slot].take()?;
         frame[..len].copy_from_slice(&octets[..len]);
-        Some((to, len))
+        Some((to, len, mark))
     }
 }
 
@@ -80,7 +100,7 @@ mod tests {
     fn drain(pending: &mut Pending, now: Nanos) -> Vec<u8> {
         let mut frame = [0; REPLY_LEN_MAX];
         let mut left = Vec::new();
-        while let Some((_, len)) = pending.take(now, &mut frame) {
+        while let Some((_, len, _)) = pending.take(now, &mut frame) {
             assert_eq!(len, 2);
             left.push(frame[1]);
         }
@@ -92,13 +112,16 @@ mod tests {
         let to = Origin::new("[2001:2::2]:4000".parse().unwrap());
         let mut pending = Pending::new(4);
         for (due, name) in [(30, 1), (10, 2), (20, 3), (10, 4)] {
-            assert!(pending.keep(due, to, &[0, name]));
+            assert!(pending.keep(due, to, Mark::NOWHERE, &[0, name]));
         }
-        assert!(!pending.keep(5, to, &[0, 5]), "there is room for four");
+        assert!(
+            !pending.keep(5, to, Mark::NOWHERE, &[0, 5]),
+            "there is room for four"
+        );
         assert!(drain(&mut pending, 9).is_empty());
         assert_eq!(pending.next_due(), Some(10));
         assert_eq!(drain(&mut pending, 20), [2, 4, 3]);
-        assert!(pending.keep(25, to, &[0, 6]));
+        assert!(pending.keep(25, to, Mark::NOWHERE, &[0, 6]));
         assert_eq!(drain(&mut pending, 30), [6, 1]);
         assert_eq!(pending.next_due(), None);
     }

@@ -3,17 +3,34 @@
 use dns64_transport::{Link, LinkError};
 
 use super::answer::{Authority, Transport};
+use super::ledger::Recorder;
 
-/// Answers up to about `max` queries that wait at `link`; returns how many datagrams were taken
-/// in, those without a reply among them.
+/// Answers up to about `max` queries that wait at `link`, and notes when they came and when their
+/// replies left; returns how many datagrams were taken in, those without a reply among them.
+#[inline]
 pub fn turn<L: Link>(
     authority: &mut Authority,
     link: &mut L,
     max: usize,
+    recorder: Option<&mut Recorder>,
 ) -> Result<usize, LinkError> {
-    link.answer(max, |datagram, frame| {
-        authority.answer(datagram.payload, frame, Transport::Udp)
-    })
+    let Some(recorder) = recorder else {
+        return link.answer(max, |datagram, frame| {
+            authority
+                .answer(datagram.payload, frame, Transport::Udp)
+                .len
+        });
+    };
+    let taken = link.answer(max, |datagram, frame| {
+        let reply = authority.answer(datagram.payload, frame, Transport::Udp);
+        let mark = recorder.arrived(reply.asked, datagram.at);
+        if reply.len > 0 {
+            recorder.leaves(mark);
+        }
+        reply.len
+    });
+    recorder.departed(link.departures());
+    taken
 }
 
 #[cfg(test)]
@@ -53,9 +70,9 @@ mod tests {
             };
             assert_eq!(client.send(port, 1, fill).unwrap(), 1);
         }
-        assert_eq!(turn(&mut authority, &mut server, 2).unwrap(), 2);
-        assert_eq!(turn(&mut authority, &mut server, 2).unwrap(), 1);
-        assert_eq!(turn(&mut authority, &mut server, 2).unwrap(), 0);
+        assert_eq!(turn(&mut authority, &mut server, 2, None).unwrap(), 2);
+        assert_eq!(turn(&mut authority, &mut server, 2, None).unwrap(), 1);
+        assert_eq!(turn(&mut authority, &mut server, 2, None).unwrap(), 0);
         let mut replies = Vec::new();
         let collect = |reply: dns64_transport::Datagram<'_>| {
             replies.push((reply.port, reply.payload[1], reply.payload[2]));

@@ -5,11 +5,14 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dns64_transport::clock::{Clock, MonotonicClock};
+
 use super::REPLY_LEN_MAX;
 use super::answer::{Authority, Transport};
 use super::behaviour::Rules;
 use super::counts::AuthorityCounts;
 use super::faulty::Faults;
+use super::ledger::Recorder;
 use super::zone::ZoneConfig;
 use crate::connections::{Next, Service};
 
@@ -29,6 +32,8 @@ struct Shared {
     authority: Authority,
     /// Those of content alone: over a connection nothing is lost, late or in another order.
     faults: Option<Faults>,
+    /// Of the trial under way.
+    recorder: Option<Recorder>,
 }
 
 impl TcpService {
@@ -43,6 +48,7 @@ impl TcpService {
         let shared = Arc::new(Mutex::new(Shared {
             authority: Authority::new(config),
             faults: rules.map(Faults::new),
+            recorder: None,
         }));
         let of_all = Arc::clone(&shared);
         let begin = move || {
@@ -69,6 +75,12 @@ impl TcpService {
             ..shared.authority.counts()
         }
     }
+
+    /// Notes questions in the ledger of a trial from now on, or no longer: when they have been read whole,
+    /// and when their replies have been written.
+    pub fn record(&self, recorder: Option<Recorder>) {
+        locked(&self.shared).recorder = recorder;
+    }
 }
 
 /// The counters are sound after a panic elsewhere: each is one addition.
@@ -78,7 +90,11 @@ fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 
 /// Answers the next query of a connection, if it is there, whole. One that gets no reply ends it.
 fn answer(shared: &mut Shared, input: &mut Vec<u8>, output: &mut Vec<u8>) -> Next {
-    let Shared { authority, faults } = shared;
+    let Shared {
+        authority,
+        faults,
+        recorder,
+    } = shared;
     let Some((len, rest)) = input.split_first_chunk() else {
         return Next::Wait;
     };
@@ -87,18 +103,25 @@ fn answer(shared: &mut Shared, input: &mut Vec<u8>, output: &mut Vec<u8>) -> Nex
         return Next::Wait;
     };
     let mut reply = [0; REPLY_LEN_MAX];
-    let mut reply_len = authority.answer(query, &mut reply, Transport::Tcp);
+    let arrived_at = MonotonicClock.now();
+    let told = authority.answer(query, &mut reply, Transport::Tcp);
+    let mut reply_len = told.len;
     if let Some(faults) = faults.as_mut().filter(|_| reply_len > 0) {
         let suffix = authority.suffix();
         let spoiled = faults.spoil(&suffix, query, &mut reply, reply_len, Transport::Tcp);
         reply_len = spoiled.0;
     }
     input.drain(..2 + len);
+    let recorder = recorder.as_ref();
+    let noted = recorder.map(|recorder| (recorder, recorder.arrived(told.asked, arrived_at)));
     match u16::try_from(reply_len) {
         Ok(prefix @ 1..) => {
             // In one piece: some clients take a length alone for an error (RFC 7766 section 8).
             output.extend(prefix.to_be_bytes());
             output.extend(&reply[..reply_len]);
+            if let Some((recorder, mark)) = noted {
+                recorder.answered(mark, MonotonicClock.now());
+            }
             Next::Again
         }
         _ => Next::Close,

@@ -19,6 +19,7 @@ use crate::load::pace::Pacing;
 use crate::namespace::{Cidr, DEFAULT_SUFFIX, Pattern, Share, parse_suffix};
 use crate::procedure::search::Resolution;
 use crate::quantity;
+use crate::report::timeline::Which;
 use crate::rig::spec::AuthorityChoice;
 
 /// `dns64bench trial`
@@ -31,6 +32,10 @@ pub struct TrialArgs {
     /// Write each query of the trial to a file when it is over, as .csv or .parquet
     #[arg(long, value_name = "FILE")]
     pub raw: Option<PathBuf>,
+
+    /// Print the messages of one query: N, counted from 0, or slowest
+    #[arg(long, value_name = "N|slowest")]
+    pub timeline: Option<Which>,
 
     /// Who decides when a query leaves
     #[arg(long, value_name = "PACING", default_value = "absolute")]

@@ -70,6 +70,8 @@ pub struct Generator {
 pub struct Finished {
     /// The shard's schedule.
     pub schedule: Schedule,
+    /// When it began, on the link's clock.
+    pub start: Nanos,
     /// The shard's queries.
     pub ledger: Ledger,
     /// How many of them were handed to the link.
@@ -219,6 +221,7 @@ impl Generator {
     pub fn finish(self) -> Finished {
         Finished {
             schedule: self.shard.schedule,
+            start: self.start,
             emptied_until_ns: self.emptied_until.saturating_sub(self.start),
             ledger: self.ledger,
             offered: self.offered,

@@ -59,10 +59,16 @@ impl Repeats {
         self.share
     }
 
+    /// Number of the fresh name that query `i` of the trial asks for, the first to do so; `None` if it
+    /// repeats one.
+    pub fn fresh(&self, i: u64) -> Option<u64> {
+        (!self.share.picks(i)).then(|| i - self.share.below(i))
+    }
+
     /// What query `i` of the trial asks for.
     pub fn asked(&self, i: u64) -> Asked {
-        if !self.share.picks(i) {
-            return Asked::Own(i - self.share.below(i));
+        if let Some(own) = self.fresh(i) {
+            return Asked::Own(own);
         }
         match self.choice {
             Choice::OneName => Asked::Cached,

@@ -129,6 +129,7 @@ pub(crate) mod simulated {
             certified: None,
             achieved: None,
             service: None,
+            path: None,
             resources: None,
             dut_exit: None,
             backend: "simulated".to_owned(),

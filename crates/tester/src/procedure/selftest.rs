@@ -179,7 +179,8 @@ fn is_of_capacity(fault: &TesterFault) -> bool {
         | TesterFault::AuthorityDrops { .. }
         | TesterFault::AuthorityOverflow { .. }
         | TesterFault::NetworkLoss(_)
-        | TesterFault::NetworkDelay(_) => true,
+        | TesterFault::NetworkDelay(_)
+        | TesterFault::AuthoritySlow { .. } => true,
         TesterFault::AuthorityDied { .. }
         | TesterFault::ClockStep { .. }
         | TesterFault::Link { .. } => false,

@@ -10,6 +10,7 @@ pub(crate) mod numbers;
 pub mod progress;
 pub mod raw;
 pub mod text;
+pub mod timeline;
 pub mod timing;
 
 use crate::procedure::search::SearchResult;

@@ -15,6 +15,7 @@ use crate::procedure::selftest::{certify, certify_at};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
 use crate::trial::cause::Cause;
+use crate::trial::path::Path;
 use crate::trial::place::{Losses, Place, Placed, Source};
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 use crate::trial::service::{By, Service};
@@ -135,6 +136,7 @@ fn failed() -> TrialResult {
             descriptors: 24,
             threads: 3,
         }),
+        path: Some(path()),
         dut_exit: None,
         backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
@@ -161,6 +163,19 @@ fn usage() -> Usage {
             frequency_khz: None,
         }],
     }
+}
+
+/// What the ledgers tell of the names of that trial.
+fn path() -> Path {
+    let mut path = Path {
+        fresh_names: 100_000,
+        dut_only_percentiles_ns: vec![(50.0, 110_000), (99.0, 9_800_000)],
+        ..Path::default()
+    };
+    (path.questions.aaaa, path.questions.a) = (99_500, 99_400);
+    (path.answered.aaaa_then_a, path.answered.unasked) = (98_760, 6);
+    path.authority.p50_ns = Some(6_656);
+    path
 }
 
 fn as_json(object: impl Serialize) -> String {
@@ -259,6 +274,7 @@ fn a_silent_dut_beyond_the_certified_rate_for_a_terminal() {
         authority: None,
         achieved: None,
         service: None,
+        path: None,
         rtt: Rtt::default(),
         notes: Vec::new(),
         ..failed()
@@ -390,6 +406,17 @@ fn the_json_of_a_trial_is_its_form_in_the_journal_with_the_keys_of_old() {
     );
 }
 
+/// The keys that a schema has, those of inner objects as `outer.inner`.
+fn all_described(schema: &serde_json::Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, of_key) in schema["properties"].as_object().into_iter().flatten() {
+        found.push(key.clone());
+        let inner = all_described(of_key).into_iter();
+        found.extend(inner.map(|inner| format!("{key}.{inner}")));
+    }
+    found
+}
+
 #[test]
 fn the_schema_has_every_key_of_a_trial_and_no_other() {
     let mut result = failed();
@@ -398,18 +425,23 @@ fn the_schema_has_every_key_of_a_trial_and_no_other() {
     for (key, of_key) in schema["properties"].as_object().unwrap() {
         described.push(key.clone());
         // Of the faults there is one at most.
-        let inner = of_key["properties"].as_object().filter(|_| key != "fault");
-        described.extend(
-            inner
-                .into_iter()
-                .flat_map(|p| p.keys())
-                .map(|k| format!("{key}.{k}")),
-        );
+        if key != "fault" {
+            let inner = all_described(of_key).into_iter();
+            described.extend(inner.map(|inner| format!("{key}.{inner}")));
+        }
     }
     described.sort();
     // Where an authority misbehaves on purpose.
     described.retain(|key| key != "authority.misbehaviour");
-    assert_eq!(keys(&serde_json::to_value(&result).unwrap()), described);
+    let form = serde_json::to_value(&result).unwrap();
+    // What is null has no keys.
+    let outer = |key: &str| Some(format!("/{}", key.rsplit_once('.')?.0.replace('.', "/")));
+    let is_there = |outer: String| {
+        form.pointer(&outer)
+            .is_some_and(serde_json::Value::is_object)
+    };
+    described.retain(|key| outer(key).is_none_or(is_there));
+    assert_eq!(keys(&form), described);
     let faults = serde_json::to_value(FaultCounts::default()).unwrap();
     let of_faults = &schema["properties"]["authority"]["properties"]["misbehaviour"];
     let mut of_faults = keys(&of_faults["properties"]);
@@ -457,6 +489,11 @@ fn a_result_survives_its_form() {
                 throttled_ns: 2,
                 of_ns: 9,
             },
+        },
+        TesterFault::AuthoritySlow {
+            answers: 3,
+            slowest_ns: 2,
+            limit_ns: 1,
         },
     ];
     let schema = parsed(include_str!("../../schema/trial.schema.json"));

@@ -13,6 +13,7 @@ use crate::procedure::selftest::{
     SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
 use crate::trial::achieved::Achieved;
+use crate::trial::path::Path;
 use crate::trial::place::Losses;
 use crate::trial::result::{Answers, CatchUp, Outcome, Rtt, Timing, TrialResult};
 use crate::trial::service::{By, Service};
@@ -243,9 +244,16 @@ impl Page {
             ),
         ];
         self.section("Datagrams beyond those", beyond.map(counted));
+        let path = result.path.as_ref();
+        let label = match result.certified {
+            Some(_) => "DUT only",
+            None => "without the authority",
+        };
         self.section(
             "Round-trip time of the answered queries",
-            round_trips(result.rtt),
+            round_trips(result.rtt)
+                .into_iter()
+                .chain(path.map(|path| (label, without_authority(path)))),
         );
         self.section(
             "Timing of the Tester: how late the queries left",
@@ -383,6 +391,20 @@ fn service_rows(service: Service) -> [(&'static str, String); 2] {
         ("answers per second", format!("{served:>16}  {by}")),
         ("their delay grew, ms/s", format!("{slope:>16.1}  {until}")),
     ]
+}
+
+/// The times without that of the authority, and how the DUT asked.
+fn without_authority(path: &Path) -> String {
+    let span = |ns: Option<Nanos>| ns.map_or("-".to_owned(), |ns| Span(ns).to_string());
+    let dut = [50.0, 99.0].map(|percent| span(path.dut_only_ns(percent)));
+    let [p50, p99] = dut;
+    let authority = span(path.authority.p50_ns);
+    let questions = path.questions_per_name();
+    let questions = questions.map_or("-".to_owned(), |per_name| format!("{per_name:.2}"));
+    format!(
+        "p50 {p50}, p99 {p99}, authority p50 {authority}; questions per query {questions} ({})",
+        path.order()
+    )
 }
 
 fn timing(timing: &Timing, backend: &str) -> Vec<(&'static str, String)> {

@@ -6,8 +6,11 @@
 pub mod achieved;
 mod backend;
 pub mod cause;
+mod distribution;
 mod disturbance;
 mod evidence;
+mod join;
+pub mod path;
 pub mod place;
 pub mod result;
 pub mod rows;
@@ -31,6 +34,7 @@ use dns64_transport::socket::OpenError;
 use crate::authority::answer::Authority;
 use crate::authority::behaviour::Rules;
 use crate::authority::counts::AuthorityCounts;
+use crate::authority::ledger::{self, Recorder};
 use crate::authority::tcp::TcpService;
 use crate::authority::zone::ZoneConfig;
 use crate::lab::LabError;
@@ -39,7 +43,7 @@ use crate::lab::machine::Machine;
 use crate::lab::topology::Role;
 use crate::lab::usage::{Look, Who};
 use crate::load::catch_up::Limits;
-use crate::load::generator::{Generator, Shard};
+use crate::load::generator::{Finished, Generator, Shard};
 use crate::load::ledger::{Entry, Ledger};
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
@@ -135,7 +139,8 @@ impl TrialSpec {
                 needed,
             });
         }
-        let needed_mib = queries.saturating_mul(size_of::<Entry>() as u64) >> 20;
+        let each_bytes = (size_of::<Entry>() + ledger::NAME_BYTES) as u64;
+        let needed_mib = queries.saturating_mul(each_bytes) >> 20;
         let free_bytes = Machine::here().memory_bytes("MemAvailable");
         match free_bytes.map(|bytes| bytes >> 20) {
             Some(free_mib) if needed_mib > free_mib => Err(TrialError::Memory {
@@ -252,7 +257,7 @@ pub enum TrialError {
 pub struct Tester {
     measurer: Measurer,
     workers: Vec<Worker<Backend, BackendClock>>,
-    /// The last trial; the next one uses the memory of its ledgers.
+    /// The last trial; the next one uses the memory of all its ledgers.
     last: Option<Course>,
     tcp: Option<TcpService>,
     serves: bool,
@@ -361,12 +366,19 @@ impl Tester {
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError> {
         spec.check()?;
+        let clock = BackendClock::default();
+        let last = self.last.take();
+        let (asked, shards) = last.map(|last| (last.asked, last.shards)).unzip();
+        let asked = self.serves.then(|| {
+            let ledger = ledger::Ledger::new(&spec.names, clock.now(), asked.flatten());
+            Arc::new(ledger)
+        });
+        self.record(asked.as_ref());
         let before = self.authority_report()?;
-        let sendings = self.shards(spec)?;
+        let sendings = self.shards(spec, shards.unwrap_or_default())?;
         let shards = sendings.len();
         let (here, watched) = (Machine::here(), self.watched());
         let first_look = Look::at(&here, &watched);
-        let clock = BackendClock::default();
         let start = clock.now() + LEAD_NS;
         let (report, reports) = channel();
         for (worker, mut sending) in self.workers.iter().zip(sendings) {
@@ -380,8 +392,12 @@ impl Tester {
         }
         let usage = Look::at(&here, &watched).since(&first_look);
         finished.sort_by_key(|shard| shard.finished.schedule.shard_index());
+        self.record(None);
         let after = self.authority_report()?;
-        let delta = self.serves.then(|| after.since(&before));
+        let delta = self.serves.then(|| AuthorityReport {
+            ledger: asked.clone(),
+            ..after.since(&before)
+        });
         let around = Surroundings {
             machine: Some(usage),
             clock_source: here.clock_source(),
@@ -393,18 +409,28 @@ impl Tester {
             spec: spec.clone(),
             started_at_ns: start.saturating_add_signed(clock.realtime_offset()),
             shards: shards.collect(),
+            asked,
         });
         Ok(result)
     }
 
-    /// All shards, with their sockets open and their memory touched.
+    /// Has the authority note questions in the ledger of a trial, or no longer.
+    fn record(&self, ledger: Option<&Arc<ledger::Ledger>>) {
+        let recorder = || ledger.map(|ledger| Recorder::new(Arc::clone(ledger)));
+        self.workers
+            .iter()
+            .for_each(|worker| worker.record(recorder()));
+        self.tcp.iter().for_each(|tcp| tcp.record(recorder()));
+    }
+
+    /// All shards, with their sockets open and the memory of those of an earlier trial touched.
     fn shards(
-        &mut self,
+        &self,
         spec: &TrialSpec,
+        last: Vec<Finished>,
     ) -> Result<Vec<Sending<Backend, BackendClock>>, TrialError> {
         let shards = self.measurer.threads;
-        let last = self.last.take().into_iter().flat_map(|last| last.shards);
-        let ledgers = last.map(|shard| shard.ledger);
+        let ledgers = last.into_iter().map(|shard| shard.ledger);
         let ledgers = ledgers.chain(repeat_with(Ledger::default));
         let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
         let enough = usize::try_from(needed).unwrap_or(usize::MAX);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::achieved::Achieved;
 use super::cause::Cause;
+use super::path::Path;
 use super::place::{Losses, Source};
 use super::service::Service;
 use crate::authority::counts::AuthorityCounts;
@@ -172,6 +173,15 @@ pub enum TesterFault {
         /// How many.
         replies: u64,
     },
+    /// The authority answered too late, and the DUT left queries without a valid answer.
+    AuthoritySlow {
+        /// Answers that took longer than the limit.
+        answers: u64,
+        /// The longest.
+        slowest_ns: Nanos,
+        /// A quarter of the timeout (RFC 8219 section 9.2.1), and the delay that it was asked to have.
+        limit_ns: Nanos,
+    },
     /// The authority stopped during the trial.
     AuthorityDied {
         /// How it ended, as the system tells.
@@ -249,6 +259,15 @@ impl TesterFault {
             Self::AuthorityOverflow { replies } => {
                 format!("the authority had no room for {replies} more of its delayed replies")
             }
+            Self::AuthoritySlow {
+                answers,
+                slowest_ns,
+                limit_ns,
+            } => format!(
+                "the authority took more than {:.1} ms for {answers} answers, {:.1} ms for the slowest",
+                milliseconds(*limit_ns),
+                milliseconds(*slowest_ns)
+            ),
             Self::AuthorityDied { status } => {
                 format!("the authority stopped during the trial ({status})")
             }
@@ -293,6 +312,9 @@ impl TesterFault {
             Self::NetworkDelay(_) => Some("remove the limit or lower the rate"),
             Self::AuthorityOverflow { .. } => {
                 Some("shorten its delay, lower the rate or give it more --authority-cpus")
+            }
+            Self::AuthoritySlow { .. } => {
+                Some("give the authority a core of its own (--authority-cpus) or lower the rate")
             }
             Self::ClockStep { .. } => Some("stop whoever sets it"),
             Self::AuthorityDied { .. } | Self::Link { .. } => None,
@@ -485,6 +507,9 @@ pub struct TrialResult {
     /// grow, and in journals from before this key.
     #[serde(default)]
     pub service: Option<Service>,
+    /// The way of the queries through DUT and authority, when the authority is ours.
+    #[serde(default)]
+    pub path: Option<Path>,
     /// What the DUT used after the trial, when it is ours to look at.
     #[serde(flatten, with = "dut_resources")]
     pub resources: Option<Resources>,

@@ -2,10 +2,13 @@
 //! shards where they lie.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 
 use super::TrialSpec;
+use super::path::Timeline;
+use crate::authority::ledger::Ledger;
 use crate::load::generator::Finished;
 use crate::load::ledger::Fate;
 use crate::load::names::Names;
@@ -19,6 +22,8 @@ pub(crate) struct Course {
     pub(crate) started_at_ns: Nanos,
     /// What came of each shard.
     pub(crate) shards: Vec<Finished>,
+    /// What the authority noted, if it is ours.
+    pub(crate) asked: Option<Arc<Ledger>>,
 }
 
 /// One query that left.
@@ -103,7 +108,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Query `index`, if it left.
-    fn row(&self, index: u64) -> Option<Row> {
+    pub fn row(&self, index: u64) -> Option<Row> {
         let (shard, local) = self.schedule.place(index);
         let shard = usize::try_from(shard).ok()?;
         let local = usize::try_from(local).ok()?;
@@ -123,6 +128,21 @@ impl<'a> Rows<'a> {
             rtt_ns: entry.rtt_ns,
             fate: entry.fate,
             expired: sent_ns + course.spec.timeout_ns < finished.emptied_until_ns,
+        })
+    }
+
+    /// The messages of query `index`, if it left.
+    pub fn timeline(&self, index: u64) -> Option<Timeline> {
+        let row = self.row(index)?;
+        let start = self.course.shards.get(row.shard)?.start;
+        let number = self.names().repeats.fresh(index);
+        let asked = self.course.asked.as_ref().zip(number);
+        let questions = asked.map(|(ledger, n)| ledger.questions(n));
+        let sent_at = start + row.sent_ns;
+        Some(Timeline {
+            sent_at,
+            received_at: row.received().then(|| sent_at + row.rtt_ns),
+            questions,
         })
     }
 }

@@ -1,18 +1,23 @@
 //! From the ledgers of a trial to its result: pure functions on plain data.
 
+use std::sync::Arc;
+
 use dns64_transport::Counters;
 use dns64_transport::clock::Nanos;
-use hdrhistogram::Histogram;
 
 use super::TrialSpec;
 use super::achieved::{self, Achieved};
+use super::distribution::Times;
 use super::disturbance;
 use super::evidence::{self, Own};
+use super::join::Join;
+use super::path::Path;
 use super::place::{self, Facts, Kind, Losses, Place, Placing};
-use super::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
+use super::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 use super::service;
 use super::timing::{Bursts, Certificate, hanging, is_expired};
 use crate::authority::counts::AuthorityCounts;
+use crate::authority::ledger::Ledger;
 use crate::lab::process::Resources;
 use crate::lab::usage::Usage;
 use crate::lab::watch::Observed;
@@ -23,12 +28,6 @@ use crate::namespace::Share;
 
 /// The offset of the real-time clock is read to well below a microsecond; more is a step.
 const CLOCK_STEP_MAX_NS: u64 = 10_000;
-
-/// Histograms keep three significant digits,
-const DIGITS: u8 = 3;
-
-/// and times up to this; longer ones count as this long. No timeout is near it.
-const LONGEST_NS: Nanos = 100 * dns64_transport::clock::SECOND;
 
 /// What came of a shard and of the link that it was turned over.
 #[derive(Debug)]
@@ -56,6 +55,10 @@ pub struct AuthorityReport {
     pub send_drops: u64,
     /// Why it stopped serving, if it did.
     pub error: Option<String>,
+    /// What all workers noted of each name of a trial.
+    pub ledger: Option<Arc<Ledger>>,
+    /// How long after a question its answers were asked to leave at the latest.
+    pub allowed_ns: Nanos,
 }
 
 impl AuthorityReport {
@@ -65,6 +68,7 @@ impl AuthorityReport {
         self.receive_drops += other.receive_drops;
         self.send_drops += other.send_drops;
         self.error = self.error.take().or(other.error);
+        self.allowed_ns = self.allowed_ns.max(other.allowed_ns);
     }
 
     /// What has come since an earlier report of the same workers.
@@ -73,7 +77,7 @@ impl AuthorityReport {
             counts: self.counts.since(before.counts),
             receive_drops: self.receive_drops.saturating_sub(before.receive_drops),
             send_drops: self.send_drops.saturating_sub(before.send_drops),
-            error: self.error,
+            ..self
         }
     }
 
@@ -115,10 +119,11 @@ pub fn result(
     authority: Option<&AuthorityReport>,
     mut around: Surroundings,
 ) -> TrialResult {
-    let mut sums = Sums::new(spec);
+    let mut sums = Sums::new(spec, authority);
     for shard in shards {
         sums.add(shard);
     }
+    let path = sums.join.take().map(Join::finish);
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
     sums.answers.duplicate = sum(|s| s.finished.tally.duplicate);
     sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
@@ -128,14 +133,17 @@ pub fn result(
     let bursts = Bursts::of(spec, &sums.shards, &sums.certificate, shortfall);
     let mut timing = sums.certificate.timing(spec, &sums.shards, &bursts);
     timing.clock_source = around.clock_source.take();
+    // Without a DUT nobody asks the authority but the Measurer.
+    let behind_dut = authority.filter(|_| around.certified.is_some());
     let own = own(&sums, shards, authority, &around);
-    let placing = placing(&sums.answers, &own, &around);
+    let placing = placing(&sums.answers, &own, &around, path.as_ref(), authority);
     let fault = fault(shards, authority, around.authority_exit.clone(), &timing)
         .or_else(|| network_fault(&own, &placing, &around.observed))
         .or_else(|| overflow(authority?))
         .or_else(|| late_schedule(&timing, &spec.limits))
         .or_else(|| sums.certificate.rate_fault(spec))
         .or_else(|| bursts.fault(spec))
+        .or_else(|| slow_authority(behind_dut.filter(|_| shortfall > 0).and(path.as_ref())?))
         .or_else(|| theft(spec, &sums, &around))
         .map(|fault| disturbance::explained(fault, around.machine.as_ref()));
     let outcome = match fault {
@@ -143,14 +151,8 @@ pub fn result(
         None if shortfall == 0 && !ended_early => Outcome::Passed,
         None => Outcome::Failed { shortfall },
     };
-    let all_answered = sums.answers.missing == 0 && sums.undecided == 0;
-    let achieved = |a: &AuthorityReport| Achieved::by_counts(sums.sent, &a.counts, all_answered);
-    // Without a DUT nobody asks the authority but the Measurer.
-    let behind_dut = authority.filter(|_| around.certified.is_some());
-    let is_cold = spec.names.repeats.share() == Share::NONE;
-    let warm = behind_dut.filter(|_| is_cold);
-    let warm = warm.and_then(|a| achieved::warm(sums.answers.valid + sums.answers.late, &a.counts));
-    let mut notes = notes(spec, shards, warm, &around, &outcome);
+    let remarks = remarks(spec, &sums.answers, behind_dut, path.as_ref());
+    let mut notes = notes(spec, shards, remarks, &around, &outcome);
     notes.extend(without_effect(&outcome, &own, &around.observed));
     TrialResult {
         outcome,
@@ -164,18 +166,19 @@ pub fn result(
         ended_early,
         answers: sums.answers,
         rtt: sums.rtt(),
-        rtt_percentiles: sums.rtt_percentiles(),
+        rtt_percentiles: sums.rtt.percentiles(),
         timing,
         tester_drops: sum(|s| s.counters.receive_drops)
             + authority.map_or(0, AuthorityReport::drops),
         losses: Some(placing.losses),
         authority: authority.map(|a| a.counts),
         names: Some(spec.names.dealt()),
-        achieved: behind_dut.and_then(achieved),
+        achieved: behind_dut.and_then(|authority| sums.achieved(authority)),
         service: service::service(spec.rate_qps, ended_early, &sums.shards),
         resources: around.resources,
         notes,
         machine: around.machine,
+        path,
         dut_exit: around.dut_exit,
         backend: shards.first().map_or("none", |s| s.backend).to_owned(),
     }
@@ -229,7 +232,13 @@ fn without_effect(outcome: &Outcome, own: &Own, observed: &Observed) -> Vec<Stri
 }
 
 /// Where the queries without a valid answer were lost.
-fn placing(answers: &Answers, own: &Own, around: &Surroundings) -> Placing {
+fn placing(
+    answers: &Answers,
+    own: &Own,
+    around: &Surroundings,
+    path: Option<&Path>,
+    authority: Option<&AuthorityReport>,
+) -> Placing {
     let observed = &around.observed;
     let mut placing = place::place(Facts {
         not_sent: own.not_sent,
@@ -239,7 +248,14 @@ fn placing(answers: &Answers, own: &Own, around: &Surroundings) -> Placing {
         dut_drops: around.dut_drops,
         is_watched: evidence::is_watched(observed),
         evidence: evidence::gather(observed, own),
-        asked: None,
+        // Of repeated names nothing is known, and what it leaves without an answer on purpose is no loss.
+        asked: path
+            .filter(|path| path.lost.names == answers.missing)
+            .filter(|_| authority.is_none_or(|a| a.counts.misbehaviour.is_none()))
+            .map(|path| place::Asked {
+                reached: path.lost.unserved + path.lost.served,
+                answered: path.lost.served,
+            }),
     });
     placing.losses = Losses {
         hosts: observed.hosts.iter().map(|h| h.role.to_owned()).collect(),
@@ -292,15 +308,44 @@ fn theft(spec: &TrialSpec, sums: &Sums<'_>, around: &Surroundings) -> Option<Tes
     disturbance::fault(usage, spec, lost)
 }
 
+/// An authority that answered too late for a DUT that left queries without a valid answer. What passes with such
+/// an authority has passed a harder test.
+fn slow_authority(path: &Path) -> Option<TesterFault> {
+    let told = path.authority;
+    (told.slow > 0).then_some(TesterFault::AuthoritySlow {
+        answers: told.slow,
+        slowest_ns: told.max_ns?,
+        limit_ns: told.limit_ns,
+    })
+}
+
+/// What the authority behind a DUT tells of the names: exactly where it noted each, else by its sums.
+fn remarks(
+    spec: &TrialSpec,
+    answers: &Answers,
+    authority: Option<&AuthorityReport>,
+    path: Option<&Path>,
+) -> Vec<String> {
+    let is_cold = spec.names.repeats.share() == Share::NONE;
+    match (authority, path) {
+        (Some(_), Some(path)) => path.notes(),
+        (Some(authority), None) if is_cold => {
+            let answered = answers.valid + answers.late;
+            Vec::from_iter(achieved::warm(answered, &authority.counts))
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// Plain remarks for the reader.
 fn notes(
     spec: &TrialSpec,
     shards: &[ShardReport],
-    warm: Option<String>,
+    remarks: Vec<String>,
     around: &Surroundings,
     outcome: &Outcome,
 ) -> Vec<String> {
-    let mut notes = Vec::from_iter(warm);
+    let mut notes = remarks;
     let unreachable: u64 = shards.iter().map(|s| s.counters.unreachable).sum();
     if unreachable > 0 {
         notes.push(format!(
@@ -335,26 +380,26 @@ fn notes(
 struct Sums<'a> {
     spec: &'a TrialSpec,
     shards: Vec<&'a Finished>,
+    join: Option<Join<'a>>,
     answers: Answers,
     sent: u64,
     undecided: u64,
-    rtt: Histogram<u64>,
+    rtt: Times,
     certificate: Certificate,
 }
 
 impl<'a> Sums<'a> {
-    fn new(spec: &'a TrialSpec) -> Self {
-        let histogram = || {
-            Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("constants within its bounds")
-        };
+    fn new(spec: &'a TrialSpec, authority: Option<&'a AuthorityReport>) -> Self {
+        let ledger = authority.and_then(|a| Some((a.ledger.as_deref()?, a.allowed_ns)));
         Self {
             spec,
             shards: Vec::new(),
+            join: ledger.map(|(ledger, allowed_ns)| Join::new(spec, ledger, allowed_ns)),
             answers: Answers::default(),
             sent: 0,
             undecided: 0,
-            rtt: histogram(),
-            certificate: Certificate::new(spec, histogram()),
+            rtt: Times::new(),
+            certificate: Certificate::new(spec),
         }
     }
 
@@ -363,13 +408,15 @@ impl<'a> Sums<'a> {
         self.certificate.add_step(shard.clock_step_ns);
         let Finished {
             schedule,
+            start,
             ledger,
             offered,
             emptied_until_ns,
             ..
         } = &shard.finished;
         for (local, entry) in ledger.entries()[..*offered].iter().enumerate() {
-            let due_ns = schedule.due_ns(schedule.global(local as u64));
+            let global = schedule.global(local as u64);
+            let due_ns = schedule.due_ns(global);
             self.certificate.add(due_ns, entry);
             if entry.fate == Fate::Unsent {
                 continue;
@@ -378,6 +425,9 @@ impl<'a> Sums<'a> {
             self.sent += 1;
             let expired = is_expired(self.spec, sent_ns, *emptied_until_ns);
             self.answer(entry, expired);
+            if let Some(join) = &mut self.join {
+                join.query(global, start + sent_ns, entry, expired);
+            }
         }
     }
 
@@ -395,7 +445,7 @@ impl<'a> Sums<'a> {
         };
         *class += 1;
         if !matches!(entry.fate, Fate::Pending | Fate::Unsent) {
-            self.rtt.saturating_record(entry.rtt_ns);
+            self.rtt.record(entry.rtt_ns);
         }
     }
 
@@ -404,27 +454,18 @@ impl<'a> Sums<'a> {
         self.sent - self.answers.valid - self.undecided
     }
 
-    fn rtt(&self) -> Rtt {
-        let at = |quantile| (!self.rtt.is_empty()).then(|| self.rtt.value_at_quantile(quantile));
-        Rtt {
-            p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: (!self.rtt.is_empty()).then(|| self.rtt.max()),
-        }
+    fn achieved(&self, authority: &AuthorityReport) -> Option<Achieved> {
+        let all_answered = self.answers.missing == 0 && self.undecided == 0;
+        Achieved::by_counts(self.sent, &authority.counts, all_answered)
     }
 
-    /// A percentile needs one answer beyond it; the smallest and the largest are there with one.
-    fn rtt_percentiles(&self) -> Vec<(f64, Nanos)> {
-        let answers = self.rtt.len() as f64;
-        let told = |percent: f64| {
-            answers > 0.0 && (percent >= 100.0 || (100.0 - percent) * answers >= 100.0)
-        };
-        PERCENTILES
-            .into_iter()
-            .filter(|&percent| told(percent))
-            .map(|percent| (percent, self.rtt.value_at_percentile(percent)))
-            .collect()
+    fn rtt(&self) -> Rtt {
+        Rtt {
+            p50: self.rtt.median(),
+            p99: self.rtt.quantile(0.99),
+            p999: self.rtt.quantile(0.999),
+            max: self.rtt.max(),
+        }
     }
 }
 

@@ -9,9 +9,9 @@
 //!   the schedule, so a pass stays one.
 
 use dns64_transport::clock::Nanos;
-use hdrhistogram::Histogram;
 
 use super::TrialSpec;
+use super::distribution::Times;
 use super::result::{CatchUp, TesterFault, Timing};
 use crate::load::catch_up::{Episode, Sent, episodes, sendings, together};
 use crate::load::generator::Finished;
@@ -29,19 +29,19 @@ const BINS_1MS_MAX_NS: Nanos = 3_600_000_000_000;
 pub(super) struct Certificate {
     /// The largest step of the real-time clock that a shard has seen.
     clock_step_ns: Option<i64>,
-    lateness: Histogram<u64>,
+    lateness: Times,
     bins_1ms: Option<Bins>,
     bins_10ms: Bins,
     bins_100ms: Bins,
 }
 
 impl Certificate {
-    pub(super) fn new(spec: &TrialSpec, lateness: Histogram<u64>) -> Self {
+    pub(super) fn new(spec: &TrialSpec) -> Self {
         let schedule = spec.schedule;
         let last_due_ns = schedule.due_ns(schedule.queries().saturating_sub(1));
         Self {
             clock_step_ns: None,
-            lateness,
+            lateness: Times::new(),
             bins_1ms: (last_due_ns < BINS_1MS_MAX_NS).then(|| Bins::new(BIN_1MS, last_due_ns)),
             bins_10ms: Bins::new(BIN_10MS, last_due_ns),
             bins_100ms: Bins::new(BIN_100MS, last_due_ns),
@@ -69,7 +69,7 @@ impl Certificate {
         }
         if was_sent {
             let lateness_ns = u64::from(entry.lateness_ns);
-            self.lateness.saturating_record(lateness_ns);
+            self.lateness.record(lateness_ns);
         }
     }
 
@@ -77,11 +77,12 @@ impl Certificate {
     pub(super) fn timing(&self, spec: &TrialSpec, shards: &[&Finished], bursts: &Bursts) -> Timing {
         let calls = shards.iter().map(|shard| shard.tally.longest_send_ns);
         let deviation = Bins::deviation_pct_max;
+        let lateness = |quantile| self.lateness.quantile(quantile).unwrap_or(0);
         Timing {
-            lateness_ns_p50: self.lateness.value_at_quantile(0.5),
-            lateness_ns_p99: self.lateness.value_at_quantile(0.99),
-            lateness_ns_p999: self.lateness.value_at_quantile(0.999),
-            lateness_ns_max: self.lateness.max(),
+            lateness_ns_p50: lateness(0.5),
+            lateness_ns_p99: lateness(0.99),
+            lateness_ns_p999: lateness(0.999),
+            lateness_ns_max: self.lateness.max().unwrap_or(0),
             bin_1ms_deviation_pct_max: self.bins_1ms.as_ref().map(deviation),
             bin_10ms_deviation_pct_max: self.bins_10ms.deviation_pct_max(),
             bin_100ms_deviation_pct_max: self.bins_100ms.deviation_pct_max(),
@@ -133,7 +134,7 @@ impl Bursts {
     ) -> Self {
         let limit_ns = spec.limits.burst_ns(&spec.schedule);
         // Most trials have no burst, and long ones have millions of queries.
-        let late = certificate.lateness.max() > limit_ns;
+        let late = certificate.lateness.max() > Some(limit_ns);
         let shards = if late { shards } else { &[] };
         let each = shards.iter().flat_map(|shard| {
             let entries = &shard.ledger.entries()[..shard.offered];

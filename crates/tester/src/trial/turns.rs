@@ -16,6 +16,7 @@ use crate::authority::answer::Authority;
 use crate::authority::behaviour::Rules;
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::faulty::Faulty;
+use crate::authority::ledger::Recorder;
 use crate::authority::serve;
 use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::Ledger;
@@ -35,6 +36,10 @@ const ANSWER_LEAST: usize = 8;
 
 /// Queries that an authority answers at most in one turn.
 const ANSWER_BATCH: usize = 64;
+
+/// Turns within which an authority is through with what its socket can hold: 8,000 datagrams (see
+/// `transport::socket`) in batches of 16.
+const DRAIN_TURNS: u32 = 1_000;
 
 /// Turns without a query before an authority sleeps: some 20 us of looking, so that a steady load
 /// never pays for waking it.
@@ -131,6 +136,8 @@ pub struct Serving<L> {
     link: L,
     /// What it does wrong on purpose.
     faulty: Option<Box<Faulty>>,
+    /// Of the trial under way.
+    recorder: Option<Recorder>,
     /// Turns in a row without a query.
     idle: u32,
     /// The link failed with this; the authority serves no more until that is reported.
@@ -144,6 +151,7 @@ impl<L: Link> Serving<L> {
             authority,
             link,
             faulty: None,
+            recorder: None,
             idle: 0,
             failed: None,
         }
@@ -188,14 +196,25 @@ impl<L: Link> Serving<L> {
             return 0;
         }
         let (authority, link) = (&mut self.authority, &mut self.link);
+        let recorder = self.recorder.as_mut();
         let turned = match &mut self.faulty {
-            None => serve::turn(authority, link, max),
-            Some(faulty) => faulty.turn(authority, link, max),
+            None => serve::turn(authority, link, max, recorder),
+            Some(faulty) => faulty.turn(authority, link, max, recorder),
         };
         turned.unwrap_or_else(|error| {
             self.failed = Some(error);
             0
         })
+    }
+
+    /// Notes questions in the ledger of a trial from now on, or no longer. Answers before what waits, so
+    /// that a question which came during a trial is in its ledger.
+    pub fn record(&mut self, recorder: Option<Recorder>) {
+        let _ = (0..DRAIN_TURNS).find(|_| self.turn(ANSWER_BATCH) == 0);
+        if let Some(faulty) = &mut self.faulty {
+            faulty.forget_marks();
+        }
+        self.recorder = recorder;
     }
 
     /// What the authority has counted since it began.
@@ -216,6 +235,8 @@ impl<L: Link> Serving<L> {
             receive_drops: counters.receive_drops,
             send_drops: counters.send_drops,
             error: error.map(|e| format!("the authority's {e}")),
+            ledger: None,
+            allowed_ns: self.faulty.as_ref().map_or(0, |f| f.delay_ns_max()),
         }
     }
 }

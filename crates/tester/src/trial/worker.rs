@@ -11,9 +11,11 @@ use dns64_transport::{Link, cpu};
 
 use super::summary::{AuthorityReport, ShardReport};
 use super::turns::{Sending, Serving};
+use crate::authority::ledger::Recorder;
 
 enum Command<L, C> {
     Run(Box<Sending<L, C>>, Sender<ShardReport>),
+    Record(Option<Recorder>),
     Count(Sender<AuthorityReport>),
 }
 
@@ -65,6 +67,12 @@ where
         self.command(Command::Run(Box::new(sending), report));
     }
 
+    /// Has the authority note questions in the ledger of a trial from now on, or no longer; done when
+    /// it has answered the next [`Self::count`].
+    pub(super) fn record(&self, recorder: Option<Recorder>) {
+        self.command(Command::Record(recorder));
+    }
+
     /// Asks what the authority has counted; the answer comes when no trial runs on the worker.
     pub(super) fn count(&self) -> Receiver<AuthorityReport> {
         let (report, counts) = channel();
@@ -106,6 +114,11 @@ fn run<L: Link, C: Clock>(
                 let mut sending = *sending;
                 while sending.turn(serving.as_mut(), interrupted).is_continue() {}
                 let _ = report.send(sending.finish());
+            }
+            Ok(Command::Record(recorder)) => {
+                if let Some(serving) = &mut serving {
+                    serving.record(recorder);
+                }
             }
             Ok(Command::Count(report)) => {
                 let counted = serving.as_mut().map(Serving::report);

@@ -15,11 +15,12 @@ fn the_rows_of_a_trial_are_written_and_drawn() {
     let ran = measured(|| {
         let dut = Dut::start(LOCALHOST, Conduct::DieAfter(30));
         run(&format!(
-            "trial {} {TRIAL} -T 2 --raw {raw}",
+            "trial {} {TRIAL} -T 2 --raw {raw} --timeline 3",
             server(dut.address)
         ))
     });
     assert!([Some(1), Some(3)].contains(&ran.code), "{ran:?}");
+    assert!(ran.stdout.contains("\nTimeline of query 3: "), "{ran:?}");
     let csv = std::fs::read_to_string(&path).unwrap();
     let rows: Vec<Vec<&str>> = csv
         .lines()

@@ -90,6 +90,13 @@ fn a_server_in_a_lab_is_asked_twice_for_each_query() {
     let run = trial("--dut unbound");
     assert_asked(&run, "aaaa", QUERIES, "unbound");
     assert_asked(&run, "a", QUERIES, "unbound");
+    // No name that was answered was answered without its questions, and those were timed.
+    let names = |key: &str| run.number(&format!("/path/answered/{key}"));
+    assert_eq!(names("names"), answers(&run.json, "valid"));
+    for never in ["unasked", "aaaa_only", "untimed"] {
+        assert_eq!(names(never), 0, "{never}: {:#}", run.json);
+    }
+    assert!(run.number("/path/stages/to_authority_ns") < run.number("/rtt_ns/max"));
     assert!(run.text("/conditions/dut").starts_with("unbound (Version "));
     assert_eq!(run.text("/conditions/lab"), "netns");
     assert_eq!(left_behind(), Vec::<String>::new());

@@ -18,8 +18,8 @@ pub(crate) const CLASSES: [&str; 7] = [
 ];
 
 /// What other programs on the machine can do to a trial, in the words of `TesterFault`: the Tester
-/// is held up, a socket's buffer is full before somebody reads it, or the time is set.
-const DISTURBANCES: [&str; 14] = [
+/// or the authority is held up, a socket's buffer is full before somebody reads it, or the time is set.
+const DISTURBANCES: [&str; 15] = [
     "all ",
     "other processes used",
     "the host of this virtual machine took",
@@ -33,6 +33,7 @@ const DISTURBANCES: [&str; 14] = [
     "the DUT's link",
     "the authority's link",
     "the machine's link",
+    "the authority took more than",
     "the real-time clock was stepped",
 ];
 

@@ -6,6 +6,7 @@
 //! - `faulty`: dns64d behind an authority that misbehaves on purpose;
 //! - `mishaps`: what goes wrong on the side of the Tester, and is never taken for a fault of the DUT;
 //! - `stalls`: bursts after stalls of the Tester against DUTs with short queues;
+//! - `path`: the ledgers of Measurer and authority put together, for DUTs that ask in various ways;
 //! - `one_core`: Measurer and authority in turns on one thread;
 //! - `dns64d`: the Measurer, a worker of dns64d and authorities, likewise; `whole` puts them
 //!   together;
@@ -22,6 +23,7 @@ mod faulty;
 mod mishaps;
 mod one_core;
 mod pacing;
+mod path;
 mod procedures;
 mod rough;
 #[path = "../support/script.rs"]

@@ -128,7 +128,9 @@ impl Upstream {
                 *lost += 1;
                 return 0;
             }
-            authority.answer(datagram.payload, frame, Transport::Udp)
+            authority
+                .answer(datagram.payload, frame, Transport::Udp)
+                .len
         })
         .unwrap();
     }

@@ -68,7 +68,7 @@ impl Scene {
         let Self {
             authority, faulty, ..
         } = self;
-        while faulty.turn(authority, &mut self.server, 8).unwrap() > 0 {}
+        while faulty.turn(authority, &mut self.server, 8, None).unwrap() > 0 {}
         let mut replies = Vec::new();
         let each = |reply: Datagram<'_>| replies.push(reply.payload.to_vec());
         self.client.receive(usize::MAX, each).unwrap();

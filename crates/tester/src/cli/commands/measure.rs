@@ -22,13 +22,13 @@ use crate::procedure::selftest::{SelfTestResult, self_test_timeout, why_uncertif
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
-use crate::report::{Conditions, Thousands, json, text};
+use crate::report::{Conditions, Thousands, json, text, timeline};
 use crate::rig::certify::{self, Question};
 use crate::rig::{Rig, RigError};
 
 /// `dns64bench trial`
 pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
-    let (rate_qps, raw) = (args.rate, args.raw);
+    let (rate_qps, raw, which) = (args.rate, args.raw, args.timeline);
     let mut measurement = args.measure.resolve(Needs::Dut)?;
     measurement.spec.load.pacing = args.pacing;
     with_output(measurement, |session| {
@@ -46,9 +46,11 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
             rig.trial(rate_qps)
         })?;
         let conditions = session.conditions(&rig, certificate);
+        let figure = which.zip(rig.rows());
+        let figure = figure.map(|(which, rows)| "\n".to_owned() + &timeline::figure(&rows, which));
         session.write(
             &json::trial(&result, &conditions),
-            &text::trial(&result, &conditions),
+            &(text::trial(&result, &conditions) + &figure.unwrap_or_default()),
         )?;
         if let (Some(raw), Some(rows)) = (raw, rig.rows()) {
             raw.write(rows)?;

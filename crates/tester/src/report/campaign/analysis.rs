@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::campaign::record::{CertificateConditions, Environment};
 use crate::statistics::summary::Summary;
+use crate::trial::path::{AnsweredNames, AuthorityTimes};
 use crate::trial::result::Outcome;
 use crate::warning::Warning;
 pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
@@ -149,6 +150,8 @@ pub struct PointResult {
     /// Round-trip times of the passed trial of the run nearest to the median: percentile and
     /// nanoseconds, the percentiles in rising order.
     pub rtt_ns: Vec<(f64, u64)>,
+    /// The way of the queries through DUT and authority; `None` if the authority was not the Tester's.
+    pub path: Option<PathResult>,
     /// Timing of the sender in that trial, and the worst of all valid trials.
     pub timing: Option<TimingResult>,
     /// Largest resident memory of the DUT after a trial.
@@ -257,6 +260,19 @@ pub struct Stored {
     pub slope_ns_per_s: f64,
     /// Queries that the DUT served per second in those trials: the median.
     pub sustainable_qps: f64,
+}
+
+/// The way of the queries through DUT and authority.
+#[derive(Clone, Debug, Serialize)]
+pub struct PathResult {
+    /// Fresh names with a valid answer by the questions for them, all valid trials together.
+    pub answered: AnsweredNames,
+    /// Questions at the authority for each fresh name, in the trial of `rtt_ns`.
+    pub questions_per_name: Option<f64>,
+    /// Its round-trip times without those of the authority, in the form of `rtt_ns`.
+    pub dut_only_ns: Vec<(f64, u64)>,
+    /// How long the authority took for an answer in it.
+    pub authority: AuthorityTimes,
 }
 
 /// How well the sender kept to its schedule.

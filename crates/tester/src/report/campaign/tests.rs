@@ -8,6 +8,7 @@ use super::analysis::Met;
 use super::files::{SCHEMA, files};
 use crate::campaign::record::{Line, Record};
 use crate::lab::LabKind;
+use crate::trial::result::TrialResult;
 use crate::warning::Severity;
 
 mod authority;
@@ -258,6 +259,39 @@ fn the_lab_is_the_one_that_the_first_line_names() {
     assert_eq!(judged(None), (false, [Met::Met; 4]), "the plan has netns");
     assert_eq!(judged(Some(LabKind::Userns)), (false, [Met::Met; 4]));
     assert_eq!(judged(Some(LabKind::Loopback)), (true, [Met::NotMet; 4]));
+}
+
+#[test]
+fn clauses_of_names_are_judged_by_what_the_authority_saw() {
+    let (plan, mut lines) = small();
+    let mut judged = |change: fn(&mut TrialResult)| {
+        for line in &mut lines {
+            if let Record::Trial { result, .. } = &mut line.record {
+                change(result);
+            }
+        }
+        let analysis = analyse(&plan, &lines, SEAL);
+        ["B-10", "B-12"].map(|id| {
+            let clause = analysis.statement.iter().find(|c| c.id == id).unwrap();
+            (clause.met, clause.why.clone())
+        })
+    };
+    let [names, one_a] = judged(|_| ());
+    assert_eq!((names.0, one_a.0), (Met::Met, Met::Met));
+    assert!(names.1.contains("asked for each of"), "{}", names.1);
+    let [names, one_a] = judged(|trial| {
+        if let Some(path) = &mut trial.path {
+            path.answered.unasked = path.answered.names.min(1);
+        }
+    });
+    assert_eq!((names.0, one_a.0), (Met::NotMet, Met::NotMet));
+    assert!(
+        names
+            .1
+            .ends_with("names were answered without a question to the authority")
+    );
+    let [names, one_a] = judged(|trial| trial.path = None);
+    assert_eq!((names.0, one_a.0), (Met::NotObserved, Met::NotObserved));
 }
 
 #[test]

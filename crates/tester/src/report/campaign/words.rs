@@ -75,6 +75,7 @@ pub(super) fn fault(fault: &TesterFault) -> &'static str {
         TesterFault::NetworkLoss(_) => "packets lost by the network",
         TesterFault::NetworkDelay(_) => "packets held up by the network",
         TesterFault::AuthorityOverflow { .. } => "too many replies delayed at the authority",
+        TesterFault::AuthoritySlow { .. } => "authority too slow",
         TesterFault::AuthorityDied { .. } => "authority stopped",
         TesterFault::ClockStep { .. } => "clock stepped",
         TesterFault::Link { .. } => "a system call failed",

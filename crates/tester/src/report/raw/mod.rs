@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use dns64_transport::clock::Nanos;
 
 use crate::load::ledger::Fate;
-use crate::trial::rows::Rows;
+use crate::namespace;
+use crate::trial::rows::{Row, Rows};
 
 /// What the file says of the trial, in the words of dns64perf++.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +154,12 @@ pub fn write(path: &Path, rows: Rows<'_>) -> Result<u64, RawError> {
     RawFile::create(path)?.write(rows)
 }
 
+/// The name that a query asked for.
+pub(super) fn name(rows: &Rows<'_>, row: &Row) -> String {
+    let label = namespace::label(row.address);
+    String::from_utf8_lossy(&label).into_owned() + &suffix(rows)
+}
+
 /// What follows the label of a name; the root is a dot by itself.
 fn suffix(rows: &Rows<'_>) -> String {
     let suffix = rows.names().zone.suffix.to_string();
@@ -160,4 +167,4 @@ fn suffix(rows: &Rows<'_>) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

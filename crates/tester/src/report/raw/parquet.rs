@@ -1,4 +1,5 @@
-//! The columns of the CSV as Parquet, with the lateness and the class of each query beside them.
+//! The columns of the CSV as Parquet, with the lateness and the class of each query beside them, and what
+//! the authority noted of its name.
 //!
 //! A row group is written as soon as its rows have been read, so no more than [`GROUP_ROWS`] of them
 //! are in memory.
@@ -16,6 +17,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
 use super::Header;
+use crate::authority::ledger::{Question, Questions};
 use crate::load::ledger::Fate;
 use crate::namespace;
 use crate::trial::rows::{Row, Rows};
@@ -35,6 +37,12 @@ const SCHEMA: &str = "message dns64perf {
     REQUIRED INT64 rtt_ns;
     REQUIRED INT64 lateness_ns;
     REQUIRED BYTE_ARRAY class (UTF8);
+    REQUIRED INT32 aaaa_questions;
+    REQUIRED INT64 aaaa_arrived_ns;
+    REQUIRED INT64 aaaa_answered_ns;
+    REQUIRED INT32 a_questions;
+    REQUIRED INT64 a_arrived_ns;
+    REQUIRED INT64 a_answered_ns;
 }";
 
 /// Writes all rows; returns how many there were.
@@ -47,6 +55,7 @@ pub fn write(out: impl Write + Send, mut rows: Rows<'_>, header: &Header) -> io:
     let properties = Arc::new(properties(header));
     let suffix = super::suffix(&rows);
     let started_at_ns = rows.started_at_ns();
+    let all = rows.clone();
     let mut writer = SerializedFileWriter::new(out, schema, properties).map_err(io_error)?;
     let mut group = Vec::with_capacity(GROUP_ROWS);
     let mut count = 0;
@@ -58,6 +67,7 @@ pub fn write(out: impl Write + Send, mut rows: Rows<'_>, header: &Header) -> io:
         }
         count += group.len() as u64;
         let columns = Columns {
+            all: &all,
             rows: &group,
             suffix: suffix.as_bytes(),
             started_at_ns,
@@ -102,6 +112,8 @@ fn properties(header: &Header) -> WriterProperties {
 
 /// The rows of a group, column by column.
 struct Columns<'a> {
+    /// The trial that they are from.
+    all: &'a Rows<'a>,
     rows: &'a [Row],
     suffix: &'a [u8],
     started_at_ns: Nanos,
@@ -127,7 +139,37 @@ impl Columns<'_> {
         self.column::<BoolType, _>(group, |row| row.fate == Fate::Valid)?;
         self.column::<Int64Type, _>(group, |row| if row.received() { rtt(row) } else { -1 })?;
         self.column::<Int64Type, _>(group, |row| i64::from(row.lateness_ns))?;
-        self.column::<ByteArrayType, _>(group, |row| ByteArray::from(row.class()))
+        self.column::<ByteArrayType, _>(group, |row| ByteArray::from(row.class()))?;
+        for of in [|q: &Questions| q.aaaa, |q: &Questions| q.a] {
+            let question = |row: &Row| self.question(row, of);
+            self.column::<Int32Type, _>(group, |row| i32::from(question(row).0.asked))?;
+            self.column::<Int64Type, _>(group, |row| {
+                let (question, real) = question(row);
+                question.arrived_at.map_or(0, real)
+            })?;
+            self.column::<Int64Type, _>(group, |row| {
+                let (question, real) = question(row);
+                question.answered_at().map_or(0, real)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The questions of one type for the name of a row, none if they are not known, and how a moment of them
+    /// is turned into real time.
+    fn question(
+        &self,
+        row: &Row,
+        of: fn(&Questions) -> Question,
+    ) -> (Question, impl Fn(Nanos) -> i64) {
+        let timeline = self.all.timeline(row.index);
+        let questions = timeline.and_then(|timeline| timeline.questions);
+        let sent_at = timeline
+            .map_or(0, |timeline| timeline.sent_at)
+            .cast_signed();
+        let sent_real = (self.started_at_ns + row.sent_ns).cast_signed();
+        let real = move |at: Nanos| sent_real + (at.cast_signed() - sent_at);
+        (questions.map_or(Question::default(), |q| of(&q)), real)
     }
 
     /// Writes the next column of the group.

@@ -1,8 +1,14 @@
 //! The rows of a trial of two shards, as they come out of its ledgers and into files.
 
+use std::sync::Arc;
+
+use dns64_wire::codes::Rtype;
+
 use super::*;
+use crate::authority::counts::Asked;
+use crate::authority::ledger::{Ledger, Recorder};
 use crate::load::generator::{Finished, Tally};
-use crate::load::ledger::{Fate, Ledger};
+use crate::load::ledger::{self, Fate};
 use crate::load::names::Names;
 use crate::load::pace::Schedule;
 use crate::load::repeat::Repeats;
@@ -12,14 +18,14 @@ use crate::trial::TrialSpec;
 use crate::trial::rows::Course;
 
 /// Six queries of two shards, of which the last was not sent and the one before is undecided.
-fn trial() -> Course {
+pub(crate) fn trial() -> Course {
     let zone = Zone {
         suffix: "dns64perf.test.".parse().unwrap(),
         aaaa_share: Share::NONE,
     };
-    let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
+    let cidr: namespace::Cidr = "10.0.0.0/8".parse().unwrap();
     let schedule = Schedule::new(1000, 6_000_000);
-    let mut ledgers = [Ledger::default(), Ledger::default()];
+    let mut ledgers = [ledger::Ledger::default(), ledger::Ledger::default()];
     for ledger in &mut ledgers {
         ledger.reset(3);
         (0..3).for_each(|i| ledger.sent(i, 5, false));
@@ -43,6 +49,7 @@ fn trial() -> Course {
     };
     let finished = |(ledger, (shard, offered))| Finished {
         schedule: schedule.shard(shard, 2),
+        start: 0,
         ledger,
         offered,
         emptied_until_ns: 3_500_000,
@@ -53,7 +60,26 @@ fn trial() -> Course {
         spec,
         started_at_ns: 1_000_000_000_000,
         shards: shards.collect(),
+        asked: None,
     }
+}
+
+/// What the authority noted of the third name of that trial.
+pub(crate) fn asked() -> Arc<Ledger> {
+    let course = trial();
+    let ledger = Arc::new(Ledger::new(&course.spec.names, 0, None));
+    let recorder = Recorder::new(Arc::clone(&ledger));
+    let question = |rtype| Asked {
+        address: course.spec.names.asked(2),
+        rtype,
+    };
+    // The query left at 2,000,005 ns and was answered 3,000 ns later.
+    let mark = recorder.arrived(Some(question(Rtype::AAAA)), 2_000_704);
+    recorder.arrived(Some(question(Rtype::AAAA)), 2_000_900);
+    recorder.answered(mark, 2_001_280);
+    let mark = recorder.arrived(Some(question(Rtype::A)), 2_001_920);
+    recorder.answered(mark, 2_002_176);
+    ledger
 }
 
 #[test]
@@ -112,13 +138,14 @@ fn without_its_feature_parquet_is_refused_by_name() {
 
 #[cfg(feature = "parquet")]
 #[test]
-fn parquet_has_the_same_columns_and_two_more() {
+fn parquet_has_the_same_columns_and_those_of_the_authority() {
     use ::parquet::file::reader::{FileReader as _, SerializedFileReader};
 
-    let course = trial();
+    let mut course = trial();
+    course.asked = Some(asked());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raw.parquet");
-    let rows = Rows::new(&course, &ledgers);
+    let rows = Rows::new(&course);
     assert_eq!(write(&path, rows).unwrap(), 5);
     let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
     let read: Vec<String> = reader
@@ -131,14 +158,23 @@ fn parquet_has_the_same_columns_and_two_more() {
         read[1],
         "{query: \"010-000-000-008.dns64perf.test.\", thread_id: 1, tsent_ns: 1000001000005, \
          treceived_ns: 1000001002005, received: true, answered: false, rtt_ns: 2000, \
-         lateness_ns: 5, class: \"late\"}"
+         lateness_ns: 5, class: \"late\", aaaa_questions: 0, aaaa_arrived_ns: 0, aaaa_answered_ns: 0, \
+         a_questions: 0, a_arrived_ns: 0, a_answered_ns: 0}"
+    );
+    assert!(
+        read[2].ends_with(
+            "aaaa_questions: 2, aaaa_arrived_ns: 1000002000704, aaaa_answered_ns: 1000002001280, \
+             a_questions: 1, a_arrived_ns: 1000002001920, a_answered_ns: 1000002002176}"
+        ),
+        "{}",
+        read[2]
     );
     assert!(
         read[4].contains("treceived_ns: 0, received: false"),
         "{}",
         read[4]
     );
-    assert!(read[4].ends_with("rtt_ns: -1, lateness_ns: 5, class: \"undecided\"}"));
+    assert!(read[4].contains("rtt_ns: -1, lateness_ns: 5, class: \"undecided\","));
     let metadata = reader.metadata().file_metadata().key_value_metadata();
     assert!(metadata.unwrap().iter().any(|kv| kv.key == "server"));
 }

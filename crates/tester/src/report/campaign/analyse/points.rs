@@ -8,12 +8,13 @@ use crate::campaign::tasks::{Point, Task};
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{
-    Achieved, PointResult, RunEnd, RunResult, Step, Stored, TimingResult,
+    Achieved, PathResult, PointResult, RunEnd, RunResult, Step, Stored, TimingResult,
 };
 use crate::report::campaign::{numbers, words};
 use crate::statistics::quantile::median;
 use crate::statistics::summary::{Summary, degradation_pct, summarise};
 use crate::trial::achieved;
+use crate::trial::path::{AnsweredNames, Path};
 use crate::trial::result::{Outcome, TrialResult};
 use crate::trial::service::Service;
 
@@ -75,6 +76,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
         achieved: achieved(&trials),
         stored,
         rtt_ns: typical.map_or(Vec::new(), |t| t.rtt_percentiles.clone()),
+        path: path(typical, &trials),
         timing: typical.map(|typical| timing(typical, &trials)),
         memory_bytes_max: trials.iter().filter_map(TrialTold::memory_bytes).max(),
     }
@@ -207,6 +209,25 @@ fn timing(typical: &TrialResult, trials: &[TrialTold<'_>]) -> TimingResult {
         worst_lateness_ns: trials.iter().filter(valid).map(lateness).max().unwrap_or(0),
         tester_drops: trials.iter().map(|t| t.result.tester_drops).sum(),
     }
+}
+
+/// The way of the queries: how the DUT asked in all trials that say something about it, and the times of the
+/// typical one.
+fn path(typical: Option<&TrialResult>, trials: &[TrialTold<'_>]) -> Option<PathResult> {
+    let typical = typical.and_then(|trial| trial.path.as_ref());
+    let mut answered = AnsweredNames::default();
+    for trial in trials.iter().map(|t| t.result) {
+        if !matches!(trial.outcome, Outcome::Invalid(_)) {
+            // None if one of them was without, as in a journal that an earlier version began.
+            answered.add(trial.path.as_ref()?.answered);
+        }
+    }
+    (answered.names > 0).then(|| PathResult {
+        answered,
+        questions_per_name: typical.and_then(Path::questions_per_name),
+        dut_only_ns: typical.map_or(Vec::new(), |path| path.dut_only_percentiles_ns.clone()),
+        authority: typical.map(|path| path.authority).unwrap_or_default(),
+    })
 }
 
 /// What the authority counted in the trials that passed, all together.

@@ -1,6 +1,6 @@
 //! Tables for programs: one row for each point, run and trial, every value in a column of its own.
 
-use super::{CELL, FIGURES, NAME};
+use super::{CELL, FIGURES, NAME, path};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{Line, Record};
 use crate::campaign::tasks::Task;
@@ -12,7 +12,9 @@ use crate::trial::result::TrialResult;
 /// One row for each point.
 pub(in super::super) fn points(analysis: &Analysis, plan: &Plan) -> Table {
     let points = analysis.points.iter();
-    about(analysis, plan, points.clone()).with(&FIGURES, points)
+    about(analysis, plan, points.clone())
+        .with(&FIGURES, points.clone())
+        .with(&path::FIGURES, points)
 }
 
 /// One row for each run.

@@ -3,6 +3,7 @@
 mod authority;
 mod machine;
 mod papers;
+mod path;
 mod plotted;
 
 pub(super) use machine::{points, runs, trials};
@@ -29,6 +30,7 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
     tables.extend(analysis.grids.iter().map(|grid| self::grid(analysis, grid)));
     tables.extend([
         achieved(analysis),
+        path::path(analysis),
         models(analysis),
         scaling(analysis),
         authority::delays(analysis),
@@ -99,7 +101,8 @@ static FOR_PEOPLE: [Column<PointResult>; 5] = columns![p: PointResult;
 
 /// The columns of a point with these keys, in the order of the keys.
 fn pick(keys: &str) -> impl Iterator<Item = &'static Column<PointResult>> {
-    let all = CELL.iter().chain(&FIGURES).chain(&FOR_PEOPLE);
+    let all = CELL.iter().chain(&FIGURES);
+    let all = all.chain(&path::FIGURES).chain(&FOR_PEOPLE);
     let keys = keys.split_whitespace();
     keys.filter_map(move |key| all.clone().find(|column| column.key == key))
 }

@@ -20,6 +20,7 @@ use crate::procedure::search::{Search, SearchEnd, SearchSpec};
 use crate::procedure::selftest::self_test_rate;
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::Analysis;
+use crate::trial::path::{AnsweredNames, AuthorityTimes, LostNames, Path, QuestionCounts};
 use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 
 /// The seal of every sample.
@@ -294,9 +295,44 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         achieved: None,
         service: None,
         resources: None,
+        path: Some(path(point, fresh, own, valid)),
         dut_exit: None,
         backend: "udp".to_owned(),
         notes: Vec::new(),
+    }
+}
+
+/// The way of the queries of a DUT that does as RFC 6147 says.
+fn path(point: &Point, fresh: u64, own: u64, valid: u64) -> Path {
+    let answered = fresh.min(valid);
+    let at = |pct: f64| (pct, 60_000 + 1_000 * scaled(pct));
+    Path {
+        fresh_names: fresh,
+        questions: QuestionCounts {
+            aaaa: fresh,
+            a: fresh - own,
+            ..QuestionCounts::default()
+        },
+        answered: AnsweredNames {
+            names: answered,
+            aaaa_then_a: answered - own.min(answered),
+            aaaa_only: own.min(answered),
+            ..AnsweredNames::default()
+        },
+        lost: LostNames {
+            names: fresh - answered,
+            unasked: fresh - answered,
+            ..LostNames::default()
+        },
+        dut_only_percentiles_ns: PERCENTILES.into_iter().map(at).collect(),
+        authority: AuthorityTimes {
+            p50_ns: Some(5_000),
+            p99_ns: Some(9_000),
+            max_ns: Some(70_000),
+            limit_ns: point.timeout_ns / 4,
+            ..AuthorityTimes::default()
+        },
+        ..Path::default()
     }
 }
 

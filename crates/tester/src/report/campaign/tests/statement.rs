@@ -1,6 +1,6 @@
 //! What the statement of clauses says when something else happened than the plan has.
 
-use super::sample::{SEAL, SMALL, small};
+use super::sample::{self, SEAL, SMALL};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 use crate::load::names::Dealt;
@@ -17,6 +17,17 @@ fn clause(plan: &Plan, lines: &[Line], id: &str) -> Clause {
 fn judged(plan: &Plan, lines: &[Line], id: &str) -> (Met, String) {
     let Clause { met, why, .. } = clause(plan, lines, id);
     (met, why)
+}
+
+/// The sample as a journal from before the authority noted each name.
+fn small() -> (Plan, Vec<Line>) {
+    let (plan, mut lines) = sample::small();
+    for line in &mut lines {
+        if let Record::Trial { result, .. } = &mut line.record {
+            result.path = None;
+        }
+    }
+    (plan, lines)
 }
 
 /// The results of the trials of a point.
@@ -37,7 +48,7 @@ fn running() -> (Plan, Vec<Line>) {
     let (plan, mut lines) = super::sample::campaign(&plan);
     let mut first = 0;
     for result in trials(&mut lines, 0) {
-        result.authority = None;
+        (result.authority, result.path) = (None, None);
         result.names = Some(Dealt {
             namespace: DEFAULT_NAMESPACE,
             begin: 0,

@@ -7,6 +7,7 @@ use crate::report::Thousands;
 use crate::report::campaign::analyse::is_worst_case;
 use crate::report::campaign::analysis::Met;
 use crate::trial::achieved::hits;
+use crate::trial::path::AnsweredNames;
 use crate::trial::result::{Outcome, TrialResult};
 
 /// Share of the AAAA queries at the authority that may have a record: a DUT asks for a few names of its
@@ -48,6 +49,19 @@ pub(super) fn of_each(
 
 /// B-10: whether each answer made the server ask the authority, so that no cache had it.
 pub(super) fn were_different(f: &Facts<'_>, variant: usize, trials: &[&TrialResult]) -> Finding {
+    if let Some(names) = seen(trials) {
+        return match names.unasked {
+            0 => met(format!(
+                "the authority was asked for each of {} names that were answered",
+                Thousands(names.names)
+            )),
+            unasked => not_met(format!(
+                "{} of {} names were answered without a question to the authority",
+                Thousands(unasked),
+                Thousands(names.names)
+            )),
+        };
+    }
     let (mut all, mut known, mut counted) = (0, 0, false);
     for trial in trials {
         if let Some(counts) = &trial.authority {
@@ -94,6 +108,15 @@ fn by_the_names_alone(f: &Facts<'_>, variant: usize) -> Finding {
     }
 }
 
+/// What the authority noted of each name that was answered; `None` if it did not in one of the trials.
+fn seen(trials: &[&TrialResult]) -> Option<AnsweredNames> {
+    let mut seen = AnsweredNames::default();
+    for trial in trials {
+        seen.add(trial.path.as_ref()?.answered);
+    }
+    (seen.names > 0).then_some(seen)
+}
+
 /// B-12: whether each answer was the AAAA that follows from the one A of its name, and the authority
 /// had no AAAA.
 pub(super) fn had_one_a(_: &Facts<'_>, _: usize, trials: &[&TrialResult]) -> Finding {
@@ -109,6 +132,14 @@ pub(super) fn had_one_a(_: &Facts<'_>, _: usize, trials: &[&TrialResult]) -> Fin
             "the authority answered {} of {} AAAA queries with a record",
             Thousands(own),
             Thousands(asked)
+        ));
+    }
+    let without_a = |names: &AnsweredNames| names.without_a() > 0;
+    if let Some(names) = seen(trials).filter(without_a) {
+        return not_met(format!(
+            "{} of {} names were answered without a question for A to the authority",
+            Thousands(names.without_a()),
+            Thousands(names.names)
         ));
     }
     match answers {

@@ -1,0 +1,298 @@
+//! When the questions for each name of a trial came to the authority, and when it answered them: 16
+//! bytes per name, allocated and touched before the trial.
+//!
+//! All workers of the authority write into one [`Ledger`], each through a [`Recorder`] of its own. A
+//! worker notes a question with one load and one store, without a lock. Two workers that note questions
+//! for one name and type at the same instant may lose the count of one of them, or the answer to one.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dns64_transport::Departure;
+use dns64_transport::clock::Nanos;
+use dns64_wire::codes::Rtype;
+
+use super::counts::Asked;
+use crate::load::names::Names;
+
+/// Resolution of the stamps.
+pub const UNIT_NS: Nanos = 64;
+
+/// Questions for one name and type are counted up to this many.
+pub const QUESTIONS_MAX: u8 = (1 << QUESTIONS_BITS) - 1;
+
+/// The longest time of an answer that can be told; what took longer counts as this long.
+pub const ANSWER_MAX_NS: Nanos = (SPAN_LONG - 1) * UNIT_NS;
+
+/// The questions for a name of one type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    /// How many came; [`QUESTIONS_MAX`] stands for that many or more.
+    pub asked: u8,
+    /// Whether one of them was answered.
+    pub answered: bool,
+    /// When the first came, on the link's clock: the kernel's receive stamp of the datagram. `None` if
+    /// none came, or later than 18 min after the start.
+    pub arrived_at: Option<Nanos>,
+    /// From then until the first answer was handed to the network, at most [`ANSWER_MAX_NS`]. `None` if
+    /// there was none or it was not timed.
+    pub answer_ns: Option<Nanos>,
+}
+
+impl Question {
+    /// When the first answer was handed to the network, if that is known exactly.
+    pub fn answered_at(&self) -> Option<Nanos> {
+        let answer_ns = self.answer_ns.filter(|&span_ns| span_ns < ANSWER_MAX_NS);
+        Some(self.arrived_at? + answer_ns?)
+    }
+}
+
+/// The questions for a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Questions {
+    /// For AAAA.
+    pub aaaa: Question,
+    /// For A.
+    pub a: Question,
+}
+
+/// What the authority noted during one trial.
+#[derive(Debug)]
+pub struct Ledger {
+    names: Names,
+    start: Nanos,
+    /// By the number of the fresh name; questions for AAAA, for A.
+    slots: Vec<Slot>,
+    /// Questions for any other name, likewise.
+    other: [AtomicU64; 2],
+}
+
+/// Stamps of the questions for AAAA and for A.
+type Slot = [AtomicU64; 2];
+
+/// Octets for a name.
+pub const NAME_BYTES: usize = size_of::<Slot>();
+
+impl Ledger {
+    /// An empty ledger for the fresh names of a trial that begins at `start` or a little later, on the link's clock. Touches all of its memory; that of `earlier` is used again if
+    /// nobody else has it.
+    pub fn new(names: &Names, start: Nanos, earlier: Option<Arc<Self>>) -> Self {
+        let earlier = earlier.and_then(Arc::into_inner);
+        let mut slots = earlier.map_or(Vec::new(), |ledger| ledger.slots);
+        slots.clear();
+        let slot = || [EMPTY.0; 2].map(AtomicU64::new);
+        slots.resize_with(usize::try_from(names.fresh).unwrap_or(usize::MAX), slot);
+        Self {
+            names: names.clone(),
+            start,
+            slots,
+            other: Default::default(),
+        }
+    }
+
+    /// The questions for fresh name `n` of the trial.
+    pub fn questions(&self, n: u64) -> Questions {
+        let slot = usize::try_from(n).ok().and_then(|n| self.slots.get(n));
+        let [aaaa, a] = slot.map_or([Question::default(); 2], |slot| {
+            slot.each_ref()
+                .map(|stamp| Stamp(stamp.load(Ordering::Relaxed)).question(self.start))
+        });
+        Questions { aaaa, a }
+    }
+
+    /// Questions for AAAA and for A of all other names: repeated ones, which the DUT does not have in its
+    /// cache, and what is left of earlier trials.
+    pub fn other(&self) -> (u64, u64) {
+        let [aaaa, a] = self.other.each_ref().map(|n| n.load(Ordering::Relaxed));
+        (aaaa, a)
+    }
+
+    /// Notes a question that came at `at`; returns where its answer is to be noted.
+    #[inline]
+    fn arrived(&self, asked: Asked, at: Nanos) -> Mark {
+        let kind = match asked.rtype {
+            Rtype::AAAA => 0,
+            Rtype::A => 1,
+            _ => return Mark::NOWHERE,
+        };
+        match self.slot(asked.address) {
+            Some((n, slot)) => {
+                let since_ns = at.saturating_sub(self.start);
+                change(&slot[kind], |stamp| stamp.arrived(since_ns));
+                Mark(n << 1 | kind as u64)
+            }
+            None => {
+                self.other[kind].fetch_add(1, Ordering::Relaxed);
+                Mark::NOWHERE
+            }
+        }
+    }
+
+    #[inline]
+    fn slot(&self, address: Ipv4Addr) -> Option<(u64, &Slot)> {
+        let n = self.names.index_of(address)?;
+        let slot = self.slots.get(usize::try_from(n).ok()?)?;
+        Some((n, slot))
+    }
+
+    /// Notes that the answer to a question was handed to the network at `at`; `None` if nobody looked at
+    /// the clock.
+    #[inline]
+    fn answered(&self, mark: Mark, at: Option<Nanos>) {
+        let slot = usize::try_from(mark.0 >> 1).ok();
+        if let Some(slot) = slot.and_then(|n| self.slots.get(n)) {
+            let since_ns = at.map(|at| at.saturating_sub(self.start));
+            let kind = usize::from(mark.0 & 1 == 1);
+            change(&slot[kind], |stamp| stamp.answered(since_ns));
+        }
+    }
+}
+
+#[inline]
+fn change(stamp: &AtomicU64, by: impl FnOnce(Stamp) -> Stamp) {
+    let changed = by(Stamp(stamp.load(Ordering::Relaxed)));
+    stamp.store(changed.0, Ordering::Relaxed);
+}
+
+/// Where the answer to a question is to be noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// The question is for no fresh name of the trial.
+    pub(super) const NOWHERE: Self = Self(u64::MAX);
+}
+
+/// What one worker of the authority writes into the ledger of a trial.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    ledger: Arc<Ledger>,
+    /// Replies that are written and have not left, in their order.
+    leaving: Vec<Mark>,
+}
+
+/// Replies of one turn of an authority: more than any batch of datagrams makes (see [`Link::answer`]).
+///
+/// [`Link::answer`]: dns64_transport::Link::answer
+const LEAVING_MAX: usize = 4096;
+
+impl Recorder {
+    /// For one worker.
+    pub fn new(ledger: Arc<Ledger>) -> Self {
+        Self {
+            ledger,
+            leaving: Vec::with_capacity(LEAVING_MAX),
+        }
+    }
+
+    /// Notes a question that came at `at`, if it is for a name.
+    #[inline]
+    pub fn arrived(&self, asked: Option<Asked>, at: Nanos) -> Mark {
+        asked.map_or(Mark::NOWHERE, |asked| self.ledger.arrived(asked, at))
+    }
+
+    /// The answer to a question was handed to the network at `at`.
+    #[inline]
+    pub fn answered(&self, mark: Mark, at: Nanos) {
+        self.ledger.answered(mark, Some(at));
+    }
+
+    /// The reply to a question has been written and leaves with those before it.
+    #[inline]
+    pub fn leaves(&mut self, mark: Mark) {
+        if self.leaving.len() < self.leaving.capacity() {
+            self.leaving.push(mark);
+        } else {
+            self.ledger.answered(mark, None);
+        }
+    }
+
+    /// The replies have left.
+    #[inline]
+    pub fn departed(&mut self, departures: &[Departure]) {
+        let mut leaving = self.leaving.drain(..);
+        for departure in departures {
+            for mark in leaving.by_ref().take(departure.replies) {
+                self.ledger.answered(mark, Some(departure.at));
+            }
+        }
+    }
+}
+
+/// The questions for a name of one type in 64 bits, from the highest:
+///
+/// - 34: arrival of the first, in units after the start: 18.3 min;
+/// - 24: from then until the first answer left, in units, plus 1: 1.07 s; 0 without an answer;
+/// - 6: number of questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp(u64);
+
+const QUESTIONS_BITS: u32 = 6;
+const SPAN_BITS: u32 = 24;
+const ARRIVAL_BITS: u32 = 34;
+const _: () = assert!(ARRIVAL_BITS + SPAN_BITS + QUESTIONS_BITS == u64::BITS);
+
+/// An arrival that is not timed: this late, or later.
+const ARRIVAL_LATE: u64 = (1 << ARRIVAL_BITS) - 1;
+
+/// An answer that took so long or longer,
+const SPAN_LONG: u64 = SPAN_UNTIMED - 1;
+
+/// and one that was not timed.
+const SPAN_UNTIMED: u64 = (1 << SPAN_BITS) - 1;
+
+/// No question. Not zero, so that filling a ledger with it writes every page.
+const EMPTY: Stamp = Stamp::of(ARRIVAL_LATE, 0, 0);
+
+impl Stamp {
+    const fn of(arrival: u64, span: u64, questions: u64) -> Self {
+        Self(arrival << (SPAN_BITS + QUESTIONS_BITS) | span << QUESTIONS_BITS | questions)
+    }
+
+    const fn parts(self) -> (u64, u64, u64) {
+        let arrival = self.0 >> (SPAN_BITS + QUESTIONS_BITS);
+        let span = self.0 >> QUESTIONS_BITS & SPAN_UNTIMED;
+        (arrival, span, self.0 & QUESTIONS_MAX as u64)
+    }
+
+    /// With one question more, which came at this time.
+    fn arrived(self, since_ns: Nanos) -> Self {
+        match self.parts() {
+            (_, _, 0) => Self::of((since_ns / UNIT_NS).min(ARRIVAL_LATE), 0, 1),
+            (arrival, span, asked) => {
+                Self::of(arrival, span, (asked + 1).min(QUESTIONS_MAX.into()))
+            }
+        }
+    }
+
+    /// With its answer, if it is the first.
+    fn answered(self, since_ns: Option<Nanos>) -> Self {
+        match (self.parts(), since_ns) {
+            ((ARRIVAL_LATE, 0, asked @ 1..), _) | ((_, 0, asked @ 1..), None) => {
+                Self::of(self.parts().0, SPAN_UNTIMED, asked)
+            }
+            ((arrival, 0, asked @ 1..), Some(since_ns)) => {
+                let span = (since_ns / UNIT_NS).saturating_sub(arrival) + 1;
+                Self::of(arrival, span.min(SPAN_LONG), asked)
+            }
+            _ => self,
+        }
+    }
+
+    fn question(self, start: Nanos) -> Question {
+        let (arrival, span, asked) = self.parts();
+        let is_timed = asked > 0 && arrival < ARRIVAL_LATE;
+        Question {
+            asked: u8::try_from(asked).unwrap_or(QUESTIONS_MAX),
+            answered: span > 0,
+            arrived_at: is_timed.then(|| start + arrival * UNIT_NS),
+            answer_ns: (1..=SPAN_LONG)
+                .contains(&span)
+                .then(|| (span - 1) * UNIT_NS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+use std::net::SocketAddr;
+
+use dns64_transport::Link as _;
+use dns64_transport::clock::{Clock as _, ManualClock};
+use dns64_transport::memory::{Impairment, MemoryLink, Network};
+use proptest::prelude::*;
+
+use super::*;
+use crate::authority::answer::Authority;
+use crate::authority::serve;
+use crate::authority::zone::ZoneConfig;
+use crate::load::names::NameSource;
+use crate::namespace::{Pattern, Share, Zone};
+
+/// So many names from 192.0.2.16 on, in the zone "z".
+fn names(queries: u64) -> Names {
+    let zone = Zone {
+        suffix: "z".parse().unwrap(),
+        aaaa_share: Share::NONE,
+    };
+    let cidr = "192.0.2.0/24".parse().unwrap();
+    let mut source = NameSource::new(cidr, zone, Share::NONE, Pattern::OneName).unwrap();
+    source.take(16, None).unwrap();
+    source.take(queries, None).unwrap()
+}
+
+/// An authority at a network in memory, and a client beside it.
+struct Bench {
+    clock: ManualClock,
+    authority: Authority,
+    server: MemoryLink,
+    client: MemoryLink,
+    recorder: Recorder,
+    ledger: Arc<Ledger>,
+}
+
+impl Bench {
+    /// For two names, from 1 ms on.
+    fn new() -> Self {
+        let clock = ManualClock::default();
+        clock.advance(1_000_000);
+        let network = Network::new(&clock, 0);
+        let listen: SocketAddr = "[2001:2::53]:53".parse().unwrap();
+        let local = "[2001:2::1]:0".parse::<SocketAddr>().unwrap().ip();
+        let ledger = Arc::new(Ledger::new(&names(2), clock.now(), None));
+        Self {
+            server: network.server(listen, Impairment::default()),
+            client: network.client(local, 1, listen, Impairment::default()),
+            authority: Authority::new(ZoneConfig {
+                zone: names(2).zone,
+                self_test: false,
+                ttl_s: 1,
+                negative_ttl_s: 1,
+            }),
+            recorder: Recorder::new(Arc::clone(&ledger)),
+            ledger,
+            clock,
+        }
+    }
+
+    /// Asks for this name and type.
+    fn ask(&mut self, label: &[u8; 15], rtype: u8) {
+        let query = [
+            b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x0f",
+            &label[..],
+            b"\x01z\0\0",
+            &[rtype],
+            b"\0\x01",
+        ]
+        .concat();
+        let fill = |_: usize, frame: &mut [u8]| {
+            frame[..query.len()].copy_from_slice(&query);
+            query.len()
+        };
+        assert_eq!(self.client.send(0, 1, fill).unwrap(), 1);
+    }
+
+    /// The authority has a turn after this time.
+    fn turn(&mut self, after_ns: Nanos) {
+        self.clock.advance(after_ns);
+        let (authority, server) = (&mut self.authority, &mut self.server);
+        serve::turn(authority, server, 100, Some(&mut self.recorder)).unwrap();
+    }
+}
+
+const AAAA: u8 = 28;
+const A: u8 = 1;
+
+#[test]
+fn arrival_and_departure_are_noted_by_name_and_type() {
+    let mut bench = Bench::new();
+    bench.ask(b"192-000-002-017", AAAA);
+    bench.turn(64_000);
+    bench.clock.advance(128_000);
+    bench.ask(b"192-000-002-017", A);
+    bench.turn(6_400);
+    let start = 1_000_000;
+    let question = |arrived_ns: Nanos, answer_ns| Question {
+        asked: 1,
+        answered: true,
+        arrived_at: Some(start + arrived_ns),
+        answer_ns: Some(answer_ns),
+    };
+    let expected = Questions {
+        aaaa: question(0, 64_000),
+        a: question(192_000, 6_400),
+    };
+    assert_eq!(bench.ledger.questions(1), expected);
+    assert_eq!(expected.a.answered_at(), Some(start + 198_400));
+    assert_eq!(bench.ledger.questions(0), Questions::default());
+    assert_eq!(bench.ledger.other(), (0, 0));
+}
+
+#[test]
+fn a_second_question_is_counted_and_the_first_one_timed() {
+    let mut bench = Bench::new();
+    bench.ask(b"192-000-002-016", AAAA);
+    bench.turn(640);
+    bench.ask(b"192-000-002-016", AAAA);
+    bench.ask(b"192-000-002-016", AAAA);
+    bench.turn(12_800);
+    let aaaa = bench.ledger.questions(0).aaaa;
+    assert_eq!((aaaa.asked, aaaa.answer_ns), (3, Some(640)));
+}
+
+#[test]
+fn names_before_and_after_those_of_the_trial_are_counted_together() {
+    let mut bench = Bench::new();
+    for label in [
+        b"192-000-002-015",
+        b"192-000-002-018",
+        b"192-000-002-255",
+        b"010-000-000-001",
+    ] {
+        bench.ask(label, AAAA);
+    }
+    bench.ask(b"192-000-002-000", A);
+    // Neither a name of the form nor a type that a DUT asks for it.
+    bench.ask(b"no-such-name-at", AAAA);
+    bench.ask(b"192-000-002-016", 16);
+    bench.turn(64);
+    assert_eq!(bench.ledger.other(), (4, 1));
+    let none = [0, 1].map(|n| bench.ledger.questions(n));
+    assert_eq!(none, [Questions::default(); 2]);
+}
+
+#[test]
+fn replies_leave_with_the_departure_that_they_belong_to() {
+    let ledger = Arc::new(Ledger::new(&names(3), 0, None));
+    let mut recorder = Recorder::new(Arc::clone(&ledger));
+    let rtype = Rtype::A;
+    for last in [16, 17, 99, 18] {
+        let address = Ipv4Addr::new(192, 0, 2, last);
+        let mark = recorder.arrived(Some(Asked { address, rtype }), 640);
+        recorder.leaves(mark);
+    }
+    let departure = |replies, at| Departure { replies, at };
+    // The third of them is for no name of the trial; the fourth was not sent.
+    recorder.departed(&[departure(1, 1_280), departure(2, 6_400)]);
+    let answers = [0, 1, 2].map(|n| ledger.questions(n).a.answer_ns);
+    assert_eq!(answers, [Some(640), Some(5_760), None]);
+    assert!(!ledger.questions(2).a.answered);
+    recorder.departed(&[departure(1, 12_800)]);
+    assert!(!ledger.questions(2).a.answered, "it is forgotten");
+}
+
+#[test]
+fn more_replies_than_a_turn_can_have_are_answered_and_not_timed() {
+    let ledger = Arc::new(Ledger::new(&names(1), 0, None));
+    let mut recorder = Recorder::new(Arc::clone(&ledger));
+    let room = recorder.leaving.capacity();
+    let asked = Asked {
+        address: "192.0.2.16".parse().unwrap(),
+        rtype: Rtype::AAAA,
+    };
+    (0..room).for_each(|_| recorder.leaves(Mark::NOWHERE));
+    let mark = recorder.arrived(Some(asked), 0);
+    recorder.leaves(mark);
+    assert_eq!(recorder.leaving.capacity(), room);
+    let aaaa = ledger.questions(0).aaaa;
+    assert_eq!((aaaa.answered, aaaa.answer_ns), (true, None));
+}
+
+#[test]
+fn the_memory_of_an_earlier_trial_is_used_again_and_nothing_of_it_is_left() {
+    let first = Arc::new(Ledger::new(&names(100), 0, None));
+    let recorder = Recorder::new(Arc::clone(&first));
+    let asked = Asked {
+        address: "192.0.2.20".parse().unwrap(),
+        rtype: Rtype::A,
+    };
+    recorder.arrived(Some(asked), 5);
+    assert_eq!(first.questions(4).a.asked, 1);
+    let memory = first.slots.as_ptr();
+    drop(recorder);
+    let second = Ledger::new(&names(50), 7, Some(first));
+    assert_eq!(second.slots.as_ptr(), memory);
+    assert!((0..100).all(|n| second.questions(n) == Questions::default()));
+}
+
+/// Something that happens to the questions for a name.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Arrived,
+    Answered,
+    AnsweredUntimed,
+}
+
+fn events() -> impl Strategy<Value = Vec<(Event, Nanos)>> {
+    let event = prop_oneof![
+        3 => Just(Event::Arrived),
+        2 => Just(Event::Answered),
+        1 => Just(Event::AnsweredUntimed),
+    ];
+    // Steps of a few units, of seconds, and of minutes: up to and beyond what can be told.
+    let step_ns = prop_oneof![0..1_000_u64, 0..2_000_000_000_u64, 0..400_000_000_000_u64];
+    prop::collection::vec((event, step_ns), 0..100)
+}
+
+proptest! {
+    #[test]
+    fn a_stamp_holds_the_first_question_and_answer_and_the_number(events in events()) {
+        let (mut stamp, mut now) = (EMPTY, 0);
+        let mut expected = Question::default();
+        let mut asked = 0_u8;
+        for (event, step_ns) in events {
+            now += step_ns;
+            let unit = now / UNIT_NS;
+            match event {
+                Event::Arrived => {
+                    stamp = stamp.arrived(now);
+                    if asked == 0 && unit < ARRIVAL_LATE {
+                        expected.arrived_at = Some(unit * UNIT_NS);
+                    }
+                    asked = asked.saturating_add(1);
+                }
+                _ if expected.answered || asked == 0 => {
+                    stamp = stamp.answered(Some(now));
+                }
+                Event::Answered => {
+                    stamp = stamp.answered(Some(now));
+                    expected.answered = true;
+                    let since = expected.arrived_at.map(|at| unit * UNIT_NS - at);
+                    expected.answer_ns = since.map(|ns| ns.min(ANSWER_MAX_NS));
+                }
+                Event::AnsweredUntimed => {
+                    stamp = stamp.answered(None);
+                    expected.answered = true;
+                }
+            }
+            expected.asked = asked.min(QUESTIONS_MAX);
+            prop_assert_eq!(stamp.question(0), expected);
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_stamp_come_back(
+        arrival in 0..=ARRIVAL_LATE,
+        span in 0..=SPAN_UNTIMED,
+        questions in 0..=u64::from(QUESTIONS_MAX),
+    ) {
+        prop_assert_eq!(Stamp::of(arrival, span, questions).parts(), (arrival, span, questions));
+    }
+}

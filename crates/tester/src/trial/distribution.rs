@@ -1,0 +1,52 @@
+//! Distributions of times.
+
+use dns64_transport::clock::{Nanos, SECOND};
+use hdrhistogram::Histogram;
+
+use super::result::PERCENTILES;
+
+/// Histograms keep three significant digits,
+const DIGITS: u8 = 3;
+
+/// and times up to this; longer ones count as this long. No timeout is near it.
+const LONGEST_NS: Nanos = 100 * SECOND;
+
+/// Times that have been taken in.
+pub(super) struct Times(Histogram<u64>);
+
+impl Times {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        let bounds = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS);
+        Self(bounds.expect("constants within its bounds"))
+    }
+
+    pub(super) fn record(&mut self, span_ns: Nanos) {
+        self.0.saturating_record(span_ns);
+    }
+
+    /// A quantile from 0 to 1; `None` without times.
+    pub(super) fn quantile(&self, quantile: f64) -> Option<Nanos> {
+        (!self.0.is_empty()).then(|| self.0.value_at_quantile(quantile))
+    }
+
+    pub(super) fn median(&self) -> Option<Nanos> {
+        self.quantile(0.5)
+    }
+
+    pub(super) fn max(&self) -> Option<Nanos> {
+        (!self.0.is_empty()).then(|| self.0.max())
+    }
+
+    /// The times at [`PERCENTILES`]. A percentile needs one time beyond it; the smallest and the largest are there with one.
+    pub(super) fn percentiles(&self) -> Vec<(f64, Nanos)> {
+        let times = self.0.len() as f64;
+        let told =
+            |percent: f64| times > 0.0 && (percent >= 100.0 || (100.0 - percent) * times >= 100.0);
+        PERCENTILES
+            .into_iter()
+            .filter(|&percent| told(percent))
+            .map(|percent| (percent, self.0.value_at_percentile(percent)))
+            .collect()
+    }
+}

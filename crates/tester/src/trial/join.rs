@@ -1,0 +1,185 @@
+//! From the ledgers of Measurer and authority to the [`Path`] of a trial: what became of each name on
+//! its way.
+
+use dns64_transport::clock::Nanos;
+
+use super::TrialSpec;
+use super::distribution::Times;
+use super::path::{AuthorityTimes, ModelTimes, Order, Path, Stages, Timeline};
+use crate::authority::ledger::{Ledger, Question, Questions};
+use crate::load::ledger::{Entry, Fate};
+use crate::load::names::Names;
+use crate::load::repeat::Asked;
+
+/// The authority may take this part of the timeout at most: the Tester is certified for it (RFC 8219 section
+/// 9.2.1).
+const TIMEOUT_PART: Nanos = 4;
+
+/// A path that is added up query by query.
+pub(super) struct Join<'a> {
+    names: &'a Names,
+    ledger: &'a Ledger,
+    path: Path,
+    dut_only: Times,
+    authority: Times,
+    to_authority: Times,
+    aaaa_answer: Times,
+    between: Times,
+    a_answer: Times,
+    to_client: Times,
+    t_a: Times,
+    t_q_c_s_r: Times,
+    t_q_c_r: Times,
+}
+
+impl<'a> Join<'a> {
+    /// Nothing yet. The authority was asked to answer as late as `allowed_ns`.
+    pub(super) fn new(spec: &'a TrialSpec, ledger: &'a Ledger, allowed_ns: Nanos) -> Self {
+        let mut path = Path::default();
+        path.authority.limit_ns = spec.timeout_ns / TIMEOUT_PART + allowed_ns;
+        (path.questions.other_aaaa, path.questions.other_a) = ledger.other();
+        Self {
+            names: &spec.names,
+            ledger,
+            path,
+            dut_only: Times::new(),
+            authority: Times::new(),
+            to_authority: Times::new(),
+            aaaa_answer: Times::new(),
+            between: Times::new(),
+            a_answer: Times::new(),
+            to_client: Times::new(),
+            t_a: Times::new(),
+            t_q_c_s_r: Times::new(),
+            t_q_c_r: Times::new(),
+        }
+    }
+
+    /// Adds query `i` of the trial, which was sent. `expired`: the time for an answer had passed when the
+    /// trial ended.
+    pub(super) fn query(&mut self, i: u64, sent_at: Nanos, entry: &Entry, expired: bool) {
+        let Some(n) = self.names.repeats.fresh(i) else {
+            if entry.fate == Fate::Valid && !matches!(self.names.repeats.asked(i), Asked::Own(_)) {
+                self.t_q_c_r.record(entry.rtt_ns);
+            }
+            return;
+        };
+        let questions = self.ledger.questions(n);
+        let timeline = Timeline::new(sent_at, *entry, Some(questions));
+        self.path.fresh_names += 1;
+        self.questions(&questions);
+        match timeline.dut_only_ns() {
+            Some(span_ns) => self.dut_only.record(span_ns),
+            None if timeline.received_at.is_some() => self.path.untimed_names += 1,
+            None => {}
+        }
+        match entry.fate {
+            Fate::Valid => {
+                self.answered(&timeline, &questions);
+                self.stages(&timeline, &questions);
+            }
+            Fate::Pending if expired => self.lost(&questions),
+            _ => {}
+        }
+    }
+
+    fn questions(&mut self, questions: &Questions) {
+        let Questions { aaaa, a } = questions;
+        self.path.questions.aaaa += u64::from(aaaa.asked);
+        self.path.questions.a += u64::from(a.asked);
+        for question in [aaaa, a] {
+            let told = &mut self.path.authority;
+            told.unanswered += u64::from(question.asked > 0 && !question.answered);
+            if let Some(answer_ns) = question.answer_ns {
+                told.slow += u64::from(answer_ns > told.limit_ns);
+                self.authority.record(answer_ns);
+            }
+        }
+    }
+
+    fn answered(&mut self, timeline: &Timeline, questions: &Questions) {
+        let Questions { aaaa, a } = questions;
+        let names = &mut self.path.answered;
+        names.names += 1;
+        names.again += u64::from(aaaa.asked > 1 || a.asked > 1);
+        let class = match timeline.order() {
+            Some(Order::AaaaThenA) => &mut names.aaaa_then_a,
+            Some(Order::AThenAaaa) => &mut names.a_then_aaaa,
+            Some(Order::Parallel) => &mut names.parallel,
+            Some(Order::AaaaOnly) => &mut names.aaaa_only,
+            Some(Order::AOnly) => &mut names.a_only,
+            None if aaaa.asked == 0 && a.asked == 0 => &mut names.unasked,
+            None => &mut names.untimed,
+        };
+        *class += 1;
+    }
+
+    fn lost(&mut self, questions: &Questions) {
+        let of = [questions.aaaa, questions.a];
+        let is_asked = |question: &Question| question.asked > 0;
+        let lost = &mut self.path.lost;
+        lost.names += 1;
+        let class = match of.iter().filter(|q| is_asked(q)).all(|q| q.answered) {
+            _ if !of.iter().any(is_asked) => &mut lost.unasked,
+            false => &mut lost.unserved,
+            true => &mut lost.served,
+        };
+        *class += 1;
+    }
+
+    fn stages(&mut self, timeline: &Timeline, questions: &Questions) {
+        let Questions { aaaa, a } = questions;
+        let arrivals = [aaaa.arrived_at, a.arrived_at];
+        if let Some(first) = arrivals.into_iter().flatten().min() {
+            let to_ns = first.saturating_sub(timeline.sent_at);
+            self.to_authority.record(to_ns);
+        }
+        for (question, times) in [(aaaa, &mut self.aaaa_answer), (a, &mut self.a_answer)] {
+            if let Some(answer_ns) = question.answer_ns {
+                times.record(answer_ns);
+            }
+        }
+        let last = aaaa.answered_at().max(a.answered_at());
+        if let (Some(last), Some(received_at)) = (last, timeline.received_at)
+            && last <= received_at
+        {
+            self.to_client.record(received_at - last);
+        }
+        if timeline.order() == Some(Order::AaaaThenA)
+            && let (Some(first), Some(second)) = (aaaa.arrived_at, a.arrived_at)
+            && let (Some(answered_at), Some(rtt_ns)) = (aaaa.answered_at(), timeline.rtt_ns())
+        {
+            let t_a_ns = second.saturating_sub(first);
+            self.between.record(second.saturating_sub(answered_at));
+            self.t_a.record(t_a_ns);
+            self.t_q_c_s_r.record(rtt_ns.saturating_sub(2 * t_a_ns));
+        }
+    }
+
+    /// What came of it.
+    pub(super) fn finish(self) -> Path {
+        let asked_again = self.path.questions.other_aaaa + self.path.questions.other_a > 0;
+        Path {
+            dut_only_percentiles_ns: self.dut_only.percentiles(),
+            stages: Stages {
+                to_authority_ns: self.to_authority.median(),
+                aaaa_answer_ns: self.aaaa_answer.median(),
+                between_ns: self.between.median(),
+                a_answer_ns: self.a_answer.median(),
+                to_client_ns: self.to_client.median(),
+            },
+            model: ModelTimes {
+                t_a_ns: self.t_a.median(),
+                t_q_c_s_r_ns: self.t_q_c_s_r.median(),
+                t_q_c_r_ns: self.t_q_c_r.median().filter(|_| !asked_again),
+            },
+            authority: AuthorityTimes {
+                p50_ns: self.authority.median(),
+                p99_ns: self.authority.quantile(0.99),
+                max_ns: self.authority.max(),
+                ..self.path.authority
+            },
+            ..self.path
+        }
+    }
+}
