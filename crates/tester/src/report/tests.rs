@@ -1,182 +1,22 @@
 //! The rendered results in full: whoever changes a line of them sees it here.
 
+mod sample;
+
 use expect_test::expect_file;
 use serde::Serialize;
 
 use super::*;
 use crate::authority::counts::{AuthorityCounts, FaultCounts};
-use crate::lab::process::Resources;
 use crate::lab::topology::Role;
-use crate::lab::usage::{RoleUsage, Usage};
-use crate::load::names::Dealt;
-use crate::namespace::DEFAULT_NAMESPACE;
 use crate::procedure::search::{Search, SearchSpec, run};
 use crate::procedure::selftest::{certify, certify_at};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
 use crate::trial::cause::Cause;
-use crate::trial::path::Path;
-use crate::trial::place::{Losses, Place, Placed, Source};
-use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
+use crate::trial::place::Source;
+use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, TrialResult};
 use crate::trial::service::{By, Service};
-
-fn conditions() -> Conditions {
-    Conditions {
-        tester: "dns64bench 0.1.0".into(),
-        server: "[2001:2::2]:53".into(),
-        dut: Some("unbound 1.17.1".into()),
-        authority: Some("built-in".into()),
-        lab: Some("netns".into()),
-        setup: Some("three-device".into()),
-        upstream_family: Some("IPv4".into()),
-        pref64: Some("64:ff9b::/96".into()),
-        namespace: "10.0.0.0/8, {000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test".into(),
-        aaaa_share: "0".into(),
-        cached_share: "0".into(),
-        cached_pattern: None,
-        threads: 1,
-        sockets: Some(16),
-        cpus: vec![("Measurer".into(), "0".into()), ("DUT".into(), "1".into())],
-        certified_rate_qps: Some(25_000),
-        not_a_measurement: Vec::new(),
-        notes: vec!["trials of 5 s are shorter than 60 s".into()],
-    }
-}
-
-const NAMES: Dealt = Dealt {
-    namespace: DEFAULT_NAMESPACE,
-    begin: 1_000,
-    first: 1_000,
-    fresh: 100_000,
-};
-
-const SERVICE: Service = Service {
-    slope_ns_per_s: 812e6,
-    service_rate_qps: 11_037.5,
-    by: By::Delay,
-    stores_queries: true,
-    sustainable_qps: 11_037,
-};
-/// The DUT lost them all.
-fn losses() -> Losses {
-    let places = [
-        (Place::DutSockets, 12),
-        (Place::Dut, 1188),
-        (Place::Late, 34),
-    ];
-    let places = places.map(|(place, queries)| Placed {
-        place,
-        low: queries,
-        high: queries,
-        source: None,
-    });
-    Losses {
-        queries: 1234,
-        places: places.to_vec(),
-        hosts: vec!["Measurer".into(), "DUT".into(), "authority".into()],
-        ..Losses::default()
-    }
-}
-
-fn failed() -> TrialResult {
-    TrialResult {
-        outcome: Outcome::Failed { shortfall: 1234 },
-        certified: Some(true),
-        rate_qps: 20_000,
-        duration_ns: 5_000_000_000,
-        timeout_ns: 1_000_000_000,
-        queries_due: 100_000,
-        queries_sent: 100_000,
-        undecided: 0,
-        ended_early: false,
-        answers: Answers {
-            valid: 98_766,
-            late: 34,
-            missing: 1200,
-            duplicate: 2,
-            ..Answers::default()
-        },
-        rtt_percentiles: Vec::new(),
-        rtt: Rtt {
-            p50: Some(123_456),
-            p99: Some(9_876_543),
-            p999: Some(99_000_000),
-            max: Some(1_002_000_000),
-        },
-        timing: Timing {
-            lateness_ns_p50: 12,
-            lateness_ns_p99: 800,
-            lateness_ns_p999: 19_000,
-            lateness_ns_max: 310_000,
-            bin_10ms_deviation_pct_max: 0.5,
-            bin_100ms_deviation_pct_max: 0.05,
-            quantum_ns: 10_000,
-            burst: 1,
-            ..Timing::default()
-        },
-        machine: Some(usage()),
-        tester_drops: 0,
-        losses: Some(losses()),
-        authority: Some(AuthorityCounts {
-            aaaa: 99_500,
-            a: 99_400,
-            answered: 99_400,
-            nodata: 99_500,
-            ..AuthorityCounts::default()
-        }),
-        names: Some(NAMES),
-        achieved: Some(Achieved {
-            aaaa_share: Some(0.0),
-            cached_share: None,
-            amplification: 1.989,
-        }),
-        service: Some(SERVICE),
-        resources: Some(Resources {
-            memory_bytes: 41 << 20,
-            descriptors: 24,
-            threads: 3,
-        }),
-        path: Some(path()),
-        dut_exit: None,
-        backend: "udp".into(),
-        notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
-    }
-}
-
-/// A machine on which the DUT had to wait.
-fn usage() -> Usage {
-    Usage {
-        span_ns: 6_020_000_000,
-        pressure_ns: None,
-        roles: vec![RoleUsage {
-            role: Role::Dut,
-            threads: 3,
-            cores: Some("1".into()),
-            cpu_ns: 4_900_000_000,
-            run_delay_ns: 33_000_000,
-            involuntary_switches: 41,
-            steal_ns: Some(0),
-            foreign_ns: Some(20_000_000),
-            neighbour: None,
-            throttled_ns: None,
-            pressure_ns: None,
-            frequency_khz: None,
-        }],
-    }
-}
-
-/// What the ledgers tell of the names of that trial.
-fn path() -> Path {
-    let mut path = Path {
-        fresh_names: 100_000,
-        dut_only_percentiles_ns: vec![(50.0, 110_000), (99.0, 9_800_000)],
-        ..Path::default()
-    };
-    (path.questions.aaaa, path.questions.a) = (99_500, 99_400);
-    (path.answered.aaaa_then_a, path.answered.unasked) = (98_760, 6);
-    path.authority.p50_ns = Some(6_656);
-    path
-}
+use sample::{conditions, failed};
 
 fn as_json(object: impl Serialize) -> String {
     json::text(&object).unwrap()

@@ -45,7 +45,7 @@ fn running() -> (Plan, Vec<Line>) {
     let duts = SMALL.find("[[dut]]").unwrap();
     let plan = SMALL[..duts].replace("[\"0%\", \"50%\", \"100%\"]", "\"0%\"");
     let plan = format!("{plan}\n[[dut]]\nname = \"field\"\nserver = \"2001:2::2\"\n");
-    let (plan, mut lines) = super::sample::campaign(&plan);
+    let (plan, mut lines) = sample::campaign(&plan);
     let mut first = 0;
     for result in trials(&mut lines, 0) {
         (result.authority, result.path) = (None, None);
@@ -128,7 +128,7 @@ fn of_a_server_that_ran_before_little_is_known() {
 fn what_is_asked_of_dns64_servers_does_not_apply_to_an_authority_by_itself() {
     let text =
         "[trial]\nduration = \"1s\"\n[search]\nruns = 1\n[[dut]]\nauthority = \"built-in\"\n";
-    let (plan, lines) = super::sample::campaign(text);
+    let (plan, lines) = sample::campaign(text);
     for id in ["B-1", "B-10", "B-12", "B-14", "B-15", "B-17"] {
         assert_eq!(clause(&plan, &lines, id).met, Met::NotApplicable, "{id}");
     }
