@@ -166,6 +166,7 @@ pub(super) fn path() -> Path {
         ..Path::default()
     };
     (path.questions.aaaa, path.questions.a) = (99_500, 99_400);
+    path.answered.names = 98_766;
     (path.answered.aaaa_then_a, path.answered.unasked) = (98_760, 6);
     path.authority.p50_ns = Some(6_656);
     path
