@@ -20,6 +20,7 @@
 mod dns64d;
 mod dut;
 mod faulty;
+mod lagging;
 mod mishaps;
 mod one_core;
 mod pacing;

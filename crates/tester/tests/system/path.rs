@@ -1,14 +1,14 @@
 //! The way of the queries through DUT and authority: what is told of it is what happened.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos};
 use dns64_transport::memory::{MemoryLink, Network};
-use dns64_transport::{Counters, Datagram, Departure, Link, LinkError, Origin};
+use dns64_transport::{Datagram, Link};
 use dns64_wire::codes::Rtype;
 use dns64_wire::pref64::Pref64;
 use dns64bench::authority::answer::Authority;
@@ -23,6 +23,7 @@ use dns64bench::trial::result::{Outcome, TesterFault, TrialResult};
 use dns64bench::trial::summary::{AuthorityReport, Surroundings, result};
 use dns64bench::trial::turns::Serving;
 
+use crate::lagging::{Held, Lagging};
 use crate::rough::Rough;
 use crate::trial::{MILLISECOND, PLAIN, Shards, Trial, zone};
 
@@ -72,100 +73,6 @@ const SETUP: Setup = Setup {
     deaf_every: 0,
     mute_every: 0,
 };
-
-/// The link of an authority that answers some time after each question.
-struct Lagging {
-    link: MemoryLink,
-    clock: ManualClock,
-    lag_ns: Nanos,
-    held: Rc<RefCell<Held>>,
-    departures: Vec<Departure>,
-}
-
-/// Arrival, sender and octets of what waits.
-type Held = VecDeque<(Nanos, SocketAddr, Vec<u8>)>;
-
-impl Link for Lagging {
-    fn ports(&self) -> usize {
-        self.link.ports()
-    }
-
-    fn send(
-        &mut self,
-        port: usize,
-        n: usize,
-        fill: impl FnMut(usize, &mut [u8]) -> usize,
-    ) -> Result<usize, LinkError> {
-        self.link.send(port, n, fill)
-    }
-
-    fn receive(&mut self, max: usize, each: impl FnMut(Datagram<'_>)) -> Result<usize, LinkError> {
-        self.link.receive(max, each)
-    }
-
-    fn sweeps(&self) -> u64 {
-        self.link.sweeps()
-    }
-
-    fn answer(
-        &mut self,
-        max: usize,
-        mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
-    ) -> Result<usize, LinkError> {
-        let mut held = self.held.borrow_mut();
-        self.link.receive(max, |datagram| {
-            held.push_back((datagram.at, datagram.peer, datagram.payload.to_vec()));
-        })?;
-        let now = self.clock.now();
-        self.departures.clear();
-        let mut replies = 0;
-        while held.front().is_some_and(|held| held.0 + self.lag_ns <= now)
-            && let Some((at, peer, query)) = held.pop_front()
-        {
-            let mut frame = [0; 512];
-            let datagram = Datagram {
-                port: 0,
-                peer,
-                payload: &query,
-                at,
-            };
-            let len = answer(datagram, &mut frame);
-            self.link.send_to(peer, &frame[..len]);
-            replies += 1;
-        }
-        self.departures.push(Departure { replies, at: now });
-        Ok(replies)
-    }
-
-    fn reply(
-        &mut self,
-        next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
-    ) -> Result<usize, LinkError> {
-        let replies = self.link.reply(next)?;
-        self.departures = self.link.departures().to_vec();
-        Ok(replies)
-    }
-
-    fn now(&self) -> Nanos {
-        self.clock.now()
-    }
-
-    fn departures(&self) -> &[Departure] {
-        &self.departures
-    }
-
-    fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
-        self.link.wait(timeout)
-    }
-
-    fn counters(&mut self) -> Result<Counters, LinkError> {
-        self.link.counters()
-    }
-
-    fn backend(&self) -> &'static str {
-        self.link.backend()
-    }
-}
 
 /// A DNS64 server that forwards.
 struct Forwarder {
@@ -337,13 +244,8 @@ impl Setup {
             negative_ttl_s: 60,
         });
         let held = Rc::new(RefCell::new(Held::new()));
-        let lagging = Lagging {
-            link: network.server(AUTHORITY.parse().unwrap(), wire),
-            clock: clock.clone(),
-            lag_ns: self.lag_ns,
-            held: Rc::clone(&held),
-            departures: Vec::new(),
-        };
+        let listening = network.server(AUTHORITY.parse().unwrap(), wire);
+        let lagging = Lagging::over(listening, &clock, self.lag_ns, &held);
         let ledger = Ledger::new(&spec.names, clock.now(), None);
         let ledger = Arc::new(ledger);
         let rules = Rules::new(self.behaviour.parse().unwrap()).unwrap();
