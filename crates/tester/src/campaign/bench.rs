@@ -1,5 +1,6 @@
 //! The bench of a campaign on real rigs, one after the other, as its points need them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +9,7 @@ use dns64_transport::clock::Nanos;
 use super::journal::sha256_hex;
 use super::names::UsedNames;
 use super::plan::{Plan, Restart};
-use super::record::{CertificateConditions, Environment, VariantFacts};
+use super::record::{CertificateConditions, Environment, ProgramFacts, VariantFacts};
 use super::run::{Assignment, Bench, BenchError};
 use super::tasks::Point;
 use crate::lab::process;
@@ -225,31 +226,45 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
 /// What can be told of the servers that run.
 fn facts(open: &Open) -> VariantFacts {
     let described = open.rig.conditions(&[]);
-    let started = open.server();
-    let files = started.and_then(|dut| dut.files().ok()).unwrap_or_default();
-    let program = started.and_then(|dut| std::fs::read(dut.program()).ok());
+    let mut started = open.server().map(program_facts).unwrap_or_default();
+    // Delays of the authority are configured by a file as well.
     let delays = open.rig.delay_file().into_iter();
-    let delays =
-        delays.filter_map(|path| Some((path.display().to_string(), std::fs::read(path).ok()?)));
+    let hash = |path: &Path| std::fs::read(path).ok().map(|octets| sha256_hex(&octets));
+    let delays = delays.filter_map(|path| Some((path.display().to_string(), hash(path)?)));
+    started.files_sha256.extend(delays);
     VariantFacts {
-        version: described
-            .dut
-            .or_else(|| started.and_then(|server| server.version().ok())),
+        version: described.dut.or(started.version),
         server: match open.rig.self_test_server() {
             Some(server) if open.is_authority() => server.to_string(),
             _ => described.server,
         },
         pref64: described.pref64.unwrap_or_default(),
         cpus: described.cpus,
-        files_sha256: files
-            .into_iter()
-            .map(|(name, text)| (name, text.into_bytes()))
-            .chain(delays)
-            .map(|(name, octets)| (name, sha256_hex(&octets)))
-            .collect(),
-        program_sha256: program.map(|octets| sha256_hex(&octets)),
+        files_sha256: started.files_sha256,
+        program_sha256: started.program_sha256,
+        command: started.command,
+        environment: started.environment,
+        profile_sha256: started.profile_sha256,
+        authority: open.rig.authority().map(program_facts).map(Box::new),
         not_a_measurement: described.not_a_measurement,
         notes: described.notes,
+    }
+}
+
+fn program_facts(server: &Server) -> ProgramFacts {
+    let rendered = server.rendered().ok();
+    let (command, environment, files) = rendered.map_or_else(Default::default, |rendered| {
+        (rendered.command, rendered.environment, rendered.files)
+    });
+    let hash = |(name, text): (String, String)| (name, sha256_hex(text.as_bytes()));
+    let program = std::fs::read(server.program()).ok();
+    ProgramFacts {
+        version: server.version().ok(),
+        command,
+        environment: environment.into_iter().collect(),
+        profile_sha256: Some(sha256_hex(server.profile().text().as_bytes())),
+        files_sha256: files.into_iter().map(hash).collect(),
+        program_sha256: program.map(|octets| sha256_hex(&octets)),
     }
 }
 

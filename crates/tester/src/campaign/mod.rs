@@ -11,6 +11,7 @@
 pub mod bench;
 pub mod environment;
 pub mod estimate;
+pub mod facts;
 pub mod history;
 pub mod journal;
 pub mod names;

@@ -180,10 +180,40 @@ pub struct VariantFacts {
     pub files_sha256: BTreeMap<String, String>,
     /// SHA-256 of its program.
     pub program_sha256: Option<String>,
+    /// Program and arguments that it was started with; none if it ran already, or in journals from
+    /// before this key. `{workdir}` stands for its directory.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// What was set in its environment, by name.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// SHA-256 of the text of its profile.
+    #[serde(default)]
+    pub profile_sha256: Option<String>,
+    /// The authority, where it is a program of its own beside the DUT.
+    #[serde(default)]
+    pub authority: Option<Box<ProgramFacts>>,
     /// Why its results are no measurement in the sense of RFC 8219.
     pub not_a_measurement: Vec<String>,
     /// Remarks for the reader.
     pub notes: Vec<String>,
+}
+
+/// What a program was that was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramFacts {
+    /// What it says of itself.
+    pub version: Option<String>,
+    /// Program and arguments, with `{workdir}` in place of its directory.
+    pub command: Vec<String>,
+    /// What was set in its environment, by name.
+    pub environment: BTreeMap<String, String>,
+    /// SHA-256 of the text of its profile.
+    pub profile_sha256: Option<String>,
+    /// SHA-256 of its rendered configuration files, by name.
+    pub files_sha256: BTreeMap<String, String>,
+    /// SHA-256 of the program.
+    pub program_sha256: Option<String>,
 }
 
 /// What a certificate of the Tester is tied to: it holds while all of this is the same.

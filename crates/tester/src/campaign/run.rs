@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use dns64_transport::clock::{Clock, Nanos};
 
 use super::estimate::Estimator;
+use super::facts::changes;
 use super::journal::{Journal, JournalError, unix_ms};
 use super::plan::Plan;
 use super::record::{CertificateConditions, Line, Record, SelfTest, TaskEnd, VariantFacts};
@@ -302,6 +303,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     /// Starts the servers, and writes down what they are if that is not what it was.
     fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), BenchError> {
         let facts = self.bench.start(certified_rate_qps)?;
+        self.refuse_another(point.variant, &facts)?;
         let known = self.facts.insert(point.variant, facts.clone());
         if known.as_ref() == Some(&facts) {
             return Ok(());
@@ -311,6 +313,23 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             facts,
         })?;
         Ok(())
+    }
+
+    /// Runs of a variant before and after a change would end in one median.
+    fn refuse_another(&self, variant: usize, facts: &VariantFacts) -> Result<(), BenchError> {
+        let before = self.state.variants.get(variant).and_then(|all| all.last());
+        let changes = before.map_or(Vec::new(), |before| changes(before, facts));
+        let grave = changes.iter().filter(|change| !change.harmless);
+        let grave: Vec<String> = grave.map(ToString::to_string).collect();
+        if grave.is_empty() {
+            return Ok(());
+        }
+        Err(BenchError::Bench(format!(
+            "{} is not what the campaign has measured so far: {}; its runs would be mixed with those before: \
+             restore it and go on with `dns64bench resume`, or run the plan in a new directory",
+            self.plan.variants[variant].name,
+            grave.join("; ")
+        )))
     }
 
     fn search(&mut self, task: Task) -> Result<(), BenchError> {

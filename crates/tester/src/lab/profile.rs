@@ -83,6 +83,8 @@ pub struct Profile {
     environment: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     files: BTreeMap<String, Spanned<String>>,
+    #[serde(skip)]
+    text: String,
 }
 
 /// What a server is for.
@@ -203,12 +205,13 @@ impl Profile {
     /// the working directory. All say the line and column.
     pub fn parse(origin: &str, text: &str) -> Result<Self, LabError> {
         let refused = |why: String| Blame::Request.error(format!("profile {origin}{why}"));
-        let profile: Self = toml::from_str(text)
+        let mut profile: Self = toml::from_str(text)
             .map_err(|error| refused(format!(": {}", error.to_string().trim_end())))?;
         profile.check(text).map_err(|(offset, message)| {
             let (line, column) = position(text, offset);
             refused(format!(", line {line}, column {column}: {message}"))
         })?;
+        text.clone_into(&mut profile.text);
         Ok(profile)
     }
 
@@ -283,6 +286,11 @@ impl Profile {
         let text = std::fs::read_to_string(name)
             .map_err(Blame::Request.because(format!("cannot read profile {name:?}")))?;
         Self::parse(name, &text)
+    }
+
+    /// The text that it was read from.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Names of the profile's own settings, with their defaults.

@@ -15,7 +15,7 @@ use super::cgroup::{self, Cores};
 use super::host::Host;
 use super::owned::{self, OwnedDir};
 use super::process::{self, Resources};
-use super::profile::{Profile, Settings, ZONE_FILE};
+use super::profile::{Profile, Rendered, Settings, ZONE_FILE};
 use super::zone::ZoneFile;
 use super::{Blame, LabError};
 use crate::quantity::Span;
@@ -194,18 +194,16 @@ impl Server {
         &self.program
     }
 
-    /// Names and contents of the files that the server is configured by, with `{workdir}` in place
-    /// of its directory, which is another one each time: equal configurations are equal here.
+    /// The command, the environment and the files that the server is run by, with `{workdir}` in
+    /// place of its directory, which is another one each time: what is run alike is equal here.
     ///
     /// # Errors
     ///
     /// None once the server has been started.
-    pub fn files(&self) -> Result<Vec<(String, String)>, LabError> {
+    pub fn rendered(&self) -> Result<Rendered, LabError> {
         let Self { spec, program, .. } = self;
-        let rendered = spec
-            .profile
-            .render(&spec.settings, program, Path::new("{workdir}"))?;
-        Ok(rendered.files)
+        let workdir = Path::new("{workdir}");
+        spec.profile.render(&spec.settings, program, workdir)
     }
 
     /// Datagrams that the server's sockets have lost so far at full receive buffers. In a

@@ -230,6 +230,11 @@ impl Rig {
         self.running.as_ref()?.dut.as_ref()
     }
 
+    /// The authority, where it is a program that was started beside the DUT.
+    pub fn authority(&self) -> Option<&Server> {
+        self.running.as_ref()?.authority.as_ref()
+    }
+
     /// The server under test and the prefix that it synthesises with, once started.
     pub fn server(&self) -> Option<(SocketAddr, Pref64)> {
         let asker = &self.running.as_ref()?.asker;

@@ -124,7 +124,7 @@ fn files_are_told_without_the_directory_of_this_start() {
     });
     let server = server.unwrap();
     let expected = ("script".to_owned(), "cd {workdir}; sleep 100\n".to_owned());
-    assert_eq!(server.files().unwrap(), [expected]);
+    assert_eq!(server.rendered().unwrap().files, [expected]);
     assert!(server.program().ends_with("sh"), "{:?}", server.program());
 }
 

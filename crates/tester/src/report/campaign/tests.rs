@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::analyse::analyse;
 use super::analysis::Met;
 use super::files::{SCHEMA, files};
-use crate::campaign::record::{Line, Record};
+use crate::campaign::record::{Line, Record, VariantFacts};
 use crate::lab::LabKind;
 use crate::trial::result::TrialResult;
 use crate::warning::Severity;
@@ -306,6 +306,36 @@ fn warnings_come_with_the_gravest_first() {
     assert!(severities.is_sorted(), "{severities:?}");
     assert_eq!(severities.first(), Some(&Severity::Critical));
     assert_eq!(severities.last(), Some(&Severity::Note));
+}
+
+#[test]
+fn a_server_that_was_another_at_a_later_start_is_warned_of() {
+    let warned = |change: fn(&mut VariantFacts)| {
+        let (plan, mut lines) = small();
+        let is_variant = |line: &Line| matches!(line.record, Record::Variant { variant: 0, .. });
+        let mut again = lines.iter().find(|line| is_variant(line)).unwrap().clone();
+        if let Record::Variant { facts, .. } = &mut again.record {
+            change(facts);
+        }
+        lines.push(again);
+        let warnings = analyse(&plan, &lines, SEAL).warnings.into_iter();
+        let changed = warnings.filter(|warning| warning.text.starts_with("changed during"));
+        changed
+            .map(|w| (w.severity, w.to_string()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(warned(|_| {}), []);
+    let name = "dns64d cores=1: changed during the campaign:";
+    let text = format!(
+        "{name} cores of the DUT was 1, is 2; runs of both are in its figures, and the report shows the \
+         last; measure each in a campaign of its own"
+    );
+    assert_eq!(
+        warned(|f| f.cpus[1].1 = "2".to_owned()),
+        [(Severity::Critical, text)]
+    );
+    let harmless = |f: &mut VariantFacts| f.profile_sha256 = Some("aa".to_owned());
+    assert_eq!(warned(harmless), [], "it was not known before");
 }
 
 #[test]

@@ -189,8 +189,16 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
         let server = records.last().map(|r| r.server.clone());
         let pref64 = records.last().map(|r| r.pref64.clone());
         let last = records.last().cloned().unwrap_or_default();
-        let program = last.program_sha256.into_iter();
-        let program = program.map(|hash| ("program".to_owned(), hash));
+        let authority = last
+            .authority
+            .and_then(|authority| authority.program_sha256);
+        let hashes = [
+            ("program", last.program_sha256),
+            ("profile", last.profile_sha256),
+            ("authority", authority),
+        ];
+        let hashes = hashes.into_iter();
+        let hashes = hashes.filter_map(|(what, hash)| Some((what.to_owned(), hash?)));
         let reasons = records.iter().flat_map(|r| &r.not_a_measurement).cloned();
         let notes = records.iter().flat_map(|r| &r.notes).cloned();
         VariantInfo {
@@ -201,7 +209,7 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
             cpus: last.cpus,
             server,
             pref64,
-            hashes: program.chain(last.files_sha256).collect(),
+            hashes: hashes.chain(last.files_sha256).collect(),
             not_a_measurement: distinct(reasons),
             notes: distinct(notes),
         }

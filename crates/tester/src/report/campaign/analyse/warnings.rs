@@ -6,6 +6,7 @@ use super::about::is_authority;
 use super::told::Told;
 use super::{contradictions, of_variant};
 use crate::campaign::environment;
+use crate::campaign::facts;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Environment, VariantFacts};
 use crate::report::Thousands;
@@ -103,16 +104,45 @@ fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<Warning>) {
         }
     }
     for (variant, records) in analysis.variants.iter().zip(&told.variants) {
-        let program = |r: &VariantFacts| (r.version.clone(), r.program_sha256.clone());
-        let mut pairs = records.windows(2);
-        if pairs.any(|pair| program(&pair[0]) != program(&pair[1])) {
-            let text = "its program changed during the campaign; the report shows the last";
-            let remedy = "measure each program in a campaign of its own";
-            let warning = Severity::Warning.warning(text).about(&variant.name);
-            warnings.push(warning.remedy(remedy));
+        changed(&variant.name, records, warnings);
+    }
+}
+
+/// What was another thing at a later start. Campaigns stop where it moves numbers; journals of earlier
+/// programs may have gone on.
+fn changed(name: &str, starts: &[VariantFacts], warnings: &mut Vec<Warning>) {
+    let pairs = starts.windows(2);
+    let changes: Vec<_> = pairs
+        .flat_map(|pair| facts::changes(&pair[0], &pair[1]))
+        .collect();
+    for (harmless, severity, then, remedy) in CHANGED {
+        let same = changes.iter().filter(|change| change.harmless == harmless);
+        let same: Vec<String> = same.map(ToString::to_string).collect();
+        if !same.is_empty() {
+            let text = format!("changed during the campaign: {}; {then}", same.join("; "));
+            warnings.push(Warning {
+                remedy: remedy.map(str::to_owned),
+                ..severity.warning(text).about(name)
+            });
         }
     }
 }
+
+/// What follows from changes that are harmless or not, and what to do.
+const CHANGED: [(bool, Severity, &str, Option<&str>); 2] = [
+    (
+        false,
+        Severity::Critical,
+        "runs of both are in its figures, and the report shows the last",
+        Some("measure each in a campaign of its own"),
+    ),
+    (
+        true,
+        Severity::Note,
+        "what follows from it for the measurement is the same",
+        None,
+    ),
+];
 
 /// What is doubtful about the machines, once for all sessions that began on the same; and what
 /// changed between them.

@@ -1,0 +1,238 @@
+//! Whether a variant is still what it was.
+//!
+//! Runs of a campaign that is resumed go into one median with those before. So what makes the numbers
+//! of a variant has to be the same at each start: program, command line, environment, configuration,
+//! cores, prefix and address, those of an authority of its own included. A campaign stops where
+//! one of them is another. A profile whose text alone was changed, so that it still renders the same,
+//! is let pass, and reports tell it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::record::{ProgramFacts, VariantFacts};
+
+/// One thing about a variant that is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What: "command", "environment variable THREADS", "authority's program (SHA-256)".
+    pub what: String,
+    /// As it was; "nothing" where it was not there.
+    pub before: String,
+    /// As it is.
+    pub after: String,
+    /// What is measured is the same all the same.
+    pub harmless: bool,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            what,
+            before,
+            after,
+            ..
+        } = self;
+        write!(f, "{what} was {before}, is {after}")
+    }
+}
+
+/// What is different after another start of the same variant, the gravest first. What one of the two
+/// does not know, as journals from before a key do not, is no difference.
+pub fn changes(before: &VariantFacts, after: &VariantFacts) -> Vec<Change> {
+    let mut changes = Changes::default();
+    changes.program("", &of_variant(before), &of_variant(after));
+    if let (Some(before), Some(after)) = (&before.authority, &after.authority) {
+        changes.program("authority's ", before, after);
+    }
+    let text = |text: &String| Some(text.clone());
+    changes.note("address", text(&before.server), text(&after.server));
+    changes.note("pref64", text(&before.pref64), text(&after.pref64));
+    let cores = |facts: &VariantFacts| facts.cpus.iter().cloned().collect();
+    changes.each("cores of the ", &cores(before), &cores(after));
+    changes.found.sort_by_key(|change| change.harmless);
+    changes.found
+}
+
+fn of_variant(facts: &VariantFacts) -> ProgramFacts {
+    ProgramFacts {
+        version: facts.version.clone(),
+        command: facts.command.clone(),
+        environment: facts.environment.clone(),
+        profile_sha256: facts.profile_sha256.clone(),
+        files_sha256: facts.files_sha256.clone(),
+        program_sha256: facts.program_sha256.clone(),
+    }
+}
+
+#[derive(Default)]
+struct Changes {
+    found: Vec<Change>,
+}
+
+impl Changes {
+    fn program(&mut self, whose: &str, before: &ProgramFacts, after: &ProgramFacts) {
+        let known = |facts: &ProgramFacts| !facts.command.is_empty();
+        let same_program =
+            before.program_sha256.is_some() && before.program_sha256 == after.program_sha256;
+        // A program whose octets are the same may fail to tell its version on a busy machine.
+        if !same_program {
+            let version = format!("{whose}version");
+            self.both(&version, &before.version, &after.version);
+            let program = format!("{whose}program (SHA-256)");
+            self.both(&program, &before.program_sha256, &after.program_sha256);
+        }
+        if known(before) && known(after) {
+            let text = |facts: &ProgramFacts| Some(facts.command.join(" "));
+            self.note(&format!("{whose}command"), text(before), text(after));
+            let variable = format!("{whose}environment variable ");
+            self.each(&variable, &before.environment, &after.environment);
+        }
+        let file = format!("{whose}configuration (SHA-256) ");
+        self.each(&file, &before.files_sha256, &after.files_sha256);
+        let profile = format!("{whose}profile (SHA-256)");
+        let sure = self.found.len();
+        self.both(&profile, &before.profile_sha256, &after.profile_sha256);
+        for change in &mut self.found[sure..] {
+            change.harmless = true;
+        }
+    }
+
+    /// Of two values that are known.
+    fn both(&mut self, what: &str, before: &Option<String>, after: &Option<String>) {
+        if before.is_some() && after.is_some() {
+            self.note(what, before.clone(), after.clone());
+        }
+    }
+
+    /// Of values by name, those that are there once only too.
+    fn each(
+        &mut self,
+        what: &str,
+        before: &BTreeMap<String, String>,
+        after: &BTreeMap<String, String>,
+    ) {
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        for name in names {
+            let [before, after] = [before, after].map(|values| values.get(name).cloned());
+            self.note(&format!("{what}{name}"), before, after);
+        }
+    }
+
+    fn note(&mut self, what: &str, before: Option<String>, after: Option<String>) {
+        if before != after {
+            let text = |value: Option<String>| value.unwrap_or_else(|| "nothing".to_owned());
+            self.found.push(Change {
+                what: what.to_owned(),
+                before: text(before),
+                after: text(after),
+                harmless: false,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+
+    fn facts() -> VariantFacts {
+        VariantFacts {
+            version: Some("unbound 1.17".to_owned()),
+            server: "[2001:2::2]:53".to_owned(),
+            pref64: "64:ff9b::/96".to_owned(),
+            cpus: vec![("DUT".to_owned(), "1".to_owned())],
+            files_sha256: texts(&[("unbound.conf", "aa")]),
+            program_sha256: Some("bb".to_owned()),
+            command: vec!["unbound".to_owned(), "-d".to_owned()],
+            environment: texts(&[("THREADS", "1")]),
+            profile_sha256: Some("cc".to_owned()),
+            authority: Some(Box::new(ProgramFacts {
+                command: vec!["nsd".to_owned()],
+                program_sha256: Some("dd".to_owned()),
+                ..ProgramFacts::default()
+            })),
+            not_a_measurement: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// What is said of a start at which this is different.
+    fn said(change: impl FnOnce(&mut VariantFacts)) -> Vec<(String, bool)> {
+        let mut after = facts();
+        change(&mut after);
+        let changes = changes(&facts(), &after);
+        changes
+            .iter()
+            .map(|c| (c.to_string(), c.harmless))
+            .collect()
+    }
+
+    #[test]
+    fn each_thing_that_moves_numbers_is_named_with_both_values() {
+        let grave = |text: &str| vec![(text.to_owned(), false)];
+        assert_eq!(said(|_| {}), []);
+        assert_eq!(
+            said(|f| f.command.push("-v".to_owned())),
+            grave("command was unbound -d, is unbound -d -v")
+        );
+        assert_eq!(
+            said(|f| f.environment = texts(&[("THREADS", "2")])),
+            grave("environment variable THREADS was 1, is 2")
+        );
+        assert_eq!(
+            said(|f| f.environment.clear()),
+            grave("environment variable THREADS was 1, is nothing")
+        );
+        assert_eq!(
+            said(|f| f.files_sha256 = texts(&[("unbound.conf", "ab")])),
+            grave("configuration (SHA-256) unbound.conf was aa, is ab")
+        );
+        assert_eq!(
+            said(|f| f.cpus[0].1 = "1-2".to_owned()),
+            grave("cores of the DUT was 1, is 1-2")
+        );
+        assert_eq!(
+            said(|f| f.authority.as_mut().unwrap().command.push("-4".to_owned())),
+            grave("authority's command was nsd, is nsd -4")
+        );
+        assert_eq!(
+            said(|f| f.program_sha256 = Some("b0".to_owned())),
+            grave("program (SHA-256) was bb, is b0")
+        );
+    }
+
+    #[test]
+    fn a_profile_that_renders_the_same_is_harmless_and_comes_last() {
+        let changes = said(|f| {
+            f.profile_sha256 = Some("c0".to_owned());
+            f.pref64 = "2001:db8::/96".to_owned();
+        });
+        let expected = [
+            (
+                "pref64 was 64:ff9b::/96, is 2001:db8::/96".to_owned(),
+                false,
+            ),
+            ("profile (SHA-256) was cc, is c0".to_owned(), true),
+        ];
+        assert_eq!(changes, expected);
+    }
+
+    #[test]
+    fn what_is_not_known_is_no_difference() {
+        assert_eq!(said(|f| f.version = None), []);
+        assert_eq!(said(|f| f.version = Some("version unknown".to_owned())), []);
+        let before = VariantFacts {
+            command: Vec::new(),
+            environment: BTreeMap::new(),
+            profile_sha256: None,
+            authority: None,
+            ..facts()
+        };
+        assert_eq!(changes(&before, &facts()), []);
+    }
+}
