@@ -402,7 +402,7 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
 
 impl UnderWay {
     /// The rate of its next trial, if there is one more.
-    fn next_rate(&self, plan: &Plan) -> Option<u64> {
+    pub fn next_rate(&self, plan: &Plan) -> Option<u64> {
         match &self.search {
             Some(search) => search.next_rate(),
             None => {

@@ -4,10 +4,12 @@
 //! PLAN.toml -> plan -> tasks -> run (over a bench) -> journal -> history -> state (what is next)
 //!                                                                   |   \-> report
 //!                                                                   \-> status (terminal, live page)
+//!                                      plan, journal -> audit (does it follow from the trials?)
 //! ```
 //!
 //! Everything that a report says follows from the journal alone.
 
+pub mod audit;
 pub mod bench;
 pub mod environment;
 pub mod estimate;
@@ -18,6 +20,7 @@ pub mod names;
 pub mod plan;
 pub mod record;
 pub mod run;
+pub mod signature;
 pub mod state;
 pub mod status;
 pub mod tasks;

@@ -434,6 +434,25 @@ pub struct WatchArgs {
     pub quiet: bool,
 }
 
+/// `dns64bench verify`
+#[derive(Args, Debug)]
+pub struct VerifyArgs {
+    /// Directory of the campaign
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+
+    /// Sign the journal with this SSH key, if everything is right
+    ///
+    /// The signature is journal.jsonl.sig beside the journal, made by ssh-keygen. The public half of a
+    /// key does if an agent has the other.
+    #[arg(long, value_name = "KEY", conflicts_with = "check_signature")]
+    pub sign: Option<PathBuf>,
+
+    /// Check journal.jsonl.sig against a file of allowed signers, see ssh-keygen(1)
+    #[arg(long, value_name = "ALLOWED_SIGNERS")]
+    pub check_signature: Option<PathBuf>,
+}
+
 /// `dns64bench compare`
 #[derive(Args, Debug)]
 pub struct CompareArgs {

@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 use args::{
     AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, ResumeArgs,
-    RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs,
+    RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -92,15 +92,15 @@ pub enum Command {
         template: Option<PathBuf>,
     },
 
-    /// Check a report against the journal
+    /// Check a journal and its report, and compute both again from the trials
     ///
-    /// Every line of the journal has to bear its seal, and every number of the report to follow
-    /// from it again. Exits with 3 if one does not, and with 4 if something is not there.
-    Verify {
-        /// Directory of the campaign
-        #[arg(value_name = "DIR")]
-        directory: PathBuf,
-    },
+    /// Every line of the journal has to bear its seal; every verdict has to follow from the counts of
+    /// its trial, every rate from the search that found it, every certificate from its self-test, and
+    /// every number of the report from the journal. Exits with 3 if one does not, and with 4 if
+    /// something is not there. A signature says who answers for the journal: verify cannot tell
+    /// whether the trials took place.
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
 
     /// Compare two campaigns, point by point
     ///
@@ -175,6 +175,12 @@ const DNS64PERF_EXAMPLES: &str = "\
 Examples:
   dns64bench dns64perf 2001:db8::53 53 10.0.0.0/8 60000 1 1 1 1000000 1
   dns64bench dns64perf --classic 1 4 1 2001:db8::53";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  dns64bench verify results
+  dns64bench verify --sign ~/.ssh/id_ed25519 results
+  dns64bench verify --check-signature allowed_signers results";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -58,13 +58,33 @@ pub struct Ended {
 ///
 /// It cannot be started, or it did not end in time and was killed.
 pub fn run(command: &mut Command, limit: Nanos) -> Result<Ended, LabError> {
+    run_with_input(command, &[], limit)
+}
+
+/// The same with these octets as its input, which are no more than a pipe holds: 64 KiB by pipe(7).
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_with_input(
+    command: &mut Command,
+    input: &[u8],
+    limit: Nanos,
+) -> Result<Ended, LabError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = command
-        .stdin(Stdio::null())
+        .stdin(match input {
+            [] => Stdio::null(),
+            _ => Stdio::piped(),
+        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(Blame::Machine.because(format!("cannot start {program:?}")))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not want its input says so by how it ends.
+        let _ = stdin.write_all(input);
+    }
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());
     match wait(&mut child, limit) {
@@ -279,6 +299,17 @@ mod tests {
             ("out\n", "err\n")
         );
         assert_eq!(end.status.code(), Some(3));
+    }
+
+    #[test]
+    fn a_program_gets_its_input_and_the_end_of_it() {
+        let end = run_with_input(&mut Command::new("cat"), b"octets", SECOND * 10).unwrap();
+        assert_eq!(
+            (end.stdout.as_str(), end.status.code()),
+            ("octets", Some(0))
+        );
+        let end = run_with_input(&mut Command::new("true"), b"octets", SECOND * 10).unwrap();
+        assert_eq!(end.status.code(), Some(0));
     }
 
     #[test]

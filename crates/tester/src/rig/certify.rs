@@ -108,42 +108,58 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
             Question::Highest {
                 resolution,
                 max_qps,
-            } => self.highest(resolution, max_qps, observer),
-        }
-    }
-
-    /// Looks for the highest rate by short trials and confirms it by a whole one.
-    fn highest(
-        &mut self,
-        resolution: Resolution,
-        max_qps: Option<u64>,
-        observer: &mut dyn FnMut(&Event<'_>),
-    ) -> Result<SelfTestResult, RigError> {
-        let whole_ns = self.load.duration_ns;
-        self.load.duration_ns = whole_ns.min(SEARCH_TRIAL_NS);
-        let spec = search_spec(resolution, max_qps, self.load.duration_ns);
-        let mut result = selftest::certify(spec, self, observer)?;
-        self.load.duration_ns = whole_ns;
-        let mut lowerings = 0;
-        while whole_ns > SEARCH_TRIAL_NS
-            && lowerings < LOWERINGS
-            && let Some(rate_qps) = result.certified_rate_qps
-        {
-            let repeats = selftest::INVALID_REPEATS;
-            let confirmed = selftest::certify_at(rate_qps, repeats, self, observer)?;
-            result.trials.extend(confirmed.trials);
-            result.end = confirmed.end;
-            result.passed_rate_qps = confirmed.passed_rate_qps;
-            if confirmed.certified_rate_qps.is_some() {
-                break;
+            } => {
+                let whole_ns = self.load.duration_ns;
+                highest(resolution, max_qps, whole_ns, self, observer)
             }
-            lowerings += 1;
-            result.certified_rate_qps = (lowerings < LOWERINGS)
-                .then_some(rate_qps / 10 * 9)
-                .filter(|&rate| rate > 0);
         }
-        Ok(result)
     }
+}
+
+/// Trials whose length is chosen on the way.
+pub trait Lengths: Trials {
+    /// The trials from now on are so long.
+    fn set_length(&mut self, duration_ns: Nanos);
+}
+
+/// Looks for the highest rate by short trials and confirms it by a whole one, of `whole_ns`. What it
+/// does follows from its arguments and the outcomes alone, so that a self-test that was written down
+/// can be done again from its trials.
+///
+/// # Errors
+///
+/// Whatever `trials` gives when it cannot run a trial.
+pub fn highest<T: Lengths>(
+    resolution: Resolution,
+    max_qps: Option<u64>,
+    whole_ns: Nanos,
+    trials: &mut T,
+    observer: &mut dyn FnMut(&Event<'_>),
+) -> Result<SelfTestResult, T::Error> {
+    let short_ns = whole_ns.min(SEARCH_TRIAL_NS);
+    trials.set_length(short_ns);
+    let spec = search_spec(resolution, max_qps, short_ns);
+    let mut result = selftest::certify(spec, trials, observer)?;
+    trials.set_length(whole_ns);
+    let mut lowerings = 0;
+    while whole_ns > SEARCH_TRIAL_NS
+        && lowerings < LOWERINGS
+        && let Some(rate_qps) = result.certified_rate_qps
+    {
+        let repeats = selftest::INVALID_REPEATS;
+        let confirmed = selftest::certify_at(rate_qps, repeats, trials, observer)?;
+        result.trials.extend(confirmed.trials);
+        result.end = confirmed.end;
+        result.passed_rate_qps = confirmed.passed_rate_qps;
+        if confirmed.certified_rate_qps.is_some() {
+            break;
+        }
+        lowerings += 1;
+        result.certified_rate_qps = (lowerings < LOWERINGS)
+            .then_some(rate_qps / 10 * 9)
+            .filter(|&rate| rate > 0);
+    }
+    Ok(result)
 }
 
 /// How the highest self-test rate is looked for, with trials of this length.
@@ -158,6 +174,12 @@ pub(crate) fn search_spec(
         lowest_qps: Schedule::lowest_rate_qps(duration_ns),
         invalid_repeats: selftest::INVALID_REPEATS,
         ..SearchSpec::from_start(START_QPS)
+    }
+}
+
+impl<C: Client, S: OwnServer> Lengths for Loopback<C, S> {
+    fn set_length(&mut self, duration_ns: Nanos) {
+        self.load.duration_ns = duration_ns;
     }
 }
 

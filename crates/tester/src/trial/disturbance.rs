@@ -26,7 +26,8 @@ pub(super) fn fault(usage: &Usage, spec: &TrialSpec, lost: u64) -> Option<Tester
     theft(usage, &spec.limits).filter(explains)
 }
 
-fn theft(usage: &Usage, limits: &Limits) -> Option<TesterFault> {
+/// The fault of a role that was kept from its core for longer than is allowed, whatever became of the trial.
+pub(super) fn theft(usage: &Usage, limits: &Limits) -> Option<TesterFault> {
     [Role::Dut, Role::Authority].into_iter().find_map(|role| {
         let row = usage.of(role)?;
         let (taken_ns, limit_ns) = (taken(row).0, limit_ns(usage, row, limits));

@@ -15,6 +15,7 @@ pub mod place;
 pub mod result;
 pub mod rows;
 pub mod service;
+pub mod shown;
 pub mod summary;
 mod timing;
 pub mod turns;

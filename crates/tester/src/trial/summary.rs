@@ -27,7 +27,7 @@ use crate::load::ledger::{Entry, Fate};
 use crate::namespace::Share;
 
 /// The offset of the real-time clock is read to well below a microsecond; more is a step.
-const CLOCK_STEP_MAX_NS: u64 = 10_000;
+pub(super) const CLOCK_STEP_MAX_NS: u64 = 10_000;
 
 /// What came of a shard and of the link that it was turned over.
 #[derive(Debug)]
@@ -146,11 +146,7 @@ pub fn result(
         .or_else(|| slow_authority(behind_dut.filter(|_| shortfall > 0).and(path.as_ref())?))
         .or_else(|| theft(spec, &sums, &around))
         .map(|fault| disturbance::explained(fault, around.machine.as_ref()));
-    let outcome = match fault {
-        Some(fault) => Outcome::Invalid(fault),
-        None if shortfall == 0 && !ended_early => Outcome::Passed,
-        None => Outcome::Failed { shortfall },
-    };
+    let outcome = verdict(fault, shortfall, ended_early);
     let remarks = remarks(spec, &sums.answers, behind_dut, path.as_ref());
     let mut notes = notes(spec, shards, remarks, &around, &outcome);
     notes.extend(without_effect(&outcome, &own, &around.observed));
@@ -181,6 +177,17 @@ pub fn result(
         path,
         dut_exit: around.dut_exit,
         backend: shards.first().map_or("none", |s| s.backend).to_owned(),
+    }
+}
+
+/// The verdict on a trial with this fault of the Tester, if there was one, and so many queries that
+/// were sent, decided and not answered as they should be. Whoever checks a verdict that was written
+/// down asks here as well.
+pub fn verdict(fault: Option<TesterFault>, shortfall: u64, ended_early: bool) -> Outcome {
+    match fault {
+        Some(fault) => Outcome::Invalid(fault),
+        None if shortfall == 0 && !ended_early => Outcome::Passed,
+        None => Outcome::Failed { shortfall },
     }
 }
 
@@ -290,7 +297,8 @@ fn overflow(authority: &AuthorityReport) -> Option<TesterFault> {
     (replies > 0).then_some(TesterFault::AuthorityOverflow { replies })
 }
 
-fn late_schedule(timing: &Timing, limits: &Limits) -> Option<TesterFault> {
+/// The fault of a sender that was held up for too long.
+pub(super) fn late_schedule(timing: &Timing, limits: &Limits) -> Option<TesterFault> {
     let (lateness_ns, limit_ns) = (timing.lateness_ns_max, limits.max_stall_ns);
     let late = TesterFault::LateSchedule {
         lateness_ns,

@@ -11,6 +11,7 @@
 //! - `losses`: links that lose packets;
 //! - `users`: what users call: `demo`, `lab`, profiles of their own, no root;
 //! - `campaign`: a campaign, killed twice on the way;
+//! - `signature`: journals that are signed with keys of OpenSSH;
 //! - `machine`: one lab for all, and processes in it.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
@@ -25,4 +26,5 @@ mod lab;
 mod losses;
 mod machine;
 mod servers;
+mod signature;
 mod users;

@@ -69,7 +69,7 @@ pub fn run(command: Command) -> Result<u8, Failure> {
             directory,
             template,
         } => report::run(&directory, template.as_deref()),
-        Command::Verify { directory } => verify::run(&directory),
+        Command::Verify(args) => verify::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Authority(args) => authority::run(args),
         Command::Lab(command) => lab::run(command),

@@ -22,6 +22,8 @@ pub(super) struct Loaded {
     pub(super) plan: Plan,
     pub(super) lines: Vec<Line>,
     pub(super) seal: String,
+    /// Version of the format that the journal was written in.
+    pub(super) format: u32,
     /// Why the end of the journal was left out, if it was.
     pub(super) torn: Option<String>,
 }
@@ -53,6 +55,7 @@ pub(super) fn load(dir: &Path) -> Result<Loaded, Failure> {
         plan: Plan::parse(plan_origin, plan)?,
         lines: reading.lines,
         seal: reading.seal,
+        format: reading.format,
         torn,
     })
 }

@@ -4,47 +4,172 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use super::report::{FOLDER, load};
+use super::report::{FOLDER, Loaded, load};
 use super::{Failure, exit, print};
-use crate::campaign::journal::PLAN_FILE;
-use crate::campaign::record::{Line, Record};
+use crate::campaign::audit::{Audited, Contradiction, audit};
+use crate::campaign::journal::{PLAN_FILE, sha256_hex};
+use crate::campaign::record::{FORMAT, Line, Record};
+use crate::campaign::signature::{self, SIGNATURE_FILE, SignatureError};
+use crate::cli::args::VerifyArgs;
+use crate::report::Thousands;
 use crate::report::campaign::files::{self, TEMPLATE};
-use crate::report::campaign::verify::{Difference, check};
+use crate::report::campaign::verify::{Difference, check, check_no_others};
 
-/// Recomputes every number from the journal.
-pub(super) fn run(directory: &Path) -> Result<u8, Failure> {
-    let text = verify(directory)?;
-    print(|out| writeln!(out, "{text}"))?;
+/// Recomputes everything from the trials in the journal, and signs it or checks its signature.
+pub(super) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
+    let Verified { seal, mut lines } = verify(&args.directory)?;
+    lines.push(signature(args, &seal)?);
+    print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
     Ok(exit::PASSED)
 }
 
-/// What was verified, in a line.
-fn verify(dir: &Path) -> Result<String, Failure> {
-    let loaded = load(dir)?;
-    if let Some(torn) = loaded.torn {
+/// What was verified.
+#[derive(Debug)]
+struct Verified {
+    /// Last seal of the journal.
+    seal: String,
+    /// What was checked, in numbers, and what could not be.
+    lines: Vec<String>,
+}
+
+fn verify(dir: &Path) -> Result<Verified, Failure> {
+    let mut loaded = load(dir)?;
+    if let Some(torn) = loaded.torn.take() {
         return Err(Failure::new(exit::TESTER, anyhow::anyhow!(torn)));
     }
     check_plan(dir, &loaded.lines)?;
+    let audited = audit(&loaded.plan, &loaded.lines)
+        .map_err(|contradiction| refused(&loaded, &contradiction))?;
     let folder = dir.join(FOLDER);
     let template = fs::read_to_string(folder.join(TEMPLATE)).ok();
     let analysis = loaded.analyse();
     let files = files::files(&analysis, &loaded.plan, &loaded.lines, template.as_deref())
         .map_err(|error| Failure::new(exit::TESTER, error))?;
-    check(&files, |name| fs::read(folder.join(name)).ok()).map_err(|difference| {
-        let code = match difference {
-            Difference::Missing { .. } | Difference::OtherMaker { .. } => exit::ENVIRONMENT,
-            Difference::Content { .. } => exit::TESTER,
-        };
-        let error = anyhow::Error::new(difference);
-        Failure::new(code, error.context(format!("{}", folder.display())))
-    })?;
-    let is_trial = |line: &&Line| matches!(line.record, Record::Trial { .. });
-    let trials = loaded.lines.iter().filter(is_trial).count();
-    Ok(format!(
-        "verified: {trials} trials, {} files, seal {}",
-        files.len(),
+    check(&files, |name| fs::read(folder.join(name)).ok())
+        .and_then(|()| check_no_others(&files, below(&folder)))
+        .map_err(|difference| {
+            let code = match difference {
+                Difference::Missing { .. } | Difference::OtherMaker { .. } => exit::ENVIRONMENT,
+                Difference::Content { .. } | Difference::Unknown { .. } => exit::TESTER,
+            };
+            let error = anyhow::Error::new(difference);
+            Failure::new(code, error.context(format!("{}", folder.display())))
+        })?;
+    let mut lines = vec![format!(
+        "verified: {} recounted, {} replayed, {} recomputed, {}, seal {}",
+        many(audited.trials, "trial"),
+        many(audited.searches, "search"),
+        many(audited.certificates, "certificate"),
+        many(files.len() as u64, "file"),
         loaded.seal
-    ))
+    )];
+    lines.extend(unchecked(&audited, loaded.format));
+    lines.extend(template.map(|text| {
+        format!(
+            "the page was made with a template of the user's: {FOLDER}/{TEMPLATE}, sha256 {}: it may say anything",
+            sha256_hex(text.as_bytes())
+        )
+    }));
+    Ok(Verified {
+        seal: loaded.seal,
+        lines,
+    })
+}
+
+/// What the journal does not hold, or holds as a word only.
+fn unchecked(audited: &Audited, format: u32) -> Vec<String> {
+    let mut texts = Vec::new();
+    if format < FORMAT {
+        texts.push(format!(
+            "whether trials were certified and which shares they achieved: journals of format {format} do not say it"
+        ));
+    }
+    if audited.unknown_commands > 0 {
+        texts.push(format!(
+            "the commands and profiles of {} of servers: the program that wrote the journal did not record them",
+            many(audited.unknown_commands, "start")
+        ));
+    }
+    if audited.on_trust > 0 {
+        texts.push(format!(
+            "the faults of {}: they leave no figure in a result",
+            many(audited.on_trust, "invalid trial")
+        ));
+    }
+    let text = |text| format!("not checked: {text}");
+    texts.into_iter().map(text).collect()
+}
+
+fn many(number: u64, what: &str) -> String {
+    let ending = match number {
+        1 => "",
+        _ if what.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{} {what}{ending}", Thousands(number))
+}
+
+/// What the journal contradicts; with the program that wrote it, if that is another, since rules may
+/// have changed.
+fn refused(loaded: &Loaded, contradiction: &Contradiction) -> Failure {
+    let mut text = format!("{contradiction}; do not trust the journal or its report");
+    let made = loaded.lines.first().map(|line| &line.record);
+    if let Some(Record::Campaign { tester, .. }) = made
+        && tester != crate::PROGRAM
+    {
+        text += &format!("; {tester} wrote it, whose rules may be others: verify it with that one");
+    }
+    Failure::new(exit::TESTER, anyhow::anyhow!(text))
+}
+
+/// All files below a folder, as paths from there. What is no file and no folder is one of them.
+fn below(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        // What cannot be read is missing, and was told.
+        let entries = fs::read_dir(&next).into_iter().flatten().flatten();
+        for entry in entries {
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => open.push(path),
+                _ => {
+                    let path = path.strip_prefix(folder).unwrap_or(&path);
+                    found.push(path.display().to_string());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Makes or checks the signature, and says what there is.
+fn signature(args: &VerifyArgs, seal: &str) -> Result<String, Failure> {
+    let dir = &args.directory;
+    let failed = |error: SignatureError| {
+        let code = match error {
+            SignatureError::OtherJournal { .. } | SignatureError::UnknownSigner { .. } => {
+                exit::TESTER
+            }
+            SignatureError::Key { .. } => exit::USAGE,
+            _ => exit::ENVIRONMENT,
+        };
+        Failure::new(code, error)
+    };
+    if let Some(key) = &args.sign {
+        let path = signature::sign(dir, seal, key).map_err(failed)?;
+        return Ok(format!("signed: {}", path.display()));
+    }
+    if let Some(allowed) = &args.check_signature {
+        let signer = signature::check(dir, seal, allowed).map_err(failed)?;
+        return Ok(format!("signed by {signer}"));
+    }
+    Ok(match dir.join(SIGNATURE_FILE).exists() {
+        true => format!(
+            "{SIGNATURE_FILE} is not checked; check it with --check-signature ALLOWED_SIGNERS"
+        ),
+        false => "not signed".to_owned(),
+    })
 }
 
 /// The copy of the plan beside the journal, if there is one, is that of the journal, whose hash was

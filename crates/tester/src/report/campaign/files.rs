@@ -84,12 +84,16 @@ pub fn files(
         .collect())
 }
 
-/// Hashes in the form that `sha256sum --check` reads, which skips the first two lines.
+/// Hashes in the form that `sha256sum --check` reads, which skips the lines before them.
 fn sums(texts: &[(&str, String)], seal: &str) -> String {
     let mut sums = format!(
         "{}\n# from the journal with the seal {seal}\n",
         maker_line()
     );
+    if let Some((path, text)) = texts.iter().find(|(path, _)| *path == TEMPLATE) {
+        let hash = sha256_hex(text.as_bytes());
+        sums += &format!("# index.html by a template of the user's: {path}, sha256 {hash}\n");
+    }
     for (path, text) in texts {
         sums += &format!("{}  {path}\n", sha256_hex(text.as_bytes()));
     }

@@ -32,6 +32,12 @@ pub enum Difference {
         /// The first difference.
         what: String,
     },
+    /// There are files beside those of the report.
+    #[error("not part of the report: {}; nothing is known of them, move them elsewhere", .paths.join(", "))]
+    Unknown {
+        /// Their paths below the folder of the report.
+        paths: Vec<String>,
+    },
 }
 
 /// The first difference of the files on the disk and those that follow from the journal.
@@ -64,6 +70,23 @@ pub fn check(
         }
     }
     Ok(())
+}
+
+/// Of the files `found` in the folder of a report, those that do not follow from the journal.
+///
+/// # Errors
+///
+/// There are some.
+pub fn check_no_others(
+    expected: &[(&'static str, Vec<u8>)],
+    mut found: Vec<String>,
+) -> Result<(), Difference> {
+    found.retain(|path| !expected.iter().any(|(known, _)| known == path));
+    found.sort();
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(Difference::Unknown { paths: found }),
+    }
 }
 
 fn first_difference(path: &str, expected: &[u8], found: &[u8]) -> String {
@@ -155,6 +178,21 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn files_that_do_not_follow_are_named_in_order() {
+        let expected = [("index.html", Vec::new()), ("data/plot.gp", Vec::new())];
+        let check = |found: &[&str]| {
+            let found = found.iter().map(|path| (*path).to_owned()).collect();
+            check_no_others(&expected, found).map_err(|difference| difference.to_string())
+        };
+        assert_eq!(check(&["data/plot.gp", "index.html"]), Ok(()));
+        let text = "not part of the report: data/x.dat, extra.csv; nothing is known of them, move them elsewhere";
+        assert_eq!(
+            check(&["index.html", "extra.csv", "data/x.dat"]),
+            Err(text.to_owned())
+        );
     }
 
     #[test]

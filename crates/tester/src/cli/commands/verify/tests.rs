@@ -1,15 +1,15 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::campaign::journal::{JOURNAL_FILE, tests::octets_of_lines};
+use crate::campaign::audit::tests::{honest, resealed};
+use crate::campaign::journal::JOURNAL_FILE;
 use crate::cli::commands::report;
-use crate::report::campaign::tests::sample::small;
 
 /// The directory of a campaign, with its report.
 fn reported(template: Option<&str>) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let (_, lines) = small();
-    fs::write(dir.path().join(JOURNAL_FILE), octets_of_lines(&lines)).unwrap();
+    let (_, lines) = honest();
+    fs::write(dir.path().join(JOURNAL_FILE), resealed(lines)).unwrap();
     let loaded = load(dir.path()).unwrap();
     report::write(dir.path(), &loaded, template).unwrap();
     dir
@@ -28,20 +28,22 @@ fn failure(dir: &TempDir) -> (u8, String) {
 #[test]
 fn a_report_is_verified_and_says_how_much() {
     let dir = reported(None);
-    let text = verify(dir.path()).unwrap();
-    let (_, lines) = small();
-    let trials = lines
-        .iter()
-        .filter(|l| matches!(l.record, Record::Trial { .. }))
-        .count();
-    assert!(
-        text.starts_with(&format!("verified: {trials} trials, 15 files, seal ")),
-        "{text}"
-    );
+    let verified = verify(dir.path()).unwrap();
+    let (plan, lines) = honest();
+    let trials = many(audit(&plan, &lines).unwrap().trials, "trial");
+    let seal = &verified.seal;
+    let expected = [
+        format!(
+            "verified: {trials} recounted, 11 searches replayed, 2 certificates recomputed, 15 files, \
+             seal {seal}"
+        ),
+        "not checked: the faults of 1 invalid trial: they leave no figure in a result".to_owned(),
+    ];
+    assert_eq!(verified.lines, expected);
     // Made again, it is the same.
     let loaded = load(dir.path()).unwrap();
     report::write(dir.path(), &loaded, None).unwrap();
-    assert_eq!(verify(dir.path()).unwrap(), text);
+    assert_eq!(verify(dir.path()).unwrap().lines, expected);
 }
 
 #[test]
@@ -49,17 +51,14 @@ fn a_changed_number_is_named_with_both_values() {
     let dir = reported(None);
     let path = dir.path().join(FOLDER).join("results.json");
     let text = fs::read_to_string(&path).unwrap();
-    fs::write(
-        &path,
-        text.replacen("\"median\": 9000.0", "\"median\": 9900.0", 1),
-    )
-    .unwrap();
+    let changed = text.replacen("\"median\": 5000.0", "\"median\": 5900.0", 1);
+    fs::write(&path, changed).unwrap();
     let (code, text) = failure(&dir);
     assert_eq!(code, exit::TESTER);
     assert_eq!(
         text,
-        "DIR/report: results.json does not follow from the journal: /points/0/summary/median is 9900.0, \
-         and should be 9000.0; do not trust it, make the report anew"
+        "DIR/report: results.json does not follow from the journal: /points/0/summary/median is 5900.0, \
+         and should be 5000.0; do not trust it, make the report anew"
     );
 }
 
@@ -112,7 +111,7 @@ fn what_is_not_there_is_told_apart_from_what_is_wrong() {
 #[test]
 fn a_changed_copy_of_the_plan_is_found() {
     let dir = reported(None);
-    let (_, lines) = small();
+    let (_, lines) = honest();
     let Record::Campaign { plan, .. } = &lines[0].record else {
         panic!("no plan")
     };
@@ -148,17 +147,99 @@ fn half_a_line_is_left_out_of_a_report_but_not_verified() {
 #[test]
 fn a_page_by_another_template_is_verified_by_it() {
     let dir = reported(Some("<h1>{{ analysis.name }}</h1>"));
-    let text = verify(dir.path()).unwrap();
-    assert!(text.contains("16 files"), "{text}");
+    let lines = verify(dir.path()).unwrap().lines;
+    assert!(lines[0].contains("16 files"), "{lines:?}");
+    let hash = sha256_hex(b"<h1>{{ analysis.name }}</h1>");
+    let named = format!(
+        "the page was made with a template of the user's: report/template.html, sha256 {hash}: it may say \
+         anything"
+    );
+    assert_eq!(lines.last(), Some(&named));
+    let sums = fs::read_to_string(dir.path().join(FOLDER).join(files::SUMS)).unwrap();
+    let named =
+        format!("\n# index.html by a template of the user's: template.html, sha256 {hash}\n");
+    assert!(sums.contains(&named), "{sums}");
     let page = dir.path().join(FOLDER).join("index.html");
     assert_eq!(
         fs::read_to_string(page).unwrap(),
-        "<h1>Sample &lt;of&gt; 100 % &amp; more</h1>"
+        "<h1>Honest &lt;of&gt; course</h1>"
     );
     // The built-in template again leaves nothing of the other.
     let loaded = load(dir.path()).unwrap();
     report::write(dir.path(), &loaded, None).unwrap();
-    assert!(verify(dir.path()).unwrap().contains("15 files"));
+    assert!(verify(dir.path()).unwrap().lines[0].contains("15 files"));
     let error = report::write(dir.path(), &loaded, Some("{{ nothing }}")).unwrap_err();
     assert_eq!(error.code, exit::USAGE);
+}
+
+#[test]
+fn a_forged_journal_with_good_seals_is_refused_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, mut lines) = honest();
+    let is_end = |line: &&mut Line| matches!(line.record, Record::Finished(_));
+    let end = lines.iter_mut().find(is_end).unwrap();
+    let number = end.number + 1;
+    if let Record::Finished(end) = &mut end.record {
+        end.rate_qps = Some(39_999);
+    }
+    if let Record::Campaign { tester, .. } = &mut lines[0].record {
+        *tester = "dns64bench 0.0.1".to_owned();
+    }
+    fs::write(dir.path().join(JOURNAL_FILE), resealed(lines)).unwrap();
+    // The report follows from the forgery.
+    let loaded = load(dir.path()).unwrap();
+    report::write(dir.path(), &loaded, None).unwrap();
+    let (code, text) = failure(&dir);
+    assert_eq!(code, exit::TESTER);
+    let first =
+        format!("line {number} of the journal contradicts what it holds: run 1 of unbound, ");
+    assert!(text.starts_with(&first), "{text}");
+    assert!(
+        text.ends_with(
+            "do not trust the journal or its report; dns64bench 0.0.1 wrote it, whose rules may be others: \
+             verify it with that one"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn files_that_are_not_of_the_report_are_named() {
+    let dir = reported(None);
+    let folder = dir.path().join(FOLDER);
+    fs::write(folder.join("data/extra.csv"), "1\n").unwrap();
+    fs::create_dir(folder.join("empty")).unwrap();
+    let text = "DIR/report: not part of the report: data/extra.csv; nothing is known of them, move them \
+                elsewhere";
+    assert_eq!(failure(&dir), (exit::TESTER, text.to_owned()));
+}
+
+#[test]
+fn what_an_earlier_program_did_not_record_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, mut lines) = honest();
+    let mut starts = 0;
+    for line in &mut lines {
+        if let Record::Variant { facts, .. } = &mut line.record {
+            facts.command.clear();
+            facts.profile_sha256 = None;
+            starts += 1;
+        }
+    }
+    fs::write(dir.path().join(JOURNAL_FILE), resealed(lines)).unwrap();
+    let loaded = load(dir.path()).unwrap();
+    report::write(dir.path(), &loaded, None).unwrap();
+    let said = format!(
+        "not checked: the commands and profiles of {starts} starts of servers: the program that wrote the \
+         journal did not record them"
+    );
+    assert_eq!(verify(dir.path()).unwrap().lines[1], said);
+    let audited = Audited::default();
+    assert_eq!(
+        unchecked(&audited, 1),
+        [
+            "not checked: whether trials were certified and which shares they achieved: journals of format 1 \
+          do not say it"
+        ]
+    );
 }

@@ -1,0 +1,497 @@
+//! Whether the conclusions of a journal follow from the evidence in it.
+//!
+//! Seals show that lines are as they were written; whoever writes a journal anew seals it anew. So
+//! nothing here is believed that can be computed: each trial is recounted ([`trials`]), each self-test
+//! is done again from its trials ([`selftests`]), and each search is asked which rate comes next, by the
+//! code that ran them. Tasks have to come in the order in which the driver does them, from the rates and
+//! certificates that the lines before give. What remains is what no computation can tell: whether
+//! the trials ever took place.
+
+mod selftests;
+mod trials;
+
+use std::collections::BTreeSet;
+
+use dns64_transport::clock::Nanos;
+
+use super::plan::{Plan, Variant};
+use super::record::{CertificateConditions, Environment, Line, Record, SelfTest, TaskEnd};
+use super::state::State;
+use super::tasks::{Point, Task, point_name, points, search_spec, tasks};
+use crate::procedure::search::{Search, SearchSpec};
+use crate::procedure::selftest::self_test_timeout;
+use crate::quantity::Thousands;
+use crate::rig::spec::Subject;
+use crate::trial::result::{Outcome, TrialResult};
+
+/// What was computed anew, and fits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audited {
+    /// Trials, those of self-tests too, whose verdict follows from their counts.
+    pub trials: u64,
+    /// Searches that ask for these rates and end so by these outcomes.
+    pub searches: u64,
+    /// Self-tests that certify this by their trials.
+    pub certificates: u64,
+    /// Invalid trials whose fault is in no figure of the result, such as a failed system call: the
+    /// Tester is taken at its word.
+    pub on_trust: u64,
+    /// Starts of servers whose command is not in the journal: it was written before it had one.
+    pub unknown_commands: u64,
+}
+
+/// A line that does not follow from those before, or not from itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} of the journal contradicts what it holds: {what}")]
+pub struct Contradiction {
+    /// Number of the line, from 1.
+    pub line: u64,
+    /// Which statement, and what the evidence says.
+    pub what: String,
+}
+
+/// Computes all conclusions of a campaign by `plan` from the trials in `lines`.
+///
+/// # Errors
+///
+/// The first line that says something else: what comes after it follows from it.
+pub fn audit(plan: &Plan, lines: &[Line]) -> Result<Audited, Contradiction> {
+    let mut audit = Audit::new(plan);
+    for line in lines {
+        let faults = audit.faults(&line.record);
+        if !faults.is_empty() {
+            let (line, what) = (line.number + 1, faults.join("; "));
+            return Err(Contradiction { line, what });
+        }
+        audit.state.apply(line);
+    }
+    Ok(audit.audited)
+}
+
+/// The lines up to some line.
+struct Audit<'a> {
+    plan: &'a Plan,
+    points: Vec<Point>,
+    tasks: Vec<Task>,
+    /// What the driver would know.
+    state: State,
+    /// A process is at work; of these variants it has written down what they are.
+    at_work: Option<BTreeSet<usize>>,
+    /// The search in whose last trial the DUT has ended, in this process.
+    died_in: Option<Task>,
+    audited: Audited,
+}
+
+impl<'a> Audit<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        Self {
+            plan,
+            points: points(plan),
+            tasks: tasks(plan),
+            state: State::new(plan),
+            at_work: None,
+            died_in: None,
+            audited: Audited::default(),
+        }
+    }
+
+    /// What is wrong with a record that comes next.
+    fn faults(&mut self, record: &Record) -> Vec<String> {
+        if self.state.complete {
+            return vec!["the campaign was complete before".to_owned()];
+        }
+        let begins = matches!(record, Record::Campaign { .. } | Record::Session { .. });
+        if self.at_work.is_none() && !begins {
+            return vec!["no process is at work: there is no session before it".to_owned()];
+        }
+        match record {
+            Record::Campaign { .. } => Vec::new(),
+            Record::Session { .. } => {
+                self.at_work = Some(BTreeSet::new());
+                self.died_in = None;
+                Vec::new()
+            }
+            Record::SelfTest(test) => self.self_test(test),
+            Record::Variant { variant, facts } => {
+                self.audited.unknown_commands +=
+                    u64::from(facts.command.is_empty() && facts.program_sha256.is_some());
+                self.variant(*variant)
+            }
+            Record::Started {
+                task,
+                search,
+                base_rate_qps,
+            } => self.started(*task, search.as_ref(), *base_rate_qps),
+            Record::Trial {
+                task,
+                number,
+                result,
+                ..
+            } => self.trial(*task, *number, result),
+            Record::Finished(end) => self.finished(end),
+            Record::Abandoned { task, .. } => {
+                self.died_in = None;
+                self.in_turn(*task).into_iter().collect()
+            }
+            Record::Stopped { .. } => {
+                self.at_work = None;
+                Vec::new()
+            }
+            Record::Complete => {
+                let left = self.state.next_task(&self.tasks);
+                let left =
+                    left.map(|task| format!("it is called complete before {}", self.name(task)));
+                left.into_iter().collect()
+            }
+        }
+    }
+
+    fn variant(&mut self, variant: usize) -> Vec<String> {
+        if variant >= self.plan.variants.len() {
+            return vec![format!("the plan has no variant {variant}")];
+        }
+        self.at_work.get_or_insert_default().insert(variant);
+        Vec::new()
+    }
+
+    fn self_test(&mut self, test: &SelfTest) -> Vec<String> {
+        let on_this_machine = self.machine().is_some_and(|machine| is_of(test, machine));
+        let of_a_point = self
+            .points
+            .iter()
+            .any(|point| fits(&test.conditions, point));
+        if !on_this_machine {
+            return vec!["a self-test of another machine, or of before its last start".to_owned()];
+        }
+        if test.trials.iter().any(|trial| self.has_other_limits(trial)) {
+            return vec!["the limits of its trials are not those of the plan".to_owned()];
+        }
+        if !of_a_point {
+            return vec!["a self-test that is for no point of the plan".to_owned()];
+        }
+        self.audited.trials += test.trials.len() as u64;
+        self.audited.certificates += u64::from(test.certified_rate_qps.is_some());
+        let on_trust = test
+            .trials
+            .iter()
+            .filter(|trial| trials::is_on_trust(trial));
+        self.audited.on_trust += on_trust.count() as u64;
+        selftests::contradiction(self.plan, test)
+            .into_iter()
+            .collect()
+    }
+
+    fn started(
+        &self,
+        task: Task,
+        search: Option<&SearchSpec>,
+        base_rate_qps: Option<u64>,
+    ) -> Vec<String> {
+        if let Some(under_way) = &self.state.under_way {
+            let other = self.name(under_way.task);
+            return vec![format!("{} begins before {other} is over", self.name(task))];
+        }
+        let Some(point) = self.points.get(task.point()) else {
+            return vec![format!("the plan has no point {}", task.point())];
+        };
+        if let Some(fault) = self.in_turn(task) {
+            return vec![fault];
+        }
+        let wants_search = matches!(task, Task::Search { .. });
+        let base_due_qps = match wants_search {
+            true => None,
+            false => self.state.median_rate_qps(task.point()),
+        };
+        let mut faults = Vec::new();
+        if base_rate_qps != base_due_qps {
+            let (is, due) = (rate(base_rate_qps), rate(base_due_qps));
+            let name = self.name(task);
+            faults.push(format!(
+                "the base of {name} is {is}, and the searches give {due}"
+            ));
+        }
+        match search {
+            Some(spec) if wants_search => faults.extend(self.spec(task, point, spec)),
+            Some(_) => faults.push(format!("{} is no search", self.name(task))),
+            None if wants_search => faults.push(format!("{} has no rates", self.name(task))),
+            None => {}
+        }
+        faults
+    }
+
+    /// The task that comes next is another.
+    fn in_turn(&self, task: Task) -> Option<String> {
+        let due = self.state.next_task(&self.tasks);
+        (due != Some(task)).then(|| {
+            let due = due.map_or("nothing more".to_owned(), |due| self.name(due));
+            format!("{} where {due} is due", self.name(task))
+        })
+    }
+
+    /// How a search chooses its rates has to follow from the plan, the certificate in force and the
+    /// runs before.
+    fn spec(&self, task: Task, point: &Point, spec: &SearchSpec) -> Option<String> {
+        let ceilings = self.ceilings(point);
+        if !ceilings.contains(&spec.ceiling_qps) {
+            let due = ceilings.iter().map(|&ceiling| rate(ceiling));
+            let due = due.collect::<Vec<_>>().join(" or ");
+            return Some(format!(
+                "{} has a ceiling of {}, and the self-tests under its conditions certify {due}",
+                self.name(task),
+                rate(spec.ceiling_qps)
+            ));
+        }
+        let before = self.state.rates_qps(task.point());
+        let due = search_spec(self.plan, point, spec.ceiling_qps, &before);
+        let [is, due] = [spec, &due].map(|spec| serde_json::to_value(spec).unwrap_or_default());
+        let keys = due.as_object().into_iter().flat_map(|keys| keys.keys());
+        let wrong = keys.into_iter().find(|key| is[*key] != due[*key])?;
+        Some(format!(
+            "{} has {wrong} {}, and by the plan and the runs before it is {}",
+            self.name(task),
+            is[wrong],
+            due[wrong]
+        ))
+    }
+
+    /// The rates that certificates allow to a search of this point: one, unless variants have
+    /// self-tests of their own under conditions that the plan does not tell apart.
+    fn ceilings(&self, point: &Point) -> Vec<Option<u64>> {
+        let subject = self.variant_of(point).map(|variant| &variant.subject);
+        let is_certified = match subject {
+            Some(Subject::Server {
+                self_test_server, ..
+            }) => self_test_server.is_some(),
+            Some(Subject::Lab(lab)) => lab.dut.is_some(),
+            None => false,
+        };
+        if self.plan.uncertified || !is_certified {
+            return vec![None];
+        }
+        let in_lab = subject.is_some_and(|subject| subject.lab().is_some());
+        let mut ceilings: Vec<Option<u64>> = Vec::new();
+        for test in &self.state.self_tests {
+            let conditions = &test.conditions;
+            let holds = self.machine().is_some_and(|machine| is_of(test, machine))
+                && fits(conditions, point)
+                && conditions.lab.is_empty() != in_lab
+                && self.has_cores(point, conditions);
+            let (ceiling, _) = self.state.certificate(conditions);
+            if holds && !ceilings.contains(&ceiling) {
+                ceilings.push(ceiling);
+            }
+        }
+        if ceilings.is_empty() {
+            ceilings.push(None);
+        }
+        ceilings
+    }
+
+    /// Whether Measurer and authority are on the cores that they were on in the self-test.
+    fn has_cores(&self, point: &Point, conditions: &CertificateConditions) -> bool {
+        let facts = self.state.variants.get(point.variant);
+        let Some(facts) = facts.and_then(|all| all.last()) else {
+            return false;
+        };
+        let tester = facts.cpus.iter().filter(|(role, _)| role != "DUT");
+        tester.eq(&conditions.cpus)
+    }
+
+    fn trial(&mut self, task: Task, number: u64, result: &TrialResult) -> Vec<String> {
+        self.audited.trials += 1;
+        self.audited.on_trust += u64::from(trials::is_on_trust(result));
+        let mut faults: Vec<String> = self.misplaced(task, number, result).into_iter().collect();
+        faults.extend(trials::contradiction(result));
+        let died = result.dut_exit.is_some() && matches!(task, Task::Search { .. });
+        self.died_in = died.then_some(task);
+        for fault in &mut faults {
+            *fault = format!("trial {number} of {}: {fault}", self.name(task));
+        }
+        faults
+    }
+
+    /// Why this trial cannot come next.
+    fn misplaced(&self, task: Task, number: u64, result: &TrialResult) -> Option<String> {
+        let under_way = self.state.under_way.as_ref();
+        let Some(under_way) = under_way.filter(|under_way| under_way.task == task) else {
+            return Some("its task is not under way".to_owned());
+        };
+        let point = self.points.get(task.point())?;
+        if self.died_in == Some(task) {
+            return Some(
+                "the DUT had ended in the trial before, so the search was over".to_owned(),
+            );
+        }
+        if number != under_way.trials + 1 {
+            let due = under_way.trials + 1;
+            return Some(format!(
+                "trial {due} is due: trials are missing, or were added"
+            ));
+        }
+        let due_qps = under_way
+            .next_rate(self.plan)
+            .map(|rate_qps| rate_qps.max(1));
+        if due_qps != Some(result.rate_qps) {
+            let (is, due) = (Thousands(result.rate_qps), rate(due_qps));
+            return Some(format!("it is at {is} queries/s, and {due} is due"));
+        }
+        if !self
+            .at_work
+            .as_ref()
+            .is_some_and(|known| known.contains(&point.variant))
+        {
+            return Some("its servers were not started by this process".to_owned());
+        }
+        self.asked_otherwise(task, point, result)
+    }
+
+    /// Whether the trial is another than those that the plan asks for at this point.
+    fn asked_otherwise(&self, task: Task, point: &Point, result: &TrialResult) -> Option<String> {
+        let is_authority = self.is_authority(point);
+        let timeout_ns = match is_authority {
+            true => self_test_timeout(point.timeout_ns),
+            false => point.timeout_ns,
+        };
+        let spans = (point.duration_ns, timeout_ns);
+        if (result.duration_ns, result.timeout_ns) != spans {
+            return Some("its duration and timeout are not those of the plan".to_owned());
+        }
+        if self.has_other_limits(result) {
+            return Some("its limits are not those of the plan".to_owned());
+        }
+        let searched = matches!(task, Task::Search { .. });
+        let may_stop = is_authority || searched && self.plan.search.stop_early;
+        if result.ended_early && !may_stop && !matches!(result.outcome, Outcome::Invalid(_)) {
+            return Some("it ended early, which it was not to".to_owned());
+        }
+        let certified = self.ceilings(point).into_iter().flatten().max();
+        let exceeds = certified.is_none_or(|certified| result.rate_qps > certified);
+        (result.certified == Some(true) && exceeds).then(|| {
+            let to = rate(certified);
+            format!("the Tester is called certified at its rate, and was to {to}")
+        })
+    }
+
+    /// Beyond what a trial is invalid is the plan's to say; programs from before that did not write it down.
+    fn has_other_limits(&self, trial: &TrialResult) -> bool {
+        let limits = trial.timing.limits;
+        limits.is_some_and(|limits| limits != self.plan.load.limits)
+    }
+
+    fn finished(&mut self, end: &TaskEnd) -> Vec<String> {
+        let name = self.name(end.task);
+        let under_way = self.state.under_way.as_ref();
+        let Some(under_way) = under_way.filter(|under_way| under_way.task == end.task) else {
+            return vec![format!("{name} is over and was not under way")];
+        };
+        if self.died_in == Some(end.task) {
+            return vec![format!(
+                "{name} has an end, and the DUT ended in its last trial"
+            )];
+        }
+        let fault = match &under_way.search {
+            Some(search) => {
+                self.audited.searches += 1;
+                end_of_search(search, end)
+            }
+            None => under_way.next_rate(self.plan).map_or_else(
+                || {
+                    (end.end.is_some() || end.rate_qps.or(end.failed_qps).is_some())
+                        .then(|| "has the end of a search".to_owned())
+                },
+                |due_qps| {
+                    Some(format!(
+                        "is over before its trial at {}",
+                        rate(Some(due_qps))
+                    ))
+                },
+            ),
+        };
+        let took = (end.took_ns != under_way.took_ns).then(|| took(end.took_ns, under_way.took_ns));
+        let faults = fault.into_iter().chain(took);
+        faults.map(|fault| format!("{name} {fault}")).collect()
+    }
+
+    /// The machine of the process at work.
+    fn machine(&self) -> Option<&Environment> {
+        self.state
+            .sessions
+            .last()
+            .map(|session| &session.environment)
+    }
+
+    fn variant_of(&self, point: &Point) -> Option<&Variant> {
+        self.plan.variants.get(point.variant)
+    }
+
+    fn is_authority(&self, point: &Point) -> bool {
+        let variant = self.variant_of(point);
+        variant.is_some_and(|variant| variant.subject.is_authority())
+    }
+
+    fn name(&self, task: Task) -> String {
+        let Some(point) = self.points.get(task.point()) else {
+            return format!("{task} of point {}", task.point());
+        };
+        let (variant, cell) = point_name(self.plan, point);
+        format!("{task} of {variant}, {cell}")
+    }
+}
+
+/// Whether a self-test is of this start of this machine.
+fn is_of(test: &SelfTest, machine: &Environment) -> bool {
+    let conditions = &test.conditions;
+    (&conditions.boot_id, &conditions.kernel) == (&machine.boot_id, &machine.kernel)
+}
+
+/// Whether a certificate is for trials of this point.
+fn fits(conditions: &CertificateConditions, point: &Point) -> bool {
+    let spans = (conditions.duration_ns, conditions.timeout_ns);
+    spans == (point.duration_ns, point.timeout_ns) && conditions.cell == point.cell.to_string()
+}
+
+/// Where the end of a search is not that of the search that has learnt from its trials.
+fn end_of_search(search: &Search, end: &TaskEnd) -> Option<String> {
+    let Some(due) = search.finished() else {
+        let next = rate(search.next_rate());
+        return Some(format!("is over before its trial at {next}"));
+    };
+    if end.end.as_ref() != Some(due) {
+        return Some(format!(
+            "ended {}, and by its trials {}",
+            word(end.end.as_ref()),
+            word(Some(due))
+        ));
+    }
+    let bracket = search.bracket();
+    for (what, is, due) in [
+        ("the answer", end.rate_qps, search.answer()),
+        ("the rate that failed", end.failed_qps, bracket.failed_qps),
+    ] {
+        if is != due {
+            let (is, due) = (rate(is), rate(due));
+            return Some(format!("has {is} as {what}, and its trials give {due}"));
+        }
+    }
+    None
+}
+
+/// An end as the journal spells it.
+fn word(end: Option<&impl serde::Serialize>) -> String {
+    let value = end.and_then(|end| serde_json::to_value(end).ok());
+    value.map_or_else(|| "without an end".to_owned(), |value| value.to_string())
+}
+
+fn took(is: Nanos, due: Nanos) -> String {
+    format!("took {is} ns, and its trials took {due} ns")
+}
+
+fn rate(rate_qps: Option<u64>) -> String {
+    rate_qps.map_or_else(
+        || "no rate".to_owned(),
+        |rate_qps| format!("{} queries/s", Thousands(rate_qps)),
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

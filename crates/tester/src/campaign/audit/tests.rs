@@ -1,0 +1,568 @@
+//! Journals that their driver wrote, and forgeries of them that bear good seals.
+
+mod honest;
+
+use std::fs;
+
+use proptest::prelude::*;
+
+pub(crate) use honest::honest;
+use honest::{Servers, begin, plan, resume};
+
+use super::*;
+use crate::campaign::journal::tests::octets_of_lines;
+use crate::campaign::journal::{self, JOURNAL_FILE, Journal};
+use crate::campaign::run::BenchError;
+use crate::load::catch_up::Limits;
+use crate::procedure::search::SearchEnd;
+use crate::trial::place::{Losses, Place, Placed, Source};
+use crate::trial::result::TesterFault;
+
+/// Lines that were changed, numbered and sealed anew.
+pub(crate) fn resealed(mut lines: Vec<Line>) -> Vec<u8> {
+    for (number, line) in (0..).zip(&mut lines) {
+        line.number = number;
+    }
+    octets_of_lines(&lines)
+}
+
+/// What a journal contradicts after a change, its seals made anew.
+fn first(change: impl FnOnce(&mut Vec<Line>)) -> String {
+    let (plan, mut lines) = honest();
+    change(&mut lines);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join(JOURNAL_FILE), resealed(lines)).unwrap();
+    // Its seals are good, so reading it is no error.
+    let lines = journal::read(dir.path()).unwrap().lines;
+    let found = audit(&plan, &lines).expect_err("the forgery was not noticed");
+    found.to_string()
+}
+
+fn place(lines: &[Line], wanted: impl Fn(&Record) -> bool) -> usize {
+    lines.iter().position(|line| wanted(&line.record)).unwrap()
+}
+
+fn is_trial_of(record: &Record, point: usize, run: u32, number: u64) -> bool {
+    let search = Task::Search { point, run };
+    matches!(record, Record::Trial { task, number: n, .. } if *task == search && *n == number)
+}
+
+/// A trial of a search; the first of point 0 passes, and its fourth, at 8,000 queries/s, fails.
+fn trial(lines: &mut [Line], run: u32, number: u64) -> (u64, &mut TrialResult) {
+    let at = place(lines, |record| is_trial_of(record, 0, run, number));
+    match &mut lines[at].record {
+        Record::Trial { result, .. } => (at as u64 + 1, result),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is said after a change of a trial, without its beginning.
+fn of_trial(run: u32, number: u64, change: impl FnOnce(&mut TrialResult)) -> String {
+    let mut start = String::new();
+    let said = first(|lines| {
+        let (line, result) = trial(lines, run, number);
+        start = format!(
+            "line {line} of the journal contradicts what it holds: trial {number} of run {run} of \
+             unbound, AAAA 0%, cached 0%: "
+        );
+        change(result);
+    });
+    said.strip_prefix(&start).unwrap_or(&said).to_owned()
+}
+
+fn self_test(lines: &mut [Line]) -> &mut SelfTest {
+    let at = place(lines, |record| matches!(record, Record::SelfTest(_)));
+    match &mut lines[at].record {
+        Record::SelfTest(test) => test,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn search_spec_of(lines: &mut [Line], run: u32) -> &mut SearchSpec {
+    let search = Task::Search { point: 0, run };
+    let is_start =
+        |record: &Record| matches!(record, Record::Started { task, .. } if *task == search);
+    let at = place(lines, is_start);
+    match &mut lines[at].record {
+        Record::Started {
+            search: Some(spec), ..
+        } => spec,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_the_driver_writes_is_verified() {
+    let (plan, lines) = honest();
+    let count = |wanted: fn(&Record) -> u64| lines.iter().map(|line| wanted(&line.record)).sum();
+    let audited = audit(&plan, &lines).unwrap();
+    let trials = count(|record| match record {
+        Record::Trial { .. } => 1,
+        Record::SelfTest(test) => test.trials.len() as u64,
+        _ => 0,
+    });
+    // Three runs of four points, one of which died.
+    let expected = Audited {
+        trials,
+        searches: 11,
+        certificates: 2,
+        on_trust: 1,
+        unknown_commands: 0,
+    };
+    assert_eq!(audited, expected);
+    assert!(trials > 100, "{trials}");
+}
+
+#[test]
+fn wherever_it_was_killed_what_was_resumed_is_verified() {
+    let (plan, lines) = honest();
+    for kept in (1..lines.len()).step_by(11) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(
+            dir.path().join(JOURNAL_FILE),
+            resealed(lines[..kept].to_vec()),
+        )
+        .unwrap();
+        resume(dir.path(), Servers::new("-d", "aa")).unwrap();
+        let resumed = journal::read(dir.path()).unwrap().lines;
+        let audited = audit(&plan, &resumed);
+        assert!(audited.is_ok(), "killed after {kept} lines: {audited:?}");
+    }
+}
+
+#[test]
+fn a_headline_above_every_pass_is_found() {
+    let said = first(|lines| {
+        let at = place(lines, |record| matches!(record, Record::Finished(_)));
+        if let Record::Finished(end) = &mut lines[at].record {
+            end.rate_qps = Some(39_999);
+        }
+    });
+    let expected = "run 1 of unbound, AAAA 0%, cached 0% has 39,999 queries/s as the answer, and its trials \
+                    give 5,000 queries/s";
+    assert!(said.ends_with(expected), "{said}");
+    let said = first(|lines| {
+        let at = place(lines, |record| matches!(record, Record::Finished(_)));
+        if let Record::Finished(end) = &mut lines[at].record {
+            end.end = Some(SearchEnd::NothingPasses);
+        }
+    });
+    let ends = r#"ended {"ended":"nothing_passes"}, and by its trials {"ended":"found"}"#;
+    assert!(said.ends_with(ends), "{said}");
+}
+
+#[test]
+fn a_verdict_that_its_counts_do_not_give_is_found() {
+    assert_eq!(
+        of_trial(1, 4, |trial| trial.outcome = Outcome::Passed),
+        "it is called passed, and by its counts it failed by 30,000"
+    );
+    assert_eq!(
+        of_trial(1, 4, |trial| trial.outcome =
+            Outcome::Failed { shortfall: 1 }),
+        "it is called failed by 1, and by its counts it failed by 30,000"
+    );
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.outcome =
+            Outcome::Failed { shortfall: 0 }),
+        "it is called failed by 0, and by its counts it passed"
+    );
+    let all_at_once = first(|lines| {
+        for line in lines {
+            if let Record::Trial { result, .. } = &mut line.record
+                && matches!(result.outcome, Outcome::Failed { .. })
+            {
+                result.outcome = Outcome::Passed;
+            }
+        }
+    });
+    let fourth =
+        "trial 4 of run 1 of unbound, AAAA 0%, cached 0%: it is called passed, and by its counts";
+    assert!(all_at_once.contains(fourth), "{all_at_once}");
+}
+
+#[test]
+fn a_failure_that_is_called_a_disturbance_is_found() {
+    let late = |lateness_ns| {
+        Outcome::Invalid(TesterFault::LateSchedule {
+            lateness_ns,
+            limit_ns: 10_000_000,
+            cause: None,
+        })
+    };
+    assert_eq!(
+        of_trial(1, 4, |trial| trial.outcome = late(30_000_000)),
+        "it is called invalid, and its figures do not show that the sender was held up for 30.0 ms and \
+         the limit is 10.0 ms"
+    );
+    let said = of_trial(1, 4, |trial| {
+        trial.outcome = Outcome::Invalid(TesterFault::ReceiveDrops { datagrams: 1 });
+    });
+    assert!(
+        said.contains("do not show that the Measurer's sockets lost 1 replies"),
+        "{said}"
+    );
+    // Even with its figures the next trial is then not the one that comes next.
+    let said = first(|lines| {
+        let (_, result) = trial(lines, 1, 4);
+        result.outcome = late(30_000_000);
+        result.timing.lateness_ns_max = 30_000_000;
+    });
+    let next = "trial 5 of run 1 of unbound, AAAA 0%, cached 0%: it is at 6,000 queries/s, and 8,000 \
+                queries/s is due";
+    assert!(said.ends_with(next), "{said}");
+}
+
+#[test]
+fn a_disturbance_that_is_called_a_pass_is_found() {
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.timing.lateness_ns_max = 900_000_000),
+        "it is called passed, and the sender was held up for 900.0 ms and the limit is 10.0 ms"
+    );
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.tester_drops = 2),
+        "it is called passed, and the Tester's own sockets lost 2 datagrams"
+    );
+    let unsent = |trial: &mut TrialResult| {
+        trial.queries_sent -= 1;
+        trial.answers.valid -= 1;
+    };
+    assert_eq!(
+        of_trial(1, 1, unsent),
+        "it is called passed, and 1 queries that were due were not sent"
+    );
+    // A disturbed trial that is called what its counts say.
+    let shortfall = 6_250;
+    assert_eq!(
+        of_trial(2, 2, |trial| trial.outcome = Outcome::Failed { shortfall }),
+        "it is called failed, and the Tester's own sockets lost 3 datagrams"
+    );
+}
+
+#[test]
+fn a_failure_that_its_figures_excuse_is_found() {
+    let lost = |high| Losses {
+        queries: 30_000,
+        places: vec![Placed {
+            place: Place::ToDut,
+            low: 10_000,
+            high,
+            source: Some(Source {
+                host: "Measurer".to_owned(),
+                link: Some("client".to_owned()),
+                counter: "tbf drops".to_owned(),
+                count: 10_000,
+            }),
+        }],
+        undecided: 20_000,
+        ..Losses::default()
+    };
+    assert_eq!(
+        of_trial(1, 4, |trial| trial.losses = Some(lost(30_000))),
+        "it is called failed, and the Measurer's link client lost 10000 packets (tbf drops)"
+    );
+    assert_eq!(
+        of_trial(1, 4, |trial| trial.losses = Some(Losses {
+            queries: 9,
+            ..lost(30_000)
+        })),
+        "its losses are 9 queries at 30000 places, and 30,000 have no valid answer"
+    );
+    assert_eq!(
+        of_trial(1, 4, |trial| trial.timing.clock_step_ns = Some(20_000)),
+        "it is called failed, and the real-time clock was stepped by 20000 ns during the trial"
+    );
+    let limits = |trial: &mut TrialResult| {
+        trial.timing.limits = Some(Limits {
+            max_burst_queries: 1,
+            ..Limits::default()
+        });
+    };
+    assert_eq!(
+        of_trial(1, 4, limits),
+        "its limits are not those of the plan"
+    );
+    // The DUT lost some beyond what the link can explain.
+    let (plan, mut lines) = honest();
+    trial(&mut lines, 1, 4).1.losses = Some(lost(29_999));
+    assert!(audit(&plan, &lines).is_ok());
+}
+
+#[test]
+fn counts_that_cannot_be_are_found() {
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.answers.valid = 10_001),
+        "10001 queries by verdict, and 10,000 were sent"
+    );
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.answers.late = u64::MAX),
+        "18446744073709561615 queries by verdict, and 10,000 were sent"
+    );
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.queries_due = 9_000),
+        "9,000 queries are called due, and rate and duration give 10,000"
+    );
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.ended_early = true),
+        "it ended early without a failure"
+    );
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.rtt.p99 = Some(1)),
+        "the percentiles of its round-trip times do not rise"
+    );
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.rtt_percentiles.swap(0, 1)),
+        "the percentiles of its round-trip times do not rise"
+    );
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.rtt.max = Some(1_002_000_000)),
+        "it has all answers in time, and its longest round-trip time is 1002000000 ns"
+    );
+    let counts = |trial: &mut TrialResult| trial.authority.as_mut().unwrap().answered += 1;
+    assert_eq!(
+        of_trial(1, 1, counts),
+        "its authority answered 20001 of 20000 queries"
+    );
+    let shares = |trial: &mut TrialResult| trial.achieved.as_mut().unwrap().amplification = 1.0;
+    assert_eq!(
+        of_trial(1, 1, shares),
+        "the shares that it achieved are not those of its authority's counts"
+    );
+}
+
+#[test]
+fn a_ceiling_that_no_self_test_gives_is_found() {
+    let said = first(|lines| search_spec_of(lines, 1).ceiling_qps = Some(1_000));
+    let certified = honest().1.iter().find_map(|line| match &line.record {
+        Record::SelfTest(test) => test.certified_rate_qps,
+        _ => None,
+    });
+    let expected = format!(
+        "has a ceiling of 1,000 queries/s, and the self-tests under its conditions certify {}",
+        rate(certified)
+    );
+    assert!(said.ends_with(&expected), "{said}");
+}
+
+#[test]
+fn a_self_test_that_is_missing_or_certifies_too_much_is_found() {
+    let said = first(|lines| {
+        let at = place(lines, |record| matches!(record, Record::SelfTest(_)));
+        lines.remove(at);
+    });
+    assert!(
+        said.contains("the self-tests under its conditions certify no rate"),
+        "{said}"
+    );
+    let said = first(|lines| self_test(lines).certified_rate_qps = Some(99_000));
+    let expected = "the self-test certifies 99,000 queries/s, and by its trials ";
+    assert!(said.contains(expected), "{said}");
+    let said = first(|lines| self_test(lines).passed_rate_qps = Some(220_000));
+    assert!(
+        said.contains("the self-test passed at 220,000 queries/s, and by"),
+        "{said}"
+    );
+    let said = first(|lines| {
+        self_test(lines).trials.remove(2);
+    });
+    assert!(said.contains("trial 3 of the self-test is at "), "{said}");
+    let said = first(|lines| {
+        self_test(lines).trials.pop();
+    });
+    assert!(said.contains(" is missing"), "{said}");
+    let said = first(|lines| {
+        let test = self_test(lines);
+        test.trials.push(test.trials[0].clone());
+    });
+    assert!(
+        said.ends_with("the self-test was over 1 trials before its last"),
+        "{said}"
+    );
+    let said = first(|lines| self_test(lines).trials[0].answers.valid += 1);
+    assert!(
+        said.contains("trial 1 of the self-test: 110001 queries by verdict"),
+        "{said}"
+    );
+    let said = first(|lines| self_test(lines).conditions.boot_id = "c".to_owned());
+    assert!(said.contains("a self-test of another machine"), "{said}");
+}
+
+#[test]
+fn trials_and_runs_that_are_missing_or_added_are_found() {
+    let said = first(|lines| {
+        let at = place(lines, |record| is_trial_of(record, 0, 1, 3));
+        lines.remove(at);
+    });
+    let due = "trial 4 of run 1 of unbound, AAAA 0%, cached 0%: trial 3 is due: trials are missing, or were added";
+    assert!(said.ends_with(due), "{said}");
+    let said = first(|lines| {
+        let at = place(lines, |record| is_trial_of(record, 0, 1, 3));
+        lines.insert(at, lines[at].clone());
+    });
+    assert!(said.contains("trial 4 is due"), "{said}");
+    // A whole run.
+    let said = first(|lines| {
+        let second = Task::Search { point: 0, run: 2 };
+        lines.retain(|line| match &line.record {
+            Record::Started { task, .. } | Record::Trial { task, .. } => *task != second,
+            Record::Finished(end) => end.task != second,
+            _ => true,
+        });
+    });
+    let order =
+        "run 2 of unbound, AAAA 100%, cached 0% where run 2 of unbound, AAAA 0%, cached 0% is due";
+    assert!(said.ends_with(order), "{said}");
+    // The last of a search, with its number.
+    let said = first(|lines| {
+        let at = place(lines, |record| matches!(record, Record::Finished(_)));
+        lines.remove(at - 1);
+    });
+    assert!(said.contains("is over before its trial at "), "{said}");
+}
+
+#[test]
+fn rates_that_the_runs_before_do_not_give_are_found() {
+    let said = first(|lines| search_spec_of(lines, 2).start_qps += 1);
+    assert!(
+        said.contains("run 2 of unbound, AAAA 0%, cached 0% has start_qps "),
+        "{said}"
+    );
+    assert!(
+        said.contains(", and by the plan and the runs before it is "),
+        "{said}"
+    );
+    let said = first(|lines| {
+        let overload = |record: &Record| {
+            matches!(
+                record,
+                Record::Started {
+                    task: Task::Overload { .. },
+                    ..
+                }
+            )
+        };
+        let at = place(lines, overload);
+        if let Record::Started { base_rate_qps, .. } = &mut lines[at].record {
+            *base_rate_qps = Some(9_000);
+        }
+    });
+    let base = "the base of overload curve of unbound, AAAA 0%, cached 0% is 9,000 queries/s, and the searches give ";
+    assert!(said.contains(base), "{said}");
+}
+
+#[test]
+fn an_end_before_everything_is_done_is_found() {
+    let said = first(|lines| {
+        let soak = Task::Soak { point: 2 };
+        lines.retain(|line| match &line.record {
+            Record::Started { task, .. } | Record::Trial { task, .. } => *task != soak,
+            Record::Finished(end) => end.task != soak,
+            _ => true,
+        });
+    });
+    assert!(
+        said.ends_with("it is called complete before soak of bind, AAAA 0%, cached 0%"),
+        "{said}"
+    );
+    let said = first(|lines| lines.push(lines[2].clone()));
+    assert!(said.ends_with("the campaign was complete before"), "{said}");
+    let said = first(|lines| {
+        lines.remove(1);
+    });
+    assert!(
+        said.contains("line 2 of the journal") && said.contains("no session before"),
+        "{said}"
+    );
+}
+
+#[test]
+fn servers_that_nobody_started_and_searches_beyond_a_death_are_found() {
+    let said = first(|lines| lines.retain(|line| !matches!(line.record, Record::Variant { .. })));
+    assert!(
+        said.contains("certify no rate") || said.contains("not started"),
+        "{said}"
+    );
+    let said = first(|lines| {
+        let at = place(lines, |record| matches!(record, Record::Abandoned { .. }));
+        lines.remove(at);
+    });
+    assert!(
+        said.contains(" is due") || said.contains(" begins before "),
+        "{said}"
+    );
+    let said = of_trial(1, 1, |trial| trial.dut_exit = Some("signal 9".to_owned()));
+    assert!(
+        said.contains("the DUT had ended in the trial before"),
+        "{said}"
+    );
+    let certified = of_trial(1, 1, |trial| trial.timeout_ns += 1);
+    assert_eq!(
+        certified,
+        "its duration and timeout are not those of the plan"
+    );
+}
+
+proptest! {
+    /// Whichever count of whichever trial is another, the trial is found.
+    #[test]
+    fn no_changed_count_is_overlooked(which: prop::sample::Index, field in 0_usize..10, more in 1_u64..100_000) {
+        let (plan, mut lines) = honest();
+        let mut trials: Vec<(u64, &mut TrialResult)> = lines
+            .iter_mut()
+            .filter_map(|line| match &mut line.record {
+                Record::Trial { result, .. } => Some((line.number + 1, result)),
+                _ => None,
+            })
+            .collect();
+        let index = which.index(trials.len());
+        let (line, trial) = &mut trials[index];
+        let a = &mut trial.answers;
+        let fields = [
+            &mut a.valid, &mut a.late, &mut a.wrong, &mut a.empty, &mut a.error, &mut a.truncated,
+            &mut a.missing, &mut trial.undecided, &mut trial.queries_sent, &mut trial.queries_due,
+        ];
+        for (at, count) in fields.into_iter().enumerate() {
+            *count += if at == field { more } else { 0 };
+        }
+        let line = *line;
+        let found = audit(&plan, &lines).unwrap_err();
+        prop_assert_eq!(found.line, line);
+    }
+}
+
+#[test]
+fn a_server_that_was_changed_is_not_measured_on() {
+    let dir = tempfile::tempdir().unwrap();
+    begin(dir.path());
+    let (_, lines) = honest();
+    let half = resealed(lines[..lines.len() / 2].to_vec());
+    fs::write(dir.path().join(JOURNAL_FILE), half).unwrap();
+    let error = resume(dir.path(), Servers::new("-v", "aa")).unwrap_err();
+    let reason = "is not what the campaign has measured so far: command was server -d, is server -v; its \
+                  runs would be mixed with those before: restore it and go on with `dns64bench resume`, or run \
+                  the plan in a new directory";
+    let BenchError::Bench(said) = &error else {
+        panic!("{error:?}")
+    };
+    assert!(said.ends_with(reason), "{said}");
+    let stopped = journal::read(dir.path()).unwrap().lines;
+    let [.., session, last] = &stopped[..] else {
+        panic!("{stopped:?}")
+    };
+    assert!(
+        matches!(session.record, Record::Session { .. }),
+        "{session:?}"
+    );
+    assert!(matches!(&last.record, Record::Stopped { reason } if *reason == error.to_string()));
+    // Restored it goes on; a profile that renders the same is recorded.
+    resume(dir.path(), Servers::new("-d", "ab")).unwrap();
+    let lines = journal::read(dir.path()).unwrap().lines;
+    assert!(audit(&plan(), &lines).is_ok());
+    let told = State::of(&plan(), &lines).variants;
+    let profiles: Vec<_> = told[0]
+        .iter()
+        .map(|facts| facts.profile_sha256.as_deref())
+        .collect();
+    assert_eq!(profiles, [Some("aa"), Some("ab")]);
+    assert!(Journal::resume(dir.path()).is_ok());
+}

@@ -1,0 +1,241 @@
+//! One trial: what its figures must have in common.
+//!
+//! A rule is a function from a result to what is wrong with it. Each looks at figures of its own; a new
+//! one is such a function, and its name in [`RULES`].
+
+use crate::load::pace::Schedule;
+use crate::quantity::Thousands;
+use crate::trial::achieved::Achieved;
+use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::{shown, summary};
+
+type Rule = fn(&TrialResult) -> Option<String>;
+
+/// The counts come first: the others rest on sums that are in range.
+const RULES: [Rule; 15] = [
+    queries_due,
+    queries_sent,
+    classes,
+    unsent,
+    early_end,
+    verdict,
+    fault,
+    drops,
+    losses,
+    undisclosed,
+    lateness,
+    percentiles,
+    round_trips,
+    authority,
+    achieved,
+];
+
+/// The first thing that is wrong with a trial.
+pub(super) fn contradiction(result: &TrialResult) -> Option<String> {
+    RULES.iter().find_map(|rule| rule(result))
+}
+
+/// Whether a trial is invalid for a reason that none of its figures shows.
+pub(super) fn is_on_trust(result: &TrialResult) -> bool {
+    let fault = result.outcome.fault();
+    fault.is_some_and(|fault| shown::shows(fault, result).is_none())
+}
+
+fn is_invalid(result: &TrialResult) -> bool {
+    matches!(result.outcome, Outcome::Invalid(_))
+}
+
+fn queries_due(result: &TrialResult) -> Option<String> {
+    let due = Schedule::new(result.rate_qps, result.duration_ns).queries();
+    let is = result.queries_due;
+    (is != due).then(|| {
+        let (is, due) = (Thousands(is), Thousands(due));
+        format!("{is} queries are called due, and rate and duration give {due}")
+    })
+}
+
+fn queries_sent(result: &TrialResult) -> Option<String> {
+    let (sent, due) = (result.queries_sent, result.queries_due);
+    (sent > due).then(|| format!("{} queries sent of {} due", Thousands(sent), Thousands(due)))
+}
+
+/// Each query that was sent is in one class, or was open at an early end.
+fn classes(result: &TrialResult) -> Option<String> {
+    let a = &result.answers;
+    let classes = [
+        a.valid,
+        a.late,
+        a.wrong,
+        a.empty,
+        a.error,
+        a.truncated,
+        a.missing,
+        result.undecided,
+    ];
+    let sum: u128 = classes.into_iter().map(u128::from).sum();
+    (sum != u128::from(result.queries_sent)).then(|| {
+        let sent = Thousands(result.queries_sent);
+        format!("{sum} queries by verdict, and {sent} were sent")
+    })
+}
+
+/// What the kernel does not take makes a trial invalid.
+fn unsent(result: &TrialResult) -> Option<String> {
+    let unsent = result.queries_due - result.queries_sent;
+    (unsent > 0 && !result.ended_early && !is_invalid(result)).then(|| {
+        let (word, unsent) = (result.outcome.word(), Thousands(unsent));
+        format!("it is called {word}, and {unsent} queries that were due were not sent")
+    })
+}
+
+/// Queries are open only where sending ended early, and it does so for a failure or a fault.
+fn early_end(result: &TrialResult) -> Option<String> {
+    if result.undecided > 0 && !result.ended_early {
+        let open = Thousands(result.undecided);
+        return Some(format!("{open} queries are open, and it went to its end"));
+    }
+    let is_failure = result.outcome.shortfall() > 0;
+    (result.ended_early && !is_failure && !is_invalid(result))
+        .then(|| "it ended early without a failure".to_owned())
+}
+
+/// The verdict is that of its counts.
+fn verdict(result: &TrialResult) -> Option<String> {
+    let good = result.answers.valid + result.undecided;
+    let fault = result.outcome.fault().cloned();
+    let due = summary::verdict(fault, result.queries_sent - good, result.ended_early);
+    (result.outcome != due).then(|| {
+        let [is, due] = [&result.outcome, &due].map(|outcome| match outcome {
+            Outcome::Failed { shortfall } => format!("failed by {}", Thousands(*shortfall)),
+            other => other.word().to_owned(),
+        });
+        format!("it is called {is}, and by its counts it {due}")
+    })
+}
+
+/// The figures of a fault are those of the trial.
+fn fault(result: &TrialResult) -> Option<String> {
+    let fault = result.outcome.fault()?;
+    let text = || {
+        format!(
+            "it is called invalid, and its figures do not show that {}",
+            fault.what()
+        )
+    };
+    (shown::shows(fault, result) == Some(false)).then(text)
+}
+
+/// Losses of the Tester's own sockets make a trial invalid that they can explain. Programs that did not place
+/// losses called it invalid for any.
+fn drops(result: &TrialResult) -> Option<String> {
+    let (drops, answers) = (result.tester_drops, &result.answers);
+    let only_missing = answers.missing > 0 && answers.answered() == answers.valid;
+    let explained = only_missing && drops >= answers.missing;
+    let wrong = drops > 0 && (explained || result.losses.is_none()) && !is_invalid(result);
+    wrong.then(|| {
+        let (word, drops) = (result.outcome.word(), Thousands(drops));
+        format!("it is called {word}, and the Tester's own sockets lost {drops} datagrams")
+    })
+}
+
+/// Each query without a valid answer was lost once.
+fn losses(result: &TrialResult) -> Option<String> {
+    let losses = result.losses.as_ref()?;
+    let a = &result.answers;
+    let bad = a.answered() - a.valid + a.missing;
+    let lows = losses.places.iter().map(|placed| u128::from(placed.low));
+    let placed = lows.sum::<u128>() + u128::from(losses.undecided);
+    let unsent = losses.queries.checked_sub(bad);
+    let unsent_max = result.queries_due - result.queries_sent;
+    let fits = unsent.is_some_and(|unsent| unsent <= unsent_max);
+    let ranges = losses.places.iter().all(|placed| placed.low <= placed.high);
+    (placed != u128::from(losses.queries) || !fits || !ranges).then(|| {
+        let (queries, bad) = (Thousands(losses.queries), Thousands(bad));
+        format!(
+            "its losses are {queries} queries at {placed} places, and {bad} have no valid answer"
+        )
+    })
+}
+
+/// A fault that its figures show makes a trial invalid.
+fn undisclosed(result: &TrialResult) -> Option<String> {
+    let fault = shown::fault(result).filter(|_| !is_invalid(result))?;
+    let (word, what) = (result.outcome.word(), fault.what());
+    Some(format!("it is called {word}, and {what}"))
+}
+
+fn lateness(result: &TrialResult) -> Option<String> {
+    let t = &result.timing;
+    let figures = [
+        t.lateness_ns_p50,
+        t.lateness_ns_p99,
+        t.lateness_ns_p999,
+        t.lateness_ns_max,
+    ];
+    (!figures.is_sorted()).then(|| "the percentiles of its lateness do not rise".to_owned())
+}
+
+fn percentiles(result: &TrialResult) -> Option<String> {
+    let rtt = &result.rtt;
+    let figures = [rtt.p50, rtt.p99, rtt.p999, rtt.max];
+    let all = &result.rtt_percentiles;
+    let rise = figures.is_sorted() && all.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1);
+    (!rise).then(|| "the percentiles of its round-trip times do not rise".to_owned())
+}
+
+/// Answers have round-trip times, a valid one has no longer one than the timeout, a late one has.
+fn round_trips(result: &TrialResult) -> Option<String> {
+    let answers = &result.answers;
+    let answered = answers.answered();
+    let Some(max_ns) = result.rtt.max else {
+        return (answered > 0).then(|| "it has answers and no round-trip time".to_owned());
+    };
+    if answered == 0 {
+        return Some("it has a round-trip time and no answer".to_owned());
+    }
+    let (in_time, timeout_ns) = (answers.valid == answered, result.timeout_ns);
+    let too_long = in_time && max_ns - max_ns / HISTOGRAM_STEP > timeout_ns;
+    let too_short = answers.late > 0 && max_ns <= timeout_ns;
+    (too_long || too_short).then(|| {
+        let count = if too_long {
+            "all answers in time"
+        } else {
+            "late answers"
+        };
+        format!("it has {count}, and its longest round-trip time is {max_ns} ns")
+    })
+}
+
+/// Three digits of a histogram: what is read from it is above the value by less than this part.
+const HISTOGRAM_STEP: u64 = 1000;
+
+/// An authority answers no more than it is asked.
+fn authority(result: &TrialResult) -> Option<String> {
+    let c = result.authority.as_ref()?;
+    let sum = |counts: &[u64]| counts.iter().copied().map(u128::from).sum::<u128>();
+    let asked = sum(&[c.aaaa, c.a, c.other]);
+    let answered = sum(&[c.answered, c.nodata, c.nxdomain, c.refused]);
+    (answered > asked || asked > u128::from(u64::MAX))
+        .then(|| format!("its authority answered {answered} of {asked} queries"))
+}
+
+/// The achieved shares are those of the counts.
+fn achieved(result: &TrialResult) -> Option<String> {
+    let is = result.achieved?;
+    let all_answered = result.answers.missing == 0 && result.undecided == 0;
+    let due = |counts| Achieved::by_counts(result.queries_sent, counts, all_answered);
+    let due = result.authority.as_ref().and_then(due);
+    let figures = |a: &Achieved| [a.aaaa_share, a.cached_share, Some(a.amplification)];
+    let same = due.is_some_and(|due| {
+        let mut pairs = figures(&is).into_iter().zip(figures(&due));
+        pairs.all(|pair| match pair {
+            (Some(is), Some(due)) => (is - due).abs() <= SHARE_STEP * due.abs().max(1.0),
+            (is, due) => is == due,
+        })
+    });
+    (!same)
+        .then(|| "the shares that it achieved are not those of its authority's counts".to_owned())
+}
+
+/// Quotients may differ in their last digit after they were written and read.
+const SHARE_STEP: f64 = 1e-12;

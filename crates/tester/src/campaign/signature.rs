@@ -1,0 +1,187 @@
+//! Who answers for a journal: a detached signature with an SSH key, by the program `ssh-keygen`.
+//!
+//! Signed are the 64 digits of the journal's last seal, which stands for every octet before it, in the
+//! namespace [`NAMESPACE`] of SSH signatures. The signature is the file [`SIGNATURE_FILE`] beside the
+//! journal; `docs/journal.md` tells how to check it without this program.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dns64_transport::clock::{Nanos, SECOND};
+
+use crate::lab::LabError;
+use crate::lab::process::{Ended, find_program, run_with_input};
+
+/// Name of the signature in the directory of a campaign.
+pub const SIGNATURE_FILE: &str = "journal.jsonl.sig";
+
+/// What the signature is for, so that none that was made for something else is taken for it
+/// (ssh-keygen(1), `-Y sign -n`).
+pub const NAMESPACE: &str = "dns64bench";
+
+/// The program that signs and checks.
+const PROGRAM: &str = "ssh-keygen";
+
+/// Time to type the passphrase of a key.
+const LIMIT: Nanos = 120 * SECOND;
+
+/// Why a journal cannot be signed, or why its signature does not hold.
+#[derive(Debug, thiserror::Error)]
+pub enum SignatureError {
+    /// There is no program for it.
+    #[error("there is no {PROGRAM}; install the Debian package openssh-client")]
+    NoProgram,
+    /// The program cannot be run.
+    #[error(transparent)]
+    Run(#[from] LabError),
+    /// A file cannot be used.
+    #[error("cannot {what} {}: {reason}", .path.display())]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system says.
+        reason: io::Error,
+    },
+    /// The key does not sign.
+    #[error(
+        "cannot sign with {}: {PROGRAM} says: {said}; give an SSH key that can be read, or its public half \
+         if an agent has it",
+        .key.display()
+    )]
+    Key {
+        /// The key.
+        key: PathBuf,
+        /// Why.
+        said: String,
+    },
+    /// There is no signature.
+    #[error(
+        "{} is missing: the journal is not signed; its maker signs it with `dns64bench verify --sign KEY DIR`",
+        .path.display()
+    )]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The signature is of something else.
+    #[error(
+        "{} is not a signature of this journal, whose seal is {seal}: the journal was changed or went on after \
+         it was signed ({PROGRAM} says: {said}); get the journal that was signed, or have this one signed",
+        .path.display()
+    )]
+    OtherJournal {
+        /// The signature.
+        path: PathBuf,
+        /// The last seal of the journal.
+        seal: String,
+        /// Why.
+        said: String,
+    },
+    /// The signature is good and its key is nobody's.
+    #[error(
+        "the journal was signed with {signer}, which {} does not list for anybody at this time; if you know whose \
+         key it is, add the line `NAME namespaces=\"{NAMESPACE}\" KEY`, see ssh-keygen(1)",
+        .allowed.display()
+    )]
+    UnknownSigner {
+        /// Kind and fingerprint of the key.
+        signer: String,
+        /// The allowed signers.
+        allowed: PathBuf,
+    },
+}
+
+/// Signs the journal in `dir`, which ends with `seal`, with an SSH key; gives the path of the
+/// signature, which replaces an earlier one. A passphrase is asked for on the terminal.
+///
+/// # Errors
+///
+/// The program is missing, or the key is of no use.
+pub fn sign(dir: &Path, seal: &str, key: &Path) -> Result<PathBuf, SignatureError> {
+    let mut command = command("sign")?;
+    let made = run_with_input(command.arg("-f").arg(key), seal.as_bytes(), LIMIT)?;
+    if !made.status.success() {
+        let (key, said) = (key.to_owned(), said(&made));
+        return Err(SignatureError::Key { key, said });
+    }
+    let path = dir.join(SIGNATURE_FILE);
+    fs::write(&path, made.stdout).map_err(|reason| SignatureError::Io {
+        what: "write",
+        path: path.clone(),
+        reason,
+    })?;
+    Ok(path)
+}
+
+/// Checks the signature of the journal in `dir`, which ends with `seal`, against a file of allowed
+/// signers (ssh-keygen(1), ALLOWED SIGNERS). Tells who signed it, and with which key.
+///
+/// # Errors
+///
+/// There is no signature, it is of another journal, or its key is nobody's.
+pub fn check(dir: &Path, seal: &str, allowed: &Path) -> Result<String, SignatureError> {
+    let path = dir.join(SIGNATURE_FILE);
+    if !path.exists() {
+        return Err(SignatureError::Missing { path });
+    }
+    fs::metadata(allowed).map_err(|reason| SignatureError::Io {
+        what: "read",
+        path: allowed.to_owned(),
+        reason,
+    })?;
+    // Whose key it is comes second: a signature of something else says nothing about anybody.
+    let mut novalidate = command("check-novalidate")?;
+    let good = run_with_input(novalidate.arg("-s").arg(&path), seal.as_bytes(), LIMIT)?;
+    if !good.status.success() {
+        return Err(SignatureError::OtherJournal {
+            path,
+            seal: seal.to_owned(),
+            said: said(&good),
+        });
+    }
+    let mut whose = command("find-principals")?;
+    whose.arg("-s").arg(&path).arg("-f").arg(allowed);
+    let names = run_with_input(&mut whose, &[], LIMIT)?;
+    for name in names.stdout.lines() {
+        let mut verify = command("verify")?;
+        verify.arg("-s").arg(&path).arg("-f").arg(allowed);
+        let verified = run_with_input(verify.args(["-I", name]), seal.as_bytes(), LIMIT)?;
+        if verified.status.success() {
+            return Ok(format!("{name} with {}", key_of(&verified)));
+        }
+    }
+    Err(SignatureError::UnknownSigner {
+        signer: key_of(&good),
+        allowed: allowed.to_owned(),
+    })
+}
+
+/// `ssh-keygen -Y WHAT`, with its name for the signatures of journals.
+fn command(what: &str) -> Result<Command, SignatureError> {
+    let program = find_program(PROGRAM).ok_or(SignatureError::NoProgram)?;
+    let mut command = Command::new(program);
+    command.args(["-Y", what, "-n", NAMESPACE]);
+    Ok(command)
+}
+
+/// The key in `Good "dns64bench" signature for NAME with ED25519 key SHA256:...`; all of that if it is
+/// said in another way. For people only.
+fn key_of(good: &Ended) -> String {
+    let text = good.stdout.trim();
+    let key = text.rsplit_once(" with ").map(|(_, key)| key);
+    key.unwrap_or(text).to_owned()
+}
+
+/// What the program said of its failure, in a line.
+fn said(ended: &Ended) -> String {
+    let text = format!("{} {}", ended.stdout, ended.stderr);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words.is_empty() {
+        true => "nothing".to_owned(),
+        false => words.join(" "),
+    }
+}

@@ -1,0 +1,137 @@
+//! What the figures of a result show of the Tester's own doing, when ledgers and counters are gone: whoever
+//! checks a verdict that was written down asks here.
+
+use super::disturbance;
+use super::place::{Losses, Place, Source};
+use super::result::{Outcome, TesterFault, TrialResult};
+use super::summary::{CLOCK_STEP_MAX_NS, late_schedule};
+use crate::load::pace::Schedule;
+
+/// A fault that the figures prove, whatever the verdict is. There can be others, of which a result keeps too
+/// little: `None` says nothing.
+pub fn fault(result: &TrialResult) -> Option<TesterFault> {
+    let timing = &result.timing;
+    let step_ns = timing.clock_step_ns.unwrap_or(0);
+    let limits = timing.limits.unwrap_or_default();
+    let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
+    stepped
+        .then_some(TesterFault::ClockStep { step_ns })
+        .or_else(|| overflow(result))
+        .or_else(|| late_schedule(timing, &limits))
+        .or_else(|| excuse(result))
+}
+
+fn overflow(result: &TrialResult) -> Option<TesterFault> {
+    let replies = result.authority?.misbehaviour?.overflowed;
+    (replies > 0).then_some(TesterFault::AuthorityOverflow { replies })
+}
+
+/// What only a trial that failed can be excused with.
+fn excuse(result: &TrialResult) -> Option<TesterFault> {
+    if !matches!(result.outcome, Outcome::Failed { .. }) {
+        return None;
+    }
+    let explained = |losses| explanation(losses, result).cloned();
+    let lost = result.losses.as_ref().and_then(explained);
+    lost.map(TesterFault::NetworkLoss).or_else(|| theft(result))
+}
+
+/// The largest loss on the Tester's side, if those explain every missing answer and nothing else was
+/// wrong: then the DUT has lost none beyond them.
+fn explanation<'r>(losses: &'r Losses, result: &TrialResult) -> Option<&'r Source> {
+    let answers = &result.answers;
+    let of_dut = |place| matches!(place, Place::DutSockets | Place::Dut);
+    let (mut rest, mut slack) = (losses.undecided, 0_u64);
+    for placed in &losses.places {
+        if placed.source.is_some() {
+            slack = slack.saturating_add(placed.high.saturating_sub(placed.low));
+        } else if of_dut(placed.place) {
+            rest = rest.saturating_add(placed.low);
+        }
+    }
+    let only_missing = answers.missing > 0 && answers.answered() == answers.valid;
+    let sources = losses.places.iter().filter_map(|p| p.source.as_ref());
+    let largest = sources.max_by_key(|source| source.count);
+    largest.filter(|_| only_missing && rest <= slack)
+}
+
+/// Others had the core of a role for so long that it explains every loss, even if all queries that were
+/// open at an early end would have been lost.
+fn theft(result: &TrialResult) -> Option<TesterFault> {
+    let limits = result.timing.limits.unwrap_or_default();
+    let fault = disturbance::theft(result.machine.as_ref()?, &limits)?;
+    let TesterFault::Disturbed { taken_ns, .. } = fault else {
+        return None;
+    };
+    let most = result.outcome.shortfall().saturating_add(result.undecided);
+    let explained = Schedule::new(result.rate_qps, result.duration_ns).due_within(taken_ns);
+    (most <= explained).then_some(fault)
+}
+
+/// Whether the figures of a trial are those of a fault that it is said to have; `None` if it keeps none that
+/// could tell.
+pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
+    let timing = &result.timing;
+    let shortfall = result
+        .queries_sent
+        .saturating_sub(result.answers.valid)
+        .saturating_sub(result.undecided);
+    match fault {
+        TesterFault::NotSent { queries } => {
+            let unsent = result.queries_due.saturating_sub(result.queries_sent);
+            Some((1..=unsent).contains(queries))
+        }
+        TesterFault::LateSchedule {
+            lateness_ns,
+            limit_ns,
+            ..
+        } => Some(*lateness_ns == timing.lateness_ns_max && lateness_ns > limit_ns),
+        TesterFault::RateError { sent, due, allowed } => {
+            let off = sent.abs_diff(*due);
+            let off_pct = 100.0 * off as f64 / *due as f64;
+            let told = *due == 0 || off_pct <= timing.bin_100ms_deviation_pct_max + PCT_STEP;
+            Some(off > *allowed && told)
+        }
+        TesterFault::CatchUpBurst {
+            stall_ns,
+            burst_queries,
+            lost,
+            ..
+        } => timing.catch_up.map(|told| {
+            let figures = (
+                told.stall_ns_max,
+                told.burst_queries_max,
+                told.lost_in_bursts,
+            );
+            figures == (*stall_ns, *burst_queries, *lost) && *lost == shortfall
+        }),
+        TesterFault::Disturbed { .. } => {
+            let limits = timing.limits.unwrap_or_default();
+            let theft = |usage| disturbance::theft(usage, &limits);
+            let same = |usage| theft(usage).as_ref() == Some(fault) && shortfall > 0;
+            result.machine.as_ref().map(same)
+        }
+        TesterFault::ReceiveDrops { datagrams } | TesterFault::AuthorityDrops { datagrams } => {
+            let own = (1..=result.tester_drops).contains(datagrams);
+            // Those of an authority that is a program of its own are in `losses` at the most.
+            (own || result.losses.is_none()).then_some(own)
+        }
+        TesterFault::NetworkLoss(source) | TesterFault::NetworkDelay(source) => {
+            let losses = result.losses.as_ref();
+            let placed = losses.into_iter().flat_map(|l| &l.places);
+            let placed = placed.filter_map(|placed| placed.source.as_ref());
+            let counted = losses.into_iter().flat_map(|losses| &losses.counters);
+            let told = placed.chain(counted).any(|known| known == source);
+            (told || losses.is_none()).then_some(told)
+        }
+        TesterFault::AuthorityOverflow { .. } => Some(overflow(result).as_ref() == Some(fault)),
+        TesterFault::ClockStep { step_ns } => timing
+            .clock_step_ns
+            .map(|told| told == *step_ns && told.unsigned_abs() > CLOCK_STEP_MAX_NS),
+        // Of these, and of those that are not named, a result keeps nothing but the word of the Tester.
+        _ => None,
+    }
+}
+
+/// Quotients may differ in their last digit after they were written and read.
+const PCT_STEP: f64 = 1e-9;

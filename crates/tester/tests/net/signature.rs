@@ -1,0 +1,135 @@
+//! Journals that are signed, by the program that signs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dns64bench::campaign::journal::{Beginning, Journal};
+use dns64bench::campaign::record::{Environment, Record};
+
+use crate::machine::PROGRAM;
+
+/// A key of somebody, and the file that allows this key alone to sign.
+fn key(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
+    let (key, allowed) = (dir.join(name), dir.join(format!("{name}.allowed")));
+    let made = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-C", name, "-f"])
+        .arg(&key)
+        .status();
+    assert!(made.unwrap().success());
+    let public = fs::read_to_string(key.with_extension("pub")).unwrap();
+    fs::write(
+        &allowed,
+        format!("{name} namespaces=\"dns64bench\" {public}"),
+    )
+    .unwrap();
+    (key, allowed)
+}
+
+/// A campaign of which nothing was measured, with its report.
+fn campaign(dir: &Path) -> PathBuf {
+    let campaign = dir.join("campaign");
+    let beginning = Beginning {
+        tester: dns64bench::PROGRAM.to_owned(),
+        plan: "[[dut]]\nprofile = \"unbound\"\n".to_owned(),
+        plan_origin: "plan.toml".to_owned(),
+        command: Vec::new(),
+        lab: None,
+    };
+    let (mut journal, _) = Journal::create(&campaign, beginning).unwrap();
+    append_session(&mut journal);
+    drop(journal);
+    report(&campaign);
+    campaign
+}
+
+fn append_session(journal: &mut Journal) {
+    let session = Record::Session {
+        environment: Box::new(Environment::default()),
+        torn_bytes: 0,
+    };
+    journal.append(session).unwrap();
+}
+
+fn report(campaign: &Path) {
+    let made = Command::new(PROGRAM).arg("report").arg(campaign).output();
+    let made = made.unwrap();
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+}
+
+/// Exit code and all that is said.
+fn verify(campaign: &Path, option: Option<(&str, &Path)>) -> (Option<i32>, String) {
+    let mut command = Command::new(PROGRAM);
+    command.arg("verify").arg(campaign);
+    if let Some((option, file)) = option {
+        command.arg(option).arg(file);
+    }
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (output.status.code(), said.concat())
+}
+
+#[test]
+#[ignore = "needs ssh-keygen: run by .ci/run net"]
+fn a_signature_tells_who_signed_this_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let campaign = campaign(dir.path());
+    let (alice, alices) = key(dir.path(), "alice");
+    let (_, bobs) = key(dir.path(), "bob");
+    let check = |allowed: &Path| verify(&campaign, Some(("--check-signature", allowed)));
+
+    let (code, said) = verify(&campaign, None);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.ends_with("\nnot signed\n"), "{said}");
+    let (code, said) = check(&alices);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("the journal is not signed"), "{said}");
+
+    let (code, said) = verify(&campaign, Some(("--sign", &alice)));
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = check(&alices);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("\nsigned by alice with ED25519 key SHA256:"),
+        "{said}"
+    );
+    let (code, said) = verify(&campaign, None);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("journal.jsonl.sig is not checked"), "{said}");
+
+    // A key that signed and is nobody's.
+    let (code, said) = check(&bobs);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.contains("the journal was signed with ED25519 key SHA256:"),
+        "{said}"
+    );
+    // No key at all.
+    let (code, said) = verify(&campaign, Some(("--sign", &dir.path().join("nobody"))));
+    assert_eq!(code, Some(2), "{said}");
+
+    // The journal goes on.
+    let (mut journal, _, _) = Journal::resume(&campaign).unwrap();
+    append_session(&mut journal);
+    drop(journal);
+    report(&campaign);
+    let (code, said) = check(&alices);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.contains("is not a signature of this journal"),
+        "{said}"
+    );
+}
+
+#[test]
+#[ignore = "needs ssh-keygen: run by .ci/run net"]
+fn what_is_not_verified_is_not_signed() {
+    let dir = tempfile::tempdir().unwrap();
+    let campaign = campaign(dir.path());
+    let (alice, _) = key(dir.path(), "alice");
+    fs::write(campaign.join("report/extra.csv"), "1\n").unwrap();
+    let (code, said) = verify(&campaign, Some(("--sign", &alice)));
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("not part of the report: extra.csv"), "{said}");
+    assert!(!campaign.join("journal.jsonl.sig").exists());
+}
