@@ -123,8 +123,8 @@ pub struct Backlog {
     sent_ns: Nanos,
 }
 
-/// 1 / h.
-const RESERVE: Nanos = 10;
+/// 1 / h: a DUT is taken to have a tenth of reserve.
+pub const RESERVE: Nanos = 10;
 
 impl Backlog {
     /// Of a sender that has not sent anything; up to `limit_ns` of lateness are no burst.

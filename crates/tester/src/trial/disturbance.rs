@@ -2,8 +2,9 @@
 //! data.
 //!
 //! It is for trials that failed: a DUT that passed with less than its core can do more, so a pass under theft is
-//! a lower bound and stays a pass. And it explains no more losses than queries were due in the time that was
-//! taken: a server that keeps up with the rate whenever it has its core loses no more. The DUT and the authority are judged by the share of the trial in
+//! a lower bound and stays a pass. And it explains no more losses than queries were due while the core was taken
+//! and until a server with a tenth of reserve has worked off what had come meanwhile: ten times as long again, in which
+//! all answers may be late. What is lost beyond is lost without it. The DUT and the authority are judged by the share of the trial in
 //! which they were kept from their cores. The Measurer is judged by what it did, the lateness of each
 //! query (`timing`), which is exact; its counters only tell why it was late.
 
@@ -14,13 +15,16 @@ use super::cause::Cause;
 use super::result::TesterFault;
 use crate::lab::topology::Role;
 use crate::lab::usage::{RoleUsage, TICK_NS, Usage};
-use crate::load::catch_up::Limits;
+use crate::load::catch_up::{Limits, RESERVE};
 
 /// The fault of a trial that failed by these losses while others had the core of its DUT or its authority
 /// for longer than is allowed.
 pub(super) fn fault(usage: &Usage, spec: &TrialSpec, lost: u64) -> Option<TesterFault> {
     let explains = |fault: &TesterFault| match fault {
-        TesterFault::Disturbed { taken_ns, .. } => lost <= spec.schedule.due_within(*taken_ns),
+        TesterFault::Disturbed { taken_ns, .. } => {
+            let felt_ns = taken_ns.saturating_mul(1 + RESERVE);
+            lost <= spec.schedule.due_within(felt_ns)
+        }
         _ => false,
     };
     theft(usage, &spec.limits).filter(explains)

@@ -142,10 +142,10 @@ impl Bursts {
         });
         let episodes = together(each.collect());
         let lost_in_each = match lost {
-            0 => vec![0; episodes.len()],
+            0 => vec![Lost::default(); episodes.len()],
             _ => lost_in(&episodes, spec, shards),
         };
-        let lost_in_bursts: u64 = lost_in_each.iter().sum();
+        let lost_in_bursts: u64 = lost_in_each.iter().map(|lost| lost.all).sum();
         let mut pairs = episodes.iter().zip(&lost_in_each);
         Self {
             told: CatchUp {
@@ -158,10 +158,11 @@ impl Bursts {
                     .unwrap_or(0),
                 lost_in_bursts,
             },
-            // No burst makes a server lose more queries than it has: what is lost beyond, is lost without it.
+            // No burst makes a server lose more queries than it has: what is lost beyond, is lost without
+            // it. Answers are late as long as there is a queue.
             explain_all: lost > 0
                 && lost_in_bursts == lost
-                && pairs.all(|(episode, lost)| *lost <= episode.held_up_queries),
+                && pairs.all(|(episode, lost)| lost.all - lost.late <= episode.held_up_queries),
         }
     }
 
@@ -178,9 +179,17 @@ impl Bursts {
     }
 }
 
+/// Queries without a valid answer.
+#[derive(Clone, Copy, Default)]
+struct Lost {
+    all: u64,
+    /// Those of them that were answered late.
+    late: u64,
+}
+
 /// Queries that were lost in each of the episodes, by their moments of sending.
-fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<u64> {
-    let mut lost = vec![0; episodes.len()];
+fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<Lost> {
+    let mut lost = vec![Lost::default(); episodes.len()];
     for shard in shards {
         let entries = &shard.ledger.entries()[..shard.offered];
         let expired = |at_ns| is_expired(spec, at_ns, shard.emptied_until_ns);
@@ -195,7 +204,8 @@ fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<
                 .get(before)
                 .is_some_and(|e| e.from_ns <= sent.at_ns);
             if is_lost && within {
-                lost[before] += 1;
+                lost[before].all += 1;
+                lost[before].late += u64::from(sent.fate == Fate::Late);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use dns64_transport::clock::SECOND;
+use dns64_transport::clock::{Nanos, SECOND};
 use dns64bench::lab::topology::Role;
 use dns64bench::lab::usage::{RoleUsage, Usage};
 use dns64bench::procedure::Trials;
@@ -185,17 +185,17 @@ fn stalls_never_make_a_search_find_less_than_the_dut_can_do() {
     }
 }
 
-/// A machine on which a role had core 1, and others used it for 40 % of the trial.
-fn shared(role: Role) -> Surroundings {
+/// A machine on which a role had core 1, and others used it for so long of half a second.
+fn shared(role: Role, foreign_ms: Nanos) -> Surroundings {
     let row = RoleUsage {
         role,
         threads: 1,
         cores: Some("1".into()),
         cpu_ns: 300 * MILLISECOND,
-        run_delay_ns: 200 * MILLISECOND,
+        run_delay_ns: foreign_ms * MILLISECOND,
         involuntary_switches: 50,
         steal_ns: Some(0),
-        foreign_ns: Some(200 * MILLISECOND),
+        foreign_ns: Some(foreign_ms * MILLISECOND),
         neighbour: None,
         throttled_ns: None,
         pressure_ns: None,
@@ -216,41 +216,66 @@ fn shared(role: Role) -> Surroundings {
 fn a_failure_on_a_shared_core_says_nothing_and_a_pass_is_a_pass() {
     let losing = Conduct::LoseEvery(1000);
     for role in [Role::Dut, Role::Authority] {
-        match FAST.amid(shared(role), losing, 1).outcome {
+        match FAST.amid(shared(role, 200), losing, 1).outcome {
             Outcome::Invalid(TesterFault::Disturbed { role: whose, .. }) => assert_eq!(whose, role),
             other => panic!("{other:?}"),
         }
     }
-    let result = FAST.amid(shared(Role::Dut), Conduct::Good, 1);
+    let result = FAST.amid(shared(Role::Dut, 200), Conduct::Good, 1);
     assert_eq!(result.outcome, Outcome::Passed);
     let note = "passed although other processes used 40 % of the DUT's core 1: it may pass at a higher rate";
     assert_eq!(result.notes, [note]);
     // The Measurer was punctual all the same.
-    let result = FAST.amid(shared(Role::Measurer), losing, 1);
+    let result = FAST.amid(shared(Role::Measurer, 200), losing, 1);
     assert_eq!(result.outcome, Outcome::Failed { shortfall: 10 });
 }
 
 #[test]
-fn a_shared_core_excuses_no_more_than_was_due_while_others_had_it() {
-    // 40 % of 10,000.
-    let half = FAST.amid(shared(Role::Dut), Conduct::LoseEvery(2), 1);
-    assert_eq!(half.outcome, Outcome::Failed { shortfall: 5000 });
+fn a_shared_core_excuses_no_more_than_a_server_with_reserve_feels_of_it() {
+    // 25 ms, and 250 ms until it has worked off what came in them: 5,500 queries.
+    let amid = |trial: Trial, conduct| trial.amid(shared(Role::Dut, 25), conduct, 1);
+    let some = amid(FAST, Conduct::LoseEvery(2));
+    assert!(matches!(
+        some.outcome,
+        Outcome::Invalid(TesterFault::Disturbed { .. })
+    ));
+    let all = amid(FAST, Conduct::DieAfter(0));
+    assert_eq!(all.outcome, Outcome::Failed { shortfall: 10_000 });
+    // It ends at the first loss, with 7,000 queries that nobody answers.
     let early = Trial {
         stop_early: true,
-        timeout_ns: 220 * MILLISECOND,
+        timeout_ns: 350 * MILLISECOND,
         ..FAST
     };
-    // It ends at the first loss, with 4,400 queries that nobody answers.
-    let dead = early.amid(shared(Role::Dut), Conduct::DieAfter(2_000), 1);
+    let dead = amid(early, Conduct::DieAfter(2_000));
     assert!(
         matches!(dead.outcome, Outcome::Failed { .. }),
         "{:?}",
         dead.outcome
     );
     assert!(
-        dead.ended_early && dead.undecided > 4_000,
+        dead.ended_early && dead.undecided > 6_500,
         "{}",
         dead.undecided
+    );
+}
+
+#[test]
+fn answers_that_a_burst_makes_late_are_the_testers_however_many() {
+    // 160 queries are kept back, and those that find more than 100 before them are late.
+    let hasty = Trial {
+        timeout_ns: 5 * MILLISECOND,
+        ..stalled()
+    };
+    let result = hasty.against(Conduct::Bounded(21_500, 1_000));
+    assert!(result.answers.late > 200 && result.answers.missing == 0);
+    assert!(
+        matches!(
+            result.outcome,
+            Outcome::Invalid(TesterFault::CatchUpBurst { .. })
+        ),
+        "{:?}",
+        result.outcome
     );
 }
 
@@ -264,9 +289,9 @@ fn the_cause_of_a_stall_is_named() {
         Outcome::Invalid(TesterFault::LateSchedule { cause, .. }) => cause,
         other => panic!("{other:?}"),
     };
-    let busy = cause(shared(Role::Measurer));
+    let busy = cause(shared(Role::Measurer, 200));
     assert!(matches!(busy, Some(Cause::Neighbour { .. })), "{busy:?}");
-    let mut idle = shared(Role::Measurer);
+    let mut idle = shared(Role::Measurer, 200);
     for row in idle
         .machine
         .iter_mut()
