@@ -44,7 +44,18 @@ pub struct Datagram<'a> {
     pub(crate) local: Option<LocalAddr>,
 }
 
-impl Datagram<'_> {
+impl<'a> Datagram<'a> {
+    /// A datagram that arrived at a port with one address.
+    pub fn new(port: usize, peer: SocketAddr, payload: &'a [u8], at: Nanos) -> Self {
+        Self {
+            port,
+            peer,
+            payload,
+            at,
+            local: None,
+        }
+    }
+
     /// Where a reply goes, for [`Link::reply`].
     pub fn origin(&self) -> Origin {
         Origin {

@@ -281,13 +281,7 @@ impl Link for MemoryLink {
         while total < max
             && let Some((port, at, peer, payload)) = self.next()
         {
-            each(Datagram {
-                port,
-                peer,
-                payload: &payload,
-                at,
-                local: None,
-            });
+            each(Datagram::new(port, peer, &payload, at));
             total += 1;
         }
         Ok(total)
@@ -308,16 +302,7 @@ impl Link for MemoryLink {
             && let Some((port, at, peer, payload)) = self.next()
         {
             total += 1;
-            let len = answer(
-                Datagram {
-                    port,
-                    peer,
-                    payload: &payload,
-                    at,
-                    local: None,
-                },
-                &mut self.frame,
-            );
+            let len = answer(Datagram::new(port, peer, &payload, at), &mut self.frame);
             if len > 0 {
                 let reply = &self.frame[..len];
                 let mut wire = self.network.0.borrow_mut();

@@ -77,13 +77,7 @@ impl Link for Lagging {
             && let Some((at, peer, query)) = held.pop_front()
         {
             let mut frame = [0; 512];
-            let datagram = Datagram {
-                port: 0,
-                peer,
-                payload: &query,
-                at,
-            };
-            let len = answer(datagram, &mut frame);
+            let len = answer(Datagram::new(0, peer, &query, at), &mut frame);
             self.link.send_to(peer, &frame[..len]);
             replies += 1;
         }

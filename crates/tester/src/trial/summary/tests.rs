@@ -43,6 +43,7 @@ fn answers_that_the_authority_was_not_asked_for_are_told_with_their_number() {
     }
     let finished = Finished {
         schedule: spec.schedule,
+        start: 0,
         ledger,
         offered: 3,
         emptied_until_ns: 0,
