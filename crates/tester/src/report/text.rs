@@ -266,6 +266,11 @@ impl Page {
             );
         }
         self.authority(result.authority.as_ref());
+        self.dut(result);
+    }
+
+    /// What the DUT did.
+    fn dut(&mut self, result: &TrialResult) {
         if let Some(service) = result.service {
             self.section(
                 "Service while queries waited in the DUT",

@@ -214,35 +214,9 @@ impl TesterFault {
                 milliseconds(*limit_ns),
                 because(cause.as_ref())
             ),
-            Self::RateError { sent, due, allowed } => format!(
-                "a span of 100 ms had {sent} queries instead of {due}, and {allowed} more or fewer are \
-                 allowed"
-            ),
-            Self::CatchUpBurst {
-                stall_ns,
-                burst_queries,
-                limit_queries,
-                rate_qps,
-                lost,
-                cause,
-            } => format!(
-                "all {lost} queries without an answer left in catch-up bursts: at {rate_qps} \
-                 queries/s a stall of {:.1} ms kept back {burst_queries}, and {limit_queries} may \
-                 leave at once{}",
-                milliseconds(*stall_ns),
-                because(cause.as_ref())
-            ),
-            Self::Disturbed {
-                role,
-                taken_ns,
-                limit_ns,
-                cause,
-            } => format!(
-                "{}; it had to wait for {:.0} ms in all and the limit is {:.0} ms",
-                cause.what(*role),
-                milliseconds(*taken_ns),
-                milliseconds(*limit_ns)
-            ),
+            Self::RateError { .. } | Self::CatchUpBurst { .. } | Self::Disturbed { .. } => {
+                self.what_was_harder()
+            }
             Self::ReceiveDrops { datagrams } => {
                 format!("the Measurer's sockets lost {datagrams} replies")
             }
@@ -275,6 +249,42 @@ impl TesterFault {
                 format!("the real-time clock was stepped by {step_ns} ns during the trial")
             }
             Self::Link { error } => error.clone(),
+        }
+    }
+
+    /// What made the load of the DUT harder than the schedule.
+    fn what_was_harder(&self) -> String {
+        match self {
+            Self::RateError { sent, due, allowed } => format!(
+                "a span of 100 ms had {sent} queries instead of {due}, and {allowed} more or fewer are \
+                 allowed"
+            ),
+            Self::CatchUpBurst {
+                stall_ns,
+                burst_queries,
+                limit_queries,
+                rate_qps,
+                lost,
+                cause,
+            } => format!(
+                "all {lost} queries without an answer left in catch-up bursts: at {rate_qps} \
+                 queries/s a stall of {:.1} ms kept back {burst_queries}, and {limit_queries} may \
+                 leave at once{}",
+                milliseconds(*stall_ns),
+                because(cause.as_ref())
+            ),
+            Self::Disturbed {
+                role,
+                taken_ns,
+                limit_ns,
+                cause,
+            } => format!(
+                "{}; it had to wait for {:.0} ms in all and the limit is {:.0} ms",
+                cause.what(*role),
+                milliseconds(*taken_ns),
+                milliseconds(*limit_ns)
+            ),
+            _ => String::new(),
         }
     }
 

@@ -125,10 +125,7 @@ pub fn result(
     }
     let path = sums.join.take().map(Join::finish);
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
-    sums.answers.duplicate = sum(|s| s.finished.tally.duplicate);
-    sums.answers.stray = sum(|s| s.finished.tally.stray) + sum(|s| s.counters.foreign);
-    let stopped = shards.iter().any(|s| s.finished.tally.ended_early);
-    let ended_early = stopped || sums.undecided > 0;
+    let ended_early = sums.ended_early();
     let shortfall = sums.shortfall();
     let bursts = Bursts::of(spec, &sums.shards, &sums.certificate, shortfall);
     let mut timing = sums.certificate.timing(spec, &sums.shards, &bursts);
@@ -414,6 +411,9 @@ impl<'a> Sums<'a> {
     fn add(&mut self, shard: &'a ShardReport) {
         self.shards.push(&shard.finished);
         self.certificate.add_step(shard.clock_step_ns);
+        let tally = &shard.finished.tally;
+        self.answers.duplicate += tally.duplicate;
+        self.answers.stray += tally.stray + shard.counters.foreign;
         let Finished {
             schedule,
             start,
@@ -455,6 +455,12 @@ impl<'a> Sums<'a> {
         if !matches!(entry.fate, Fate::Pending | Fate::Unsent) {
             self.rtt.record(entry.rtt_ns);
         }
+    }
+
+    /// Whether a shard stopped before the schedule, or queries were still open at the end.
+    fn ended_early(&self) -> bool {
+        let stopped = |shard: &&Finished| shard.tally.ended_early;
+        self.undecided > 0 || self.shards.iter().any(stopped)
     }
 
     /// Queries that were sent and did not get a valid answer in time.
