@@ -7,16 +7,13 @@ use serde::Serialize;
 
 use super::*;
 use crate::authority::counts::{AuthorityCounts, FaultCounts};
-use crate::lab::topology::Role;
 use crate::procedure::search::{Search, SearchSpec, run};
 use crate::procedure::selftest::{certify, certify_at};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
-use crate::trial::cause::Cause;
-use crate::trial::place::Source;
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, TrialResult};
 use crate::trial::service::{By, Service};
-use sample::{conditions, failed};
+use sample::{conditions, failed, faults};
 
 fn as_json(object: impl Serialize) -> String {
     json::text(&object).unwrap()
@@ -295,49 +292,8 @@ fn the_schema_has_every_key_of_a_trial_and_no_other() {
 
 #[test]
 fn a_result_survives_its_form() {
-    let faults = [
-        TesterFault::LateSchedule {
-            cause: None,
-            lateness_ns: 2,
-            limit_ns: 1,
-        },
-        TesterFault::NetworkLoss(Source {
-            host: "Measurer".into(),
-            link: Some("client".into()),
-            counter: "tbf drops".into(),
-            count: 8_953,
-        }),
-        TesterFault::ClockStep { step_ns: -5 },
-        TesterFault::RateError {
-            sent: 1,
-            due: 2,
-            allowed: 0,
-        },
-        TesterFault::CatchUpBurst {
-            stall_ns: 8_000_000,
-            burst_queries: 97,
-            limit_queries: 32,
-            rate_qps: 12_187,
-            lost: 3,
-            cause: Some(Cause::Stopped),
-        },
-        TesterFault::Disturbed {
-            role: Role::Dut,
-            taken_ns: 2,
-            limit_ns: 1,
-            cause: Cause::Throttled {
-                throttled_ns: 2,
-                of_ns: 9,
-            },
-        },
-        TesterFault::AuthoritySlow {
-            answers: 3,
-            slowest_ns: 2,
-            limit_ns: 1,
-        },
-    ];
     let schema = parsed(include_str!("../../schema/trial.schema.json"));
-    let outcomes = faults.map(Outcome::Invalid).into_iter();
+    let outcomes = faults().into_iter().map(Outcome::Invalid);
     for outcome in outcomes.chain([Outcome::Passed, Outcome::Failed { shortfall: 7 }]) {
         let result = TrialResult {
             outcome,

@@ -8,9 +8,10 @@ use crate::load::names::Dealt;
 use crate::namespace::DEFAULT_NAMESPACE;
 use crate::report::Conditions;
 use crate::trial::achieved::Achieved;
+use crate::trial::cause::Cause;
 use crate::trial::path::Path;
-use crate::trial::place::{Losses, Place, Placed};
-use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
+use crate::trial::place::{Losses, Place, Placed, Source};
+use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 use crate::trial::service::{By, Service};
 
 pub(super) fn conditions() -> Conditions {
@@ -71,6 +72,20 @@ pub(super) fn losses() -> Losses {
     }
 }
 
+fn timing() -> Timing {
+    Timing {
+        lateness_ns_p50: 12,
+        lateness_ns_p99: 800,
+        lateness_ns_p999: 19_000,
+        lateness_ns_max: 310_000,
+        bin_10ms_deviation_pct_max: 0.5,
+        bin_100ms_deviation_pct_max: 0.05,
+        quantum_ns: 10_000,
+        burst: 1,
+        ..Timing::default()
+    }
+}
+
 pub(super) fn failed() -> TrialResult {
     TrialResult {
         outcome: Outcome::Failed { shortfall: 1234 },
@@ -96,17 +111,7 @@ pub(super) fn failed() -> TrialResult {
             p999: Some(99_000_000),
             max: Some(1_002_000_000),
         },
-        timing: Timing {
-            lateness_ns_p50: 12,
-            lateness_ns_p99: 800,
-            lateness_ns_p999: 19_000,
-            lateness_ns_max: 310_000,
-            bin_10ms_deviation_pct_max: 0.5,
-            bin_100ms_deviation_pct_max: 0.05,
-            quantum_ns: 10_000,
-            burst: 1,
-            ..Timing::default()
-        },
+        timing: timing(),
         machine: Some(usage()),
         tester_drops: 0,
         losses: Some(losses()),
@@ -170,4 +175,49 @@ pub(super) fn path() -> Path {
     (path.answered.aaaa_then_a, path.answered.unasked) = (98_760, 6);
     path.authority.p50_ns = Some(6_656);
     path
+}
+
+/// A fault of most kinds.
+pub(super) fn faults() -> Vec<TesterFault> {
+    vec![
+        TesterFault::LateSchedule {
+            cause: None,
+            lateness_ns: 2,
+            limit_ns: 1,
+        },
+        TesterFault::NetworkLoss(Source {
+            host: "Measurer".into(),
+            link: Some("client".into()),
+            counter: "tbf drops".into(),
+            count: 8_953,
+        }),
+        TesterFault::ClockStep { step_ns: -5 },
+        TesterFault::RateError {
+            sent: 1,
+            due: 2,
+            allowed: 0,
+        },
+        TesterFault::CatchUpBurst {
+            stall_ns: 8_000_000,
+            burst_queries: 97,
+            limit_queries: 32,
+            rate_qps: 12_187,
+            lost: 3,
+            cause: Some(Cause::Stopped),
+        },
+        TesterFault::Disturbed {
+            role: Role::Dut,
+            taken_ns: 2,
+            limit_ns: 1,
+            cause: Cause::Throttled {
+                throttled_ns: 2,
+                of_ns: 9,
+            },
+        },
+        TesterFault::AuthoritySlow {
+            answers: 3,
+            slowest_ns: 2,
+            limit_ns: 1,
+        },
+    ]
 }
