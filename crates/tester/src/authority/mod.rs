@@ -11,7 +11,7 @@
 //! During a trial both note in its [`ledger`] when each question came and when it was answered.
 //!
 //! One that misbehaves on purpose has [`faulty`] around the engine: by [`behaviour`] a reply is lost,
-//! spoiled or held back in [`pending`].
+//! spoiled or held back in `pending`.
 
 pub mod answer;
 pub mod behaviour;

@@ -137,9 +137,9 @@ fn found(conduct: Conduct, duration_ns: Nanos, timeout_ns: Nanos) -> f64 {
 fn a_short_queue_adds_nothing_to_the_rate_that_is_found() {
     for (rate_qps, places) in [(2_000, 2), (20_000, 11)] {
         let conduct = Conduct::Bounded(rate_qps, places);
-        let found = found(conduct, SECOND, 250 * MILLISECOND);
-        // The queue itself is what a trial of one second may leave over.
-        let expected = (rate_qps + places) as f64;
+        let found = found(conduct, SECOND / 4, 250 * MILLISECOND);
+        // The queue itself is what a trial of a quarter of a second may leave over.
+        let expected = (rate_qps + 4 * places) as f64;
         let off_pct = 100.0 * (found / expected - 1.0).abs();
         assert!(off_pct < 1.0, "{found} and not {expected}: {off_pct:.2} %");
     }
