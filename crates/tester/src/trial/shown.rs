@@ -4,7 +4,7 @@
 use super::disturbance;
 use super::place::{Losses, Place, Source};
 use super::result::{Outcome, TesterFault, TrialResult};
-use super::summary::{CLOCK_STEP_MAX_NS, late_schedule};
+use super::summary::{CLOCK_STEP_MAX_NS, late_schedule, slow_authority};
 use crate::load::pace::Schedule;
 
 /// A fault that the figures prove, whatever the verdict is. There can be others, of which a result keeps too
@@ -33,7 +33,15 @@ fn excuse(result: &TrialResult) -> Option<TesterFault> {
     }
     let explained = |losses| explanation(losses, result).cloned();
     let lost = result.losses.as_ref().and_then(explained);
-    lost.map(TesterFault::NetworkLoss).or_else(|| theft(result))
+    lost.map(TesterFault::NetworkLoss)
+        .or_else(|| slow(result))
+        .or_else(|| theft(result))
+}
+
+/// The authority was slow, and it was behind a DUT.
+fn slow(result: &TrialResult) -> Option<TesterFault> {
+    let path = result.path.as_ref();
+    slow_authority(path.filter(|_| result.certified.is_some())?)
 }
 
 /// The largest loss on the Tester's side, if those explain every missing answer and nothing else was
@@ -123,6 +131,9 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
             let counted = losses.into_iter().flat_map(|losses| &losses.counters);
             let told = placed.chain(counted).any(|known| known == source);
             (told || losses.is_none()).then_some(told)
+        }
+        TesterFault::AuthoritySlow { .. } => {
+            Some(slow(result).as_ref() == Some(fault) && shortfall > 0)
         }
         TesterFault::AuthorityOverflow { .. } => Some(overflow(result).as_ref() == Some(fault)),
         TesterFault::ClockStep { step_ns } => timing

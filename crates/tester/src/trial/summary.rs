@@ -315,7 +315,7 @@ fn theft(spec: &TrialSpec, sums: &Sums<'_>, around: &Surroundings) -> Option<Tes
 
 /// An authority that answered too late for a DUT that left queries without a valid answer. What passes with such
 /// an authority has passed a harder test.
-fn slow_authority(path: &Path) -> Option<TesterFault> {
+pub(super) fn slow_authority(path: &Path) -> Option<TesterFault> {
     let told = path.authority;
     (told.slow > 0).then_some(TesterFault::AuthoritySlow {
         answers: told.slow,

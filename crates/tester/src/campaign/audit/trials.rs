@@ -12,7 +12,7 @@ use crate::trial::{shown, summary};
 type Rule = fn(&TrialResult) -> Option<String>;
 
 /// The counts come first: the others rest on sums that are in range.
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 16] = [
     queries_due,
     queries_sent,
     classes,
@@ -27,6 +27,7 @@ const RULES: [Rule; 15] = [
     percentiles,
     round_trips,
     authority,
+    path,
     achieved,
 ];
 
@@ -217,6 +218,20 @@ fn authority(result: &TrialResult) -> Option<String> {
     let answered = sum(&[c.answered, c.nodata, c.nxdomain, c.refused]);
     (answered > asked || asked > u128::from(u64::MAX))
         .then(|| format!("its authority answered {answered} of {asked} queries"))
+}
+
+/// What is told of the ways of names is of no more names than were asked for.
+fn path(result: &TrialResult) -> Option<String> {
+    let path = result.path.as_ref()?;
+    let (valid, missing) = (result.answers.valid, result.answers.missing);
+    let lost = &path.lost;
+    let ways = [lost.unasked, lost.unserved, lost.served];
+    let ways: u128 = ways.into_iter().map(u128::from).sum();
+    let fits = path.fresh_names <= result.queries_sent
+        && path.answered.names <= valid
+        && lost.names <= missing
+        && ways == u128::from(lost.names);
+    (!fits).then(|| "the ways of its names are of more names than it asked for".to_owned())
 }
 
 /// The achieved shares are those of the counts.
