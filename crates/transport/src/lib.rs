@@ -106,7 +106,7 @@ pub trait Link {
     /// took; fewer than `n` means that the link is full for now.
     ///
     /// Neighbours of equal length travel as one segmented datagram where the kernel can
-    /// (`UDP_SEGMENT`), so `n` must stay within what the caller allows to leave as one burst.
+    /// (`UDP_SEGMENT`) and the link is not told otherwise, so `n` must stay within what the caller allows to leave as one burst.
     fn send(
         &mut self,
         port: usize,

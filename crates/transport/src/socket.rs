@@ -2,7 +2,10 @@
 //!
 //! [`UdpLink::client`] opens many connected sockets, one for each source port, toward one server;
 //! [`UdpLink::server`] one unconnected socket that answers whoever asks. Both take datagrams in
-//! by `recvmmsg` with kernel receive stamps and let runs of equal length travel segmented.
+//! by `recvmmsg` with kernel receive stamps. Runs of equal length travel segmented, or each datagram
+//! by itself: see [`Segmentation`].
+
+mod segmentation;
 
 mod descriptors;
 mod errors;
@@ -23,6 +26,9 @@ use crate::{Counters, Datagram, Departure, Link, LinkError, Origin};
 pub use descriptors::{DESCRIPTORS_BESIDE, allow_descriptors};
 use errors::ERRORS_MAX;
 pub(crate) use errors::{is_full, is_unreachable};
+pub use segmentation::Segmentation;
+pub(crate) use segmentation::gather;
+use segmentation::stamp;
 
 /// Kernel sockets, of a client or of a server.
 pub struct UdpLink {
@@ -106,6 +112,7 @@ impl UdpLink {
         server: SocketAddr,
         local: Option<IpAddr>,
         ports: usize,
+        segmentation: Segmentation,
     ) -> Result<Self, OpenError> {
         let local = local.unwrap_or(match server {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -117,7 +124,7 @@ impl UdpLink {
         for _ in 0..ports {
             let socket = open(SocketAddr::new(local, 0), false)?;
             enlarge(&socket, BUFFER_BYTES)?;
-            stamp_and_gather(&socket)?;
+            stamp(&socket, segmentation)?;
             errors::report(&socket, server)?;
             // Only now may the port be shared: asked for earlier, the kernel could hand out the
             // same port twice.
@@ -129,28 +136,37 @@ impl UdpLink {
             catchers.push(catcher(&socket, local)?);
             sockets.push(socket);
         }
-        Ok(Self::over(sockets, catchers, Some(server)))
+        Ok(Self::over(sockets, catchers, Some(server), segmentation))
     }
 
     /// Opens one socket that listens at `listen`. With `share`, several links may listen at the
     /// same address and the kernel spreads the clients over them (`SO_REUSEPORT`).
     ///
     /// At an unspecified address, answers leave from the address that was asked.
-    pub fn server(listen: SocketAddr, share: bool) -> Result<Self, OpenError> {
+    pub fn server(
+        listen: SocketAddr,
+        share: bool,
+        segmentation: Segmentation,
+    ) -> Result<Self, OpenError> {
         let socket = open(listen, share)?;
         enlarge(&socket, BUFFER_BYTES)?;
-        stamp_and_gather(&socket)?;
+        stamp(&socket, segmentation)?;
         note_asked_address(&socket, listen)?;
-        Ok(Self::over(vec![socket], Vec::new(), None))
+        Ok(Self::over(vec![socket], Vec::new(), None, segmentation))
     }
 
-    fn over(sockets: Vec<OwnedFd>, catchers: Vec<OwnedFd>, peer: Option<SocketAddr>) -> Self {
+    fn over(
+        sockets: Vec<OwnedFd>,
+        catchers: Vec<OwnedFd>,
+        peer: Option<SocketAddr>,
+        segmentation: Segmentation,
+    ) -> Self {
         Self {
             sockets,
             catchers,
             peer,
             receive: ReceiveBatch::new(RECEIVE_BATCH),
-            send: SendBatch::new(SEND_BATCH),
+            send: SendBatch::new(SEND_BATCH, segmentation == Segmentation::On),
             cursor: 0,
             sweeps: 0,
             realtime_offset: MonotonicClock.realtime_offset(),
@@ -572,18 +588,6 @@ pub(crate) fn ignore_path_mtu(socket: &OwnedFd, address: SocketAddr) -> Result<(
         "IP_MTU_DISCOVER",
         sys::set_option(socket.as_fd(), level, name, value),
     )
-}
-
-fn stamp_and_gather(socket: &OwnedFd) -> Result<(), OpenError> {
-    let stamps = sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
-    option("SO_TIMESTAMPNS", stamps)?;
-    gather(socket)
-}
-
-/// Takes in runs of datagrams of one sender as one.
-pub(crate) fn gather(socket: &OwnedFd) -> Result<(), OpenError> {
-    let gathers = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
-    option("UDP_GRO", gathers)
 }
 
 pub(crate) fn option<T, E: Into<io::Error>>(

@@ -276,7 +276,7 @@ struct Outgoing {
 }
 
 /// Buffers for one `sendmmsg`. Frames are written one after the other into one buffer, so that
-/// neighbours of equal length and destination go to the kernel as one segmented datagram.
+/// neighbours of equal length and destination can go to the kernel as one segmented datagram.
 pub(crate) struct SendBatch {
     headers: Box<[mmsghdr]>,
     iovecs: Box<[iovec]>,
@@ -285,6 +285,8 @@ pub(crate) struct SendBatch {
     outgoing: Vec<Outgoing>,
     buffer: Box<[u8]>,
     used: usize,
+    /// They do.
+    segmented: bool,
 }
 
 // SAFETY: as for ReceiveBatch.
@@ -303,7 +305,7 @@ const SEGMENTS_MAX: usize = 64;
 const SEGMENTED_BYTES_MAX: usize = 65_000;
 
 impl SendBatch {
-    pub(crate) fn new(messages: usize) -> Self {
+    pub(crate) fn new(messages: usize, segmented: bool) -> Self {
         // SAFETY: mmsghdr and iovec are plain C structures for which all zeroes is a valid value.
         let (header, vec) = unsafe { (zeroed::<mmsghdr>(), zeroed::<iovec>()) };
         Self {
@@ -314,6 +316,7 @@ impl SendBatch {
             outgoing: Vec::with_capacity(messages),
             buffer: vec![0; BUFFER_BYTES].into(),
             used: 0,
+            segmented,
         }
     }
 
@@ -339,7 +342,8 @@ impl SendBatch {
         self.used += len;
         let to = to.copied().unwrap_or(RawAddr::EMPTY);
         let n = self.outgoing.len();
-        if let Some(last) = self.outgoing.last_mut()
+        if self.segmented
+            && let Some(last) = self.outgoing.last_mut()
             && last.segment == len
             && last.segments < SEGMENTS_MAX
             && last.len + len <= SEGMENTED_BYTES_MAX

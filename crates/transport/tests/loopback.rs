@@ -5,11 +5,12 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use dns64_transport::clock::{Clock, MonotonicClock, SECOND};
-use dns64_transport::socket::{OpenError, UdpLink};
+use dns64_transport::socket::Segmentation::{Off, On};
+use dns64_transport::socket::{OpenError, Segmentation, UdpLink};
 use dns64_transport::{Datagram, Link};
 
 fn server(listen: &str) -> (UdpLink, SocketAddr) {
-    let link = UdpLink::server(listen.parse().unwrap(), false).unwrap();
+    let link = UdpLink::server(listen.parse().unwrap(), false, On).unwrap();
     let at = link.local_addr(0).unwrap();
     (link, at)
 }
@@ -32,7 +33,7 @@ fn until(wanted: usize, mut step: impl FnMut() -> usize) -> usize {
 /// Sends `n` datagrams of `len(i)` bytes in one call and returns what comes back, in order.
 fn round_trip(listen: &str, n: usize, len: impl Fn(usize) -> usize) -> Vec<Vec<u8>> {
     let (mut server, at) = server(listen);
-    let mut client = UdpLink::client(at, None, 2).unwrap();
+    let mut client = UdpLink::client(at, None, 2, On).unwrap();
     let before = MonotonicClock.now();
     let sent = client.send(1, n, |i, frame| {
         frame[..len(i)].fill(u8::try_from(i).unwrap());
@@ -91,11 +92,59 @@ fn more_frames_than_one_batch_holds_are_all_sent() {
     assert_eq!(got.len(), 200);
 }
 
+/// How many datagrams arrive together at most when 40 of equal length are sent at once.
+fn arrive_together(sender: Segmentation, receiver: Segmentation) -> usize {
+    let listen = "[::1]:0".parse().unwrap();
+    let mut server = UdpLink::server(listen, false, receiver).unwrap();
+    let at = server.local_addr(0).unwrap();
+    let mut client = UdpLink::client(at, None, 1, sender).unwrap();
+    let sent = client.send(0, 40, |i, frame| {
+        frame[..50].fill(u8::try_from(i).unwrap());
+        50
+    });
+    assert_eq!(sent.unwrap(), 40);
+    let mut most = 0;
+    let mut got = Vec::new();
+    until(40, || {
+        let together = server
+            .receive(1, |datagram| got.push(datagram.payload[0]))
+            .unwrap();
+        most = most.max(together);
+        together
+    });
+    assert_eq!(got, (0..40).collect::<Vec<u8>>());
+    most
+}
+
+#[test]
+fn without_segmentation_at_either_end_datagrams_arrive_singly() {
+    assert_eq!(arrive_together(Off, On), 1);
+    assert_eq!(arrive_together(On, Off), 1);
+    assert_eq!(arrive_together(Off, Off), 1);
+}
+
+#[test]
+fn answers_of_a_server_without_segmentation_arrive_singly() {
+    let mut server = UdpLink::server("[::1]:0".parse().unwrap(), false, Off).unwrap();
+    let at = server.local_addr(0).unwrap();
+    let mut client = UdpLink::client(at, None, 1, On).unwrap();
+    let sent = client.send(0, 40, |_, _| 50);
+    assert_eq!(sent.unwrap(), 40);
+    assert_eq!(until(40, || server.answer(usize::MAX, echo).unwrap()), 40);
+    let mut most = 0;
+    let received = until(40, || {
+        let together = client.receive(1, |_| ()).unwrap();
+        most = most.max(together);
+        together
+    });
+    assert_eq!((received, most), (40, 1));
+}
+
 #[test]
 fn nobody_listening_is_counted_and_is_no_failure() {
     let (closed, at) = server("[::1]:0");
     drop(closed);
-    let mut client = UdpLink::client(at, None, 1).unwrap();
+    let mut client = UdpLink::client(at, None, 1, On).unwrap();
     for _ in 0..5 {
         let sent = client.send(0, 1, |_, frame| {
             frame[0] = 0;
@@ -112,7 +161,7 @@ fn nobody_listening_is_counted_and_is_no_failure() {
 fn errors_leave_room_for_datagrams() {
     let (closed, at) = server("[::1]:0");
     drop(closed);
-    let mut client = UdpLink::client(at, None, 1).unwrap();
+    let mut client = UdpLink::client(at, None, 1, On).unwrap();
     let one = |_: usize, frame: &mut [u8]| {
         frame[0] = 0;
         1
@@ -120,7 +169,7 @@ fn errors_leave_room_for_datagrams() {
     for _ in 0..1000 {
         client.send(0, 1, one).unwrap();
     }
-    let mut server = UdpLink::server(at, false).unwrap();
+    let mut server = UdpLink::server(at, false, On).unwrap();
     // Errors are reported, each once, and then nothing is in the way any more.
     until(usize::MAX, || {
         let pending = client.counters().unwrap().unreachable;
@@ -141,7 +190,7 @@ fn errors_leave_room_for_datagrams() {
 #[test]
 fn datagrams_from_another_address_are_counted_with_their_sender() {
     let (_server, at) = server("127.0.0.1:0");
-    let mut client = UdpLink::client(at, None, 3).unwrap();
+    let mut client = UdpLink::client(at, None, 3, On).unwrap();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..3 {
         let to = SocketAddr::new(at.ip(), client.local_addr(2).unwrap().port());
@@ -183,7 +232,7 @@ fn a_wildcard_server_answers_from_the_address_that_was_asked() {
     ] {
         let (mut server, at) = server(listen);
         let to = SocketAddr::new(ask.parse().unwrap(), at.port());
-        let mut client = UdpLink::client(to, None, 1).unwrap();
+        let mut client = UdpLink::client(to, None, 1, On).unwrap();
         client
             .send(0, 1, |_, frame| {
                 frame[0] = 7;
@@ -206,7 +255,7 @@ fn replies_that_leave_later_go_where_their_datagrams_came_from() {
     for (listen, ask) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.9")] {
         let (mut server, at) = server(listen);
         let to = SocketAddr::new(ask.parse().unwrap(), at.port());
-        let mut client = UdpLink::client(to, None, 2).unwrap();
+        let mut client = UdpLink::client(to, None, 2, On).unwrap();
         for i in 0..QUERIES {
             let fill = |_: usize, frame: &mut [u8]| {
                 frame[0] = i;
@@ -245,7 +294,7 @@ fn replies_that_leave_later_go_where_their_datagrams_came_from() {
 #[test]
 fn a_port_in_use_and_a_foreign_address_are_named() {
     let (_first, at) = server("127.0.0.1:0");
-    let Err(error) = UdpLink::server(at, false) else {
+    let Err(error) = UdpLink::server(at, false, On) else {
         panic!("bound twice")
     };
     assert!(matches!(error, OpenError::Bind { .. }));
@@ -254,7 +303,7 @@ fn a_port_in_use_and_a_foreign_address_are_named() {
         text.contains(&at.to_string()) && text.contains("another program"),
         "{text}"
     );
-    let Err(error) = UdpLink::server("192.0.2.1:5353".parse().unwrap(), false) else {
+    let Err(error) = UdpLink::server("192.0.2.1:5353".parse().unwrap(), false, On) else {
         panic!("bound a foreign address")
     };
     assert!(

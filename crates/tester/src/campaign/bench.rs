@@ -1,27 +1,36 @@
 //! The bench of a campaign on real rigs, one after the other, as its points need them.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_transport::clock::Nanos;
 
+use super::environment;
 use super::journal::sha256_hex;
 use super::names::UsedNames;
 use super::plan::{Plan, Restart};
 use super::record::{CertificateConditions, Environment, ProgramFacts, VariantFacts};
 use super::run::{Assignment, Bench, BenchError};
 use super::tasks::Point;
+use crate::lab::host::Host;
+use crate::lab::interface::{self, Interface};
+use crate::lab::machine::Machine;
 use crate::lab::process;
 use crate::lab::server::Server;
+use crate::lab::topology::{Role, Setup};
+use crate::lab::watch;
 use crate::lab::{Blame, LabError, LabKind};
 use crate::load::names::Begin;
+use crate::load::pace::QUANTUM_NS;
 use crate::namespace::Zone;
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
 use crate::rig::certify::{COARSE, Loopback, Question};
 use crate::rig::equipment::Instruments;
-use crate::rig::spec::{Load, RigSpec};
+use crate::rig::spec::{Load, RigSpec, Subject};
 use crate::rig::{Rig, RigError};
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
@@ -133,6 +142,7 @@ impl Bench for RigBench<'_> {
     fn self_test(
         &mut self,
         max_qps: Option<u64>,
+        near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError> {
         let question = Question::Highest {
@@ -147,7 +157,7 @@ impl Bench for RigBench<'_> {
             self.open = Some(self.open(&job)?);
         }
         let rig = &self.up()?.rig;
-        Ok(rig.self_test(question, observer)?)
+        Ok(rig.self_test(question, near_qps, observer)?)
     }
 
     fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
@@ -220,7 +230,52 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
         cell: point.cell.to_string(),
         duration_ns: point.duration_ns,
         timeout_ns: point.timeout_ns,
+        tester: crate::PROGRAM.to_owned(),
+        covers: described.self_test_covers.unwrap_or_default(),
+        upstream_family: described.upstream_family.unwrap_or_default(),
+        authority_sha256: open
+            .rig
+            .authority_program()
+            .and_then(|path| sha256_of(&path)),
+        segmentation: Some(false),
+        quantum_ns: Some(QUANTUM_NS),
+        burst_max: Some(described.burst_max),
+        host: environment::speed(&Machine::here()),
+        links: links(&open.rig),
     }
+}
+
+/// The interfaces that the datagrams of a trial pass, each with its driver, MTU and offloads.
+fn links(rig: &Rig) -> BTreeMap<String, String> {
+    let told = |host: &Host, interface: &Interface| {
+        let name = match host {
+            Host::Here => interface.name.clone(),
+            Host::Netns(namespace) => format!("{} of {namespace}", interface.name),
+        };
+        (name, interface.to_string())
+    };
+    let toward = |address: IpAddr| {
+        let interface = watch::interface_toward(address).and_then(|name| interface::named(&name));
+        interface.iter().map(|it| told(&Host::Here, it)).collect()
+    };
+    match &rig.spec().subject {
+        Subject::Lab(lab) if lab.setup != Setup::Loopback => {
+            let roles = [Role::Measurer, Role::Dut, Role::Authority];
+            let hosts = roles.map(|role| lab.setup.host(role));
+            let all = hosts.iter().flat_map(|host| {
+                let interfaces = interface::list(host).into_iter();
+                interfaces.map(move |interface| told(host, &interface))
+            });
+            all.collect()
+        }
+        Subject::Lab(lab) => toward(lab.setup.dut().0.into()),
+        Subject::Server { server, .. } => toward(server.ip()),
+    }
+}
+
+/// SHA-256 of a file, if it can be read.
+fn sha256_of(path: &Path) -> Option<String> {
+    std::fs::read(path).ok().map(|octets| sha256_hex(&octets))
 }
 
 /// What can be told of the servers that run.
@@ -229,8 +284,7 @@ fn facts(open: &Open) -> VariantFacts {
     let mut started = open.server().map(program_facts).unwrap_or_default();
     // Delays of the authority are configured by a file as well.
     let delays = open.rig.delay_file().into_iter();
-    let hash = |path: &Path| std::fs::read(path).ok().map(|octets| sha256_hex(&octets));
-    let delays = delays.filter_map(|path| Some((path.display().to_string(), hash(path)?)));
+    let delays = delays.filter_map(|path| Some((path.display().to_string(), sha256_of(path)?)));
     started.files_sha256.extend(delays);
     VariantFacts {
         version: described.dut.or(started.version),

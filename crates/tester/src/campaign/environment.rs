@@ -60,6 +60,13 @@ pub fn capture(hosts: &[Host]) -> Environment {
     environment
 }
 
+/// What makes a machine faster or slower, by its name: it changes what a Tester is good for.
+pub fn speed(machine: &Machine) -> BTreeMap<String, String> {
+    let mut found = details(machine);
+    found.retain(|name, _| SPEED.contains(&name.as_str()));
+    found
+}
+
 /// What the files of a machine say.
 fn machine(machine: &Machine) -> Environment {
     let text = |path: &str| machine.read(path).unwrap_or_default();
@@ -87,7 +94,7 @@ fn details(machine: &Machine) -> BTreeMap<String, String> {
         (SMT, machine.smt().map(switch)),
         (GOVERNOR, by_policy(&policies, |p| Some(p.governor.clone()))),
         ("frequency driver", by_policy(&policies, driver)),
-        ("frequency range", by_policy(&policies, range)),
+        (RANGE, by_policy(&policies, range)),
         (TURBO, machine.turbo().map(switch)),
         (
             "idle driver",
@@ -232,10 +239,14 @@ pub fn warnings(environment: &Environment) -> Vec<Warning> {
 
 const SMT: &str = "SMT";
 const GOVERNOR: &str = "frequency governor";
+const RANGE: &str = "frequency range";
 const TURBO: &str = "turbo";
 const HYPERVISOR: &str = "hypervisor";
 const CLOCK: &str = "clock source";
 const CPU_LIMIT: &str = "cgroup cpu.max";
+/// What [`speed`] tells.
+const SPEED: [&str; 6] = [SMT, GOVERNOR, RANGE, TURBO, CLOCK, CPU_LIMIT];
+
 /// Name of the detail that differs at each start.
 pub const LOAD: &str = "load average at the start";
 
@@ -363,6 +374,30 @@ mod tests {
             SMT is on; two threads of one core disturb each other: `echo off > /sys/devices/system/cpu/smt/control`, or give each role whole cores
             turbo is on: how fast the processors are depends on their temperature and on how many of them work; `echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo` or `echo 0 > /sys/devices/system/cpu/cpufreq/boost`
             the load in the minute before the start was 1.17; end what else runs on the machine, unless that was an earlier part of the campaign"#]].assert_eq(&warned(&environment));
+    }
+
+    #[test]
+    fn the_speed_of_a_machine_is_what_changes_what_a_tester_is_good_for() {
+        let root = tempfile::tempdir().unwrap();
+        let here = Machine::at(root.path());
+        for (path, text) in [
+            ("/sys/devices/system/cpu/smt/active", "1\n"),
+            ("/sys/devices/system/cpu/cpufreq/boost", "0\n"),
+            ("/proc/loadavg", "0.50 0.70 0.51 1/96 21097\n"),
+            ("/sys/fs/cgroup/cpu.max", "150000 100000\n"),
+            ("/proc/self/cgroup", "0::/\n"),
+        ] {
+            let path = here.path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let told: Vec<_> = speed(&here).into_iter().collect();
+        let expected = [
+            ("SMT", "on"),
+            ("cgroup cpu.max", "150000 100000"),
+            ("turbo", "off"),
+        ];
+        assert_eq!(told, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use super::plan::{Cell, Plan, Restart};
 use super::tasks::{Point, Task, asked_qps, points, rates, search_spec, tasks};
 use crate::namespace::Cidr;
 use crate::procedure::search::{HIGHEST_RATE_QPS, Resolution, Search, SearchSpec};
-use crate::procedure::selftest::self_test_timeout;
-use crate::rig::certify::{self, COARSE, LOWERINGS, SEARCH_TRIAL_NS};
+use crate::procedure::selftest::{LOWERED_BY_PCT, self_test_timeout};
+use crate::rig::certify::{self, COARSE, SEARCH_TRIAL_NS};
 use crate::rig::spec::Subject;
 use crate::trial::result::Outcome;
 
@@ -227,23 +227,25 @@ impl<'p> Estimator<'p> {
         needed
     }
 
-    /// As [`Rig::self_test`](crate::rig::Rig::self_test) does it: short trials look for the highest
-    /// rate, whole ones confirm it.
+    /// All self-tests of a certificate, as [`Rig::self_test`](crate::rig::Rig::self_test) does them:
+    /// short trials look for the highest rate, where a failure is tried once more; then a whole one of
+    /// each self-test confirms it.
     fn self_test(&self, point: &Point) -> Cost {
         let timeout_ns = self_test_timeout(point.timeout_ns);
         let short_ns = point.duration_ns.min(SEARCH_TRIAL_NS);
         let spec = certify::search_spec(COARSE, asked_qps(self.plan), short_ns);
         let likely_ns = self.trial_ns(likely_ns(short_ns), timeout_ns);
         let short = Cost::of(
-            simulated([&spec], HIGHEST_RATE_QPS),
+            simulated([&spec], HIGHEST_RATE_QPS, 2),
             likely_ns,
             self.trial_ns(short_ns, timeout_ns),
             1,
         );
         let whole_ns = self.trial_ns(point.duration_ns, timeout_ns);
-        let confirmed = u64::from(point.duration_ns > short_ns);
-        let confirmed = [confirmed, confirmed, confirmed * u64::from(LOWERINGS)];
-        short.and(Cost::of(confirmed, whole_ns, whole_ns, 0))
+        let self_tests = self.plan.self_tests as u64;
+        let most = self_tests * (1 + LOWERED_BY_PCT.len() as u64);
+        let confirmed = [self_tests, self_tests, most];
+        short.and(Cost::of(confirmed, whole_ns, whole_ns, self_tests - 1))
     }
 
     /// `moved` says that the servers of another point ran before. The point must be one of the plan.
@@ -280,7 +282,7 @@ impl<'p> Estimator<'p> {
         let known = self.searches.entry((point.duration_ns, later));
         *known.or_insert_with(|| {
             let names_qps = names_qps(self.plan, point);
-            let first_run = simulated([&first], names_qps);
+            let first_run = simulated([&first], names_qps, 1);
             if !later {
                 return first_run;
             }
@@ -288,8 +290,8 @@ impl<'p> Estimator<'p> {
                 .skip(1)
                 .map(|rate| spec(&[rate, rate]))
                 .collect();
-            let likely = trials(&spec(&[first.start_qps]), first.start_qps);
-            let [least, _, most] = simulated(&agreed, names_qps);
+            let likely = trials(&spec(&[first.start_qps]), first.start_qps, 1);
+            let [least, _, most] = simulated(&agreed, names_qps, 1);
             [least, likely, most.max(first_run[2])]
         })
     }
@@ -310,7 +312,7 @@ impl<'p> Estimator<'p> {
             resolution: Resolution::Absolute { qps: 1 },
             ..SearchSpec::from_start(1)
         };
-        let [_, _, trials_per_search] = simulated([&spec], max_qps);
+        let [_, _, trials_per_search] = simulated([&spec], max_qps, 1);
         let of_points = u64::from(self.plan.search.runs).saturating_mul(trials_per_search);
         let time_ns = self.points.iter().fold(0, |sum: Nanos, point| {
             let trial_ns = point.duration_ns + point.timeout_ns + PAPERS_REST_NS;
@@ -329,8 +331,12 @@ impl<'p> Estimator<'p> {
 type Conditions = (Option<SocketAddr>, Cell, Nanos, Nanos);
 
 /// The fewest, the likely and the most trials of searches by these specifications, of DUTs with all
-/// limits up to `highest_qps`.
-fn simulated<'s>(specs: impl IntoIterator<Item = &'s SearchSpec>, highest_qps: u64) -> [u64; 3] {
+/// limits up to `highest_qps`, a failure being tried so many times.
+fn simulated<'s>(
+    specs: impl IntoIterator<Item = &'s SearchSpec>,
+    highest_qps: u64,
+    tries: u64,
+) -> [u64; 3] {
     let (mut least, mut likely, mut most) = (u64::MAX, 0, 0);
     for spec in specs {
         let asked_qps = spec.max_qps.or(spec.fixed_range_qps);
@@ -338,7 +344,7 @@ fn simulated<'s>(specs: impl IntoIterator<Item = &'s SearchSpec>, highest_qps: u
         let first_qps = Search::new(spec.clone()).next_rate().unwrap_or(0);
         let near = first_qps / LIKELY_WITHIN..=first_qps.saturating_mul(LIKELY_WITHIN);
         for limit_qps in limits(highest_qps) {
-            let trials = trials(spec, limit_qps);
+            let trials = trials(spec, limit_qps, tries);
             (least, most) = (least.min(trials), most.max(trials));
             if near.contains(&limit_qps) {
                 likely = likely.max(trials);
@@ -352,17 +358,17 @@ fn simulated<'s>(specs: impl IntoIterator<Item = &'s SearchSpec>, highest_qps: u
     ]
 }
 
-/// Trials of a search of a DUT that passes up to `limit_qps`.
-fn trials(spec: &SearchSpec, limit_qps: u64) -> u64 {
+/// Trials of a search of a DUT that passes up to `limit_qps`, a failure being tried so many times.
+fn trials(spec: &SearchSpec, limit_qps: u64, tries: u64) -> u64 {
     let mut search = Search::new(spec.clone());
     let mut trials = 0;
     while let Some(rate_qps) = search.next_rate() {
-        search.observe(&if rate_qps <= limit_qps {
-            Outcome::Passed
-        } else {
-            Outcome::Failed { shortfall: 1 }
+        let passes = rate_qps <= limit_qps;
+        search.observe(&match passes {
+            true => Outcome::Passed,
+            false => Outcome::Failed { shortfall: 1 },
         });
-        trials += 1;
+        trials += if passes { 1 } else { tries };
     }
     trials
 }

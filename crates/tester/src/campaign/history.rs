@@ -38,7 +38,7 @@ pub struct History<R> {
     /// Processes in their order.
     pub sessions: Vec<SessionHistory>,
     /// Self-tests in their order.
-    pub self_tests: Vec<SelfTest>,
+    pub self_tests: Vec<SelfTestHistory>,
     /// Whether everything of the plan was done.
     pub complete: bool,
     /// Trials of tasks, invalid ones and those of earlier attempts too; not those of self-tests.
@@ -142,6 +142,15 @@ pub struct SessionHistory {
     pub environment: Environment,
     /// Why it stopped, if it says so.
     pub ended: Option<String>,
+}
+
+/// A self-test that was recorded.
+#[derive(Clone, Debug)]
+pub struct SelfTestHistory {
+    /// When it was over, by the real-time clock.
+    pub at_unix_ms: u64,
+    /// What it found.
+    pub test: SelfTest,
 }
 
 /// A task between its beginning and its end.
@@ -349,7 +358,10 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
                 News::Session
             }
             Record::SelfTest(test) => {
-                self.self_tests.push(test.clone());
+                self.self_tests.push(SelfTestHistory {
+                    at_unix_ms: line.at_unix_ms,
+                    test: test.clone(),
+                });
                 News::SelfTest(test.certified_rate_qps)
             }
             Record::Variant { variant, facts } => {

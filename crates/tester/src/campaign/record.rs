@@ -132,7 +132,7 @@ impl Record {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SelfTest {
     /// What the certificate is tied to.
-    pub conditions: CertificateConditions,
+    pub conditions: Box<CertificateConditions>,
     /// How it ended.
     pub end: Outcome,
     /// The highest self-test rate that passed.
@@ -216,8 +216,10 @@ pub struct ProgramFacts {
     pub program_sha256: Option<String>,
 }
 
-/// What a certificate of the Tester is tied to: it holds while all of this is the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a certificate of the Tester is tied to: it holds while all of this is the same, and for
+/// [`CERTIFICATE_AGE_MAX_MS`](super::state::CERTIFICATE_AGE_MAX_MS). Journals of earlier versions lack
+/// the keys with a default; their certificates hold for nothing measured now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateConditions {
     /// Identity of the machine since its last start.
     pub boot_id: String,
@@ -241,6 +243,34 @@ pub struct CertificateConditions {
     pub duration_ns: Nanos,
     /// Timeout of the DUT's trials; that of the self-test is a quarter.
     pub timeout_ns: Nanos,
+    /// Program and version of the Tester.
+    #[serde(default)]
+    pub tester: String,
+    /// What the self-test goes through: roles and links, in words.
+    #[serde(default)]
+    pub covers: String,
+    /// Between DUT and authority; the self-test asks over IPv6.
+    #[serde(default)]
+    pub upstream_family: String,
+    /// SHA-256 of the authority's program, if that is not the Tester.
+    #[serde(default)]
+    pub authority_sha256: Option<String>,
+    /// Whether the datagrams of the self-test travelled in segmented runs: they never do now.
+    #[serde(default)]
+    pub segmentation: Option<bool>,
+    /// Span of the schedule whose queries may leave in one system call.
+    #[serde(default)]
+    pub quantum_ns: Option<Nanos>,
+    /// Queries that leave in one system call at most.
+    #[serde(default)]
+    pub burst_max: Option<u64>,
+    /// What makes the machine faster or slower, by its name: clock source, frequency governor, turbo,
+    /// SMT, limit of the processors.
+    #[serde(default)]
+    pub host: BTreeMap<String, String>,
+    /// The interfaces that datagrams pass: driver, MTU, offloads, by their name.
+    #[serde(default)]
+    pub links: BTreeMap<String, String>,
 }
 
 /// The machine that a session ran on. What cannot be read is an empty text or missing.

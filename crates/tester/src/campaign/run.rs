@@ -18,8 +18,9 @@ use super::status::{Phase, Status};
 use super::tasks::{Point, Task, asked_qps, point_name, points, rates, search_spec, tasks};
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
+use crate::procedure::certificate::{Certificate, DISTURBED_MAX};
 use crate::procedure::search::SearchEnd;
-use crate::procedure::selftest::{SelfTestResult, why_uncertified};
+use crate::procedure::selftest::{Meaning, SelfTestResult, why_uncertified};
 use crate::trial::result::{Outcome, TrialResult};
 
 /// Runs the trials of a campaign.
@@ -31,10 +32,12 @@ pub trait Bench {
         assignment: &Assignment,
     ) -> Result<Option<CertificateConditions>, BenchError>;
 
-    /// The self-test for DUTs up to `max_qps`; `None` where there is nobody to ask.
+    /// A self-test for DUTs up to `max_qps`, which begins at the rate that an earlier one has
+    /// certified, `near_qps`; `None` where there is nobody to ask.
     fn self_test(
         &mut self,
         max_qps: Option<u64>,
+        near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError>;
 
@@ -86,10 +89,6 @@ impl From<JournalError> for BenchError {
 /// A variant of which this many tasks in a row were given up is not tried again: what fails three
 /// times fails for a reason.
 const ABANDONED_IN_ROW_MAX: u32 = 3;
-
-/// A DUT that is faster than the Tester is certified for has the self-test repeated at its next run,
-/// until there were this many: on a machine with neighbours one self-test alone may have been hit.
-const SELF_TESTS_MAX: usize = 3;
 
 /// A campaign under way.
 pub struct Campaign<'a, B, C> {
@@ -189,7 +188,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let conditions = self.bench.prepare(&assignment)?;
         let certified = match conditions {
             Some(conditions) if !self.plan.uncertified => {
-                self.certified(task.point(), conditions)?
+                self.certified(task.point(), &conditions)?
             }
             Some(_) | None => None,
         };
@@ -243,61 +242,64 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         median.map(Some).ok_or_else(missing)
     }
 
-    /// The rate up to which the Tester may be used under these conditions: of a certificate that
-    /// there is, or of a self-test now.
+    /// The rate up to which the Tester may be used under these conditions: by the self-tests that there
+    /// are, and those that are made now until there are enough.
     fn certified(
         &mut self,
         point: usize,
-        conditions: CertificateConditions,
+        conditions: &CertificateConditions,
     ) -> Result<Option<u64>, BenchError> {
-        let max_qps = asked_qps(self.plan);
-        let (known, self_tests) = self.state.certificate(&conditions);
-        let enough = |rate_qps| {
-            self_tests >= SELF_TESTS_MAX
-                || max_qps.is_some_and(|max_qps| rate_qps >= max_qps)
-                // Whether a search of the point has ended at the limit of this certificate.
-                || !self.state.rates_qps(point).contains(&rate_qps)
-        };
-        if known.is_some_and(enough) {
-            return Ok(known);
+        // A search that ended at the limit of the Tester makes that a result: each has it tested once
+        // more, until there were twice as many.
+        let planned = self.plan.self_tests;
+        let wanted = planned + self.state.at_the_limit(point).min(planned);
+        let mut disturbed = 0;
+        loop {
+            let rates = self.state.self_test_rates(conditions, unix_ms());
+            if rates.len() >= wanted {
+                return Ok(Certificate::of(&rates).map(|certificate| certificate.rate_qps));
+            }
+            let near_qps = rates.first().copied();
+            let Some((meaning, end)) = self.self_test(near_qps, conditions)? else {
+                return Ok(None);
+            };
+            disturbed += usize::from(meaning == Meaning::Disturbed);
+            if meaning == Meaning::Nothing || disturbed > DISTURBED_MAX {
+                let why = why_uncertified(&end);
+                let reason = format!("the self-test of the Tester failed: {why}");
+                return Err(BenchError::Variant(reason));
+            }
         }
-        let Some(end) = self.self_test(max_qps, conditions.clone())? else {
-            return Ok(None);
-        };
-        let (certified, _) = self.state.certificate(&conditions);
-        if certified.is_some() {
-            return Ok(certified);
-        }
-        let why = why_uncertified(&end);
-        let reason = format!("the self-test of the Tester failed: {why}");
-        Err(BenchError::Variant(reason))
     }
 
-    /// Runs a self-test and writes it down; `None` where there is nobody to ask.
+    /// Runs a self-test, which begins at the rate that an earlier one has certified, and writes it
+    /// down; `None` where there is nobody to ask.
     fn self_test(
         &mut self,
-        max_qps: Option<u64>,
-        conditions: CertificateConditions,
-    ) -> Result<Option<Outcome>, BenchError> {
+        near_qps: Option<u64>,
+        conditions: &CertificateConditions,
+    ) -> Result<Option<(Meaning, Outcome)>, BenchError> {
         self.status.enter(Phase::SelfTest);
         let (status, watch) = (&mut self.status, &mut *self.watch);
         // Its trials are as long as those of the task or shorter, and wait a quarter of the timeout.
         let length_ns = conditions.duration_ns + conditions.timeout_ns / 4;
-        let result = self.bench.self_test(max_qps, &mut |event| {
+        let max_qps = asked_qps(self.plan);
+        let result = self.bench.self_test(max_qps, near_qps, &mut |event| {
             status.observe(event, unix_ms(), length_ns);
             watch(status);
         })?;
         let Some(result) = result else {
             return Ok(None);
         };
+        let told = (result.meaning(), result.end.clone());
         self.record(Record::SelfTest(SelfTest {
-            conditions,
-            end: result.end.clone(),
+            conditions: Box::new(conditions.clone()),
+            end: result.end,
             passed_rate_qps: result.passed_rate_qps,
             certified_rate_qps: result.certified_rate_qps,
             trials: result.trials,
         }))?;
-        Ok(Some(result.end))
+        Ok(Some(told))
     }
 
     /// Starts the servers, and writes down what they are if that is not what it was.

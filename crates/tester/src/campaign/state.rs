@@ -2,9 +2,12 @@
 
 use dns64_transport::clock::Nanos;
 
-use super::history::{Forgotten, History};
+use super::history::{Forgotten, History, SelfTestHistory};
 use super::record::CertificateConditions;
 use super::tasks::Task;
+use crate::procedure::certificate::counted;
+use crate::procedure::search::SearchEnd;
+use crate::procedure::selftest::Meaning;
 use crate::statistics::quantile::median;
 
 /// The history of a campaign for its driver, which needs no results of earlier trials.
@@ -14,6 +17,11 @@ pub type State = History<Forgotten>;
 /// were this many attempts: what disturbs a machine passes, and a run that is missing shows in every
 /// figure of its point.
 const ATTEMPTS_MAX: u32 = 3;
+
+/// How long a certificate holds: half a day. The neighbours of a shared machine are not the same by
+/// day and by night, and neither is the temperature, so a certificate of the evening says little about
+/// the morning. A new one takes minutes, a hundredth of that.
+pub const CERTIFICATE_AGE_MAX_MS: u64 = 12 * 60 * 60 * 1000;
 
 impl<R> History<R> {
     /// What to do next: the task under way, or else the first of `tasks` that is not over, or else
@@ -76,16 +84,33 @@ impl<R> History<R> {
         median(&rates).map(|rate| rate as u64)
     }
 
-    /// The highest rate for which a self-test under exactly these conditions has certified the
-    /// Tester, and how many self-tests there were; `None` if there was none, or if all failed.
-    pub fn certificate(&self, conditions: &CertificateConditions) -> (Option<u64>, usize) {
-        let tests = || {
-            self.self_tests
-                .iter()
-                .filter(|test| test.conditions == *conditions)
+    /// The rates of the self-tests under exactly these conditions that count at this moment, by the
+    /// real-time clock: those that are young enough, were not disturbed, and came after the last in
+    /// which no rate passed. Their [`Certificate`](crate::procedure::certificate::Certificate) is what
+    /// the Tester is good for.
+    pub fn self_test_rates(
+        &self,
+        conditions: &CertificateConditions,
+        now_unix_ms: u64,
+    ) -> Vec<u64> {
+        let young = |test: &&SelfTestHistory| {
+            now_unix_ms.saturating_sub(test.at_unix_ms) <= CERTIFICATE_AGE_MAX_MS
         };
-        let best = tests().filter_map(|test| test.certified_rate_qps).max();
-        (best, tests().count())
+        let tests = self.self_tests.iter().filter(young).map(|test| &test.test);
+        counted(
+            tests
+                .filter(|test| *test.conditions == *conditions)
+                .map(|test| Meaning::of(&test.end, test.certified_rate_qps)),
+        )
+    }
+
+    /// How many finished searches of a point have ended at the limit of the Tester.
+    pub fn at_the_limit(&self, point: usize) -> usize {
+        let search = |run| Task::Search { point, run };
+        let runs = self.tasks.range(search(0)..=search(u32::MAX));
+        let ends = runs.filter_map(|(_, run)| run.finished.as_ref()?.end.as_ref());
+        ends.filter(|end| matches!(end, SearchEnd::LimitedByTester { .. }))
+            .count()
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use dns64_transport::clock::Nanos;
+use dns64_transport::socket::Segmentation;
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
@@ -15,8 +16,9 @@ use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::{Role, Setup};
-use crate::load::pace::Pacing;
+use crate::load::pace::{BURST_MAX, Pacing};
 use crate::namespace::{Cidr, DEFAULT_SUFFIX, Pattern, Share, parse_suffix};
+use crate::procedure::certificate::SELF_TESTS_DEFAULT;
 use crate::procedure::search::Resolution;
 use crate::quantity;
 use crate::report::timeline::Which;
@@ -147,6 +149,10 @@ pub struct SubjectArgs {
     #[arg(long)]
     pub uncertified: bool,
 
+    /// Self-tests of the Tester; the lowest of up to 100 counts, the 1st percentile of more
+    #[arg(long, value_name = "N", default_value_t = SELF_TESTS_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub self_tests: u16,
+
     /// DNS64 server to start in a lab: a built-in profile (see `dns64bench doctor`) or a file
     #[arg(long, value_name = "PROFILE|FILE.toml")]
     pub dut: Option<String>,
@@ -217,6 +223,14 @@ pub struct LoadArgs {
     /// Source ports of all threads together [default: as many as the rate needs]
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub sockets: Option<u16>,
+
+    /// Whether runs of datagrams pass the Tester's sockets as one; in self-tests they never do
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    pub segmentation: Segmentation,
+
+    /// Queries that leave in one system call at most; 1 sends each by itself
+    #[arg(long, value_name = "N", default_value_t = BURST_MAX, value_parser = clap::value_parser!(u64).range(1..=BURST_MAX))]
+    pub burst: u64,
 
     /// CPUs of those threads, such as 0 or 0,2-3 [default: in a lab the first ones, else any]
     #[arg(long, value_name = "LIST")]

@@ -19,6 +19,8 @@ pub struct Measurement {
     pub lab: LabKind,
     /// Measure without a certificate.
     pub uncertified: bool,
+    /// Self-tests of a certificate.
+    pub self_tests: usize,
     /// Where to write.
     pub output: OutputArgs,
 }
@@ -120,6 +122,7 @@ impl MeasureArgs {
             max_stolen_pct: limits.max_stolen,
         };
         let (lab, uncertified) = (subject.lab.unwrap_or_default(), subject.uncertified);
+        let self_tests = subject.self_tests.into();
         Ok(Measurement {
             spec: RigSpec {
                 subject: subject.resolve(load.local, needs)?,
@@ -130,6 +133,7 @@ impl MeasureArgs {
             },
             lab,
             uncertified,
+            self_tests,
             output,
         })
     }
@@ -199,6 +203,8 @@ impl LoadArgs {
             timeout_ns: self.timeout,
             threads: threads.into(),
             ports: self.sockets.map(usize::from),
+            segmentation: self.segmentation,
+            burst_max: self.burst,
             cpus: self.cpus.unwrap_or_default(),
             cidr: names.namespace,
             zone: Zone {

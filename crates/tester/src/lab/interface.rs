@@ -70,6 +70,15 @@ pub fn list(host: &Host) -> Vec<Interface> {
     interfaces
 }
 
+/// The interface of this name in this machine's own network, if it is up.
+pub fn named(name: &str) -> Option<Interface> {
+    let here = Host::Here;
+    let text = output(&here, "ip", &["-j", "-d", "link", "show", "dev", name])?;
+    let mut interface = from_ip(&text).into_iter().next()?;
+    complete(&here, &mut interface);
+    Some(interface)
+}
+
 /// A machine with containers has hundreds; those of a lab and of a Tester are fewer.
 pub const INTERFACES_MAX: usize = 16;
 

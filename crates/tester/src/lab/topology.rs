@@ -4,11 +4,17 @@
 //! three devices (paper 004, figure 13)        two devices (RFC 8219, section 9)
 //!
 //!   measurer ---client--- dut                   tester ---client---- dut
-//!       \                  |                       \                  |
-//!     self-test         upstream                    +-----upstream----+
-//!         \                |
-//!          +----------- authority
+//!                          |                       \                  |
+//!                       upstream                    +-----upstream----+
+//!                          |
+//!                      authority
 //! ```
+//!
+//! In a self-test RFC 8219 section 9.2.1 leaves the DNS64 server out. Lencse et al. connect Measurer
+//! and authority directly for it; then it says nothing about the two links that the measurement goes
+//! over. Here, with three devices, it takes these very links: the DUT's host forwards IPv6 between
+//! them. That the forwarding costs time of the cores that send makes the certificate lower, never
+//! higher. Nothing else is forwarded, since nothing else has a route.
 //!
 //! Each host is a network namespace, each link a veth pair. The third kind of setup has no hosts
 //! of its own: all roles share the loopback interface of this machine.
@@ -111,14 +117,15 @@ impl Setup {
     }
 
     /// The address and port at which the Measurer finds the authority in a self-test (RFC 8219
-    /// section 9.2.1): over a link of its own with three devices, over the Tester's loopback
-    /// interface with two.
+    /// section 9.2.1): where the DUT finds it over IPv6. The way there leads over both links with three
+    /// devices, over the Tester's loopback interface with two.
     pub fn self_test(self) -> (Ipv6Addr, u16) {
-        let on_link = match self {
-            Self::ThreeDevice => SELF_TEST_LINK_AUTHORITY,
-            _ => UPSTREAM_LINK_AUTHORITY,
-        };
-        self.pick(on_link, LOOPBACK_AUTHORITY)
+        self.pick(UPSTREAM_LINK_AUTHORITY, LOOPBACK_AUTHORITY)
+    }
+
+    /// The host that forwards IPv6, if one has to.
+    fn router(self) -> Option<Host> {
+        (self == Self::ThreeDevice).then(|| self.host(Role::Dut))
     }
 
     /// The addresses and the port that the authority listens on: all of its host's, when the host
@@ -164,27 +171,19 @@ impl Setup {
             vec![v6(UPSTREAM_LINK_DUT), v4(UPSTREAM_LINK_DUT_V4)],
             vec![v6(UPSTREAM_LINK_AUTHORITY), v4(UPSTREAM_LINK_AUTHORITY_V4)],
         ];
-        let mut hosts = vec![measurer, DUT];
-        let mut links = vec![
-            (CLIENT_LINK, [measurer, DUT], client),
-            (UPSTREAM_LINK, [DUT, authority], upstream),
-        ];
-        if authority != measurer {
-            let addresses = [SELF_TEST_LINK_MEASURER, SELF_TEST_LINK_AUTHORITY];
-            hosts.push(authority);
-            links.push((
-                SELF_TEST_LINK,
-                [measurer, authority],
-                addresses.map(|address| vec![v6(address)]),
-            ));
-        }
+        let hosts = match self {
+            Self::TwoDevice => vec![TESTER, DUT],
+            _ => vec![MEASURER, DUT, AUTHORITY],
+        };
         let mut plan = Vec::new();
         for host in hosts {
             plan.push(format!("netns add {host}"));
             plan.push(format!("-n {host} link set lo up"));
         }
-        for (name, ends, addresses) in links {
-            plan_link(name, ends, &addresses, &mut plan);
+        plan_link(CLIENT, [measurer, DUT], &client, &mut plan);
+        plan_link(UPSTREAM, [DUT, authority], &upstream, &mut plan);
+        if self.router().is_some() {
+            plan_forwarding(&mut plan);
         }
         plan
     }
@@ -195,18 +194,25 @@ impl Setup {
 /// private IPv4 addresses under the well-known prefix (RFC 6052 section 3.1).
 pub const PREF64: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 2, 0, 0x6464, 0, 0, 0, 0), 96);
 
-/// The link between Measurer and DUT; both of its ends have this name, as those of the others.
+/// The link between Measurer and DUT; both of its ends have this name, as those of the other.
 pub const CLIENT_LINK: &str = "client";
 /// The link between DUT and authority.
 pub const UPSTREAM_LINK: &str = "upstream";
-/// The link between Measurer and authority, with three devices.
-pub const SELF_TEST_LINK: &str = "self-test";
+
+/// A link: its name, and the MAC addresses of its ends.
+type Link = (&'static str, [&'static str; 2]);
 
 /// One veth pair; both ends have its name.
-fn plan_link(name: &str, ends: [&str; 2], addresses: &[Vec<String>; 2], plan: &mut Vec<String>) {
-    let [left, right] = ends;
+fn plan_link(
+    (name, macs): Link,
+    [left, right]: [&str; 2],
+    addresses: &[Vec<String>; 2],
+    plan: &mut Vec<String>,
+) {
+    let ends = [left, right];
     plan.push(format!(
-        "-n {left} link add {name} type veth peer name {name} netns {right}"
+        "-n {left} link add {name} address {} type veth peer name {name} address {} netns {right}",
+        macs[0], macs[1]
     ));
     for (host, addresses) in ends.iter().zip(addresses) {
         // Without link-local addresses nothing but the benchmark speaks on the link, and
@@ -217,6 +223,43 @@ fn plan_link(name: &str, ends: [&str; 2], addresses: &[Vec<String>; 2], plan: &m
             plan.push(format!("-n {host} address add {address} dev {name}{nodad}"));
         }
     }
+}
+
+/// The routes of the self-test, through the DUT's host. That has to know the neighbours that it
+/// forwards to: without a link-local address of its own it cannot ask for them (RFC 4861 section
+/// 7.2.2 has the question come from an address of the interface; Linux takes the link-local one for
+/// what it forwards).
+fn plan_forwarding(plan: &mut Vec<String>) {
+    let (client, [measurer_mac, _]) = CLIENT;
+    let (upstream, [_, authority_mac]) = UPSTREAM;
+    let net = |address: Ipv6Addr| {
+        let [a, b, c, d, ..] = address.segments();
+        Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)
+    };
+    let there = net(UPSTREAM_LINK_AUTHORITY);
+    let back = net(CLIENT_LINK_MEASURER);
+    plan.extend([
+        format!("-n {MEASURER} route add {there}/64 via {CLIENT_LINK_DUT}"),
+        format!("-n {AUTHORITY} route add {back}/64 via {UPSTREAM_LINK_DUT}"),
+        format!(
+            "-n {DUT} neigh add {CLIENT_LINK_MEASURER} lladdr {measurer_mac} dev {client} nud \
+             permanent"
+        ),
+        format!(
+            "-n {DUT} neigh add {UPSTREAM_LINK_AUTHORITY} lladdr {authority_mac} dev {upstream} nud \
+             permanent"
+        ),
+    ]);
+}
+
+/// Has a host forward IPv6.
+fn forward(host: &Host) -> Result<(), LabError> {
+    // What a thread finds below `/proc/sys/net` is of the network that it is in.
+    let switched = host.enter(|| std::fs::write(FORWARDING, "1"))?;
+    switched.map_err(Blame::Machine.because(format!(
+        "cannot have {host} forward IPv6 for the self-test ({FORWARDING}); in a container, mount \
+         /proc/sys read-write, or use --lab loopback"
+    )))
 }
 
 fn v6(address: Ipv6Addr) -> String {
@@ -257,6 +300,7 @@ impl Lab {
         for command in setup.plan() {
             ip(&command)?;
         }
+        setup.router().as_ref().map_or(Ok(()), forward)?;
         Ok(lab)
     }
 
@@ -413,8 +457,13 @@ const UPSTREAM_LINK_DUT: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 1);
 const UPSTREAM_LINK_AUTHORITY: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 2);
 const UPSTREAM_LINK_DUT_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const UPSTREAM_LINK_AUTHORITY_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
-const SELF_TEST_LINK_MEASURER: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 3, 0, 0, 0, 1);
-const SELF_TEST_LINK_AUTHORITY: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 3, 0, 0, 0, 2);
+
+/// Locally administered (IEEE 802, section 8.4), so that nobody else has them.
+const CLIENT: Link = ("client", ["02:00:00:00:01:01", "02:00:00:00:01:02"]);
+const UPSTREAM: Link = ("upstream", ["02:00:00:00:02:01", "02:00:00:00:02:02"]);
+
+/// Where a host's IPv6 forwarding is switched on (Documentation/networking/ip-sysctl.rst).
+const FORWARDING: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
 
 /// `ip` takes milliseconds; this is for a machine that swaps.
 const IP_LIMIT: Nanos = 10 * SECOND;
@@ -428,7 +477,7 @@ mod tests {
     use expect_test::expect;
 
     #[test]
-    fn three_devices_have_three_links() {
+    fn three_devices_have_two_links_and_a_way_over_both() {
         expect![[r#"
             netns add dns64bench-measurer
             -n dns64bench-measurer link set lo up
@@ -436,23 +485,22 @@ mod tests {
             -n dns64bench-dut link set lo up
             netns add dns64bench-authority
             -n dns64bench-authority link set lo up
-            -n dns64bench-measurer link add client type veth peer name client netns dns64bench-dut
+            -n dns64bench-measurer link add client address 02:00:00:00:01:01 type veth peer name client address 02:00:00:00:01:02 netns dns64bench-dut
             -n dns64bench-measurer link set client addrgenmode none up
             -n dns64bench-measurer address add 2001:2:0:1::1/64 dev client nodad
             -n dns64bench-dut link set client addrgenmode none up
             -n dns64bench-dut address add 2001:2:0:1::2/64 dev client nodad
-            -n dns64bench-dut link add upstream type veth peer name upstream netns dns64bench-authority
+            -n dns64bench-dut link add upstream address 02:00:00:00:02:01 type veth peer name upstream address 02:00:00:00:02:02 netns dns64bench-authority
             -n dns64bench-dut link set upstream addrgenmode none up
             -n dns64bench-dut address add 2001:2:0:2::1/64 dev upstream nodad
             -n dns64bench-dut address add 198.18.0.1/24 dev upstream
             -n dns64bench-authority link set upstream addrgenmode none up
             -n dns64bench-authority address add 2001:2:0:2::2/64 dev upstream nodad
             -n dns64bench-authority address add 198.18.0.2/24 dev upstream
-            -n dns64bench-measurer link add self-test type veth peer name self-test netns dns64bench-authority
-            -n dns64bench-measurer link set self-test addrgenmode none up
-            -n dns64bench-measurer address add 2001:2:0:3::1/64 dev self-test nodad
-            -n dns64bench-authority link set self-test addrgenmode none up
-            -n dns64bench-authority address add 2001:2:0:3::2/64 dev self-test nodad"#]]
+            -n dns64bench-measurer route add 2001:2:0:2::/64 via 2001:2:0:1::2
+            -n dns64bench-authority route add 2001:2:0:1::/64 via 2001:2:0:2::1
+            -n dns64bench-dut neigh add 2001:2:0:1::1 lladdr 02:00:00:00:01:01 dev client nud permanent
+            -n dns64bench-dut neigh add 2001:2:0:2::2 lladdr 02:00:00:00:02:02 dev upstream nud permanent"#]]
         .assert_eq(&Setup::ThreeDevice.plan().join("\n"));
     }
 
@@ -463,8 +511,9 @@ mod tests {
         assert_ne!(setup.host(Role::Measurer), setup.host(Role::Dut));
         let plan = setup.plan().join("\n");
         assert!(plan.contains("-n dns64bench-tester link add client"));
-        assert!(plan.contains("peer name upstream netns dns64bench-tester"));
-        assert!(!plan.contains("self-test"));
+        assert!(plan.contains("netns dns64bench-tester"));
+        assert!(!plan.contains("route"));
+        assert_eq!((setup.router(), Setup::Loopback.router()), (None, None));
         assert_eq!(IpAddr::V6(setup.self_test().0), setup.upstream_v6().0);
     }
 

@@ -10,7 +10,7 @@ use super::counters::Reading;
 use super::cpuset::CpuSet;
 use super::host::Host;
 use super::process::{find_program, run};
-use super::topology::{CLIENT_LINK, Role, SELF_TEST_LINK, Setup, UPSTREAM_LINK};
+use super::topology::{CLIENT_LINK, Role, Setup, UPSTREAM_LINK};
 
 /// A link that queries cross one way and their answers the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The hosts of a lab: with a DUT between Measurer and authority, or in a self-test without.
+    /// The hosts of a lab: with a DUT between Measurer and authority, or in a self-test without, where
+    /// the DUT's host at most forwards.
     pub fn lab(setup: Setup, self_test: bool) -> Self {
         let mut hosts: Vec<(&'static str, Host)> = Vec::new();
         let mut at = |role| {
@@ -52,8 +53,9 @@ impl Watched {
             })
         };
         let measurer = at(Role::Measurer);
-        let (client, upstream) = if self_test {
-            (leg(measurer, at(Role::Authority), SELF_TEST_LINK), None)
+        // With three devices a self-test takes both links: the DUT's host forwards.
+        let (client, upstream) = if self_test && setup != Setup::ThreeDevice {
+            (leg(measurer, at(Role::Authority), LOOPBACK), None)
         } else {
             let (dut, authority) = (at(Role::Dut), at(Role::Authority));
             let upstream = leg(dut, authority, UPSTREAM_LINK);
@@ -169,7 +171,7 @@ struct Route {
 }
 
 /// The interface that packets to `address` leave by; `None` without `ip`, or a route.
-fn interface_toward(address: IpAddr) -> Option<String> {
+pub fn interface_toward(address: IpAddr) -> Option<String> {
     let ip = find_program("ip")?;
     let words = ["-j", "route", "get", &address.to_string()];
     let mut command = Host::Here.command(Path::new(&ip), &CpuSet::unrestricted());
@@ -221,12 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn a_self_test_has_one_leg() {
+    fn a_self_test_has_the_legs_of_the_measurement_or_the_loopback_interface() {
         let three = Watched::lab(Setup::ThreeDevice, true);
-        assert_eq!(hosts(&three), ["Measurer", "authority"]);
+        let of_trials = Watched::lab(Setup::ThreeDevice, false);
+        assert_eq!(hosts(&three), hosts(&of_trials));
         assert_eq!(
             (three.client, three.upstream),
-            (leg(0, 1, "self-test"), None)
+            (of_trials.client, of_trials.upstream)
         );
         let two = Watched::lab(Setup::TwoDevice, true);
         assert_eq!((two.client, two.upstream), (leg(0, 0, "lo"), None));

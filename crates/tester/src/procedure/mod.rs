@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! Trials (runs one trial) -> search (RFC 8219 section 9.2) -> SearchResult
-//!                         -> selftest (section 9.2.1)      -> SelfTestResult
+//!                         -> selftest (section 9.2.1)      -> SelfTestResult, several -> certificate
 //! ```
 //!
 //! Pure decisions on plain data: no socket, no clock, no output. Whoever wants to watch passes an
 //! observer, which gets [`Event`]s.
 
+pub mod certificate;
 pub mod search;
 pub mod selftest;
 
@@ -132,6 +133,7 @@ pub(crate) mod simulated {
             path: None,
             resources: None,
             dut_exit: None,
+            segmentation: Some(true),
             backend: "simulated".to_owned(),
             notes: Vec::new(),
         }

@@ -6,55 +6,43 @@
 
 use dns64_transport::clock::Nanos;
 
-use super::search::{Search, SearchEnd, SearchSpec};
+use super::search::{self, Search, SearchEnd, SearchSpec};
 use super::{Event, Trials, observed};
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 
-/// Runs the self-test for a DUT at `rate_qps`: one trial at [`self_test_rate`], repeated at most
-/// `invalid_repeats` times while it is invalid.
+/// Runs the self-test for a DUT at `rate_qps`: one trial at [`self_test_rate`], repeated while it is
+/// disturbed.
 ///
 /// # Errors
 ///
 /// Whatever `trials` gives when it cannot run a trial.
 pub fn certify_at<T: Trials>(
     rate_qps: u64,
-    invalid_repeats: u32,
     trials: &mut T,
     observer: &mut dyn FnMut(&Event<'_>),
 ) -> Result<SelfTestResult, T::Error> {
     let mut done = Vec::new();
-    let self_test_rate_qps = self_test_rate(rate_qps);
-    let outcome = attempt(
-        self_test_rate_qps,
-        invalid_repeats,
-        trials,
-        observer,
-        &mut done,
-    )?;
-    let passed = outcome == Outcome::Passed;
+    let outcome = attempt(self_test_rate(rate_qps), trials, observer, &mut done)?;
     Ok(SelfTestResult {
-        end: outcome,
         wanted_rate_qps: Some(rate_qps),
-        passed_rate_qps: passed.then_some(self_test_rate_qps),
-        certified_rate_qps: passed.then_some(rate_qps),
-        trials: done,
+        ..SelfTestResult::of_one(rate_qps, outcome, done)
     })
 }
 
 /// Searches for the highest self-test rate that passes; `spec` is in self-test rates.
 ///
 /// Here the Tester is what is tested: unlike in a search of a DUT, a rate that it cannot keep even
-/// after the repeats has failed.
+/// after the repeats has failed. The search only proposes a rate, which [`confirm`] then judges, so a
+/// failure is tried once more: what hit the Tester for a moment must not hide what it can do.
 ///
 /// # Errors
 ///
 /// Whatever `trials` gives when it cannot run a trial.
-pub fn certify<T: Trials>(
+pub fn propose<T: Trials>(
     spec: SearchSpec,
     trials: &mut T,
     observer: &mut dyn FnMut(&Event<'_>),
 ) -> Result<SelfTestResult, T::Error> {
-    let repeats = spec.invalid_repeats;
     let mut search = Search::new(SearchSpec {
         invalid_repeats: 0,
         ..spec
@@ -62,10 +50,13 @@ pub fn certify<T: Trials>(
     let mut done = Vec::new();
     let mut refused = Outcome::Failed { shortfall: 0 };
     while let Some(rate_qps) = search.next_rate() {
-        let outcome = attempt(rate_qps, repeats, trials, observer, &mut done)?;
-        search.observe(&match &outcome {
-            Outcome::Invalid(fault) if is_of_capacity(fault) => Outcome::Failed { shortfall: 0 },
-            other => other.clone(),
+        let mut outcome = attempt(rate_qps, trials, observer, &mut done)?;
+        if matches!(outcome, Outcome::Failed { .. }) {
+            outcome = attempt(rate_qps, trials, observer, &mut done)?;
+        }
+        search.observe(&match is_refused(&outcome) {
+            true => Outcome::Failed { shortfall: 0 },
+            false => outcome.clone(),
         });
         observer(&Event::Bracket(search.bracket()));
         if outcome != Outcome::Passed {
@@ -90,6 +81,33 @@ pub fn certify<T: Trials>(
     })
 }
 
+/// Judges a rate that was proposed, or found before: a trial at its self-test rate must pass. While
+/// it does not, the rate is lowered by [`LOWERED_BY_PCT`], each step twice as wide as the one
+/// before, so that a machine that has become much slower is found out by five trials, and not
+/// refused.
+///
+/// # Errors
+///
+/// Whatever `trials` gives when it cannot run a trial.
+pub fn confirm<T: Trials>(
+    rate_qps: u64,
+    trials: &mut T,
+    observer: &mut dyn FnMut(&Event<'_>),
+) -> Result<SelfTestResult, T::Error> {
+    let mut done = Vec::new();
+    let mut steps = LOWERED_BY_PCT.into_iter();
+    let mut rate_qps = rate_qps;
+    loop {
+        let outcome = attempt(self_test_rate(rate_qps), trials, observer, &mut done)?;
+        let lower = steps.next().filter(|_| is_refused(&outcome));
+        let lower = lower.map(|pct| rate_qps.saturating_mul(100 - pct) / 100);
+        match lower.filter(|&lower| lower > 0) {
+            Some(lower) => rate_qps = lower,
+            None => return Ok(SelfTestResult::of_one(rate_qps, outcome, done)),
+        }
+    }
+}
+
 /// What a self-test found.
 #[derive(Clone, Debug)]
 pub struct SelfTestResult {
@@ -103,6 +121,47 @@ pub struct SelfTestResult {
     pub certified_rate_qps: Option<u64>,
     /// All trials in order, at self-test rates.
     pub trials: Vec<TrialResult>,
+}
+
+impl SelfTestResult {
+    /// Of a self-test whose last trial, for a DUT at `rate_qps`, had this outcome.
+    fn of_one(rate_qps: u64, outcome: Outcome, trials: Vec<TrialResult>) -> Self {
+        let passed = outcome == Outcome::Passed;
+        Self {
+            end: outcome,
+            wanted_rate_qps: None,
+            passed_rate_qps: passed.then_some(self_test_rate(rate_qps)),
+            certified_rate_qps: passed.then_some(rate_qps),
+            trials,
+        }
+    }
+
+    /// What it means for a certificate.
+    pub fn meaning(&self) -> Meaning {
+        Meaning::of(&self.end, self.certified_rate_qps)
+    }
+}
+
+/// What a self-test means for a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// It counts with this rate.
+    Rate(u64),
+    /// No rate passed.
+    Nothing,
+    /// It was disturbed and says nothing.
+    Disturbed,
+}
+
+impl Meaning {
+    /// Of a self-test that ended so and certified this rate.
+    pub fn of(end: &Outcome, certified_rate_qps: Option<u64>) -> Self {
+        match (end, certified_rate_qps) {
+            (_, Some(rate_qps)) => Self::Rate(rate_qps),
+            (Outcome::Invalid(fault), None) if !is_of_capacity(fault) => Self::Disturbed,
+            (_, None) => Self::Nothing,
+        }
+    }
 }
 
 /// Why a self-test that ended so certified nothing.
@@ -144,7 +203,6 @@ pub fn self_test_timeout(timeout_ns: Nanos) -> Nanos {
 /// Runs trials at one rate until one is valid or the repeats are used up.
 fn attempt<T: Trials>(
     rate_qps: u64,
-    repeats: u32,
     trials: &mut T,
     observer: &mut dyn FnMut(&Event<'_>),
     done: &mut Vec<TrialResult>,
@@ -155,15 +213,47 @@ fn attempt<T: Trials>(
         let number = done.len() as u64 + 1;
         let result = observed(trials, rate_qps, number, observer)?;
         let outcome = result.outcome.clone();
+        let of = repeats(&result);
         done.push(result);
         match &outcome {
-            Outcome::Invalid(fault) if attempt <= repeats => observer(&Event::Repeat {
-                fault,
-                attempt,
-                of: repeats,
-            }),
+            Outcome::Invalid(fault) if attempt <= of => {
+                observer(&Event::Repeat { fault, attempt, of });
+            }
             _ => return Ok(outcome),
         }
+    }
+}
+
+/// How often a rate is tried again after this trial, if it is invalid.
+fn repeats(trial: &TrialResult) -> u32 {
+    let behind = trial.timing.lateness_ns_p50 >= BEHIND_NS;
+    match trial.outcome.fault() {
+        Some(
+            TesterFault::LateSchedule { .. }
+            | TesterFault::RateError { .. }
+            | TesterFault::CatchUpBurst { .. }
+            | TesterFault::Disturbed { .. },
+        ) => match behind {
+            // It does not keep the rate, and will not.
+            true => 0,
+            // It was stopped for a moment, at this rate as at any other.
+            false => search::INVALID_REPEATS,
+        },
+        _ => INVALID_REPEATS,
+    }
+}
+
+/// A sender that is so late with half of its queries has fallen behind its schedule; one that was
+/// stopped for some moments is late with the queries of those. A rate that is half a per cent too much
+/// makes it so late in a trial of 5 s.
+const BEHIND_NS: Nanos = 10_000_000;
+
+/// Whether a trial says that its rate was too much for the Tester.
+fn is_refused(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Passed => false,
+        Outcome::Failed { .. } => true,
+        Outcome::Invalid(fault) => is_of_capacity(fault),
     }
 }
 
@@ -193,108 +283,12 @@ const SHARE: (u128, u128) = (11, 5);
 /// Delta of [`self_test_rate`].
 pub const DELTA: f64 = 0.1;
 
-/// Default of the repeats of an invalid self-test trial. Fewer than in a search of a DUT: a rate at
-/// which the Tester is hit twice is better not certified.
-pub const INVALID_REPEATS: u32 = 1;
+/// Repeats of an invalid trial of a self-test. Fewer than in a search of a DUT: a rate at which the
+/// Tester loses datagrams twice is better not certified.
+const INVALID_REPEATS: u32 = 1;
+
+/// By how much a rate that does not pass is lowered, step by step, in per cent of the one before.
+pub const LOWERED_BY_PCT: [u64; 4] = [10, 20, 40, 80];
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::super::simulated::{Simulated, threshold};
-    use super::*;
-
-    fn late() -> TesterFault {
-        TesterFault::LateSchedule {
-            cause: None,
-            lateness_ns: 20_000,
-            limit_ns: 10_000,
-        }
-    }
-
-    fn certified(spec: SearchSpec, tester: impl FnMut(u64) -> Outcome) -> SelfTestResult {
-        let Ok(result) = certify(spec, &mut Simulated(tester), &mut |_| {});
-        result
-    }
-
-    proptest! {
-        #[test]
-        fn a_rate_is_certified_by_its_own_self_test(rate in 1u64..1_000_000_000) {
-            prop_assert_eq!(certified_rate(self_test_rate(rate)), rate);
-            prop_assert!(certified_rate(self_test_rate(rate) - 1) < rate);
-        }
-    }
-
-    #[test]
-    fn the_self_test_runs_at_220_per_cent() {
-        assert_eq!(self_test_rate(20_000), 44_000);
-        assert_eq!(self_test_rate(1), 3);
-        assert_eq!(literal_self_test_rate(20_000), 40_001);
-        assert_eq!(self_test_timeout(1_000_000_000), 250_000_000);
-        assert_eq!(self_test_rate(u64::MAX), u64::MAX);
-    }
-
-    #[test]
-    fn one_pass_certifies_the_wanted_rate() {
-        let mut tester = Simulated(|rate| threshold(44_000, rate));
-        let Ok(result) = certify_at(20_000, INVALID_REPEATS, &mut tester, &mut |_| {});
-        assert_eq!(result.end, Outcome::Passed);
-        assert_eq!(result.certified_rate_qps, Some(20_000));
-        let Ok(result) = certify_at(20_001, INVALID_REPEATS, &mut tester, &mut |_| {});
-        assert_eq!(result.end, Outcome::Failed { shortfall: 3 });
-        assert_eq!(result.certified_rate_qps, None);
-    }
-
-    #[test]
-    fn a_disturbed_self_test_is_repeated() {
-        let mut disturbed = 1;
-        let mut tester = Simulated(|_| match disturbed {
-            0 => Outcome::Passed,
-            _ => {
-                disturbed -= 1;
-                Outcome::Invalid(late())
-            }
-        });
-        let Ok(result) = certify_at(1000, 1, &mut tester, &mut |_| {});
-        assert_eq!(result.end, Outcome::Passed);
-        assert_eq!(result.trials.len(), 2);
-    }
-
-    #[test]
-    fn a_rate_that_the_tester_cannot_keep_has_failed() {
-        let result = certified(SearchSpec::from_start(1000), |rate| {
-            if rate > 220_000 {
-                Outcome::Invalid(late())
-            } else {
-                Outcome::Passed
-            }
-        });
-        assert_eq!(result.end, Outcome::Passed);
-        let passed = result.passed_rate_qps.unwrap();
-        assert!((219_780..=220_000).contains(&passed), "{passed}");
-        assert_eq!(result.certified_rate_qps, Some(certified_rate(passed)));
-    }
-
-    #[test]
-    fn an_authority_that_dies_certifies_nothing() {
-        let died = TesterFault::AuthorityDied {
-            status: "signal 9".into(),
-        };
-        let result = certified(SearchSpec::from_start(1000), |rate| {
-            if rate > 2000 {
-                Outcome::Invalid(died.clone())
-            } else {
-                Outcome::Passed
-            }
-        });
-        assert_eq!(result.end, Outcome::Invalid(died));
-        assert_eq!(result.certified_rate_qps, None);
-    }
-
-    #[test]
-    fn a_silent_authority_certifies_nothing() {
-        let result = certified(SearchSpec::from_start(1000), |rate| threshold(0, rate));
-        assert_eq!(result.end, Outcome::Failed { shortfall: 1 });
-        assert_eq!(result.certified_rate_qps, None);
-    }
-}
+mod tests;

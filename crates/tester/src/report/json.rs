@@ -7,6 +7,7 @@ use dns64_transport::clock::Nanos;
 use serde::Serialize;
 
 use super::Conditions;
+use crate::procedure::certificate::SelfTests;
 use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
     DELTA, SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
@@ -48,23 +49,27 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> impl Serialize 
     }
 }
 
-/// The object of a self-test for a DUT with `timeout_ns`.
-pub fn self_test(
-    result: &SelfTestResult,
-    timeout_ns: Nanos,
-    conditions: &Conditions,
-) -> impl Serialize {
-    let rate_qps = result.wanted_rate_qps.or(result.certified_rate_qps);
+/// The object of the self-tests for a DUT with `timeout_ns`.
+pub fn self_test(result: &SelfTests, timeout_ns: Nanos, conditions: &Conditions) -> impl Serialize {
+    let certified_rate_qps = result.certificate().map(|certificate| certificate.rate_qps);
+    let rate_qps = result.wanted_rate_qps().or(certified_rate_qps);
+    let each = |test: &SelfTestResult| EachSelfTest {
+        end: test.end.clone(),
+        passed_rate_qps: test.passed_rate_qps,
+        certified_rate_qps: test.certified_rate_qps,
+        trials: test.trials.len(),
+    };
     let self_test = SelfTest {
-        end: &result.end,
+        end: result.end().clone(),
         rate_qps,
-        self_test_rate_qps: result.passed_rate_qps.or(rate_qps.map(self_test_rate)),
+        self_test_rate_qps: result.passed_rate_qps().or(rate_qps.map(self_test_rate)),
         literal_self_test_rate_qps: rate_qps.map(literal_self_test_rate),
-        certified_rate_qps: result.certified_rate_qps,
+        certified_rate_qps,
         delta: DELTA,
         timeout_s: seconds(timeout_ns),
         self_test_timeout_s: seconds(self_test_timeout(timeout_ns)),
-        trials: &result.trials,
+        self_tests: result.all.iter().map(each).collect(),
+        trials: result.trials(),
     };
     Report {
         result: self_test,
@@ -109,9 +114,9 @@ struct Search<'a> {
 }
 
 #[derive(Serialize)]
-struct SelfTest<'a> {
+struct SelfTest {
     #[serde(flatten)]
-    end: &'a Outcome,
+    end: Outcome,
     rate_qps: Option<u64>,
     self_test_rate_qps: Option<u64>,
     literal_self_test_rate_qps: Option<u64>,
@@ -119,7 +124,18 @@ struct SelfTest<'a> {
     delta: f64,
     timeout_s: f64,
     self_test_timeout_s: f64,
-    trials: &'a [TrialResult],
+    self_tests: Vec<EachSelfTest>,
+    trials: Vec<TrialResult>,
+}
+
+/// One self-test of several; its trials are those in the order of all.
+#[derive(Serialize)]
+struct EachSelfTest {
+    #[serde(flatten)]
+    end: Outcome,
+    passed_rate_qps: Option<u64>,
+    certified_rate_qps: Option<u64>,
+    trials: usize,
 }
 
 fn seconds(span_ns: Nanos) -> f64 {

@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::*;
 use crate::authority::counts::{AuthorityCounts, FaultCounts};
+use crate::procedure::certificate::repeat;
 use crate::procedure::search::{Search, SearchSpec, run};
-use crate::procedure::selftest::{certify, certify_at};
+use crate::procedure::selftest::{certify_at, confirm, propose};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, TrialResult};
@@ -160,7 +161,7 @@ fn a_search_that_the_tester_limits_says_at_least() {
 #[test]
 fn self_tests_for_a_terminal() {
     let mut tester = Simulated(|rate| threshold(44_000, rate));
-    let Ok(one) = certify_at(20_000, 1, &mut tester, &mut |_| {});
+    let Ok(one) = repeat(1, |_| certify_at(20_000, &mut tester, &mut |_| {}));
     expect_file!["testdata/selftest_at.txt"].assert_eq(&text::self_test(
         &one,
         1_000_000_000,
@@ -170,7 +171,10 @@ fn self_tests_for_a_terminal() {
         max_qps: Some(40_000),
         ..SearchSpec::from_start(10_000)
     };
-    let Ok(highest) = certify(spec, &mut tester, &mut |_| {});
+    let Ok(highest) = repeat(3, |near_qps| match near_qps {
+        None => propose(spec.clone(), &mut tester, &mut |_| {}),
+        Some(near_qps) => confirm(near_qps, &mut tester, &mut |_| {}),
+    });
     expect_file!["testdata/selftest_highest.txt"].assert_eq(&text::self_test(
         &highest,
         1_000_000_000,
@@ -372,7 +376,7 @@ fn a_search_without_result_as_json() {
 #[test]
 fn a_self_test_as_json() {
     let mut tester = Simulated(|rate| threshold(43_999, rate));
-    let Ok(result) = certify_at(20_000, 0, &mut tester, &mut |_| {});
+    let Ok(result) = repeat(3, |_| certify_at(20_000, &mut tester, &mut |_| {}));
     let text = as_json(json::self_test(&result, 1_000_000_000, &conditions()));
     expect_file!["testdata/selftest_failed.json"].assert_eq(&text);
     assert_eq!(parsed(&text)["self_test_timeout_s"], 0.25);

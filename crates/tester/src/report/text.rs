@@ -8,9 +8,10 @@ use crate::authority::counts::{AuthorityCounts, FaultCounts};
 use crate::lab::topology::Role;
 use crate::lab::usage::RoleUsage;
 use crate::load::catch_up::Limits;
+use crate::procedure::certificate::SelfTests;
 use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
-    SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
+    Meaning, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
 use crate::trial::achieved::Achieved;
 use crate::trial::path::Path;
@@ -27,23 +28,27 @@ pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
     }
     page.conditions(conditions, Some(result));
     page.evidence(result);
+    if conditions.certificate.is_some() {
+        page.section("Certificate", [certified_row(conditions)]);
+    }
     page.achieved(result.achieved.as_ref(), conditions);
     let stored = stored(result);
     page.notes(conditions.notes.iter().chain(&stored).chain(&result.notes));
     page.0
 }
 
-/// The table of a self-test for a DUT with `timeout_ns`.
-pub fn self_test(result: &SelfTestResult, timeout_ns: Nanos, conditions: &Conditions) -> String {
+/// The table of the self-tests for a DUT with `timeout_ns`.
+pub fn self_test(result: &SelfTests, timeout_ns: Nanos, conditions: &Conditions) -> String {
     let mut page = Page::begin(&self_test_verdict(result), &conditions.not_a_measurement);
-    page.conditions(conditions, result.trials.last());
+    let trials = result.trials();
+    page.conditions(conditions, trials.last());
     let title = "Self-test (RFC 8219 section 9.2.1)";
     page.section(title, self_test_rows(result, timeout_ns));
-    match result.trials.as_slice() {
+    match trials.as_slice() {
         [only] => page.evidence(only),
         several => page.trials(several),
     }
-    page.notes(conditions.notes.iter().chain(&remarks(&result.trials)));
+    page.notes(conditions.notes.iter().chain(&remarks(&trials)));
     page.0
 }
 
@@ -61,11 +66,11 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
             calculated_qps(result).map(whole),
         ),
         ("resolution", Some(result.resolution_qps)),
-        ("Tester certified to", conditions.certified_rate_qps),
     ];
+    let rates = rates.map(|(l, qps)| (l, qps.map_or("-".into(), rate)));
     page.section(
         "Result",
-        rates.map(|(l, qps)| (l, qps.map_or("-".into(), rate))),
+        rates.into_iter().chain([certified_row(conditions)]),
     );
     let fastest = passed(result);
     page.achieved(
@@ -95,11 +100,21 @@ fn trial_verdict(result: &TrialResult) -> String {
     }
 }
 
-fn self_test_verdict(result: &SelfTestResult) -> String {
-    match (&result.end, result.certified_rate_qps) {
+/// What the Tester was certified for, and by which self-tests.
+fn certified_row(conditions: &Conditions) -> (&'static str, String) {
+    let told = match (conditions.certificate, conditions.certified_rate_qps) {
+        (Some(certificate), _) => certificate.to_string(),
+        (None, Some(qps)) => rate(qps),
+        (None, None) => "-".to_owned(),
+    };
+    ("Tester certified to", told)
+}
+
+fn self_test_verdict(result: &SelfTests) -> String {
+    match (result.end(), result.certificate()) {
         (Outcome::Invalid(fault), _) => format!("NOT CERTIFIED: {fault}"),
-        (Outcome::Passed, Some(rate)) => {
-            format!("CERTIFIED for DUTs up to {} queries/s", Thousands(rate))
+        (Outcome::Passed, Some(certificate)) => {
+            format!("CERTIFIED for DUTs up to {certificate}")
         }
         (Outcome::Failed { shortfall }, _) => format!(
             "NOT CERTIFIED: {} queries without a valid answer within a quarter of the timeout; \
@@ -173,6 +188,10 @@ impl Page {
             Some(sockets) => sockets.to_string(),
             None => "as many as the rate needs".to_owned(),
         };
+        // Without a certificate there is nothing that they would cover.
+        let certified = conditions.certificate.is_some();
+        let covers = conditions.self_test_covers.clone();
+        let covers = covers.filter(|_| certified);
         let rows = [
             ("tester", known(&conditions.tester)),
             ("server", known(&conditions.server)),
@@ -192,6 +211,11 @@ impl Page {
                 "threads, source ports",
                 Some(format!("{}, {sockets}", conditions.threads)),
             ),
+            (
+                "segmentation",
+                known(if conditions.segmentation { "on" } else { "off" }),
+            ),
+            ("self-tests cover", covers),
         ];
         let rows = rows
             .into_iter()
@@ -343,9 +367,10 @@ impl Page {
     }
 }
 
-fn self_test_rows(result: &SelfTestResult, timeout_ns: Nanos) -> Vec<(&'static str, String)> {
+fn self_test_rows(result: &SelfTests, timeout_ns: Nanos) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
-    if let Some(dut_qps) = result.wanted_rate_qps.or(result.certified_rate_qps) {
+    let certified = result.certificate().map(|certificate| certificate.rate_qps);
+    if let Some(dut_qps) = result.wanted_rate_qps().or(certified) {
         let (needed, literal) = (self_test_rate(dut_qps), literal_self_test_rate(dut_qps));
         rows.extend([
             ("rate of the DUT, r", rate(dut_qps)),
@@ -359,7 +384,14 @@ fn self_test_rows(result: &SelfTestResult, timeout_ns: Nanos) -> Vec<(&'static s
             ),
         ]);
     }
-    rows.extend(result.passed_rate_qps.map(|qps| ("passed at", rate(qps))));
+    rows.extend(result.passed_rate_qps().map(|qps| ("passed at", rate(qps))));
+    let each = result.all.iter().map(|test| match test.meaning() {
+        Meaning::Rate(qps) => Thousands(qps).to_string(),
+        Meaning::Nothing => "none".to_owned(),
+        Meaning::Disturbed => "disturbed".to_owned(),
+    });
+    let each: Vec<_> = each.collect();
+    rows.push(("found by each self-test", each.join(" | ")));
     let quarter = Span(self_test_timeout(timeout_ns));
     let timeout = format!("{quarter} (t = {})", Span(timeout_ns));
     rows.push(("timeout, a quarter of t", timeout));

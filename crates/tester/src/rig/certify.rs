@@ -1,20 +1,27 @@
 //! The self-test on a rig (RFC 8219 section 9.2.1): the DUT is left out, and the authority, which
 //! then has an AAAA for every name, answers the Measurer itself.
+//!
+//! Its datagrams travel one by one in both directions, as the questions of a DUT do and the answers to
+//! them, whatever the measurement's own queries do: a run that the kernel carries as one would certify
+//! a Tester for several times what it can do.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::socket::Segmentation;
 
-use super::equipment::{Client, OwnServer, PROBE_NS};
+use super::equipment::{Client, Instruments, OwnServer, PROBE_NS};
 use super::probe::{ProbeError, Prober};
 use super::running::watched;
 use super::spec::Load;
 use super::{Rig, RigError};
+use crate::lab::server::Server;
 use crate::load::names::NameSource;
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::own_aaaa;
+use crate::procedure::certificate::{self, SelfTests};
 use crate::procedure::search::{Resolution, SearchSpec};
 use crate::procedure::selftest::{self, SelfTestResult};
 use crate::procedure::{Event, Trials};
@@ -47,11 +54,8 @@ const START_QPS: u64 = 22_000;
 /// then confirmed at full length.
 pub(crate) const SEARCH_TRIAL_NS: Nanos = 5 * SECOND;
 
-/// How often a certificate that a full trial does not confirm is lowered by a tenth.
-pub(crate) const LOWERINGS: u32 = 5;
-
-/// The Tester looped back on itself: trials without a DUT, at self-test rates and with a quarter of
-/// the timeout. By it authorities are measured as well (paper 004).
+/// The Tester looped back on itself: trials without a DUT, at self-test rates, with a quarter of the
+/// timeout and single datagrams. By it authorities are measured as well (paper 004).
 pub struct Loopback<C, S> {
     /// Dropped first: it asks the authority.
     client: C,
@@ -81,6 +85,7 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
             names: load.names()?,
             load: Load {
                 pacing: Pacing::Absolute,
+                segmentation: Segmentation::Off,
                 timeout_ns: selftest::self_test_timeout(load.timeout_ns),
                 stop_early: true,
                 ..load.clone()
@@ -95,24 +100,41 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
         self.authority.as_ref()
     }
 
-    /// Answers the question.
+    /// Answers the question by one self-test. One that looks for the highest rate begins at that which
+    /// an earlier one has certified, `near_qps`, if there was one.
     pub(super) fn answer(
         &mut self,
         question: Question,
+        near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<SelfTestResult, RigError> {
         match question {
-            Question::At(rate_qps) => {
-                selftest::certify_at(rate_qps, selftest::INVALID_REPEATS, self, observer)
-            }
+            Question::At(rate_qps) => selftest::certify_at(rate_qps, self, observer),
             Question::Highest {
                 resolution,
                 max_qps,
             } => {
-                let whole_ns = self.load.duration_ns;
-                highest(resolution, max_qps, whole_ns, self, observer)
+                let sought = Sought {
+                    resolution,
+                    max_qps,
+                    near_qps,
+                    whole_ns: self.load.duration_ns,
+                };
+                highest(sought, self, observer)
             }
         }
+    }
+
+    /// Answers the question by several self-tests in a row.
+    pub(super) fn answer_by(
+        &mut self,
+        self_tests: usize,
+        question: Question,
+        observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<SelfTests, RigError> {
+        certificate::repeat(self_tests, |near_qps| {
+            self.answer(question, near_qps, observer)
+        })
     }
 }
 
@@ -122,44 +144,54 @@ pub trait Lengths: Trials {
     fn set_length(&mut self, duration_ns: Nanos);
 }
 
-/// Looks for the highest rate by short trials and confirms it by a whole one, of `whole_ns`. What it
-/// does follows from its arguments and the outcomes alone, so that a self-test that was written down
+/// What the self-test for the highest rate goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Sought {
+    /// How close to the limit.
+    pub resolution: Resolution,
+    /// Certificates beyond are not needed.
+    pub max_qps: Option<u64>,
+    /// The rate that an earlier self-test has certified, to begin there.
+    pub near_qps: Option<u64>,
+    /// Length of a whole trial.
+    pub whole_ns: Nanos,
+}
+
+/// Looks for the highest rate by short trials, unless one is known, and has a whole one confirm it. What
+/// it does follows from its arguments and the outcomes alone, so that a self-test that was written down
 /// can be done again from its trials.
 ///
 /// # Errors
 ///
 /// Whatever `trials` gives when it cannot run a trial.
 pub fn highest<T: Lengths>(
-    resolution: Resolution,
-    max_qps: Option<u64>,
-    whole_ns: Nanos,
+    sought: Sought,
     trials: &mut T,
     observer: &mut dyn FnMut(&Event<'_>),
 ) -> Result<SelfTestResult, T::Error> {
-    let short_ns = whole_ns.min(SEARCH_TRIAL_NS);
-    trials.set_length(short_ns);
-    let spec = search_spec(resolution, max_qps, short_ns);
-    let mut result = selftest::certify(spec, trials, observer)?;
-    trials.set_length(whole_ns);
-    let mut lowerings = 0;
-    while whole_ns > SEARCH_TRIAL_NS
-        && lowerings < LOWERINGS
-        && let Some(rate_qps) = result.certified_rate_qps
-    {
-        let repeats = selftest::INVALID_REPEATS;
-        let confirmed = selftest::certify_at(rate_qps, repeats, trials, observer)?;
-        result.trials.extend(confirmed.trials);
-        result.end = confirmed.end;
-        result.passed_rate_qps = confirmed.passed_rate_qps;
-        if confirmed.certified_rate_qps.is_some() {
-            break;
+    let mut done = Vec::new();
+    let rate_qps = match sought.near_qps {
+        Some(rate_qps) => rate_qps,
+        None => {
+            let short_ns = sought.whole_ns.min(SEARCH_TRIAL_NS);
+            trials.set_length(short_ns);
+            let spec = search_spec(sought.resolution, sought.max_qps, short_ns);
+            let proposed = selftest::propose(spec, trials, observer)?;
+            let Some(rate_qps) = proposed.certified_rate_qps else {
+                trials.set_length(sought.whole_ns);
+                return Ok(proposed);
+            };
+            done = proposed.trials;
+            rate_qps
         }
-        lowerings += 1;
-        result.certified_rate_qps = (lowerings < LOWERINGS)
-            .then_some(rate_qps / 10 * 9)
-            .filter(|&rate| rate > 0);
-    }
-    Ok(result)
+    };
+    trials.set_length(sought.whole_ns);
+    let mut confirmed = selftest::confirm(rate_qps, trials, observer)?;
+    done.append(&mut confirmed.trials);
+    Ok(SelfTestResult {
+        trials: done,
+        ..confirmed
+    })
 }
 
 /// How the highest self-test rate is looked for, with trials of this length.
@@ -172,7 +204,6 @@ pub(crate) fn search_spec(
         resolution,
         max_qps: max_qps.map(selftest::self_test_rate),
         lowest_qps: Schedule::lowest_rate_qps(duration_ns),
-        invalid_repeats: selftest::INVALID_REPEATS,
         ..SearchSpec::from_start(START_QPS)
     }
 }
@@ -225,20 +256,41 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
 }
 
 impl Rig {
-    /// Runs the self-test. `None` where there is nobody to ask: a server that runs already, and no
-    /// authority in self-test mode beside it.
+    /// Runs one self-test, which begins at the rate that an earlier one has certified, if there was
+    /// one. `None` where there is nobody to ask: a server that runs already, and no authority in
+    /// self-test mode beside it.
     pub fn self_test(
         &self,
         question: Question,
+        near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, RigError> {
-        let looped = self.looped_back()?;
+        let looped = self.tester_alone()?;
         looped
-            .map(|mut looped| {
-                looped.is_subject = false;
-                looped.answer(question, observer)
-            })
+            .map(|mut looped| looped.answer(question, near_qps, observer))
             .transpose()
+    }
+
+    /// Runs so many self-tests in a row, at least one.
+    pub fn self_tests(
+        &self,
+        self_tests: usize,
+        question: Question,
+        observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<Option<SelfTests>, RigError> {
+        let looped = self.tester_alone()?;
+        looped
+            .map(|mut looped| looped.answer_by(self_tests, question, observer))
+            .transpose()
+    }
+
+    /// The Tester as what is tested, not the authority.
+    fn tester_alone(&self) -> Result<Option<Loopback<Instruments, Server>>, RigError> {
+        let mut looped = self.looped_back()?;
+        if let Some(looped) = &mut looped {
+            looped.is_subject = false;
+        }
+        Ok(looped)
     }
 }
 

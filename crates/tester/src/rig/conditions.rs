@@ -1,13 +1,15 @@
 //! Under which conditions the trials of a rig ran, in the words of a report.
 
+use dns64_transport::socket::Segmentation;
 use serde::Serialize;
 
-use super::spec::LabSpec;
+use super::spec::{LabSpec, Subject};
 use super::{Rig, recommended};
 use crate::lab::topology::Setup;
 use crate::lab::userns;
 use crate::load::pace::Pacing;
 use crate::namespace::Share;
+use crate::procedure::certificate::Certificate;
 use crate::quantity::Thousands;
 
 /// Under which conditions the trials of a report ran.
@@ -43,8 +45,16 @@ pub struct Conditions {
     pub sockets: Option<usize>,
     /// Who runs on which CPUs: role and list, such as ("DUT", "1").
     pub cpus: Vec<(String, String)>,
-    /// The highest rate for which the Tester passed its self-test.
+    /// Whether runs of datagrams passed the Tester's sockets as one.
+    pub segmentation: bool,
+    /// Queries that left in one system call at most.
+    pub burst_max: u64,
+    /// The highest rate for which the Tester passed its self-tests.
     pub certified_rate_qps: Option<u64>,
+    /// Those self-tests.
+    pub certificate: Option<Certificate>,
+    /// What self-tests here go through; nothing where there is nobody to ask.
+    pub self_test_covers: Option<String>,
     /// Why the result is no measurement in the sense of RFC 8219; empty if it is one. That a rate
     /// is not certified need not be said here.
     pub not_a_measurement: Vec<String>,
@@ -90,6 +100,9 @@ impl Rig {
             cached_pattern: (load.cached_share != Share::NONE).then(|| load.pattern.to_string()),
             threads: load.threads,
             sockets: load.ports,
+            segmentation: load.segmentation == Segmentation::On,
+            burst_max: load.burst_max,
+            self_test_covers: self.self_test_covers(),
             cpus: self.cpus(),
             notes: notes.to_vec(),
             ..Conditions::default()
@@ -103,10 +116,44 @@ impl Rig {
                 "paced by the self-correcting timer of paper 001, equation (1), to show its fault";
             conditions.not_a_measurement.push(reason.to_owned());
         }
-        if let Some(lab) = self.spec.subject.lab() {
-            self.describe_lab(&mut conditions, lab);
+        match &self.spec.subject {
+            Subject::Lab(lab) => self.describe_lab(&mut conditions, lab),
+            Subject::Server { .. } => {
+                let covers = conditions.self_test_covers.iter();
+                let note = covers.map(|what| format!("a certificate covers {what}"));
+                conditions.notes.extend(note);
+            }
         }
         conditions
+    }
+
+    /// What a self-test goes through, in words.
+    fn self_test_covers(&self) -> Option<String> {
+        let setup = match &self.spec.subject {
+            Subject::Server {
+                self_test_server, ..
+            } => {
+                return self_test_server.map(|server| {
+                    format!(
+                        "the Tester alone: nothing shows that the DUT asks the authority at \
+                         {server}, or over which links"
+                    )
+                });
+            }
+            Subject::Lab(lab) => lab.setup,
+        };
+        let what = match setup {
+            Setup::ThreeDevice => {
+                "the Measurer, the client link, the upstream link and the authority; the DUT's host \
+                 forwards"
+            }
+            Setup::TwoDevice => {
+                "the Measurer and the authority, over the Tester's own loopback interface: neither \
+                 the client link nor the upstream link"
+            }
+            Setup::Loopback => "the Measurer and the authority, over the loopback interface",
+        };
+        Some(what.to_owned())
     }
 
     /// Cores of the roles that run here and are kept to some: role and list.

@@ -22,10 +22,11 @@ mod warm_up;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
 use crate::authority::behaviour::{Delay, Rules, RulesError};
@@ -249,6 +250,11 @@ impl Rig {
         }
     }
 
+    /// Path of the authority's program, if it is one of its own.
+    pub fn authority_program(&self) -> Option<PathBuf> {
+        self.profiles.authority.as_ref()?.program(None).ok()
+    }
+
     /// Whom a self-test asks.
     pub fn self_test_server(&self) -> Option<SocketAddr> {
         match &self.spec.subject {
@@ -370,6 +376,10 @@ impl Rig {
                     listen,
                     workers: cpus.cpus().len().max(1),
                     cores: cpus.cpus().to_vec(),
+                    segmentation: match self_test {
+                        true => Segmentation::Off,
+                        false => self.spec.load.segmentation,
+                    },
                     zone,
                     // What certifies the Tester is as good as it can be.
                     rules: self.rules.clone().filter(|_| !self_test),

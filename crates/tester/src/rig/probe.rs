@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
-use dns64_transport::socket::{OpenError, UdpLink};
+use dns64_transport::socket::{OpenError, Segmentation, UdpLink};
 use dns64_transport::{Link, LinkError};
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
@@ -155,7 +155,7 @@ impl Prober {
     /// or did not come at all, is told apart.
     fn exchange(&self, asked: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<u8>, ProbeError> {
         let template = Template::new(&self.zone.suffix);
-        let mut link = UdpLink::client(self.server, self.local, 1)?;
+        let mut link = UdpLink::client(self.server, self.local, 1, Segmentation::Off)?;
         link.send(0, 1, |_, frame| template.write(PROBE_ID, asked, frame))?;
         let until = MonotonicClock.now() + wait_ns;
         let mut reply = None;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
@@ -20,7 +21,7 @@ use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::load::catch_up::Limits;
 use crate::load::names::{Begin, NameSource, Names};
-use crate::load::pace::{Pacing, Schedule};
+use crate::load::pace::{BURST_MAX, Pacing, Schedule};
 use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Share, Zone};
 use crate::quantity::ValueError;
 use crate::trial::TrialSpec;
@@ -188,6 +189,11 @@ pub struct Load {
     pub cpus: CpuSet,
     /// Source ports of all threads together, at least one for each; `None` for as many as the rate needs.
     pub ports: Option<usize>,
+    /// Whether runs of datagrams travel as one, at the Measurer and at the built-in authority; in
+    /// self-tests they never do, because a DUT sends its questions one by one.
+    pub segmentation: Segmentation,
+    /// Queries that leave in one system call at most, where more are due within the quantum.
+    pub burst_max: u64,
     /// End a trial as soon as its failure is certain.
     pub stop_early: bool,
     /// Disturbances of the Tester that a trial bears.
@@ -215,6 +221,8 @@ impl Default for Load {
             threads: 1,
             cpus: CpuSet::unrestricted(),
             ports: None,
+            segmentation: Segmentation::On,
+            burst_max: BURST_MAX,
             stop_early: false,
             limits: Limits::default(),
             ttl_s: TTL_DEFAULT_S,
@@ -239,7 +247,7 @@ impl Load {
     pub fn schedule(&self, rate_qps: u64) -> Schedule {
         let schedule = Schedule::new(rate_qps, self.duration_ns);
         match self.pacing {
-            Pacing::Absolute => schedule,
+            Pacing::Absolute => schedule.with_burst(schedule.burst().min(self.burst_max)),
             Pacing::SelfCorrecting => schedule.with_burst(1),
         }
     }
@@ -261,6 +269,7 @@ impl Load {
             timeout_ns: self.timeout_ns,
             names,
             ports: self.ports,
+            segmentation: self.segmentation,
             stop_early: self.stop_early,
             limits: self.limits,
         }

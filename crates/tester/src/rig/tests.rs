@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
 use super::RigError;
@@ -19,8 +20,8 @@ use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::process::Resources;
 use crate::lab::server::Probe;
-use crate::procedure::Trials as _;
 use crate::procedure::simulated::{result, threshold};
+use crate::procedure::{Event, Trials as _};
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
 use crate::trial::summary::Surroundings;
 use crate::trial::{TrialError, TrialSpec};
@@ -108,6 +109,7 @@ impl Client for Fake {
             found.outcome = Outcome::Invalid(TesterFault::AuthorityDied { status });
         }
         (found.certified, found.dut_exit) = (around.certified, around.dut_exit);
+        found.segmentation = Some(spec.segmentation == Segmentation::On);
         found.resources = around.resources;
         found.notes.clone_from(&around.notes);
         world.notes.borrow_mut().push(around.notes);
@@ -227,6 +229,16 @@ fn each_trial_asks_for_names_that_none_before_it_asked_for() {
     let trials = [(1000, 1000, 0), (1000, 1000, 1000), (1000, 1000, 2000)];
     assert_eq!(*world.trials.borrow(), trials);
     assert_eq!(world.restarts.get(), 0);
+}
+
+#[test]
+fn bursts_are_as_long_as_asked_for_at_most() {
+    let burst = |burst_max| {
+        let load = load(|load| load.burst_max = burst_max);
+        load.schedule(1_000_000).burst()
+    };
+    // 10 queries more are due within 10 us.
+    assert_eq!([1, 4, 64].map(burst), [1, 4, 11]);
 }
 
 #[test]
@@ -412,7 +424,7 @@ fn a_certificate_is_looked_for_by_short_trials_and_confirmed_by_a_whole_one() {
     let world = World::new();
     world.limit_qps.set(100_000);
     let mut looped = looped(&world, &Load::default());
-    let found = looped.answer(HIGHEST, &mut |_| {}).unwrap();
+    let found = looped.answer(HIGHEST, None, &mut |_| {}).unwrap();
     let certified = found.certified_rate_qps.unwrap();
     assert!((40_000..=45_454).contains(&certified), "{certified}");
     let trials = world.trials.borrow();
@@ -424,16 +436,49 @@ fn a_certificate_is_looked_for_by_short_trials_and_confirmed_by_a_whole_one() {
 }
 
 #[test]
-fn a_certificate_that_whole_trials_do_not_confirm_is_lowered_five_times_at_most() {
+fn a_certificate_that_five_whole_trials_do_not_confirm_is_given_up() {
     let world = World::new();
     world.limit_qps.set(100_000);
     world.whole_limit_qps.set(Some(1));
     let mut looped = looped(&world, &Load::default());
-    let found = looped.answer(HIGHEST, &mut |_| {}).unwrap();
+    let found = looped.answer(HIGHEST, None, &mut |_| {}).unwrap();
     assert_eq!(found.certified_rate_qps, None);
     assert!(matches!(found.end, Outcome::Failed { .. }));
     let whole = |trial: &&(u64, u64, u64)| trial.1 == trial.0 * 60;
     assert_eq!(world.trials.borrow().iter().filter(whole).count(), 5);
+}
+
+#[test]
+fn self_tests_after_the_first_begin_at_its_rate_and_the_lowest_counts() {
+    let world = World::new();
+    world.limit_qps.set(100_000);
+    let mut looped = looped(&world, &Load::default());
+    let mut ended = 0;
+    let found = looped.answer_by(3, HIGHEST, &mut |event| {
+        // The machine is slower in the second of them.
+        if let Event::TrialFinished(trial) = event
+            && trial.queries_due == trial.rate_qps * 60
+        {
+            ended += 1;
+            world.whole_limit_qps.set((ended == 1).then_some(95_000));
+        }
+    });
+    let found = found.unwrap();
+    let rates: Vec<_> = found
+        .all
+        .iter()
+        .map(|test| test.certified_rate_qps)
+        .collect();
+    let first = rates[0].unwrap();
+    assert_eq!(rates, [Some(first), Some(first * 9 / 10), Some(first)]);
+    let certificate = found.certificate().unwrap();
+    assert_eq!(
+        (certificate.rate_qps, certificate.most_qps),
+        (first * 9 / 10, first)
+    );
+    // The search once, then a whole trial for each self-test, and one more where it failed.
+    let whole = |trial: &&(u64, u64, u64)| trial.1 == trial.0 * 60;
+    assert_eq!(world.trials.borrow().iter().filter(whole).count(), 4);
 }
 
 #[test]
@@ -444,6 +489,7 @@ fn a_self_test_waits_a_quarter_of_the_timeout_and_takes_names_again() {
     for _ in 0..2 {
         let result = looped.trial(900).unwrap();
         assert_eq!((result.outcome, result.certified), (Outcome::Passed, None));
+        assert_eq!(result.segmentation, Some(false));
     }
     assert_eq!(*world.trials.borrow(), [(900, 900, 0), (900, 900, 0)]);
     let took_ns = world.now_ns.get() - SECOND;

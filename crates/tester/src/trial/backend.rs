@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use dns64_transport::clock::MonotonicClock;
-use dns64_transport::socket::{OpenError, UdpLink};
+use dns64_transport::socket::{OpenError, Segmentation, UdpLink};
 
 use super::{AuthDns, Measurer, TrialError};
 
@@ -19,10 +19,11 @@ pub(super) fn clients(
     measurer: &Measurer,
     server: SocketAddr,
     ports: usize,
+    segmentation: Segmentation,
 ) -> Result<Vec<Backend>, TrialError> {
     let open = || {
         (0..measurer.threads)
-            .map(|_| Backend::client(server, measurer.local, ports))
+            .map(|_| Backend::client(server, measurer.local, ports, segmentation))
             .collect()
     };
     let links: Result<Vec<Backend>, OpenError> = measurer.host.enter(open)?;
@@ -32,6 +33,6 @@ pub(super) fn clients(
 /// One of the links at which the authority listens.
 pub(super) fn server(authority: &AuthDns) -> Result<Backend, TrialError> {
     let shared = authority.workers > 1;
-    let open = || Backend::server(authority.listen, shared);
+    let open = || Backend::server(authority.listen, shared, authority.segmentation);
     Ok(authority.host.enter(open)??)
 }

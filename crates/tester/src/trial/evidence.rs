@@ -332,13 +332,17 @@ impl Change {
     }
 
     /// Packets that the IP layer received and did not hand to UDP, TCP or ICMP, at least. Multicasts for groups
-    /// that nobody has joined are not handed on.
+    /// that nobody has joined are not handed on. What the host forwards, as the DUT's does in a self-test, is
+    /// counted where it leaves, either way.
     fn undelivered(&self, link: Option<&str>, layer: Layer) -> Option<Source> {
         let ip = |name| ip_counter(link, layer.clone(), name);
         let received = self.least.get(&ip("InReceives"));
         let delivered = self.most.get(&ip("InDelivers"));
-        let known =
-            delivered + self.most.get(&ip("InMcastPkts")) + self.most.get(&ip("ReasmReqds"));
+        let forwarded = Counter::of_host(layer.clone(), "OutForwDatagrams");
+        let known = delivered
+            + self.most.get(&forwarded)
+            + self.most.get(&ip("InMcastPkts"))
+            + self.most.get(&ip("ReasmReqds"));
         let count = received.saturating_sub(known);
         (count > 0).then(|| self.source(&ip(NOT_DELIVERED), count))
     }

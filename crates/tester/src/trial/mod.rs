@@ -30,7 +30,7 @@ use std::sync::mpsc::channel;
 
 use dns64_transport::clock::{Clock, Nanos, SECOND};
 use dns64_transport::cpu::SessionPrecedence;
-use dns64_transport::socket::OpenError;
+use dns64_transport::socket::{OpenError, Segmentation};
 
 use crate::authority::answer::Authority;
 use crate::authority::behaviour::Rules;
@@ -75,6 +75,8 @@ pub struct TrialSpec {
     /// Source ports, all threads together; `None` for as many as the rate needs, at least
     /// [`PORTS_DEFAULT`].
     pub ports: Option<usize>,
+    /// Whether queries may leave, and replies be taken in, in segmented runs.
+    pub segmentation: Segmentation,
     /// End the trial as soon as its failure is certain.
     pub stop_early: bool,
     /// Disturbances of the Tester that it bears.
@@ -103,6 +105,7 @@ impl TrialSpec {
             timeout_ns,
             names,
             ports: None,
+            segmentation: Segmentation::On,
             stop_early: false,
             limits: Limits::default(),
         }
@@ -179,6 +182,8 @@ pub struct AuthDns {
     /// Cores that they are tied to, in turn. A core that a Measurer's thread is tied to as well
     /// is served by that thread.
     pub cores: Vec<usize>,
+    /// Whether questions may be taken in, and replies leave, in segmented runs.
+    pub segmentation: Segmentation,
     /// The zone.
     pub zone: ZoneConfig,
     /// What it does wrong on purpose.
@@ -436,7 +441,12 @@ impl Tester {
         let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
         let enough = usize::try_from(needed).unwrap_or(usize::MAX);
         let ports = spec.ports.unwrap_or(enough.max(PORTS_DEFAULT));
-        let links = backend::clients(&self.measurer, spec.server, ports.div_ceil(shards))?;
+        let links = backend::clients(
+            &self.measurer,
+            spec.server,
+            ports.div_ceil(shards),
+            spec.segmentation,
+        )?;
         let sending = |((k, link), ledger)| {
             let shard = spec.shard(k, shards as u64);
             Sending::new(shard, ledger, link, BackendClock::default())

@@ -528,6 +528,10 @@ pub struct TrialResult {
     /// What the machine did during the trial, as far as it tells.
     #[serde(default)]
     pub machine: Option<Usage>,
+    /// Whether queries left, and replies were taken in, in segmented runs; not there in results of
+    /// earlier versions, which had no choice: they did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segmentation: Option<bool>,
     /// Kind of link.
     pub backend: String,
     /// Plain remarks for the reader: refused connections, losses at the DUT's sockets, ...

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dns64_transport::Counters;
 use dns64_transport::clock::Nanos;
+use dns64_transport::socket::Segmentation;
 
 use super::TrialSpec;
 use super::achieved::{self, Achieved};
@@ -173,6 +174,7 @@ pub fn result(
         machine: around.machine,
         path,
         dut_exit: around.dut_exit,
+        segmentation: Some(spec.segmentation == Segmentation::On),
         backend: shards.first().map_or("none", |s| s.backend).to_owned(),
     }
 }

@@ -98,6 +98,13 @@ fn the_tester_certifies_itself_against_it() {
     assert_certified(&ran, 200);
     let json = ran.json();
     assert_eq!(json["self_test_rate_qps"], 440, "{json}");
+    for trial in json["trials"].as_array().unwrap() {
+        assert_eq!(trial["segmentation"], false, "{json}");
+    }
+    if json["outcome"] == "passed" {
+        let certificate = &json["conditions"]["certificate"];
+        assert_eq!(certificate["self_tests"], 3, "{json}");
+    }
     let last = json["trials"].as_array().unwrap().last().unwrap();
     assert_eq!(answers(last, "valid"), 440, "{json}");
 }
@@ -122,6 +129,13 @@ fn a_trial_with_an_authority_beside_it_is_certified() {
     assert_eq!(json["certified"], true, "{json}");
     assert_eq!(json["conditions"]["certified_rate_qps"], 200, "{json}");
     assert_eq!(json["not_a_measurement"].as_array().unwrap().len(), 0);
+    // Nothing shows that this server asks that authority.
+    let covers = json["conditions"]["self_test_covers"].as_str().unwrap();
+    assert!(covers.starts_with("the Tester alone"), "{json}");
+    assert!(
+        json["conditions"]["notes"].to_string().contains(covers),
+        "{json}"
+    );
     let json = assert_outcome(&trial(""), "passed");
     assert_eq!(json["certified"], false, "{json}");
     let watermark = json["not_a_measurement"].to_string();

@@ -78,6 +78,44 @@ fn a_lab_carries_datagrams_and_leaves_nothing() {
     }
 }
 
+/// Packets that an interface of a role's host has received so far.
+fn received(role: Role, interface: &str) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let text = Setup::ThreeDevice.host(role).enter(read).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(interface));
+    let figures = line.unwrap().trim_start_matches(':');
+    figures.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn a_self_test_goes_over_both_links_of_the_measurement() {
+    let _turn = turn();
+    let setup = Setup::ThreeDevice;
+    let lab = up(setup);
+    // The two ends of each link that queries and answers arrive at.
+    let ends = [
+        (Role::Dut, "client"),
+        (Role::Authority, "upstream"),
+        (Role::Dut, "upstream"),
+        (Role::Measurer, "client"),
+    ];
+    let before = ends.map(|(role, name)| received(role, name));
+    let (authority, port) = setup.self_test();
+    for _ in 0..10 {
+        let at = format!("[{authority}]:{port}");
+        exchange(&lab, Role::Measurer, Role::Authority, &at);
+    }
+    for ((role, name), before) in ends.into_iter().zip(before) {
+        let packets = received(role, name) - before;
+        assert!(packets >= 10, "{role:?} {name}: {packets}");
+    }
+    drop(lab);
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
 /// Sends a datagram from one role to the other's address and back.
 fn exchange(lab: &Lab, from: Role, to: Role, address: &str) {
     let bind = |host: Host, address: &str| {

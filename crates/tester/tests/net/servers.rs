@@ -193,6 +193,7 @@ fn a_self_test_runs_at_220_per_cent_and_certifies_what_it_passed() {
     for trial in trials {
         assert_accounted(trial);
         assert_eq!(trial["rate_qps"], 2200, "{trial:#}");
+        assert_eq!(trial["segmentation"], false, "{trial:#}");
         assert_eq!(answers(trial, "wrong") + answers(trial, "empty"), 0);
     }
     assert_eq!(run.number("/self_test_rate_qps"), 2200);
@@ -201,6 +202,10 @@ fn a_self_test_runs_at_220_per_cent_and_certifies_what_it_passed() {
     assert_eq!(run.code, Some(if passed { 0 } else { 3 }));
     let certified = run.json["certified_rate_qps"].as_u64();
     assert_eq!(certified, passed.then_some(1000), "{:#}", run.json);
+    if passed {
+        let certificate = &run.json["conditions"]["certificate"];
+        assert_eq!(certificate["self_tests"], 3, "{:#}", run.json);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
 use dns64_transport::memory::{Impairment, Network};
+use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 use dns64bench::load::catch_up::Limits;
 use dns64bench::load::ledger::Ledger;
@@ -110,6 +111,7 @@ impl Trial {
                 .take(schedule.queries(), Some(Pref64::WELL_KNOWN))
                 .unwrap(),
             ports: Some(4),
+            segmentation: Segmentation::On,
             stop_early: self.stop_early,
             limits: Limits::default(),
         }

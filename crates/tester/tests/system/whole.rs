@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
 use dns64_transport::memory::{Impairment, MemoryLink, MemoryRelay, Network};
+use dns64_transport::socket::Segmentation;
 use dns64_transport::{Link, Relay};
 use dns64_wire::pref64::Pref64;
 use dns64bench::authority::answer::{Authority, Transport};
@@ -264,6 +265,7 @@ impl Whole {
             timeout_ns: load.timeout_ns,
             names: names.unwrap(),
             ports: Some(4),
+            segmentation: Segmentation::On,
             stop_early: false,
             limits: Limits::default(),
         }

@@ -18,6 +18,7 @@ use super::plan::{Plan, Variant};
 use super::record::{CertificateConditions, Environment, Line, Record, SelfTest, TaskEnd};
 use super::state::State;
 use super::tasks::{Point, Task, point_name, points, search_spec, tasks};
+use crate::procedure::certificate::Certificate;
 use crate::procedure::search::{Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
 use crate::quantity::Thousands;
@@ -58,6 +59,7 @@ pub struct Contradiction {
 pub fn audit(plan: &Plan, lines: &[Line]) -> Result<Audited, Contradiction> {
     let mut audit = Audit::new(plan);
     for line in lines {
+        audit.now_unix_ms = line.at_unix_ms;
         let faults = audit.faults(&line.record);
         if !faults.is_empty() {
             let (line, what) = (line.number + 1, faults.join("; "));
@@ -75,6 +77,8 @@ struct Audit<'a> {
     tasks: Vec<Task>,
     /// What the driver would know.
     state: State,
+    /// When the line was written.
+    now_unix_ms: u64,
     /// A process is at work; of these variants it has written down what they are.
     at_work: Option<BTreeSet<usize>>,
     /// The search in whose last trial the DUT has ended, in this process.
@@ -89,6 +93,7 @@ impl<'a> Audit<'a> {
             points: points(plan),
             tasks: tasks(plan),
             state: State::new(plan),
+            now_unix_ms: 0,
             at_work: None,
             died_in: None,
             audited: Audited::default(),
@@ -176,7 +181,11 @@ impl<'a> Audit<'a> {
             .iter()
             .filter(|trial| trials::is_on_trust(trial));
         self.audited.on_trust += on_trust.count() as u64;
-        selftests::contradiction(self.plan, test)
+        let earlier = self.state.self_tests.iter().map(|told| &told.test);
+        let alike = earlier.filter(|earlier| earlier.conditions == test.conditions);
+        let near_qps: BTreeSet<u64> = alike.filter_map(|test| test.certified_rate_qps).collect();
+        let near_qps: Vec<u64> = near_qps.into_iter().collect();
+        selftests::contradiction(self.plan, test, &near_qps)
             .into_iter()
             .collect()
     }
@@ -270,21 +279,39 @@ impl<'a> Audit<'a> {
         }
         let in_lab = subject.is_some_and(|subject| subject.lab().is_some());
         let mut ceilings: Vec<Option<u64>> = Vec::new();
-        for test in &self.state.self_tests {
-            let conditions = &test.conditions;
-            let holds = self.machine().is_some_and(|machine| is_of(test, machine))
-                && fits(conditions, point)
-                && conditions.lab.is_empty() != in_lab
-                && self.has_cores(point, conditions);
-            let (ceiling, _) = self.state.certificate(conditions);
-            if holds && !ceilings.contains(&ceiling) {
-                ceilings.push(ceiling);
+        for conditions in self.conditions_of(point, in_lab) {
+            // The certificate was looked up before the servers were started.
+            for before_ms in [0, START_MAX_MS] {
+                let now_unix_ms = self.now_unix_ms.saturating_sub(before_ms);
+                let rates = self.state.self_test_rates(conditions, now_unix_ms);
+                let enough = rates.len() >= self.plan.self_tests;
+                let ceiling = Certificate::of(&rates).filter(|_| enough);
+                let ceiling = ceiling.map(|certificate| certificate.rate_qps);
+                if !ceilings.contains(&ceiling) {
+                    ceilings.push(ceiling);
+                }
             }
         }
         if ceilings.is_empty() {
             ceilings.push(None);
         }
         ceilings
+    }
+
+    /// The conditions of the self-tests that can be for this point.
+    fn conditions_of(
+        &self,
+        point: &Point,
+        in_lab: bool,
+    ) -> impl Iterator<Item = &CertificateConditions> {
+        let tests = self.state.self_tests.iter().map(|told| &told.test);
+        let held = tests.filter(move |test| {
+            self.machine().is_some_and(|machine| is_of(test, machine))
+                && fits(&test.conditions, point)
+                && test.conditions.lab.is_empty() != in_lab
+                && self.has_cores(point, &test.conditions)
+        });
+        held.map(|test| &*test.conditions)
     }
 
     /// Whether Measurer and authority are on the cores that they were on in the self-test.
@@ -364,12 +391,22 @@ impl<'a> Audit<'a> {
         if result.ended_early && !may_stop && !matches!(result.outcome, Outcome::Invalid(_)) {
             return Some("it ended early, which it was not to".to_owned());
         }
-        let certified = self.ceilings(point).into_iter().flatten().max();
+        // What a task goes by was decided when it began, and a soak may outlive a certificate.
+        let certified = self.highest_certified(point);
         let exceeds = certified.is_none_or(|certified| result.rate_qps > certified);
         (result.certified == Some(true) && exceeds).then(|| {
             let to = rate(certified);
             format!("the Tester is called certified at its rate, and was to {to}")
         })
+    }
+
+    /// The highest rate that one self-test for this point has certified.
+    fn highest_certified(&self, point: &Point) -> Option<u64> {
+        let in_lab = self.variant_of(point)?.subject.lab().is_some();
+        let of_point: Vec<_> = self.conditions_of(point, in_lab).collect();
+        let tests = self.state.self_tests.iter().map(|told| &told.test);
+        let tests = tests.filter(|test| of_point.contains(&&*test.conditions));
+        tests.filter_map(|test| test.certified_rate_qps).max()
     }
 
     /// Beyond what a trial is invalid is the plan's to say; programs from before that did not write it down.
@@ -437,6 +474,9 @@ impl<'a> Audit<'a> {
         format!("{task} of {variant}, {cell}")
     }
 }
+
+/// Longest time between the look for a certificate and the start of a search: servers have to be started.
+const START_MAX_MS: u64 = 10 * 60 * 1000;
 
 /// Whether a self-test is of this start of this machine.
 fn is_of(test: &SelfTest, machine: &Environment) -> bool {

@@ -10,11 +10,12 @@ use crate::campaign::record::SelfTest;
 use crate::campaign::tasks::asked_qps;
 use crate::procedure::Trials;
 use crate::procedure::selftest::self_test_timeout;
-use crate::rig::certify::{COARSE, Lengths, highest};
+use crate::rig::certify::{COARSE, Lengths, Sought, highest};
 use crate::trial::result::TrialResult;
 
-/// The first thing that is wrong with a self-test.
-pub(super) fn contradiction(plan: &Plan, test: &SelfTest) -> Option<String> {
+/// The first thing that is wrong with a self-test. It may have begun at one of the rates `near_qps` that
+/// earlier ones have certified; of these one has to fit.
+pub(super) fn contradiction(plan: &Plan, test: &SelfTest, near_qps: &[u64]) -> Option<String> {
     let timeout_ns = self_test_timeout(test.conditions.timeout_ns);
     for (number, trial) in (1..).zip(&test.trials) {
         let asked = (trial.timeout_ns != timeout_ns || trial.certified.is_some())
@@ -23,19 +24,31 @@ pub(super) fn contradiction(plan: &Plan, test: &SelfTest) -> Option<String> {
             return Some(format!("trial {number} of the self-test: {what}"));
         }
     }
+    let begins = near_qps.iter().map(|&rate| Some(rate)).chain([None]);
+    let mut wrong = None;
+    for near_qps in begins {
+        wrong = done_again(plan, test, near_qps);
+        if wrong.is_none() {
+            break;
+        }
+    }
+    wrong
+}
+
+/// What is wrong with it if it began there.
+fn done_again(plan: &Plan, test: &SelfTest, near_qps: Option<u64>) -> Option<String> {
     let mut recorded = Recorded {
         trials: test.trials.iter(),
         number: 0,
         duration_ns: 0,
     };
-    let whole_ns = test.conditions.duration_ns;
-    let again = highest(
-        COARSE,
-        asked_qps(plan),
-        whole_ns,
-        &mut recorded,
-        &mut |_| {},
-    );
+    let sought = Sought {
+        resolution: COARSE,
+        max_qps: asked_qps(plan),
+        near_qps,
+        whole_ns: test.conditions.duration_ns,
+    };
+    let again = highest(sought, &mut recorded, &mut |_| {});
     let again = match again {
         Ok(again) => again,
         Err(what) => return Some(what),

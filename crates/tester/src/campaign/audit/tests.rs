@@ -105,7 +105,7 @@ fn what_the_driver_writes_is_verified() {
     let expected = Audited {
         trials,
         searches: 11,
-        certificates: 2,
+        certificates: 6,
         on_trust: 1,
         unknown_commands: 0,
     };

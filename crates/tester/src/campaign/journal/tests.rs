@@ -40,6 +40,7 @@ pub(crate) fn conditions(duration_ns: u64) -> CertificateConditions {
         cell: "AAAA 0%, cached 0%".to_owned(),
         duration_ns,
         timeout_ns: 1_000_000_000,
+        ..CertificateConditions::default()
     }
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn every_record() -> Vec<Record> {
             torn_bytes: 0,
         },
         Record::SelfTest(SelfTest {
-            conditions: conditions(1_000_000_000),
+            conditions: Box::new(conditions(1_000_000_000)),
             end: Outcome::Passed,
             passed_rate_qps: Some(220),
             certified_rate_qps: Some(100),

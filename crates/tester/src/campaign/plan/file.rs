@@ -59,6 +59,9 @@ pub(crate) struct Tester {
     pub namespace: Option<At<String>>,
     pub suffix: Option<At<String>>,
     pub pref64: Option<At<String>>,
+    pub segmentation: Option<At<String>>,
+    pub burst: Option<At<u64>>,
+    pub self_tests: Option<At<u64>>,
     #[serde(default)]
     pub uncertified: bool,
     pub raw: Option<At<RawFormat>>,

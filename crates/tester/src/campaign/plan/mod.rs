@@ -47,6 +47,8 @@ pub struct Plan {
     pub load: Load,
     /// Measure without a certificate; the report is marked.
     pub uncertified: bool,
+    /// Self-tests of each certificate.
+    pub self_tests: usize,
     /// Write the queries of each trial beside the journal.
     pub raw: Option<RawFormat>,
     /// How rates are searched for.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
 use super::duts::resolved;
@@ -12,8 +13,9 @@ use super::{Cell, Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, c
 use crate::authority::behaviour::Behaviour;
 use crate::load::catch_up::Limits;
 use crate::load::names::{Names, RESERVED};
-use crate::load::pace::Schedule;
+use crate::load::pace::{self, Schedule};
 use crate::namespace::{Share, parse_suffix};
+use crate::procedure::certificate::SELF_TESTS_DEFAULT;
 use crate::procedure::search::Resolution;
 use crate::quantity::{self, Span};
 use crate::rig::spec::{AuthorityChoice, LabSpec, Load};
@@ -28,6 +30,12 @@ pub(super) fn plan(file: &File, origin: &str) -> Result<Plan, Fault> {
         lab: file.tester.lab,
         load: load(file, search.stop_early)?,
         uncertified: file.tester.uncertified,
+        self_tests: number(
+            file.tester.self_tests.as_ref(),
+            "self-tests",
+            SELF_TESTS_MAX,
+        )?
+        .unwrap_or(SELF_TESTS_DEFAULT.into()),
         raw: file.tester.raw.as_ref().map(|at| *at.get_ref()),
         variants: duts::variants(&file.dut, &hosts, search.restart, origin)?,
         hosts,
@@ -80,9 +88,12 @@ fn load(file: &File, stop_early: bool) -> Result<Load, Fault> {
         "auto" => Ok(None),
         prefix => prefix.parse::<Pref64>().map(Some),
     })?;
+    let burst = number(written.burst.as_ref(), "queries", pace::BURST_MAX)?;
     let mut load = Load {
         threads,
         ports,
+        segmentation: text(written.segmentation.as_ref(), str::parse)?.unwrap_or(Segmentation::On),
+        burst_max: burst.unwrap_or(pace::BURST_MAX),
         cpus: text(written.cpus.as_ref(), str::parse)?.unwrap_or_default(),
         pref64: pref64.flatten(),
         stop_early,
@@ -330,6 +341,9 @@ const SOCKETS_MAX: u64 = 16_384;
 
 /// As on the command line.
 const BURST_MAX: u64 = 1_000_000;
+
+/// As on the command line.
+const SELF_TESTS_MAX: u64 = 1000;
 
 /// A year of searches of an hour each.
 const POINTS_MAX: usize = 10_000;

@@ -2,6 +2,7 @@ mod behaviours;
 
 use expect_test::{Expect, expect};
 
+use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
 use super::*;
@@ -79,6 +80,9 @@ authority-cpus = "1"
 namespace = "10.0.0.0/7"
 suffix = "example.org"
 pref64 = "64:ff9b::/96"
+segmentation = "off"
+burst = 1
+self-tests = 5
 uncertified = true
 raw = "csv"
 [trial]
@@ -127,6 +131,11 @@ fn every_key_is_taken() {
     assert_eq!(plan.hosts.setup, Setup::TwoDevice);
     assert_eq!(plan.hosts.upstream, Some(Family::Ipv6));
     assert_eq!((plan.load.threads, plan.load.ports), (2, Some(16)));
+    assert_eq!(
+        (plan.load.segmentation, plan.self_tests),
+        (Segmentation::Off, 5)
+    );
+    assert_eq!(plan.load.schedule(1_000_000).burst(), 1);
     assert_eq!(plan.hosts.authority_cpus.to_string(), "1");
     assert_eq!(plan.load.pref64, Some(Pref64::WELL_KNOWN));
     assert_eq!(plan.raw, Some(RawFormat::Csv));

@@ -1,6 +1,8 @@
 //! Whole campaigns on simulated servers, with a manual clock and real journals.
 
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 
 use dns64_transport::clock::{ManualClock, SECOND};
 
@@ -38,6 +40,10 @@ struct Servers {
     /// Rate that the variant can do in the cell: by variant, and half of it without AAAA.
     limits_qps: [u64; 2],
     certified_qps: Option<u64>,
+    /// Decides about a self-test, by its number from 1, before that.
+    self_test: Box<dyn FnMut(u32) -> Option<SelfTestResult>>,
+    /// Where the self-tests began.
+    near_qps: Rc<RefCell<Vec<Option<u64>>>>,
     clock: ManualClock,
     assignment: Option<Assignment>,
     /// Decides about a trial before the servers do.
@@ -60,6 +66,8 @@ impl Servers {
         Self {
             limits_qps: [10_000, 4_000],
             certified_qps: Some(50_000),
+            self_test: Box::new(|_| None),
+            near_qps: Rc::default(),
             clock: ManualClock::default(),
             assignment: None,
             fate: Box::new(fate),
@@ -69,6 +77,20 @@ impl Servers {
 
     fn steady() -> Self {
         Self::new(|_, _| Fate::AsItIs)
+    }
+}
+
+/// A self-test that certifies this rate, or none.
+fn found(certified_rate_qps: Option<u64>) -> SelfTestResult {
+    SelfTestResult {
+        end: match certified_rate_qps {
+            Some(_) => Outcome::Passed,
+            None => Outcome::Failed { shortfall: 7 },
+        },
+        wanted_rate_qps: None,
+        passed_rate_qps: certified_rate_qps.map(|rate| rate * 11 / 5),
+        certified_rate_qps,
+        trials: Vec::new(),
     }
 }
 
@@ -90,25 +112,20 @@ impl Bench for Servers {
             cell: assignment.point.cell.to_string(),
             duration_ns: assignment.point.duration_ns,
             timeout_ns: assignment.point.timeout_ns,
+            ..CertificateConditions::default()
         }))
     }
 
     fn self_test(
         &mut self,
         _max_qps: Option<u64>,
+        near_qps: Option<u64>,
         _observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError> {
         self.self_tests += 1;
-        Ok(Some(SelfTestResult {
-            end: match self.certified_qps {
-                Some(_) => Outcome::Passed,
-                None => Outcome::Failed { shortfall: 7 },
-            },
-            wanted_rate_qps: None,
-            passed_rate_qps: self.certified_qps.map(|rate| rate * 11 / 5),
-            certified_rate_qps: self.certified_qps,
-            trials: Vec::new(),
-        }))
+        self.near_qps.borrow_mut().push(near_qps);
+        let scripted = (self.self_test)(self.self_tests);
+        Ok(Some(scripted.unwrap_or_else(|| found(self.certified_qps))))
     }
 
     fn start(&mut self, _certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
@@ -397,9 +414,110 @@ fn the_certificate_is_the_ceiling_and_is_used_again() {
     let self_tests = lines
         .iter()
         .filter(|line| matches!(line.record, Record::SelfTest { .. }));
-    // One for each of the two cells, whichever DUT it was for, and two more for each of those that
-    // were the limit.
-    assert_eq!(self_tests.count(), 6);
+    // Three for each of the two cells, whichever DUT it was for; and for each of those that were the
+    // limit one more before each run after one that ended there, three at most.
+    assert_eq!(self_tests.count(), 6 + 6);
+}
+
+fn self_tests(lines: &[Line]) -> Vec<Option<u64>> {
+    let certified = |line: &Line| match &line.record {
+        Record::SelfTest(test) => Some(test.certified_rate_qps),
+        _ => None,
+    };
+    lines.iter().filter_map(certified).collect()
+}
+
+/// The ceilings of the searches of a point, in their order.
+fn ceilings(lines: &[Line], of: usize) -> Vec<Option<u64>> {
+    let ceiling = |line: &Line| match &line.record {
+        Record::Started {
+            task: Task::Search { point, .. },
+            search: Some(search),
+            ..
+        } if *point == of => Some(search.ceiling_qps),
+        _ => None,
+    };
+    lines.iter().filter_map(ceiling).collect()
+}
+
+#[test]
+fn the_lowest_of_three_self_tests_is_the_ceiling() {
+    let mut servers = Servers::steady();
+    servers.self_test = Box::new(|number| {
+        let rates = [82_000, 75_000, 80_000];
+        Some(found(Some(rates[(number as usize - 1) % 3])))
+    });
+    let near_qps = Rc::clone(&servers.near_qps);
+    let (ended, lines) = whole(servers);
+    assert_eq!(ended, Ok(()));
+    let found = [82_000, 75_000, 80_000].map(Some);
+    assert_eq!(self_tests(&lines), [found, found].concat());
+    let near = [None, Some(82_000), Some(82_000)];
+    assert_eq!(*near_qps.borrow(), [near, near].concat());
+    for point in 0..4 {
+        assert_eq!(ceilings(&lines, point), [Some(75_000); 4]);
+    }
+}
+
+#[test]
+fn self_tests_that_are_added_at_the_ceiling_never_raise_it() {
+    let mut servers = Servers::steady();
+    // One that was lucky, and one that was not, after the three of the plan.
+    servers.self_test = Box::new(|number| {
+        let rate = match number {
+            1..=6 => 3_000,
+            7 => 60_000,
+            _ => 2_900,
+        };
+        Some(found(Some(rate)))
+    });
+    let (ended, lines) = whole(servers);
+    assert_eq!(ended, Ok(()));
+    // The seventh is the one that is added for point 0 before its second run.
+    let after = |n: usize| [vec![Some(3_000); n], vec![Some(2_900); 4 - n]].concat();
+    assert_eq!(ceilings(&lines, 0), after(2));
+    assert_eq!(ceilings(&lines, 1), after(1));
+}
+
+#[test]
+fn a_disturbed_self_test_is_made_again_and_too_many_are_an_error() {
+    let disturbed = || SelfTestResult {
+        end: Outcome::Invalid(TesterFault::ClockStep { step_ns: 1 }),
+        ..found(None)
+    };
+    let mut servers = Servers::steady();
+    servers.self_test = Box::new(move |number| (number == 2).then(disturbed));
+    let (ended, lines) = whole(servers);
+    assert_eq!((ended, abandoned(&lines)), (Ok(()), Vec::new()));
+    assert_eq!(self_tests(&lines).len(), 3 + 1 + 3);
+    let mut servers = Servers::steady();
+    servers.self_test = Box::new(move |_| Some(disturbed()));
+    let (_, lines) = whole(servers);
+    assert!(trials(&lines).is_empty());
+    // Each task makes three and is given up, and after three tasks a variant is not tried again.
+    assert_eq!(self_tests(&lines).len(), 2 * 3 * 3);
+}
+
+#[test]
+fn a_certificate_that_is_too_old_is_made_anew() {
+    let (_, mut lines) = whole(Servers::steady());
+    let half = lines.len() / 2;
+    lines.truncate(half);
+    let resumed = |age_ms: u64| {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, journal) = begin(directory.path());
+        let mut before = lines.clone();
+        for line in &mut before {
+            line.at_unix_ms = unix_ms() - age_ms;
+        }
+        assert_eq!(work((before, journal), Servers::steady()), Ok(()));
+        let after = journal::read(directory.path()).unwrap().lines;
+        self_tests(&after).len()
+    };
+    assert_eq!(self_tests(&lines).len(), 6);
+    let hour_ms = 60 * 60 * 1000;
+    assert_eq!(resumed(11 * hour_ms), 0);
+    assert_eq!(resumed(13 * hour_ms), 6);
 }
 
 #[test]

@@ -297,26 +297,64 @@ fn disturbed_factors_are_repeated_and_segments_are_not() {
 }
 
 #[test]
-fn the_best_certificate_of_the_same_conditions_counts() {
-    let self_test = |duration_ns, certified_rate_qps| {
-        Record::SelfTest(SelfTest {
-            conditions: conditions(duration_ns),
-            end: Outcome::Passed,
+fn self_tests_of_the_same_conditions_count_while_they_are_young() {
+    let at = |at_unix_ms, duration_ns, certified_rate_qps| Line {
+        number: 0,
+        at_unix_ms,
+        record: Record::SelfTest(SelfTest {
+            conditions: Box::new(conditions(duration_ns)),
+            end: match certified_rate_qps {
+                Some(_) => Outcome::Passed,
+                None => Outcome::Failed { shortfall: 1 },
+            },
             passed_rate_qps: None,
             certified_rate_qps,
             trials: vec![],
+        }),
+    };
+    let mut state = State::new(&plan(1));
+    for line in [
+        at(0, 1, Some(12)),
+        at(5, 1, Some(10)),
+        at(6, 2, Some(20)),
+        at(7, 1, Some(11)),
+    ] {
+        state.apply(&line);
+    }
+    let rates = |state: &State, now| state.self_test_rates(&conditions(1), now);
+    assert_eq!(rates(&state, CERTIFICATE_AGE_MAX_MS), [12, 10, 11]);
+    assert_eq!(rates(&state, CERTIFICATE_AGE_MAX_MS + 5), [10, 11]);
+    assert_eq!(rates(&state, CERTIFICATE_AGE_MAX_MS + 8), [0; 0]);
+    // A clock that was set back makes nothing older.
+    assert_eq!(rates(&state, 0), [12, 10, 11]);
+    assert_eq!(state.self_test_rates(&conditions(2), 8), [20]);
+    assert_eq!(state.self_test_rates(&conditions(3), 8), [0; 0]);
+    let mut faster = conditions(1);
+    faster.host.insert("turbo".to_owned(), "on".to_owned());
+    assert_eq!(state.self_test_rates(&faster, 8), [0; 0]);
+    state.apply(&at(8, 1, None));
+    state.apply(&at(9, 1, Some(9)));
+    assert_eq!(rates(&state, 9), [9]);
+}
+
+#[test]
+fn searches_that_ended_at_the_limit_of_the_tester_are_counted() {
+    let limited = |run, end| {
+        Record::Finished(TaskEnd {
+            task: search(0, run),
+            end: Some(end),
+            rate_qps: Some(10),
+            failed_qps: None,
+            took_ns: 10,
         })
     };
-    let tests = [
-        self_test(1, Some(10)),
-        self_test(2, Some(20)),
-        self_test(1, Some(11)),
-        self_test(1, None),
+    let records = [
+        limited(1, SearchEnd::LimitedByTester { rate_qps: 10 }),
+        limited(2, SearchEnd::Found),
+        limited(3, SearchEnd::LimitedByTester { rate_qps: 10 }),
     ];
-    let state = folded(&plan(1), tests);
-    assert_eq!(state.certificate(&conditions(1)), (Some(11), 3));
-    assert_eq!(state.certificate(&conditions(2)), (Some(20), 1));
-    assert_eq!(state.certificate(&conditions(3)), (None, 0));
+    let state = folded(&plan(3), records);
+    assert_eq!((state.at_the_limit(0), state.at_the_limit(1)), (2, 0));
 }
 
 #[test]

@@ -207,10 +207,11 @@ fn a_certificate_is_shown_until_the_next() {
         cell: String::new(),
         duration_ns: 1,
         timeout_ns: 1,
+        ..CertificateConditions::default()
     };
     let self_test = |certified_rate_qps| {
         Record::SelfTest(SelfTest {
-            conditions: conditions.clone(),
+            conditions: Box::new(conditions.clone()),
             end: Outcome::Passed,
             passed_rate_qps: None,
             certified_rate_qps,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
+use dns64_transport::socket::Segmentation;
 
 use super::{Failure, exit, interrupt, print};
 use crate::authority::behaviour::Rules;
@@ -38,6 +39,10 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
         listen,
         workers: args.workers.into(),
         cores: args.cpus.unwrap_or_default().cpus().to_vec(),
+        segmentation: match args.self_test {
+            true => Segmentation::Off,
+            false => Segmentation::On,
+        },
         zone: ZoneConfig {
             zone,
             self_test: args.self_test,

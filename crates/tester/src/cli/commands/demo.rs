@@ -10,6 +10,7 @@ use crate::cli::args::{DemoArgs, OutputArgs};
 use crate::cli::resolve::Measurement;
 use crate::lab::LabKind;
 use crate::lab::profile::Profile;
+use crate::procedure::certificate::SELF_TESTS_DEFAULT;
 use crate::procedure::search::{Resolution, SearchEnd, SearchSpec};
 use crate::report::{Conditions, Thousands};
 use crate::rig::certify::{COARSE, Question};
@@ -61,10 +62,10 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
             resolution: COARSE,
             max_qps: None,
         };
-        let certified = session.certify(&rig, question)?;
+        let certificate = session.certify(&rig, question)?;
         let mut spec = SearchSpec::from_start(START_QPS);
         spec.resolution = RESOLUTION;
-        spec.ceiling_qps = certified;
+        spec.ceiling_qps = certificate.map(|certificate| certificate.rate_qps);
         let mut code = exit::PASSED;
         let mut found = Vec::new();
         for _ in 0..SEARCHES {
@@ -83,7 +84,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
                 trials: result.trials.len(),
             });
         }
-        let mut conditions = session.conditions(&rig, certified);
+        let mut conditions = session.conditions(&rig, certificate);
         conditions.not_a_measurement.push(STAMP.into());
         print(|out| show(out, &conditions, &found))?;
         Ok(code)
@@ -110,6 +111,7 @@ fn measurement(profile: String) -> Measurement {
         },
         lab: LabKind::Auto,
         uncertified: false,
+        self_tests: SELF_TESTS_DEFAULT.into(),
         output: OutputArgs::default(),
     }
 }
@@ -140,7 +142,10 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[Found]) -> io::R
     }
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
     let lab = format!("{} {}", known(&conditions.lab), known(&conditions.setup));
-    let certified = format!("certified up to {}", rate(conditions.certified_rate_qps));
+    let certified = match conditions.certificate {
+        Some(certificate) => format!("certified up to {certificate}"),
+        None => "none".to_owned(),
+    };
     let of_role = |(role, cores): &(String, String)| (format!("cpus of {role}"), cores.clone());
     let mut rows = vec![
         ("device under test".to_owned(), known(&conditions.dut)),

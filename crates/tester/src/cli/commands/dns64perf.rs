@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
 use super::{Failure, exit, interrupt, print};
@@ -55,6 +56,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
         timeout_ns: test.timeout_ns,
         names: test.names(),
         ports: Some(test.ports_enough()),
+        segmentation: Segmentation::On,
         stop_early: false,
         limits: Limits::default(),
     };

@@ -17,8 +17,9 @@ use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{OutputArgs, SearchArgs, SelfTestArgs, TrialArgs};
 use crate::cli::resolve::{Measurement, Needs};
 use crate::load::pace::Schedule;
+use crate::procedure::certificate::{Certificate, SelfTests};
 use crate::procedure::search::{self, Search, SearchResult, SearchSpec};
-use crate::procedure::selftest::{SelfTestResult, self_test_timeout, why_uncertified};
+use crate::procedure::selftest::{self_test_timeout, why_uncertified};
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
@@ -36,7 +37,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
         let raw = raw.as_deref().map(RawFile::create).transpose()?;
         let mut rig = session.rig()?;
         let certificate = session.certify(&rig, Question::At(rate_qps))?;
-        rig.certify_to(certificate);
+        rig.certify_to(certificate.map(|certificate| certificate.rate_qps));
         let result = session.shown(session.length(), |observer| {
             rig.start()?;
             observer(&Event::TrialStarted {
@@ -75,14 +76,16 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
         let Some(result) = session.self_test(&rig, question)? else {
             return Ok(exit::TESTER);
         };
-        let mut conditions = session.conditions(&rig, result.certified_rate_qps);
+        let mut conditions = session.conditions(&rig, result.certificate());
+        // The datagrams of a self-test always travel one by one.
+        conditions.segmentation = false;
         let server = rig.self_test_server().map(|server| server.to_string());
         conditions.server = server.unwrap_or_default();
         session.write(
             &json::self_test(&result, timeout_ns, &conditions),
             &text::self_test(&result, timeout_ns, &conditions),
         )?;
-        Ok(exit::of_self_test(&result.end))
+        Ok(exit::of_self_test(result.end()))
     })
 }
 
@@ -101,9 +104,10 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
             resolution: certify::COARSE,
             max_qps: spec.max_qps,
         };
-        spec.ceiling_qps = session.certify(&rig, question)?;
+        let certificate = session.certify(&rig, question)?;
+        spec.ceiling_qps = certificate.map(|certificate| certificate.rate_qps);
         let result = session.search(&mut rig, spec)?;
-        let conditions = session.conditions(&rig, result.certified_rate_qps);
+        let conditions = session.conditions(&rig, certificate);
         session.write(
             &json::search(&result, &conditions),
             &text::search(&result, &conditions),
@@ -199,9 +203,10 @@ impl Session {
         })
     }
 
-    pub(super) fn conditions(&self, rig: &Rig, certified_rate_qps: Option<u64>) -> Conditions {
+    pub(super) fn conditions(&self, rig: &Rig, certificate: Option<Certificate>) -> Conditions {
         Conditions {
-            certified_rate_qps,
+            certified_rate_qps: certificate.map(|certificate| certificate.rate_qps),
+            certificate,
             ..rig.conditions(&self.measurement.remarks())
         }
     }
@@ -211,23 +216,27 @@ impl Session {
         Ok(Rig::open(spec, Arc::clone(&self.interrupted))?)
     }
 
-    /// The certificate of a self-test; `None` where the user does without, or where there is no
+    /// The certificate of the self-tests; `None` where the user does without, or where there is no
     /// authority to ask. A Tester that fails its self-test is refused.
-    pub(super) fn certify(&self, rig: &Rig, question: Question) -> Result<Option<u64>, Failure> {
+    pub(super) fn certify(
+        &self,
+        rig: &Rig,
+        question: Question,
+    ) -> Result<Option<Certificate>, Failure> {
         if self.measurement.uncertified {
             return Ok(None);
         }
         let Some(result) = self.self_test(rig, question)? else {
             return Ok(None);
         };
-        if let Some(certified) = result.certified_rate_qps {
-            return Ok(Some(certified));
+        if let Some(certificate) = result.certificate() {
+            return Ok(Some(certificate));
         }
         let rate = match question {
             Question::At(rate_qps) => format!("{} queries/s", Thousands(rate_qps)),
             Question::Highest { .. } => "any rate".to_owned(),
         };
-        let reason = why_uncertified(&result.end);
+        let reason = why_uncertified(result.end());
         let error = format!(
             "the self-test of the Tester failed, so it cannot measure a DUT at {rate}: {reason}; \
              lower the rate, give the Tester more cores, or use --uncertified, which marks the result"
@@ -235,10 +244,13 @@ impl Session {
         Err(Failure::new(exit::TESTER, anyhow::anyhow!(error)))
     }
 
-    fn self_test(&self, rig: &Rig, question: Question) -> Result<Option<SelfTestResult>, Failure> {
+    fn self_test(&self, rig: &Rig, question: Question) -> Result<Option<SelfTests>, Failure> {
         let (duration_ns, timeout_ns) = self.length();
         let length = (duration_ns, self_test_timeout(timeout_ns));
-        self.shown(length, |observer| rig.self_test(question, observer))
+        let wanted = self.measurement.self_tests;
+        self.shown(length, |observer| {
+            rig.self_tests(wanted, question, observer)
+        })
     }
 
     /// Runs a procedure with its progress shown.

@@ -133,8 +133,12 @@ pub struct PointResult {
     /// A run ended at the limit of the Tester or of the plan: the true rate is not lower, but may be
     /// higher.
     pub lower_bound: bool,
-    /// Rate for which the Tester was certified; the highest, if there was more than one.
+    /// Rate for which the Tester was certified; the lowest, if it was another for some runs. `None` as
+    /// soon as one was without.
     pub certified_rate_qps: Option<u64>,
+    /// Whether the Tester was certified for the rates of all its runs; `None` of an authority by
+    /// itself, which the self-test measures.
+    pub certified: Option<bool>,
     /// Certified rate / median.
     pub headroom: Option<f64>,
     /// Degradation against the first cell of the same variant, in per cent (RFC 8219 section 10.2);
@@ -169,6 +173,9 @@ pub struct RunResult {
     pub why: Option<String>,
     /// The fastest rate that passed.
     pub rate_qps: Option<u64>,
+    /// Whether the Tester was certified for it, by the lowest certificate of all runs of the point;
+    /// `None` if there is none, and of an authority by itself.
+    pub certified: Option<bool>,
     /// The slowest that failed above it.
     pub failed_qps: Option<u64>,
     /// How long it took.
@@ -227,6 +234,8 @@ impl Serialize for RunEnd {
 pub struct Step {
     /// Offered rate.
     pub rate_qps: u64,
+    /// Whether the Tester was certified for it; `None` if that is not known, or needs not be.
+    pub certified: Option<bool>,
     /// Its verdict; in JSON "passed", "failed" or "invalid".
     #[serde(serialize_with = "outcome")]
     pub outcome: Outcome,
@@ -324,6 +333,8 @@ pub struct GridCell {
     pub p99: f64,
     /// See [`PointResult::lower_bound`].
     pub lower_bound: bool,
+    /// See [`PointResult::certified`].
+    pub certified: Option<bool>,
 }
 
 /// A model of paper 000 (equations 7 and 8), fitted to the medians of one variant.
@@ -395,6 +406,8 @@ pub struct QueueCheckRow {
     pub median: f64,
     /// See [`Summary::calculated`].
     pub calculated: f64,
+    /// See [`PointResult::certified`]; not in JSON, which has it at the point.
+    pub certified: Option<bool>,
 }
 
 /// Rates of one DUT, with the same settings, by its cores.
@@ -417,6 +430,8 @@ pub struct ScalingRow {
     pub median: f64,
     /// Queries per second and core.
     pub per_core: f64,
+    /// See [`PointResult::certified`]; not in JSON, which has it at the point.
+    pub certified: Option<bool>,
     /// Factor against the fewest cores.
     pub factor: f64,
 }
@@ -461,6 +476,8 @@ pub struct OverloadRow {
     pub rtt_ns_p50: Option<u64>,
     /// 99th percentile.
     pub rtt_ns_p99: Option<u64>,
+    /// Whether the Tester was certified for the offered rate.
+    pub certified: Option<bool>,
     /// Beyond what the Tester is certified for, or disturbed: a lower bound.
     pub doubtful: bool,
 }

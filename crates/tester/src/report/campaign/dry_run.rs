@@ -206,10 +206,10 @@ mod tests {
 
                                          trials                                  time
                                 tasks   at least    likely   at most       likely      at most
-              self-tests            2         10        18        32   1 min 12 s    3 min 7 s
+              self-tests            2         16        40        90   2 min 55 s   8 min 46 s
               searches             12         28       104       244   8 min 19 s  26 min 44 s
               overload curves       2          4         4         4         29 s         29 s
-              in all               16         42       126       280   10 min 0 s  30 min 20 s
+              in all               16         48       148       338  11 min 43 s  35 min 59 s
 
             The rates are not known yet. "At least" is for the DUTs that take the fewest trials, "likely" for a first rate
             within 16 times of what is found, "at most" for the DUTs that take the most, all to their end; invalid trials

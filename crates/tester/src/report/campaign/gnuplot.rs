@@ -24,7 +24,9 @@ fn data(table: &Table) -> String {
         out += &format!("{apart}# {title}\n");
         for row in group {
             let cells: Vec<_> = row[1..].iter().map(value).collect();
-            out += &format!("{}\n", cells.join(" "));
+            let marked = row.iter().any(Cell::is_uncertified);
+            let remark = if marked { " # not certified" } else { "" };
+            out += &format!("{}{remark}\n", cells.join(" "));
         }
     }
     out

@@ -47,6 +47,7 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("\\textgreater{}"),
             '≥' => out.push_str("$\\geq$"),
             '–' => out.push_str("--"),
+            '†' => out.push_str("\\dag{}"),
             '−' => out.push_str("$-$"),
             c if c.is_control() => out.push(' '),
             c => out.push(c),

@@ -53,7 +53,9 @@ pub(super) fn lines(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String 
         if result.outcome != Outcome::Passed {
             continue;
         }
-        let sub_id = format!("{}, {task}, trial {number}", words::point(analysis, point));
+        let of = words::point(analysis, point);
+        let mark = words::unless_certified(result.certified);
+        let sub_id = format!("{of}, {task}, trial {number}{mark}");
         let until = line.at_unix_ms.saturating_mul(1_000_000);
         out += &format!(
             "{}\n",
@@ -95,6 +97,7 @@ fn stats(
         "unexpected": a.duplicate + a.stray,
         "response_rcodes": { "NOERROR": responses },
         "response_latency": latency,
+        "certified": trial.certified,
         "conn_info": {
             "type": "udp",
             "packets_sent": trial.queries_sent,

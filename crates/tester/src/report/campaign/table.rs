@@ -7,7 +7,7 @@ use std::io;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use super::numbers;
+use super::{numbers, words};
 
 /// A form in which tables are written.
 pub(super) trait Exporter {
@@ -38,6 +38,8 @@ pub enum Cell {
         qps: f64,
         /// The true one may be higher.
         at_least: bool,
+        /// The Tester was not certified for it.
+        uncertified: bool,
     },
     /// The lowest and the highest of several rates, in queries per second.
     Range(f64, f64),
@@ -78,9 +80,14 @@ impl Cell {
             Self::Count(number) => numbers::Thousands(*number).to_string(),
             Self::Number(value) => numbers::short(*value),
             Self::Decimal(value, places) => numbers::decimal(*value, *places),
-            Self::Rate { qps, at_least } => {
+            Self::Rate {
+                qps,
+                at_least,
+                uncertified,
+            } => {
                 let bound = if *at_least { "≥ " } else { "" };
-                format!("{bound}{}", numbers::rate(*qps))
+                let mark = words::dagger(Some(!uncertified));
+                format!("{bound}{}{mark}", numbers::rate(*qps))
             }
             Self::Range(low, high) => {
                 format!("{} – {}", numbers::rate(*low), numbers::rate(*high))
@@ -102,6 +109,15 @@ impl Cell {
             Self::Text(_) => false,
             Self::List(cells) => cells.iter().all(Self::is_number),
             _ => true,
+        }
+    }
+
+    /// Whether it is a rate, or holds one, for which the Tester was not certified.
+    pub(super) fn is_uncertified(&self) -> bool {
+        match self {
+            Self::Rate { uncertified, .. } => *uncertified,
+            Self::List(cells) => cells.iter().any(Self::is_uncertified),
+            _ => false,
         }
     }
 
@@ -148,11 +164,18 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// A rate that was measured.
+/// A rate that was measured, by a Tester that was certified for it or need not be.
+#[cfg(test)]
 pub(super) fn rate(qps: f64) -> Cell {
+    rate_if(qps, None)
+}
+
+/// A rate that was measured, marked if the Tester was not certified for it.
+pub(super) fn rate_if(qps: f64, certified: Option<bool>) -> Cell {
     Cell::Rate {
         qps,
         at_least: false,
+        uncertified: certified == Some(false),
     }
 }
 
@@ -262,6 +285,15 @@ impl Table {
         self
     }
 
+    /// The table with the meaning of the mark in its caption, if one of its rates bears it.
+    pub(super) fn explained(mut self) -> Self {
+        if self.rows.iter().flatten().any(Cell::is_uncertified) {
+            self.caption += " ";
+            self.caption += words::UNCERTIFIED_MEANS;
+        }
+        self
+    }
+
     /// The rows that belong together.
     pub(super) fn groups(&self) -> impl Iterator<Item = &[Vec<Cell>]> {
         self.rows.chunk_by(|a, b| !self.grouped || a[0] == b[0])
@@ -282,11 +314,13 @@ mod tests {
         assert_eq!(both(0.123_456.into()), texts("0.123456", "0.1235"));
         assert_eq!(both(two(12.0)), texts("12", "12.00"));
         assert_eq!(both(rate(37_187.25)), texts("37187.25", "37,187.3"));
-        let (qps, at_least) = (59_000.0, true);
-        assert_eq!(
-            both(Cell::Rate { qps, at_least }),
-            texts("59000", "≥ 59,000")
-        );
+        let bound = |uncertified| Cell::Rate {
+            qps: 59_000.0,
+            at_least: true,
+            uncertified,
+        };
+        assert_eq!(both(bound(false)), texts("59000", "≥ 59,000"));
+        assert_eq!(both(bound(true)), texts("59000", "≥ 59,000†"));
         assert_eq!(both(Cell::Range(1.0, 2000.0)), texts("1 2000", "1 – 2,000"));
         assert_eq!(both(Cell::Span(12_345)), texts("12345", "12.3 us"));
         assert_eq!(both(Cell::Wait(200.0)), texts("200", "3 min 20 s"));

@@ -6,7 +6,9 @@ use serde_json::Value;
 use super::analyse::analyse;
 use super::analysis::Met;
 use super::files::{SCHEMA, files};
+use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record, VariantFacts};
+use crate::campaign::tasks::{Task, points};
 use crate::lab::LabKind;
 use crate::trial::result::TrialResult;
 use crate::warning::Severity;
@@ -62,7 +64,7 @@ fn figures_for_gnuplot() {
 
 fn small_points() -> usize {
     let (plan, _) = small();
-    crate::campaign::tasks::points(&plan).len()
+    points(&plan).len()
 }
 
 #[test]
@@ -84,7 +86,7 @@ fn a_row_for_each_trial() {
     );
     let invalid = rows.find(|row| row.contains(",invalid,")).unwrap();
     assert!(invalid.contains(
-        ",8000,invalid,,the sender was held up for 3.0 ms and the limit is 2.5 ms; give the Tester a \
+        ",8000,true,invalid,,the sender was held up for 3.0 ms and the limit is 2.5 ms; give the Tester a \
          core of its own (--cpus) or lower the rate,8000,8000,0,false,"
     ));
 }
@@ -94,8 +96,142 @@ fn passed_trials_for_tools_that_read_dns_metrics() {
     let text = text_of("dns-metrics.jsonl");
     let mut lines = text.lines();
     expect_test::expect![[r#"{"generator":"dns64bench","generator_params":["run","my plans/sample.toml"],"generator_version":"0.1.0","runid":"5ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea1","schema_version":20240530,"stats_interval":1.0,"time_units_per_sec":1000000000,"timeout":1.0,"type":"header"}"#]].assert_eq(lines.next().unwrap());
-    expect_test::expect![[r#"{"conn_info":{"packets_received":4000,"packets_sent":4000,"type":"udp"},"queries":4000,"response_latency":{"max":34170000,"min":170000},"response_rcodes":{"NOERROR":4000},"responses":4000,"runid":"5ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea1","since":1763719201370000000,"subid":"dns64d cores=1, AAAA 0 %, cached 0 %, run 1, trial 1","timeouts":0,"type":"stats_sum","unexpected":0,"until":1763719203870000000}"#]].assert_eq(lines.next().unwrap());
+    expect_test::expect![[r#"{"certified":true,"conn_info":{"packets_received":4000,"packets_sent":4000,"type":"udp"},"queries":4000,"response_latency":{"max":34170000,"min":170000},"response_rcodes":{"NOERROR":4000},"responses":4000,"runid":"5ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea1","since":1763719201370000000,"subid":"dns64d cores=1, AAAA 0 %, cached 0 %, run 1, trial 1","timeouts":0,"type":"stats_sum","unexpected":0,"until":1763719203870000000}"#]].assert_eq(lines.next().unwrap());
     assert!(lines.all(|line| line.contains("\"type\":\"stats_sum\"")));
+}
+
+/// The small campaign, in which the Tester was not certified for the third variant.
+fn partly_certified() -> (Plan, Vec<Line>) {
+    let (plan, mut lines) = small();
+    let points = points(&plan);
+    let is_third = |task: &Task| points[task.point()].variant == 2;
+    for line in &mut lines {
+        match &mut line.record {
+            Record::Started {
+                task,
+                search: Some(search),
+                ..
+            } if is_third(task) => search.ceiling_qps = None,
+            Record::Trial { task, result, .. } if is_third(task) => result.certified = Some(false),
+            _ => {}
+        }
+    }
+    (plan, lines)
+}
+
+#[test]
+fn what_was_not_certified_is_marked_in_every_file_and_nothing_else_is() {
+    let (plan, lines) = partly_certified();
+    let analysis = analyse(&plan, &lines, SEAL);
+    let why = "the Tester is not certified (RFC 8219 section 9.2.1)";
+    assert_eq!(
+        analysis.not_a_measurement,
+        [format!("un_bound & <co>: {why}")]
+    );
+    let is_marked = |text: &str| text.ends_with(&format!("; not a measurement: {why}"));
+    let marked: Vec<_> = analysis
+        .verdict
+        .iter()
+        .map(|text| is_marked(text))
+        .collect();
+    assert_eq!(marked, [false, false, true]);
+    let files = files(&analysis, &plan, &lines, None).unwrap();
+    let text = |file: &str| {
+        let (_, octets) = files.iter().find(|(path, _)| *path == file).unwrap();
+        String::from_utf8(octets.clone()).unwrap()
+    };
+    // Blocks that are of one variant each, by what is between them, with the mark of each file.
+    for (file, between, name, mark) in [
+        ("tables.tex", "\\begin{table}", "un\\_bound", "\\dag{}"),
+        ("data/rates.dat", "\n\n\n", "un_bound", "# not certified"),
+        (
+            "data/convergence.dat",
+            "\n\n\n",
+            "un_bound",
+            ", not certified",
+        ),
+        ("data/latency.dat", "\n\n\n", "un_bound", ", not certified"),
+        ("dns-metrics.jsonl", "\n", "un_bound", "\"certified\":false"),
+    ] {
+        let text = text(file);
+        let blocks: Vec<_> = text.split(between).collect();
+        assert!(blocks.iter().any(|block| block.contains(name)), "{file}");
+        for block in blocks {
+            assert_eq!(
+                block.contains(mark),
+                block.contains(name),
+                "{file}: {block}"
+            );
+        }
+    }
+    for (file, mark) in [
+        ("report.md", "†"),
+        ("index.html", "†"),
+        ("data/plot.gp", ", not certified"),
+    ] {
+        assert!(text(file).contains(mark), "{file}");
+        assert!(!text_of(file).contains(mark), "{file}");
+    }
+}
+
+#[test]
+fn results_say_of_each_point_and_run_whether_the_tester_was_certified() {
+    let (plan, lines) = partly_certified();
+    let results = serde_json::to_value(analyse(&plan, &lines, SEAL)).unwrap();
+    for point in results["points"].as_array().unwrap() {
+        let expected = if point["variant"] == 2 {
+            Value::Bool(false)
+        } else {
+            Value::Bool(true)
+        };
+        assert_eq!(point["certified"], expected, "{point:#}");
+        for run in point["runs"].as_array().unwrap() {
+            let is = if run["rate_qps"].is_null() {
+                &Value::Null
+            } else {
+                &expected
+            };
+            assert_eq!(run["certified"], *is, "{run:#}");
+        }
+    }
+}
+
+/// Values of a column of a table of commas, by the name of the variant in each row.
+fn column(text: &str, name: &str) -> Vec<(String, String)> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let at = reader
+        .headers()
+        .unwrap()
+        .iter()
+        .position(|head| head == name);
+    let rows = reader.records().map(|row| {
+        let row = row.unwrap();
+        (row[0].to_owned(), row[at.unwrap()].to_owned())
+    });
+    rows.collect()
+}
+
+#[test]
+fn tables_for_programs_say_of_each_row_whether_the_tester_was_certified() {
+    let (plan, lines) = partly_certified();
+    let analysis = analyse(&plan, &lines, SEAL);
+    let files = files(&analysis, &plan, &lines, None).unwrap();
+    for (file, octets) in files.iter().filter(|(path, _)| path.ends_with(".csv")) {
+        let text = std::str::from_utf8(octets).unwrap();
+        let rows = column(text, "certified");
+        let of = |name: &str, value: &str| {
+            let own = rows.iter().filter(|(variant, _)| variant == name);
+            own.filter(|(_, found)| found == value).count()
+        };
+        assert!(
+            of("un_bound & <co>", "false") > 0 && of("un_bound & <co>", "true") == 0,
+            "{file}"
+        );
+        assert!(
+            of("dns64d cores=1", "true") > 0 && of("dns64d cores=1", "false") == 0,
+            "{file}"
+        );
+    }
 }
 
 #[test]

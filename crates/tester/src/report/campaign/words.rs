@@ -4,6 +4,34 @@ use super::analysis::{Analysis, PointResult};
 use super::numbers::{Thousands, pct, short};
 use crate::trial::result::{TesterFault, TrialResult};
 
+/// Stands behind a rate for which the Tester was not certified.
+const UNCERTIFIED: &str = "†";
+
+/// What that mark means.
+pub(super) const UNCERTIFIED_MEANS: &str = "† marks a rate for which the Tester is not certified (RFC \
+                                            8219 section 9.2.1): not a measurement.";
+
+/// What stands behind a rate: that mark, if the Tester was not certified for it.
+pub(super) fn dagger(certified: Option<bool>) -> &'static str {
+    match certified {
+        Some(false) => UNCERTIFIED,
+        Some(true) | None => "",
+    }
+}
+
+/// Whether the Tester was certified, for programs that read numbers: 1 or 0, -1 where it need not be.
+pub(super) fn certified(certified: Option<bool>) -> f64 {
+    certified.map_or(-1.0, |is| if is { 1.0 } else { 0.0 })
+}
+
+/// What stands behind the name of something for which the Tester was not certified.
+pub(super) fn unless_certified(certified: Option<bool>) -> &'static str {
+    match certified {
+        Some(false) => ", not certified",
+        Some(true) | None => "",
+    }
+}
+
 /// The shares of a point.
 pub(super) fn cell(point: &PointResult) -> String {
     let mut text = format!(

@@ -6,6 +6,7 @@ use crate::lab::topology::Role;
 use crate::lab::usage::{RoleUsage, Usage};
 use crate::load::names::Dealt;
 use crate::namespace::DEFAULT_NAMESPACE;
+use crate::procedure::certificate::Certificate;
 use crate::report::Conditions;
 use crate::trial::achieved::Achieved;
 use crate::trial::cause::Cause;
@@ -31,7 +32,11 @@ pub(super) fn conditions() -> Conditions {
         threads: 1,
         sockets: Some(16),
         cpus: vec![("Measurer".into(), "0".into()), ("DUT".into(), "1".into())],
+        segmentation: true,
+        burst_max: 64,
         certified_rate_qps: Some(25_000),
+        certificate: Certificate::of(&[26_500, 25_000, 26_500]),
+        self_test_covers: Some("the Measurer, both links and the authority".into()),
         not_a_measurement: Vec::new(),
         notes: vec!["trials of 5 s are shorter than 60 s".into()],
     }
@@ -136,6 +141,7 @@ pub(super) fn failed() -> TrialResult {
         }),
         path: Some(path()),
         dut_exit: None,
+        segmentation: Some(true),
         backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
     }

@@ -17,7 +17,7 @@ use crate::namespace::Share;
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::simulated::result;
 use crate::procedure::{Event, Trials};
-use crate::rig::certify::{COARSE, Lengths, highest};
+use crate::rig::certify::{COARSE, Lengths, Sought, highest};
 use crate::trial::achieved::Achieved;
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 
@@ -132,6 +132,7 @@ impl Bench for Servers {
     fn self_test(
         &mut self,
         max_qps: Option<u64>,
+        near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError> {
         let point = self.assignment.unwrap().point;
@@ -139,7 +140,13 @@ impl Bench for Servers {
             duration_ns: 0,
             timeout_ns: point.timeout_ns / 4,
         };
-        let Ok(found) = highest(COARSE, max_qps, point.duration_ns, &mut tester, observer);
+        let sought = Sought {
+            resolution: COARSE,
+            max_qps,
+            near_qps,
+            whole_ns: point.duration_ns,
+        };
+        let Ok(found) = highest(sought, &mut tester, observer);
         Ok(Some(found))
     }
 

@@ -32,13 +32,37 @@ pub(super) fn not_a_measurement(
     if lab_kind(plan, told) == Some(LabKind::Loopback) && reasons.is_empty() {
         reasons.push("all roles share the loopback interface".to_owned());
     }
-    let uncertified =
-        |p: &PointResult| p.certified_rate_qps.is_none() && !is_authority(plan, p.variant);
     let mut measured = points.iter().filter(|p| p.summary.is_some()).peekable();
-    if measured.peek().is_some() && measured.all(uncertified) {
-        reasons.push("the Tester is not certified (RFC 8219 section 9.2.1)".to_owned());
+    if measured.peek().is_some() && measured.all(|p| p.certified == Some(false)) {
+        reasons.push(NOT_CERTIFIED.to_owned());
     }
     reasons
+}
+
+/// Why a rate is no measurement that the Tester was not certified for.
+pub(super) const NOT_CERTIFIED: &str = "the Tester is not certified (RFC 8219 section 9.2.1)";
+
+/// The same of some of the variants, where others were measured by a certified Tester.
+pub(super) fn partly_uncertified(variants: &[VariantInfo], points: &[PointResult]) -> Vec<String> {
+    let is_uncertified = |p: &&PointResult| p.certified == Some(false);
+    if points
+        .iter()
+        .filter(|p| p.summary.is_some())
+        .all(|p| is_uncertified(&p))
+    {
+        return Vec::new();
+    }
+    let reason = |(variant, info): (usize, &VariantInfo)| {
+        let own = || of_variant(points, variant).filter(|p| p.summary.is_some());
+        let (without, all) = (own().filter(is_uncertified).count(), own().count());
+        let which = match without {
+            0 => return None,
+            _ if without == all => String::new(),
+            _ => format!(", {without} of {}", numbers::count(all, "point")),
+        };
+        Some(format!("{}{which}: {NOT_CERTIFIED}", info.name))
+    };
+    variants.iter().enumerate().filter_map(reason).collect()
 }
 
 /// Whether a variant is an authority, measured by the self-test itself.
@@ -60,7 +84,7 @@ fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
 /// Where the roles really ran: the plan may leave it to the machine.
 pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
     if let Some(first) = told.self_tests.first() {
-        return first.conditions.lab.clone();
+        return first.test.conditions.lab.clone();
     }
     let kind = match lab_kind(plan, told).unwrap_or(plan.lab) {
         LabKind::Auto => "the best that the machine allows",
@@ -112,6 +136,9 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
         ("rest between trials", rest),
         ("threads of the Measurer", load.threads.to_string()),
         ("source ports", or(ports, "as many as the rate needs")),
+        ("segmentation", load.segmentation.to_string()),
+        ("queries in one call, at most", load.burst_max.to_string()),
+        ("self-tests of a certificate", plan.self_tests.to_string()),
         ("cores of the Measurer", cores(&load.cpus)),
         ("cores of the authority", cores(&hosts.authority_cpus)),
         ("names", names),
@@ -220,7 +247,7 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
 /// The self-tests.
 pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
     let certificate = |test: &SelfTest| Certificate {
-        conditions: test.conditions.clone(),
+        conditions: (*test.conditions).clone(),
         end: match &test.end {
             Outcome::Passed => "certified".to_owned(),
             Outcome::Failed { shortfall } => {
@@ -236,7 +263,8 @@ pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
         certified_rate_qps: test.certified_rate_qps,
         trials: test.trials.len(),
     };
-    told.self_tests.iter().map(certificate).collect()
+    let tests = told.self_tests.iter().map(|told| &told.test);
+    tests.map(certificate).collect()
 }
 
 /// The processes that worked on the campaign.
@@ -276,7 +304,7 @@ pub(super) fn time(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> Time
     let runs = || points.iter().flat_map(|point| &point.runs);
     let others = told.tasks.iter();
     let others = others.filter(|(task, _)| !matches!(task, Task::Search { .. }));
-    let self_tests = told.self_tests.iter().flat_map(|test| &test.trials);
+    let self_tests = told.self_tests.iter().flat_map(|told| &told.test.trials);
     let mut fixed_range_s = 0.0;
     for variant in 0..plan.variants.len() {
         let own = || of_variant(points, variant);

@@ -46,6 +46,7 @@ fn row(delay_ns: u64, point: &PointResult) -> Option<DelayRow> {
         variant: point.variant,
         median,
         lower_bound: point.lower_bound,
+        certified: point.certified,
         rtt_ns_p50,
         outstanding: rtt_ns_p50.map(|rtt_ns| median * rtt_ns as f64 / 1e9),
     })
@@ -128,6 +129,7 @@ pub(super) fn working_sets(
                     point: point.point,
                     median: point.summary.as_ref()?.median,
                     lower_bound: point.lower_bound,
+                    certified: point.certified,
                     factor: 1.0,
                 })
             })

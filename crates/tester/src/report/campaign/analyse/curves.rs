@@ -107,15 +107,19 @@ pub(super) fn queue_checks(
     let check = |variant: usize| {
         let own = of_variant(points, variant).filter(|p| !p.lower_bound);
         let first = own.filter(|p| Some(&planned[p.point].cell) == plan.cells.first());
-        let rows =
-            first.filter_map(|p| Some((p.duration_s, p.timeout_s, p.summary.as_ref()?.median)));
+        let points: Vec<_> = first.filter(|p| p.summary.is_some()).collect();
+        let rows = points
+            .iter()
+            .filter_map(|p| Some((p.duration_s, p.timeout_s, p.summary.as_ref()?.median)));
         let rows: Vec<_> = rows.collect();
         let check = queue::check(&rows)?;
-        let row = |((duration_s, timeout_s, median), calculated)| QueueCheckRow {
+        let certified = points.iter().map(|p| p.certified);
+        let row = |(((duration_s, timeout_s, median), calculated), certified)| QueueCheckRow {
             duration_s,
             timeout_s,
             median,
             calculated,
+            certified,
         };
         let (medians, rates) = (check.median_dispersion_pct, check.calculated_dispersion_pct);
         let verdict = match check.stores_requests {
@@ -130,7 +134,12 @@ pub(super) fn queue_checks(
         };
         Some(QueueCheckResult {
             variant,
-            rows: rows.into_iter().zip(check.calculated).map(row).collect(),
+            rows: rows
+                .into_iter()
+                .zip(check.calculated)
+                .zip(certified)
+                .map(row)
+                .collect(),
             median_dispersion_pct: medians,
             calculated_dispersion_pct: rates,
             stores_requests: check.stores_requests,
@@ -146,8 +155,8 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
     for (variant, it) in plan.variants.iter().enumerate() {
         let cores = it.cpus().cpus().len();
         let first = of_variant(points, variant).next();
-        let first = first.and_then(|p| Some((p.point, p.summary.as_ref()?.median)));
-        let Some((point, median)) = first.filter(|_| cores > 0) else {
+        let first = first.and_then(|p| Some((p.point, p.summary.as_ref()?.median, p.certified)));
+        let Some((point, median, certified)) = first.filter(|_| cores > 0) else {
             continue;
         };
         let row = ScalingRow {
@@ -155,6 +164,7 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
             point,
             median,
             per_core: median / cores as f64,
+            certified,
             factor: 1.0,
         };
         let is_same = |other: &Variant| {
@@ -220,6 +230,7 @@ fn overload_row(trial: &TrialResult, certified_qps: Option<u64>) -> OverloadRow 
         goodput_qps: trial.answers.valid as f64 / numbers::seconds(trial.duration_ns.max(1)),
         rtt_ns_p50: trial.rtt.p50,
         rtt_ns_p99: trial.rtt.p99,
+        certified: trial.certified,
         doubtful: matches!(trial.outcome, Outcome::Invalid(_))
             || trial.ended_early
             || certified_qps.is_none_or(|certified| trial.rate_qps > certified),

@@ -33,6 +33,7 @@ fn grid(variant: usize, points: &[&PointResult]) -> Option<Grid> {
             p1: summary.p1,
             p99: summary.p99,
             lower_bound: point.lower_bound,
+            certified: point.certified,
         })
     };
     let row = |cached_pct| GridRow {

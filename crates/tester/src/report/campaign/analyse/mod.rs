@@ -59,6 +59,8 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         time,
     };
     analysis.verdict = verdict(&analysis);
+    let some = about::partly_uncertified(&analysis.variants, &analysis.points);
+    analysis.not_a_measurement.extend(some);
     analysis.warnings = warnings::all(plan, &told, &analysis);
     analysis.statement = statement::clauses(plan, &told, &analysis);
     analysis
@@ -108,8 +110,10 @@ fn verdict(analysis: &Analysis) -> Vec<String> {
             numbers::rate(summary.p1),
             numbers::rate(summary.p99),
         );
-        let doubts = analysis.not_a_measurement.first();
-        if let Some(reason) = doubts.or(info.not_a_measurement.first()) {
+        let doubts = analysis.not_a_measurement.iter();
+        let mut doubts = doubts.chain(&info.not_a_measurement).map(String::as_str);
+        let uncertified = (point.certified == Some(false)).then_some(about::NOT_CERTIFIED);
+        if let Some(reason) = doubts.next().or(uncertified) {
             text += &format!("; not a measurement: {reason}");
         }
         text

@@ -44,14 +44,19 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
     let task = |run| told.tasks.get(&Task::Search { point: index, run });
     let tasks = || (1..=plan.search.runs).filter_map(task);
     let runs = (1..=plan.search.runs).map(|run| run_result(run, task(run)));
-    let runs: Vec<_> = runs.collect();
+    let mut runs: Vec<_> = runs.collect();
+    let certified_rate_qps = certificate(plan, point, tasks());
+    for run in &mut runs {
+        let is_within = |lowest| run.rate_qps <= Some(lowest);
+        let certified = run.certified.filter(|_| !is_authority(plan, point.variant));
+        run.certified = certified.map(|is| is && certified_rate_qps.is_none_or(is_within));
+    }
     let duration_s = numbers::seconds(point.duration_ns);
     let timeout_s = numbers::seconds(point.timeout_ns);
     let rates: Vec<f64> = rates(&runs).map(|(_, rate)| rate).collect();
     let summary = summarise(&rates, duration_s, timeout_s);
     let trials = tasks().flat_map(|task| task.trials.iter().copied());
     let trials: Vec<_> = trials.collect();
-    let certified_rate_qps = certified(plan, point, tasks());
     let typical = typical(&runs, summary.as_ref(), task);
     let stored = stored(&runs, task);
     PointResult {
@@ -70,6 +75,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
             .zip(summary.as_ref())
             .map(|(certified, summary)| certified as f64 / summary.median),
         certified_rate_qps,
+        certified: certified(&runs),
         summary,
         degradation_pct: None,
         runs,
@@ -93,9 +99,15 @@ fn rates(runs: &[RunResult]) -> impl Iterator<Item = (&RunResult, f64)> {
         .filter_map(|run| Some((run, run.rate_qps? as f64)))
 }
 
-/// The highest rate for which the Tester was certified in these searches, none of which goes beyond
-/// its own certificate; `None` as soon as one was without. An authority is measured by the self-test itself.
-fn certified<'t>(
+/// Whether the Tester was certified for all rates of a point.
+fn certified(runs: &[RunResult]) -> Option<bool> {
+    let runs = runs.iter().filter_map(|run| run.certified);
+    runs.reduce(|all, run| all && run)
+}
+
+/// The lowest rate for which the Tester was certified in these searches. None of them goes beyond its
+/// own certificate, but a later self-test may have shown that to be too high; `None` as soon as one was without. An authority is measured by the self-test itself.
+fn certificate<'t>(
     plan: &Plan,
     point: &Point,
     searches: impl Iterator<Item = &'t TaskTold<'t>>,
@@ -105,7 +117,7 @@ fn certified<'t>(
     }
     let ceilings = searches.filter_map(|task| task.search.as_ref().map(|spec| spec.ceiling_qps));
     let ceilings: Option<Vec<u64>> = ceilings.collect();
-    ceilings?.into_iter().max()
+    ceilings?.into_iter().min()
 }
 
 fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
@@ -115,11 +127,14 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
     let trials = task.into_iter().flat_map(|task| &task.trials);
     let (ended, why) = ended(task);
     let has_rate = ended == RunEnd::Found || ended.is_lower_bound();
+    let rate_qps = finished.and_then(|f| f.rate_qps).filter(|_| has_rate);
+    let ceiling_qps = task.and_then(|task| task.search.as_ref()?.ceiling_qps);
     RunResult {
         run,
         ended,
         why,
-        rate_qps: finished.and_then(|f| f.rate_qps).filter(|_| has_rate),
+        rate_qps,
+        certified: rate_qps.map(|rate| ceiling_qps.is_some_and(|ceiling| rate <= ceiling)),
         failed_qps: finished.and_then(|f| f.failed_qps),
         took_s: numbers::seconds(finished.map_or_else(in_trials_ns, |f| f.took_ns)),
         trials: trials.map(|t| step(t.result)).collect(),
@@ -152,6 +167,7 @@ fn ended(task: Option<&TaskTold<'_>>) -> (RunEnd, Option<String>) {
 fn step(result: &TrialResult) -> Step {
     Step {
         rate_qps: result.rate_qps,
+        certified: result.certified,
         outcome: result.outcome.clone(),
         shortfall: result.outcome.shortfall(),
         why: match &result.outcome {

@@ -299,7 +299,7 @@ fn self_test(f: &Facts<'_>) -> Finding {
 
 fn self_test_reading(f: &Facts<'_>) -> Finding {
     let tests = f.told.self_tests.iter();
-    match tests.filter_map(|test| test.certified_rate_qps).min() {
+    match tests.filter_map(|told| told.test.certified_rate_qps).min() {
         None => not_applicable("there is no certificate"),
         Some(rate) => met(format!(
             "read as 2(1 + 0.1)r: {} queries/s for {}; literally it would be {}",

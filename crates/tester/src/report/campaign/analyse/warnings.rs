@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::about::is_authority;
 use super::told::Told;
 use super::{contradictions, of_variant};
 use crate::campaign::environment;
@@ -35,7 +34,7 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
     sessions(told, analysis, &mut warnings);
     machines(told, &mut warnings);
     warnings.extend(plan.remarks());
-    certificates(plan, analysis, &mut warnings);
+    certificates(analysis, &mut warnings);
     warnings.extend(contradictions::all(analysis));
     if plan.search.runs >= RUNS_MIN {
         few_runs(analysis, &mut warnings);
@@ -199,7 +198,7 @@ fn changes(a: &Environment, b: &Environment) -> Vec<String> {
     changes
 }
 
-fn certificates(plan: &Plan, analysis: &Analysis, warnings: &mut Vec<Warning>) {
+fn certificates(analysis: &Analysis, warnings: &mut Vec<Warning>) {
     for (variant, info) in analysis.variants.iter().enumerate() {
         let mut critical = |text: String| {
             warnings.push(Severity::Critical.warning(text).about(&info.name));
@@ -208,8 +207,8 @@ fn certificates(plan: &Plan, analysis: &Analysis, warnings: &mut Vec<Warning>) {
             critical(format!("not a measurement: {reason}"));
         }
         let measured = of_variant(&analysis.points, variant).filter(|p| p.summary.is_some());
-        let uncertified = measured.filter(|p| p.certified_rate_qps.is_none()).count();
-        if uncertified > 0 && !is_authority(plan, variant) {
+        let uncertified = measured.filter(|p| p.certified == Some(false)).count();
+        if uncertified > 0 {
             critical(format!(
                 "{} measured by a Tester without a certificate (RFC 8219 section 9.2.1)",
                 numbers::count(uncertified, "point")

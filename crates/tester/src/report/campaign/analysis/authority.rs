@@ -33,6 +33,8 @@ pub struct DelayRow {
     pub median: f64,
     /// See [`PointResult::lower_bound`](super::PointResult::lower_bound).
     pub lower_bound: bool,
+    /// See [`PointResult::certified`](super::PointResult::certified).
+    pub certified: Option<bool>,
     /// Median round-trip time in the passed trial of the run nearest to the median.
     pub rtt_ns_p50: Option<u64>,
     /// Queries under way at once: rate x that time.
@@ -62,6 +64,8 @@ pub struct WorkingSetRow {
     pub median: f64,
     /// See [`PointResult::lower_bound`](super::PointResult::lower_bound).
     pub lower_bound: bool,
+    /// See [`PointResult::certified`](super::PointResult::certified).
+    pub certified: Option<bool>,
     /// Factor against the fewest names.
     pub factor: f64,
 }

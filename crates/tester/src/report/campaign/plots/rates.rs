@@ -36,7 +36,8 @@ pub(super) fn bars(analysis: &Analysis) -> Vec<Figure> {
     let bar = |point: &PointResult| {
         let summary = point.summary.as_ref()?;
         let sign = if point.lower_bound { "≥ " } else { "" };
-        let word = format!("{sign}{}", numbers::rate(summary.median));
+        let mark = words::dagger(point.certified);
+        let word = format!("{sign}{}{mark}", numbers::rate(summary.median));
         Some((summary.median, Some([summary.p1, summary.p99]), word))
     };
     let title = "Median rate; whiskers from the 1st to the 99th percentile";
@@ -209,7 +210,7 @@ fn table_of_curve(analysis: &Analysis, points: &[OnCurve<'_>], models: &[&ModelR
         [
             variant_name(analysis, point.variant).to_owned(),
             numbers::short(share),
-            numbers::rate(*median),
+            numbers::rate(*median) + words::dagger(point.certified),
             numbers::decimal(model, 0),
             numbers::decimal((model - median) / median * 100.0, 2),
         ]
@@ -240,7 +241,7 @@ fn scaling_of(scaling: &Scaling) -> Option<Figure> {
         let per_core = numbers::decimal(row.per_core, 0);
         [
             row.cores.to_string(),
-            numbers::rate(row.median),
+            numbers::rate(row.median) + words::dagger(row.certified),
             per_core,
             factor,
         ]

@@ -53,10 +53,11 @@ const PLANNED: [Column<Variant>; 3] = columns![v: Variant;
     };
 ];
 
-const RUNS: [Column<RunResult>; 6] = columns![r: RunResult;
+const RUNS: [Column<RunResult>; 7] = columns![r: RunResult;
     "run", "" => r.run;
     "ended", "" => r.ended.word();
     "rate_qps", "" => r.rate_qps;
+    "certified", "" => r.certified;
     "failed_qps", "" => r.failed_qps;
     "trials", "" => r.trials.len();
     "took_s", "" => r.took_s;
@@ -110,7 +111,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-fn trial_columns<'a>() -> [Column<Trial<'a>>; 46] {
+fn trial_columns<'a>() -> [Column<Trial<'a>>; 48] {
     columns![t: Trial<'a>;
         "task", "" => t.kind();
         "run", "" => t.run();
@@ -118,6 +119,7 @@ fn trial_columns<'a>() -> [Column<Trial<'a>>; 46] {
         "over_at", "" => numbers::moment(t.over_at_unix_ms);
         "took_s", "" => numbers::seconds(*t.took_ns);
         "rate_qps", "" => t.result.rate_qps;
+        "certified", "" => t.result.certified;
         "outcome", "" => t.result.outcome.word();
         "shortfall", "" => t.result.outcome.fault().is_none().then(|| t.result.outcome.shortfall());
         "fault", "" => t.result.outcome.fault().map(ToString::to_string);
@@ -156,6 +158,7 @@ fn trial_columns<'a>() -> [Column<Trial<'a>>; 46] {
         "descriptors", "" => t.result.resources.map(|r| r.descriptors);
         "threads", "" => t.result.resources.map(|r| r.threads);
         "dut_exit", "" => t.result.dut_exit.as_ref();
+        "segmentation", "" => t.result.segmentation;
         "backend", "" => &t.result.backend;
         "notes", "" => t.result.notes.join("; ");
     ]

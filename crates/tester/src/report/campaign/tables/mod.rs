@@ -1,6 +1,7 @@
 //! All tables of a report, each in one place whatever it is written as.
 
 mod authority;
+mod certified;
 mod machine;
 mod papers;
 mod path;
@@ -11,11 +12,11 @@ pub(super) use papers::papers;
 pub(super) use plotted::{convergence, latency, rates};
 
 use super::analysis::{
-    Analysis, Certificate, Clause, Grid, GridCell, Met, ModelResult, OverloadRow, PointResult,
-    QueueCheckRow, Scaling, ScalingRow, Session, Slope, VariantInfo,
+    Analysis, Clause, Grid, GridCell, Met, ModelResult, OverloadRow, PointResult, QueueCheckRow,
+    Scaling, ScalingRow, Session, Slope, VariantInfo,
 };
 use super::numbers;
-use super::table::{Cell, Column, Table, columns, rate, two};
+use super::table::{Cell, Column, Table, columns, rate_if, two};
 use crate::statistics::summary::{Flag, Summary};
 
 /// The tables for people, in their order; those without rows are left out.
@@ -23,8 +24,8 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
     let mut tables = vec![
         conditions(analysis),
         variants(analysis),
-        self_tests(analysis),
-        headroom(analysis),
+        certified::self_tests(analysis),
+        certified::headroom(analysis),
         results(analysis),
     ];
     tables.extend(analysis.grids.iter().map(|grid| self::grid(analysis, grid)));
@@ -48,7 +49,7 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
         time(analysis),
     ]);
     tables.retain(|table| !table.rows.is_empty());
-    tables
+    tables.into_iter().map(Table::explained).collect()
 }
 
 static NAME: [Column<VariantInfo>; 1] = columns![v: VariantInfo; "variant", "variant" => &v.name;];
@@ -63,7 +64,7 @@ static CELL: [Column<PointResult>; 5] = columns![p: PointResult;
 ];
 
 /// What was found at a point.
-static FIGURES: [Column<PointResult>; 24] = columns![p: PointResult;
+static FIGURES: [Column<PointResult>; 25] = columns![p: PointResult;
     "runs", "runs" => p.summary.as_ref().map_or(0, |s| s.runs);
     "average_qps", "average" => bound(p, |s| s.average);
     "median_qps", "median" => bound(p, |s| s.median);
@@ -78,6 +79,7 @@ static FIGURES: [Column<PointResult>; 24] = columns![p: PointResult;
     "median_low_qps", "95 % from" => interval(p).map(|(low, _)| low);
     "median_high_qps", "95 % to" => interval(p).map(|(_, high)| high);
     "lower_bound", "lower bound" => p.lower_bound;
+    "certified", "within it" => p.certified;
     "certified_qps", "certified" => p.certified_rate_qps;
     "headroom", "headroom" => p.headroom.map(two);
     "degradation_pct", "degrad. (%)" => p.degradation_pct.map(two);
@@ -109,9 +111,13 @@ fn pick(keys: &str) -> impl Iterator<Item = &'static Column<PointResult>> {
 
 /// A rate of the runs, which is a lower bound if a run was limited.
 fn bound(point: &PointResult, figure: fn(&Summary) -> f64) -> Cell {
-    let at_least = point.lower_bound;
     let qps = point.summary.as_ref().map(figure);
-    qps.map(|qps| Cell::Rate { qps, at_least }).into()
+    let cell = |qps| Cell::Rate {
+        qps,
+        at_least: point.lower_bound,
+        uncertified: point.certified == Some(false),
+    };
+    qps.map(cell).into()
 }
 
 fn figure(point: &PointResult, figure: fn(&Summary) -> f64) -> Cell {
@@ -195,25 +201,6 @@ fn results(analysis: &Analysis) -> Table {
     by_point(analysis, table, &figures, |_| true)
 }
 
-fn headroom(analysis: &Analysis) -> Table {
-    let mut table = Table::new(
-        "headroom",
-        "Headroom",
-        "Headroom: certified rate / median rate, both in queries per second.",
-    );
-    let headrooms = analysis.points.iter().filter_map(|p| p.headroom);
-    let Some(lowest) = headrooms.min_by(f64::total_cmp) else {
-        return table;
-    };
-    table.notes.push(format!(
-        "The lowest headroom is {}: the certified rate is so many times the median rate.",
-        numbers::decimal(lowest, 2)
-    ));
-    by_point(analysis, table, "certified_qps median_qps headroom", |_| {
-        true
-    })
-}
-
 fn achieved(analysis: &Analysis) -> Table {
     let table = Table::new(
         "achieved",
@@ -274,24 +261,6 @@ fn variants(analysis: &Analysis) -> Table {
     by_variant(analysis, table, &columns, rows)
 }
 
-fn self_tests(analysis: &Analysis) -> Table {
-    let caption = "Self-tests, with rates in queries per second.";
-    let columns = columns![c: Certificate;
-        "conditions", "conditions" => {
-            let c = &c.conditions;
-            format!("{}, {}, {}", c.authority, c.lab, numbers::count(c.threads, "thread"))
-        };
-        "cell", "names" => &c.conditions.cell;
-        "duration_ns", "duration" => Cell::Span(c.conditions.duration_ns);
-        "timeout_ns", "timeout" => Cell::Span(c.conditions.timeout_ns);
-        "trials", "trials" => c.trials;
-        "passed_qps", "passed" => c.passed_rate_qps;
-        "certified_qps", "certified" => c.certified_rate_qps;
-        "end", "end" => &c.end;
-    ];
-    Table::new("self_tests", "Self-tests", caption).with(&columns, &analysis.certificates)
-}
-
 fn grid(analysis: &Analysis, grid: &Grid) -> Table {
     let title = format!("{} by both shares", analysis.variants[grid.variant].name);
     let caption = format!(
@@ -299,8 +268,11 @@ fn grid(analysis: &Analysis, grid: &Grid) -> Table {
          cached, one cell stands for all."
     );
     let cell = |cell: GridCell| {
-        let (qps, at_least) = (cell.median, cell.lower_bound);
-        let median = Cell::Rate { qps, at_least };
+        let median = Cell::Rate {
+            qps: cell.median,
+            at_least: cell.lower_bound,
+            uncertified: cell.certified == Some(false),
+        };
         Cell::List(vec![median, Cell::Range(cell.p1, cell.p99)])
     };
     let mut table = Table::new("grid", &title, &caption);
@@ -342,8 +314,8 @@ fn scaling(analysis: &Analysis) -> Table {
     let dut = columns![s: Scaling; "dut", "DUT" => &s.dut;];
     let columns = columns![r: ScalingRow;
         "cores", "cores" => r.cores;
-        "median_qps", "median" => rate(r.median);
-        "per_core_qps", "per core" => rate(r.per_core);
+        "median_qps", "median" => rate_if(r.median, r.certified);
+        "per_core_qps", "per core" => rate_if(r.per_core, r.certified);
         "factor", "factor" => two(r.factor);
     ];
     let duts = analysis.scaling.iter();
@@ -362,7 +334,11 @@ fn overload(analysis: &Analysis) -> Table {
     let columns = columns![r: OverloadRow;
         "rate_qps", "offered" => r.rate_qps;
         "goodput_qps", "answered in time" =>
-            Cell::Rate { qps: r.goodput_qps, at_least: r.doubtful };
+            Cell::Rate {
+                qps: r.goodput_qps,
+                at_least: r.doubtful,
+                uncertified: r.certified == Some(false),
+            };
         "rtt_ns_p50", "RTT p50" => r.rtt_ns_p50.map(Cell::Span);
         "rtt_ns_p99", "RTT p99" => r.rtt_ns_p99.map(Cell::Span);
     ];
@@ -409,8 +385,8 @@ fn queue(analysis: &Analysis) -> Table {
     let columns = columns![r: QueueCheckRow;
         "duration_s", "duration (s)" => r.duration_s;
         "timeout_s", "timeout (s)" => r.timeout_s;
-        "median_qps", "median" => rate(r.median);
-        "calculated_qps", "calculated" => rate(r.calculated);
+        "median_qps", "median" => rate_if(r.median, r.certified);
+        "calculated_qps", "calculated" => rate_if(r.calculated, r.certified);
     ];
     let mut table = Table::new(
         "queue",

@@ -9,7 +9,8 @@ use crate::report::campaign::{numbers, words};
 /// All of them, those of one variant after the other.
 pub(in super::super) fn papers(analysis: &Analysis) -> Vec<Table> {
     let variants = 0..analysis.variants.len();
-    variants.flat_map(|v| of_variant(analysis, v)).collect()
+    let tables = variants.flat_map(|v| of_variant(analysis, v));
+    tables.map(Table::explained).collect()
 }
 
 fn of_variant(analysis: &Analysis, variant: usize) -> Vec<Table> {

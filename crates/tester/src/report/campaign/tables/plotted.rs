@@ -22,17 +22,24 @@ pub(in super::super) fn rates(analysis: &Analysis) -> Table {
     let points = (0..analysis.variants.len()).flat_map(of_variant);
     let points: Vec<_> = points.filter(|(_, p)| p.summary.is_some()).collect();
     let own = points.iter().map(|(_, point)| *point);
-    let caption = "place, median, 1st and 99th percentile in queries/s, AAAA/cached in per cent";
+    let caption = "place, median, 1st and 99th percentile in queries/s, AAAA/cached in per cent, certified: \
+                   1 yes, 0 no, -1 need not be";
+    let certified = columns![p: PointResult; "certified", "" => words::certified(p.certified);];
     Table::new("", "", caption)
         .with(&NAME, own.clone().map(|p| &analysis.variants[p.variant]))
         .with(&place, points.iter().map(|(place, _)| place))
         .with(pick("median_qps p1_qps p99_qps"), own.clone())
-        .with(&label, own.map(|point| self::label(analysis, point)))
+        .with(
+            &label,
+            own.clone().map(|point| self::label(analysis, point)),
+        )
+        .with(&certified, own)
         .grouped()
 }
 
 fn label(analysis: &Analysis, point: &PointResult) -> String {
-    let shares = format!("{}/{}", point.aaaa_pct, point.cached_pct);
+    let mark = words::dagger(point.certified);
+    let shares = format!("{}/{}{mark}", point.aaaa_pct, point.cached_pct);
     match words::is_usual(analysis, point) {
         true => shares,
         false => format!("{shares} {} s, {} s", point.duration_s, point.timeout_s),
@@ -49,14 +56,18 @@ pub(in super::super) fn convergence(analysis: &Analysis) -> Table {
             Outcome::Failed { .. } => 0.0,
             Outcome::Invalid(_) => -1.0,
         };
+        "certified", "" => words::certified(step.1.certified);
     ];
     let points = analysis.points.iter();
     let runs = points.flat_map(|point| point.runs.iter().map(move |run| (point, run)));
     let titles = runs.clone().flat_map(|(point, run)| {
-        let title = format!("{}, run {}", words::point(analysis, point), run.run);
+        let of = words::point(analysis, point);
+        let mark = words::unless_certified(run.certified);
+        let title = format!("{of}, run {}{mark}", run.run);
         run.trials.iter().map(move |_| title.clone())
     });
-    let caption = "trial, rate in queries/s, outcome: 1 passed, 0 failed, -1 invalid";
+    let caption = "trial, rate in queries/s, outcome: 1 passed, 0 failed, -1 invalid, certified: 1 yes, 0 no, \
+                   -1 need not be";
     Table::new("", "", caption)
         .with(&TITLE, titles)
         .with(
@@ -68,21 +79,27 @@ pub(in super::super) fn convergence(analysis: &Analysis) -> Table {
 
 /// Round-trip times by percentile: a group for each point, at its run nearest to the median.
 pub(in super::super) fn latency(analysis: &Analysis) -> Table {
-    let columns = columns![at: (f64, u64);
+    let columns = columns![at: (f64, u64, Option<bool>);
         "pct", "" => at.0;
         "slower_pct", "" => ((100.0 - at.0) * 1e6).round() / 1e6;
         "rtt_us", "" => at.1 as f64 / 1000.0;
+        "certified", "" => words::certified(at.2);
     ];
     let points = analysis.points.iter();
     let titles = points.clone().flat_map(|point| {
         point
             .rtt_ns
             .iter()
-            .map(move |_| words::point(analysis, point))
+            .map(move |_| words::point(analysis, point) + words::unless_certified(point.certified))
     });
-    let caption = "percentile, share of slower answers in per cent, round-trip time in us";
+    let caption = "percentile, share of slower answers in per cent, round-trip time in us, certified: 1 yes, \
+                   0 no, -1 need not be";
+    let rows = points.flat_map(|point| {
+        let times = point.rtt_ns.iter();
+        times.map(|&(pct, ns)| (pct, ns, point.certified))
+    });
     Table::new("", "", caption)
         .with(&TITLE, titles)
-        .with(&columns, points.flat_map(|point| &point.rtt_ns))
+        .with(&columns, rows)
         .grouped()
 }

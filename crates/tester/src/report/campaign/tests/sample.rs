@@ -217,7 +217,7 @@ impl Journal {
         result.timeout_ns = point.timeout_ns / 4;
         self.now_ms += 1300;
         self.write(Record::SelfTest(SelfTest {
-            conditions: CertificateConditions {
+            conditions: Box::new(CertificateConditions {
                 boot_id: "boot of Linux 6.1.0".to_owned(),
                 kernel: "Linux 6.1.0".to_owned(),
                 lab: "netns, three-device".to_owned(),
@@ -229,7 +229,8 @@ impl Journal {
                 cell: point.cell.to_string(),
                 duration_ns: point.duration_ns,
                 timeout_ns: point.timeout_ns,
-            },
+                ..CertificateConditions::default()
+            }),
             end: Outcome::Passed,
             passed_rate_qps: Some(self_test_rate(CERTIFIED_QPS)),
             certified_rate_qps: Some(CERTIFIED_QPS),
@@ -297,6 +298,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         resources: None,
         path: Some(path(point, fresh, own, valid)),
         dut_exit: None,
+        segmentation: Some(!self_test),
         backend: "udp".to_owned(),
         notes: Vec::new(),
     }

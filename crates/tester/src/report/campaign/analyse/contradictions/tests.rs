@@ -16,6 +16,7 @@ fn warned(change: impl FnOnce(&mut Analysis)) -> Vec<String> {
 fn step(rate_qps: u64, outcome: Outcome) -> Step {
     Step {
         rate_qps,
+        certified: Some(true),
         shortfall: outcome.shortfall(),
         outcome,
         why: String::new(),

@@ -1,0 +1,107 @@
+use std::convert::Infallible;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::trial::result::TesterFault;
+
+/// A self-test that certified this rate, or none.
+fn found(certified_rate_qps: Option<u64>) -> SelfTestResult {
+    SelfTestResult {
+        end: match certified_rate_qps {
+            Some(_) => Outcome::Passed,
+            None => Outcome::Failed { shortfall: 1 },
+        },
+        wanted_rate_qps: None,
+        passed_rate_qps: certified_rate_qps.map(|rate| rate * 11 / 5),
+        certified_rate_qps,
+        trials: Vec::new(),
+    }
+}
+
+/// One that was disturbed.
+fn disturbed() -> SelfTestResult {
+    SelfTestResult {
+        end: Outcome::Invalid(TesterFault::ClockStep { step_ns: 1 }),
+        ..found(None)
+    }
+}
+
+/// Runs self-tests that find these in their order, and tells where each began.
+fn repeated(wanted: usize, script: Vec<SelfTestResult>) -> (SelfTests, Vec<Option<u64>>) {
+    let mut script = script.into_iter();
+    let mut began = Vec::new();
+    let Ok::<_, Infallible>(tests) = repeat(wanted, |near_qps| {
+        began.push(near_qps);
+        Ok(script.next().unwrap())
+    });
+    (tests, began)
+}
+
+#[test]
+fn the_lowest_of_a_few_self_tests_is_certified_and_all_are_told() {
+    let found = [82_000, 75_000, 80_000].map(|rate| found(Some(rate)));
+    let (tests, began) = repeated(3, found.to_vec());
+    assert_eq!(began, [None, Some(82_000), Some(82_000)]);
+    let certificate = tests.certificate().unwrap();
+    assert_eq!(
+        certificate.to_string(),
+        "75,000 queries/s: lowest of 3 self-tests, 75,000 to 82,000"
+    );
+    assert_eq!(tests.passed_rate_qps(), Some(165_000));
+    assert_eq!(tests.end(), &Outcome::Passed);
+}
+
+#[test]
+fn certificates_are_told_with_how_many_self_tests_they_follow_from() {
+    let told = |rates: &[u64]| Certificate::of(rates).unwrap().to_string();
+    assert_eq!(told(&[1000]), "1,000 queries/s: one self-test");
+    assert_eq!(told(&[1000; 3]), "1,000 queries/s: each of 3 self-tests");
+    let many: Vec<u64> = (1..=200).collect();
+    assert_eq!(
+        told(&many),
+        "2 queries/s: 1st percentile of 200 self-tests, 1 to 200"
+    );
+    assert_eq!(Certificate::of(&[]), None);
+}
+
+#[test]
+fn a_disturbed_self_test_is_made_again_and_not_counted() {
+    let script = vec![found(Some(10)), disturbed(), found(Some(9))];
+    let (tests, _) = repeated(2, script);
+    assert_eq!(tests.all.len(), 3);
+    assert_eq!(
+        tests.certificate().map(|c| (c.rate_qps, c.self_tests)),
+        Some((9, 2))
+    );
+    let (tests, _) = repeated(
+        2,
+        vec![found(Some(10)), disturbed(), disturbed(), disturbed()],
+    );
+    assert_eq!(tests.certificate(), None);
+    assert!(matches!(tests.end(), Outcome::Invalid(_)));
+}
+
+#[test]
+fn a_self_test_in_which_nothing_passes_ends_the_certificate() {
+    let (tests, began) = repeated(3, vec![found(Some(10)), found(None)]);
+    assert_eq!((tests.certificate(), began.len()), (None, 2));
+    let meanings = [
+        Meaning::Rate(10),
+        Meaning::Nothing,
+        Meaning::Disturbed,
+        Meaning::Rate(7),
+    ];
+    assert_eq!(counted(meanings), [7]);
+}
+
+proptest! {
+    #[test]
+    fn more_self_tests_never_raise_a_certificate(rates in prop::collection::vec(1u64..1_000_000, 1..100)) {
+        let certified = |rates: &[u64]| Certificate::of(rates).unwrap();
+        for n in 1..rates.len() {
+            prop_assert!(certified(&rates[..=n]).rate_qps <= certified(&rates[..n]).rate_qps);
+        }
+        prop_assert_eq!(certified(&rates).rate_qps, *rates.iter().min().unwrap());
+    }
+}

@@ -1,0 +1,79 @@
+//! The self-tests, and what they certify.
+
+use super::by_point;
+use crate::campaign::record::CertificateConditions;
+use crate::procedure::certificate::Certificate;
+use crate::report::campaign::analysis::{Analysis, Certificate as SelfTest};
+use crate::report::campaign::numbers;
+use crate::report::campaign::table::{Cell, Table, columns};
+
+/// One row for each self-test.
+pub(super) fn self_tests(analysis: &Analysis) -> Table {
+    let caption = "Self-tests, with rates in queries per second.";
+    let columns = columns![c: SelfTest;
+        "conditions", "conditions" => {
+            let c = &c.conditions;
+            format!("{}, {}, {}", c.authority, c.lab, numbers::count(c.threads, "thread"))
+        };
+        "cell", "names" => &c.conditions.cell;
+        "duration_ns", "duration" => Cell::Span(c.conditions.duration_ns);
+        "timeout_ns", "timeout" => Cell::Span(c.conditions.timeout_ns);
+        "trials", "trials" => c.trials;
+        "passed_qps", "passed" => c.passed_rate_qps;
+        "certified_qps", "certified" => c.certified_rate_qps;
+        "end", "end" => &c.end;
+    ];
+    Table::new("self_tests", "Self-tests", caption).with(&columns, &analysis.certificates)
+}
+
+/// How far the certificates are above the medians.
+pub(super) fn headroom(analysis: &Analysis) -> Table {
+    let mut table = Table::new(
+        "headroom",
+        "Headroom",
+        "Headroom: certified rate / median rate, both in queries per second.",
+    );
+    let headrooms = analysis.points.iter().filter_map(|p| p.headroom);
+    let Some(lowest) = headrooms.min_by(f64::total_cmp) else {
+        return table;
+    };
+    table.notes.push(format!(
+        "The lowest headroom is {}: the certified rate is so many times the median rate.",
+        numbers::decimal(lowest, 2)
+    ));
+    table.notes.extend(certificates(analysis));
+    by_point(analysis, table, "certified_qps median_qps headroom", |_| {
+        true
+    })
+}
+
+/// What the self-tests under the same conditions certify together, in sentences.
+fn certificates(analysis: &Analysis) -> Vec<String> {
+    let mut alike: Vec<(&CertificateConditions, Vec<u64>)> = Vec::new();
+    for test in &analysis.certificates {
+        let Some(rate_qps) = test.certified_rate_qps else {
+            continue;
+        };
+        match alike
+            .iter_mut()
+            .find(|(known, _)| **known == test.conditions)
+        {
+            Some((_, rates)) => rates.push(rate_qps),
+            None => alike.push((&test.conditions, vec![rate_qps])),
+        }
+    }
+    let told = |(conditions, rates): (&CertificateConditions, Vec<u64>)| {
+        let spans = [conditions.duration_ns, conditions.timeout_ns];
+        let [duration, timeout] = spans.map(|ns| numbers::span(ns as f64));
+        let covers = match conditions.covers.as_str() {
+            "" => String::new(),
+            covers => format!(" It covers {covers}."),
+        };
+        Some(format!(
+            "{}, trials of {duration}, timeout {timeout}: certified up to {}.{covers}",
+            conditions.cell,
+            Certificate::of(&rates)?
+        ))
+    };
+    alike.into_iter().filter_map(told).collect()
+}
