@@ -125,12 +125,7 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
             (own || result.losses.is_none()).then_some(own)
         }
         TesterFault::NetworkLoss(source) | TesterFault::NetworkDelay(source) => {
-            let losses = result.losses.as_ref();
-            let placed = losses.into_iter().flat_map(|l| &l.places);
-            let placed = placed.filter_map(|placed| placed.source.as_ref());
-            let counted = losses.into_iter().flat_map(|losses| &losses.counters);
-            let told = placed.chain(counted).any(|known| known == source);
-            (told || losses.is_none()).then_some(told)
+            result.losses.as_ref().map(|losses| counts(losses, source))
         }
         TesterFault::AuthoritySlow { .. } => {
             Some(slow(result).as_ref() == Some(fault) && shortfall > 0)
@@ -142,6 +137,13 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
         // Of these, and of those that are not named, a result keeps nothing but the word of the Tester.
         _ => None,
     }
+}
+
+/// Whether the losses of a trial have this counter.
+fn counts(losses: &Losses, source: &Source) -> bool {
+    let placed = losses.places.iter();
+    let placed = placed.filter_map(|placed| placed.source.as_ref());
+    placed.chain(&losses.counters).any(|known| known == source)
 }
 
 /// Quotients may differ in their last digit after they were written and read.

@@ -243,11 +243,7 @@ impl Journal {
 fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> TrialResult {
     let due = rate_qps * point.duration_ns / SECOND;
     let can = limit_qps * point.duration_ns / SECOND;
-    let shortfall = if self_test {
-        0
-    } else {
-        due.saturating_sub(can)
-    };
+    let shortfall = due.saturating_sub(if self_test { due } else { can });
     let valid = due - shortfall;
     let cached = point.cell.cached_share.below(due);
     let fresh = due - cached;
