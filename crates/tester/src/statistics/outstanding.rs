@@ -24,9 +24,10 @@ impl AtDelay {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outstanding {
     /// How many delays a query waits for, one after the other: by how much the time in the system grows
-    /// for each second of delay. 2 for a DUT that asks for AAAA and then for A.
+    /// for each second of delay. 2 for a DUT that asks for AAAA and then for A. Told by the delays that
+    /// show the limit, or by the two longest: with a short one, queries may wait for other reasons.
     pub in_sequence: f64,
-    /// The time in the system without any delay, in seconds.
+    /// The rest of the time in the system there, in seconds.
     pub base_s: f64,
     /// What the rates say of a limit.
     pub finding: Finding,
@@ -63,7 +64,6 @@ pub fn outstanding(rows: &[AtDelay]) -> Option<Outstanding> {
     if !rows.iter().all(valid) || last.delay_s <= first.delay_s {
         return None;
     }
-    let in_sequence = (last.time_s - first.time_s) / (last.delay_s - first.delay_s);
     let most = rows.iter().map(|row| row.outstanding()).fold(0.0, f64::max);
     let full = last.outstanding();
     let agrees = |row: &&AtDelay| (row.outstanding() - full).abs() <= AGREE * full;
@@ -77,9 +77,15 @@ pub fn outstanding(rows: &[AtDelay]) -> Option<Outstanding> {
     } else {
         Finding::Unclear
     };
+    let shorter = |row: &&AtDelay| row.delay_s < last.delay_s;
+    let other = match finding {
+        Finding::Limit(_) => agreeing.into_iter().rfind(shorter),
+        Finding::NoLimit(_) | Finding::Unclear => rows.iter().rfind(shorter),
+    }?;
+    let in_sequence = (last.time_s - other.time_s) / (last.delay_s - other.delay_s);
     Some(Outstanding {
         in_sequence,
-        base_s: first.time_s - in_sequence * first.delay_s,
+        base_s: (last.time_s - in_sequence * last.delay_s).max(0.0),
         finding,
     })
 }
@@ -121,6 +127,26 @@ mod tests {
             Finding::Limit(limit) => assert!((limit - 1000.0).abs() < 1e-6, "{limit}"),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn queries_that_are_stored_behind_a_fast_authority_do_not_hide_the_limit() {
+        // Unbound 1.17.1 with one thread, which has room for 1024 queries, in trials of 1 s.
+        let rows = [
+            (0.0, 16_200.0, 0.448),
+            (0.02, 9_000.0, 0.0517),
+            (0.1, 4_500.0, 0.203),
+            (0.2, 2_400.0, 0.402),
+        ];
+        let rows = rows.map(|(delay_s, rate_qps, time_s)| AtDelay {
+            delay_s,
+            rate_qps,
+            time_s,
+        });
+        let told = outstanding(&rows).unwrap();
+        assert!((told.in_sequence - 1.99).abs() < 1e-9, "{told:?}");
+        assert!((told.base_s - 0.004).abs() < 1e-9, "{told:?}");
+        assert!(matches!(told.finding, Finding::Limit(n) if (930.0..950.0).contains(&n)));
     }
 
     #[test]

@@ -78,8 +78,10 @@ impl Link for Lagging {
         {
             let mut frame = [0; 512];
             let len = answer(Datagram::new(0, peer, &query, at), &mut frame);
-            self.link.send_to(peer, &frame[..len]);
-            replies += 1;
+            if len > 0 {
+                self.link.send_to(peer, &frame[..len]);
+                replies += 1;
+            }
         }
         self.departures.push(Departure { replies, at: now });
         Ok(replies)

@@ -1,8 +1,8 @@
 //! Whether the conclusions of a journal follow from the evidence in it.
 //!
 //! Seals show that lines are as they were written; whoever writes a journal anew seals it anew. So
-//! nothing here is believed that can be computed: each trial is recounted ([`trials`]), each self-test
-//! is done again from its trials ([`selftests`]), and each search is asked which rate comes next, by the
+//! nothing here is believed that can be computed: each trial is recounted (`trials`), each self-test
+//! is done again from its trials (`selftests`), and each search is asked which rate comes next, by the
 //! code that ran them. Tasks have to come in the order in which the driver does them, from the rates and
 //! certificates that the lines before give. What remains is what no computation can tell: whether
 //! the trials ever took place.
