@@ -10,28 +10,33 @@
 
 use dns64_transport::clock::Nanos;
 
-use super::TrialSpec;
 use super::cause::Cause;
 use super::result::TesterFault;
 use crate::lab::topology::Role;
 use crate::lab::usage::{RoleUsage, TICK_NS, Usage};
 use crate::load::catch_up::{Limits, RESERVE};
+use crate::load::pace::Schedule;
 
 /// The fault of a trial that failed by these losses while others had the core of its DUT or its authority
 /// for longer than is allowed.
-pub(super) fn fault(usage: &Usage, spec: &TrialSpec, lost: u64) -> Option<TesterFault> {
+pub(super) fn fault(
+    usage: &Usage,
+    limits: &Limits,
+    schedule: &Schedule,
+    lost: u64,
+) -> Option<TesterFault> {
     let explains = |fault: &TesterFault| match fault {
         TesterFault::Disturbed { taken_ns, .. } => {
             let felt_ns = taken_ns.saturating_mul(1 + RESERVE);
-            lost <= spec.schedule.due_within(felt_ns)
+            lost <= schedule.due_within(felt_ns)
         }
         _ => false,
     };
-    theft(usage, &spec.limits).filter(explains)
+    theft(usage, limits).filter(explains)
 }
 
 /// The fault of a role that was kept from its core for longer than is allowed, whatever became of the trial.
-pub(super) fn theft(usage: &Usage, limits: &Limits) -> Option<TesterFault> {
+fn theft(usage: &Usage, limits: &Limits) -> Option<TesterFault> {
     [Role::Dut, Role::Authority].into_iter().find_map(|role| {
         let row = usage.of(role)?;
         let (taken_ns, limit_ns) = (taken(row).0, limit_ns(usage, row, limits));

@@ -35,7 +35,11 @@ fn excuse(result: &TrialResult) -> Option<TesterFault> {
     let lost = result.losses.as_ref().and_then(explained);
     lost.map(TesterFault::NetworkLoss)
         .or_else(|| slow(result))
-        .or_else(|| theft(result))
+        .or_else(|| {
+            // Even if all queries that were open at an early end would have been lost.
+            let most = result.outcome.shortfall().saturating_add(result.undecided);
+            theft(result, most)
+        })
 }
 
 /// The authority was slow, and it was behind a DUT.
@@ -63,17 +67,11 @@ fn explanation<'r>(losses: &'r Losses, result: &TrialResult) -> Option<&'r Sourc
     largest.filter(|_| only_missing && rest <= slack)
 }
 
-/// Others had the core of a role for so long that it explains every loss, even if all queries that were
-/// open at an early end would have been lost.
-fn theft(result: &TrialResult) -> Option<TesterFault> {
+/// Others had the core of a role for so long that it explains so many losses.
+fn theft(result: &TrialResult, lost: u64) -> Option<TesterFault> {
     let limits = result.timing.limits.unwrap_or_default();
-    let fault = disturbance::theft(result.machine.as_ref()?, &limits)?;
-    let TesterFault::Disturbed { taken_ns, .. } = fault else {
-        return None;
-    };
-    let most = result.outcome.shortfall().saturating_add(result.undecided);
-    let explained = Schedule::new(result.rate_qps, result.duration_ns).due_within(taken_ns);
-    (most <= explained).then_some(fault)
+    let schedule = Schedule::new(result.rate_qps, result.duration_ns);
+    disturbance::fault(result.machine.as_ref()?, &limits, &schedule, lost)
 }
 
 /// Whether the figures of a trial are those of a fault that it is said to have; `None` if it keeps none that
@@ -114,10 +112,8 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
             figures == (*stall_ns, *burst_queries, *lost) && *lost == shortfall
         }),
         TesterFault::Disturbed { .. } => {
-            let limits = timing.limits.unwrap_or_default();
-            let theft = |usage| disturbance::theft(usage, &limits);
-            let same = |usage| theft(usage).as_ref() == Some(fault) && shortfall > 0;
-            result.machine.as_ref().map(same)
+            let shown = theft(result, shortfall).as_ref() == Some(fault) && shortfall > 0;
+            result.machine.as_ref().map(|_| shown)
         }
         TesterFault::ReceiveDrops { datagrams } | TesterFault::AuthorityDrops { datagrams } => {
             let own = (1..=result.tester_drops).contains(datagrams);

@@ -312,7 +312,7 @@ fn theft(spec: &TrialSpec, sums: &Sums<'_>, around: &Surroundings) -> Option<Tes
     let shortfall = sums.shortfall();
     let usage = around.machine.as_ref().filter(|_| shortfall > 0)?;
     let lost = shortfall + hanging(spec, &sums.shards, sums.rtt().max);
-    disturbance::fault(usage, spec, lost)
+    disturbance::fault(usage, &spec.limits, &spec.schedule, lost)
 }
 
 /// An authority that answered too late for a DUT that left queries without a valid answer. What passes with such
