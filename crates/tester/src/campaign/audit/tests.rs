@@ -346,10 +346,18 @@ fn a_ceiling_that_no_self_test_gives_is_found() {
 
 #[test]
 fn a_self_test_that_is_missing_or_certifies_too_much_is_found() {
-    let said = first(|lines| {
-        let at = place(lines, |record| matches!(record, Record::SelfTest(_)));
-        lines.remove(at);
-    });
+    let without = |self_test: usize| {
+        first(|lines| {
+            let is_one = |line: &Line| matches!(line.record, Record::SelfTest(_));
+            let mut all = (0..lines.len()).filter(|at| is_one(&lines[*at]));
+            let at = all.nth(self_test).unwrap();
+            lines.remove(at);
+        })
+    };
+    // The second begins where the first ended, and two are not enough.
+    let said = without(0);
+    assert!(said.contains("trial 1 of the self-test is at "), "{said}");
+    let said = without(2);
     assert!(
         said.contains("the self-tests under its conditions certify no rate"),
         "{said}"

@@ -34,7 +34,7 @@ fn a_report_is_verified_and_says_how_much() {
     let seal = &verified.seal;
     let expected = [
         format!(
-            "verified: {trials} recounted, 11 searches replayed, 2 certificates recomputed, 15 files, \
+            "verified: {trials} recounted, 11 searches replayed, 6 certificates recomputed, 15 files, \
              seal {seal}"
         ),
         "not checked: the faults of 1 invalid trial: they leave no figure in a result".to_owned(),
