@@ -1,23 +1,21 @@
 //! Results for a terminal: the verdict first, then the conditions, then the evidence. Each section is
 //! a title with rows, and each row a label with a text.
 
+mod rows;
+
 use dns64_transport::clock::Nanos;
 
 use super::{Conditions, Span, Thousands, calculated_qps, judged_qps, passed, stored};
 use crate::authority::counts::{AuthorityCounts, FaultCounts};
-use crate::lab::topology::Role;
-use crate::lab::usage::RoleUsage;
-use crate::load::catch_up::Limits;
 use crate::procedure::certificate::SelfTests;
 use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
     Meaning, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
 use crate::trial::achieved::Achieved;
-use crate::trial::path::Path;
 use crate::trial::place::Losses;
-use crate::trial::result::{Answers, CatchUp, Outcome, Rtt, Timing, TrialResult};
-use crate::trial::service::{By, Service};
+use crate::trial::result::{Answers, Outcome, TrialResult};
+use rows::{processor, round_trips, service_rows, timing, without_authority};
 
 /// The table of one trial.
 pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
@@ -397,121 +395,6 @@ fn self_test_rows(result: &SelfTests, timeout_ns: Nanos) -> Vec<(&'static str, S
     rows.push(("timeout, a quarter of t", timeout));
     rows
 }
-
-fn round_trips(rtt: Rtt) -> Vec<(&'static str, String)> {
-    let spans = [rtt.p50, rtt.p99, rtt.p999, rtt.max];
-    let rows = QUANTILES.into_iter().zip(spans);
-    let known: Vec<_> = rows
-        .filter_map(|(label, ns)| Some((label, span(ns?))))
-        .collect();
-    match known.as_slice() {
-        [] => vec![("none", "no query was answered".to_owned())],
-        _ => known,
-    }
-}
-
-fn service_rows(service: Service) -> [(&'static str, String); 2] {
-    let by = match service.by {
-        By::Delay => "by the slope of their delay",
-        By::Drain => "by those after the last query",
-    };
-    let until = match (service.by, service.stores_queries) {
-        (By::Drain, _) => "too quickly to be followed",
-        (By::Delay, true) => "until the last query: the DUT stores them",
-        (By::Delay, false) => "until a queue was full",
-    };
-    let (served, slope) = (
-        Thousands(service.sustainable_qps),
-        service.slope_ns_per_s / 1e6,
-    );
-    [
-        ("answers per second", format!("{served:>16}  {by}")),
-        ("their delay grew, ms/s", format!("{slope:>16.1}  {until}")),
-    ]
-}
-
-/// The times without that of the authority, and how the DUT asked.
-fn without_authority(path: &Path) -> String {
-    let span = |ns: Option<Nanos>| ns.map_or("-".to_owned(), |ns| Span(ns).to_string());
-    let dut = [50.0, 99.0].map(|percent| span(path.dut_only_ns(percent)));
-    let [p50, p99] = dut;
-    let authority = span(path.authority.p50_ns);
-    let questions = path.questions_per_name();
-    let questions = questions.map_or("-".to_owned(), |per_name| format!("{per_name:.2}"));
-    format!(
-        "p50 {p50}, p99 {p99}, authority p50 {authority}; questions per query {questions} ({})",
-        path.order()
-    )
-}
-
-fn timing(timing: &Timing, backend: &str) -> Vec<(&'static str, String)> {
-    let spans = [
-        timing.lateness_ns_p50,
-        timing.lateness_ns_p99,
-        timing.lateness_ns_p999,
-        timing.lateness_ns_max,
-    ];
-    let off = |pct: f64| format!("{pct:>16.3} %  off the schedule");
-    let (burst, quantum) = (timing.burst, Span(timing.quantum_ns));
-    let mut rows: Vec<_> = QUANTILES.into_iter().zip(spans.map(span)).collect();
-    let bin_1ms = timing.bin_1ms_deviation_pct_max;
-    rows.extend(bin_1ms.map(|pct| ("worst bin of 1 ms", off(pct))));
-    rows.extend([
-        ("worst bin of 10 ms", off(timing.bin_10ms_deviation_pct_max)),
-        (
-            "worst bin of 100 ms",
-            off(timing.bin_100ms_deviation_pct_max),
-        ),
-        (
-            "sent in one call",
-            format!("up to {burst} queries within {quantum}, over {backend}"),
-        ),
-    ]);
-    let known = timing.catch_up.as_ref().zip(timing.limits.as_ref());
-    rows.extend(known.map(|(catch_up, limits)| ("catch-up bursts", bursts(catch_up, limits))));
-    rows
-}
-
-/// What the sender had to make up for.
-fn bursts(catch_up: &CatchUp, limits: &Limits) -> String {
-    let allowed = limits.max_burst_queries;
-    match catch_up.stalls {
-        0 => format!("none of more than {allowed} queries"),
-        stalls => format!(
-            "after {stalls} stalls of up to {}: {} queries kept back, {allowed} allowed; {} \
-             without a valid answer in them",
-            Span(catch_up.stall_ns_max),
-            Thousands(catch_up.burst_queries_max),
-            Thousands(catch_up.lost_in_bursts)
-        ),
-    }
-}
-
-/// What a role had of its cores, and others.
-fn processor(row: &RoleUsage) -> (String, String) {
-    let role = match row.role {
-        Role::Measurer => "Measurer",
-        Role::Dut => "DUT",
-        Role::Authority => "authority",
-    };
-    let cores = row.cores.as_ref();
-    let label = cores.map_or(role.to_owned(), |cores| format!("{role}, cpu {cores}"));
-    let mut parts = vec![format!("waited {}", Span(row.run_delay_ns))];
-    let mut part = |span_ns: Option<Nanos>, what: &str| {
-        parts.extend(span_ns.map(|ns| format!("{what} {}", Span(ns))));
-    };
-    part(row.steal_ns, "stolen by the host");
-    part(row.throttled_ns.filter(|ns| *ns > 0), "stopped by a quota");
-    part(row.foreign_ns, "used by others");
-    if let Some(neighbour) = &row.neighbour {
-        let (name, pid) = (&neighbour.name, neighbour.pid);
-        parts.push(format!("most by {name} ({pid})"));
-    }
-    (label, parts.join(", "))
-}
-
-/// Labels of what is told of a distribution of times.
-const QUANTILES: [&str; 4] = ["median", "99th percentile", "99.9th percentile", "largest"];
 
 fn authority(counts: &AuthorityCounts) -> [(&'static str, u64, &'static str); 9] {
     [

@@ -224,7 +224,9 @@ pub fn place(facts: Facts) -> Placing {
         let low = evidence.low.min(rest).min(most);
         rest -= low;
         let high = evidence.high.unwrap_or(missing).min(most).max(low);
-        slack = slack.saturating_add(high - low);
+        // What is lost behind the DUT clogs it: queries can be lost there that it never asked for.
+        let reach = evidence.high.map_or(missing, |_| high);
+        slack = slack.saturating_add(reach - low);
         if high > 0 {
             places.push(Placed {
                 place: evidence.place,

@@ -1,6 +1,7 @@
 //! Every number that a report of a campaign prints, as plain data.
 
 mod authority;
+mod clause;
 
 use serde::{Serialize, Serializer};
 
@@ -10,6 +11,7 @@ use crate::trial::path::{AnsweredNames, AuthorityTimes};
 use crate::trial::result::Outcome;
 use crate::warning::Warning;
 pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
+pub use clause::{Clause, Met};
 
 /// Version of the form of `results.json`; its schema is published as `results.schema.json`.
 pub const FORMAT: u32 = 2;
@@ -542,52 +544,6 @@ pub struct Session {
     pub torn_bytes: u64,
     /// Its machine.
     pub environment: Environment,
-}
-
-/// A clause of RFC 8219.
-#[derive(Clone, Debug, Serialize)]
-pub struct Clause {
-    /// "B-1" to "B-28".
-    pub id: &'static str,
-    /// What it asks for.
-    pub asks: &'static str,
-    /// "MUST", "SHOULD", "MAY" or "REQUIRED".
-    pub level: &'static str,
-    /// Whether the campaign meets it.
-    pub met: Met,
-    /// Why.
-    pub why: String,
-}
-
-/// Whether a campaign meets a clause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Met {
-    /// It does.
-    Met,
-    /// It does not.
-    NotMet,
-    /// There is nothing to meet.
-    NotApplicable,
-    /// What the campaign has seen does not say it.
-    NotKnown,
-}
-
-impl Met {
-    /// The same in words, as in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Met => "met",
-            Self::NotMet => "not met",
-            Self::NotApplicable => "not applicable",
-            Self::NotKnown => "not known",
-        }
-    }
-}
-
-impl Serialize for Met {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.word())
-    }
 }
 
 /// Where the time went.
