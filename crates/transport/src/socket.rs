@@ -5,11 +5,10 @@
 //! by `recvmmsg` with kernel receive stamps. Runs of equal length travel segmented, or each datagram
 //! by itself: see [`Segmentation`].
 
-mod segmentation;
-
 mod descriptors;
 mod errors;
 mod replies;
+mod segmentation;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
