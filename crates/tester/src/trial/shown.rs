@@ -121,7 +121,9 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
             (own || result.losses.is_none()).then_some(own)
         }
         TesterFault::NetworkLoss(source) | TesterFault::NetworkDelay(source) => {
-            result.losses.as_ref().map(|losses| counts(losses, source))
+            // A place without a missing query is not told, and a difference of two hosts is no counter.
+            let counted = counts(result.losses.as_ref()?, source);
+            counted.then_some(true)
         }
         TesterFault::AuthoritySlow { .. } => {
             Some(slow(result).as_ref() == Some(fault) && shortfall > 0)
@@ -144,3 +146,61 @@ fn counts(losses: &Losses, source: &Source) -> bool {
 
 /// Quotients may differ in their last digit after they were written and read.
 const PCT_STEP: f64 = 1e-9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procedure::simulated::result;
+    use crate::trial::place::{Evidence, Facts, Kind, place};
+
+    /// What held answers back between DUT and authority, where only the difference of two counters tells it.
+    fn held() -> Evidence {
+        Evidence {
+            place: Place::ToAuthority,
+            kind: Kind::Held,
+            source: Source {
+                host: "DUT".to_owned(),
+                link: Some("upstream".to_owned()),
+                counter: "packets that left and did not arrive".to_owned(),
+                count: 7,
+            },
+            low: 0,
+            high: None,
+        }
+    }
+
+    #[test]
+    fn a_loss_that_only_made_answers_late_is_taken_on_trust() {
+        let (missing, late) = (0, 5);
+        let placing = place(Facts {
+            missing,
+            late,
+            is_watched: true,
+            evidence: vec![held()],
+            ..Facts::default()
+        });
+        let source = placing.cause.expect("it explains late answers").source;
+        let fault = TesterFault::NetworkDelay(source);
+        let mut told = result(100, Outcome::Invalid(fault.clone()));
+        (told.answers.valid, told.answers.late) = (100 - late, late);
+        told.losses = Some(placing.losses);
+        assert_eq!(shows(&fault, &told), None);
+    }
+
+    #[test]
+    fn a_loss_that_explains_missing_answers_is_among_the_places() {
+        let (missing, late) = (5, 0);
+        let placing = place(Facts {
+            missing,
+            late,
+            is_watched: true,
+            evidence: vec![held()],
+            ..Facts::default()
+        });
+        let source = placing.cause.expect("it explains missing answers").source;
+        let mut told = result(100, Outcome::Failed { shortfall: missing });
+        told.losses = Some(placing.losses);
+        assert_eq!(fault(&told), Some(TesterFault::NetworkLoss(source.clone())));
+        assert_eq!(shows(&TesterFault::NetworkLoss(source), &told), Some(true));
+    }
+}
