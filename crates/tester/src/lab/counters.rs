@@ -96,6 +96,12 @@ impl Counter {
     }
 }
 
+impl Counter {
+    fn is_of_queue(&self) -> bool {
+        matches!(self.layer, Layer::Queue(_))
+    }
+}
+
 impl fmt::Display for Counter {
     /// Without the interface: "udp6 `SndbufErrors`", "tbf drops".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,7 +121,11 @@ impl fmt::Display for Counter {
 
 /// All counters of a host at one moment, or how far they went between two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading(BTreeMap<Counter, u64>);
+pub struct Reading {
+    counters: BTreeMap<Counter, u64>,
+    /// The queues could be asked.
+    has_queues: bool,
+}
 
 impl Reading {
     /// The counters of `host` now; `None` if it is not there, or has no `/proc`. Reading takes well below
@@ -131,6 +141,7 @@ impl Reading {
         let file = |name: &str| machine.read(&format!("/proc/thread-self/net/{name}"));
         let mut reading = Self::default();
         reading.snmp(&file("snmp")?);
+        reading.netstat(&file("netstat").unwrap_or_default());
         reading.snmp6(None, &file("snmp6").unwrap_or_default());
         for link in reading.devices(&file("dev")?) {
             let of_link = file(&format!("dev_snmp6/{link}"));
@@ -143,58 +154,75 @@ impl Reading {
             }
         }
         reading.softnet(&file("softnet_stat").unwrap_or_default());
-        if queues {
-            reading.queues(&tc().unwrap_or_default());
+        if let Some(text) = queues.then(tc).flatten() {
+            reading.queues(&text);
         }
         Some(reading)
     }
 
     /// A counter; 0 if the kernel does not have it.
     pub fn get(&self, counter: &Counter) -> u64 {
-        self.0.get(counter).copied().unwrap_or(0)
+        self.counters.get(counter).copied().unwrap_or(0)
     }
 
     /// How far each counter that counts losses went.
     pub fn losses(&self) -> impl Iterator<Item = (&Counter, u64)> {
-        let counted = self.0.iter().map(|(counter, n)| (counter, *n));
+        let counted = self.counters.iter().map(|(counter, n)| (counter, *n));
         counted.filter(|(counter, n)| *n > 0 && counter.is_of_losses())
     }
 
     /// The queueing disciplines of an interface: kind and how far a counter of theirs went. Of those that are
     /// nested each counts a drop again, so that they must not be added.
     pub fn of_queues(&self, link: &str, name: &str) -> Vec<(Counter, u64)> {
-        let of_link = self.0.iter().filter(|(counter, _)| {
-            counter.link.as_deref() == Some(link)
-                && matches!(counter.layer, Layer::Queue(_))
-                && counter.name == name
+        let of_link = self.counters.iter().filter(|(counter, _)| {
+            counter.link.as_deref() == Some(link) && counter.is_of_queue() && counter.name == name
         });
         of_link.map(|(c, n)| (c.clone(), *n)).collect()
     }
 
-    /// How far the counters went since an earlier reading. One that is smaller now was set back.
+    /// How far the counters went since an earlier reading. One that is smaller now was set back. A queue that was not
+    /// there before counts from 0, unless queues could not be asked then.
     pub fn since(&self, before: &Self) -> Self {
+        let is_known = |counter: &Counter| before.has_queues || !counter.is_of_queue();
+        let known = self
+            .counters
+            .iter()
+            .filter(|(counter, _)| is_known(counter));
         let gone = |(counter, now): (&Counter, &u64)| {
             (counter.clone(), now.saturating_sub(before.get(counter)))
         };
-        Self(self.0.iter().map(gone).collect())
+        Self {
+            counters: known.map(gone).collect(),
+            has_queues: self.has_queues && before.has_queues,
+        }
     }
 
     /// Adds the queues of another reading of the same host.
     pub(super) fn with_queues_of(mut self, other: &Self) -> Self {
-        let queues = other.0.iter();
-        let queues = queues.filter(|(counter, _)| matches!(counter.layer, Layer::Queue(_)));
-        self.0.extend(queues.map(|(c, n)| (c.clone(), *n)));
+        let queues = other.counters.iter();
+        let queues = queues.filter(|(counter, _)| counter.is_of_queue());
+        self.has_queues = other.has_queues;
+        self.counters.extend(queues.map(|(c, n)| (c.clone(), *n)));
         self
     }
 
     fn note(&mut self, counter: Counter, value: u64) {
-        *self.0.entry(counter).or_default() += value;
+        *self.counters.entry(counter).or_default() += value;
     }
 
-    /// `/proc/net/snmp` has for each protocol a line of names and a line of values.
     fn snmp(&mut self, text: &str) {
-        for (prefix, layer) in [("Ip: ", Layer::Ip), ("Udp: ", Layer::Udp)] {
-            let mut lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
+        self.pairs(text, &[("Ip: ", Layer::Ip), ("Udp: ", Layer::Udp)]);
+    }
+
+    /// What `/proc/net/snmp` has no room for, multicasts among it.
+    fn netstat(&mut self, text: &str) {
+        self.pairs(text, &[("IpExt: ", Layer::Ip)]);
+    }
+
+    /// `/proc/net/snmp` and `/proc/net/netstat` have for each protocol a line of names and a line of values.
+    fn pairs(&mut self, text: &str, layers: &[(&str, Layer)]) {
+        for (prefix, layer) in layers {
+            let mut lines = text.lines().filter_map(|line| line.strip_prefix(*prefix));
             let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
                 continue;
             };
@@ -263,7 +291,10 @@ impl Reading {
 
     /// What `tc -s -j qdisc show` says.
     fn queues(&mut self, text: &str) {
-        let queues: Vec<TcQueue> = serde_json::from_str(text).unwrap_or_default();
+        let Ok(queues) = serde_json::from_str::<Vec<TcQueue>>(text) else {
+            return;
+        };
+        self.has_queues = true;
         for TcQueue {
             kind,
             dev,
@@ -281,7 +312,10 @@ impl Reading {
 
 impl FromIterator<(Counter, u64)> for Reading {
     fn from_iter<I: IntoIterator<Item = (Counter, u64)>>(counters: I) -> Self {
-        Self(counters.into_iter().collect())
+        Self {
+            counters: counters.into_iter().collect(),
+            has_queues: true,
+        }
     }
 }
 

@@ -184,6 +184,11 @@ impl Server {
         process::resources(self.child.id())
     }
 
+    /// Where the server runs, and with which addresses and CPUs.
+    pub fn place(&self) -> (&Host, &Settings) {
+        (&self.spec.host, &self.spec.settings)
+    }
+
     /// How the server is kept to its cores.
     pub fn cores(&self) -> &Cores {
         &self.cores

@@ -117,7 +117,10 @@ struct ThreadTimes {
 struct Process {
     name: String,
     is_kernel: bool,
+    /// Threads that have ended included.
     cpu_ns: Nanos,
+    /// Of its children that have ended.
+    children_ns: Nanos,
     /// Where its first thread ran last.
     core: usize,
 }
@@ -212,7 +215,11 @@ impl Difference<'_> {
             },
             foreign_ns,
             cores: cores.map(|cores| cores.to_string()),
-            throttled_ns: less(role.throttled_ns, before.and_then(|b| b.throttled_ns)),
+            // Where it was not limited before, nothing was counted.
+            throttled_ns: role.throttled_ns.map(|now| {
+                let old = before.and_then(|before| before.throttled_ns);
+                now.saturating_sub(old.unwrap_or(0))
+            }),
             pressure_ns: less(role.pressure_ns, before.and_then(|b| b.pressure_ns)),
             frequency_khz: frequencies.into_iter().flatten().min(),
         }
@@ -227,8 +234,10 @@ impl Difference<'_> {
     /// them counts as if all its time had been there: the rest is what others used at least.
     fn foreign_ns(&self, cores: &CpuSet) -> Option<Nanos> {
         let mut seen = HashMap::new();
+        let mut ended_ns = 0;
         for role in &self.after.roles {
             let old = self.before.roles.iter().find(|old| old.role == role.role);
+            let mut alive_ns = 0;
             for (tid, now) in &role.threads {
                 if now
                     .cores
@@ -240,7 +249,11 @@ impl Difference<'_> {
                     let ran_ns = now.cpu_ns.saturating_sub(old.map_or(0, |t| t.cpu_ns));
                     // A thread may have two roles.
                     seen.insert(*tid, ran_ns);
+                    alive_ns += ran_ns;
                 }
+            }
+            if alive_ns > 0 {
+                ended_ns += self.of_processes_ns(role).saturating_sub(alive_ns);
             }
         }
         let kernel = self.after.processes.values().any(|p| p.is_kernel);
@@ -252,8 +265,23 @@ impl Difference<'_> {
             .cpus()
             .iter()
             .map(|core| self.core(*core, |c| c.tasks_ns));
-        let own: Nanos = seen.values().sum();
+        let own = seen.values().sum::<Nanos>() + ended_ns;
         kernel.then(|| tasks.sum::<Nanos>().saturating_sub(own + of_kernel))
+    }
+
+    /// CPU time of the processes of a role, in steps of 10 ms each: with threads and children that have ended.
+    fn of_processes_ns(&self, role: &RoleLook) -> Nanos {
+        let all = role.pids.iter().filter_map(|pid| {
+            let now = self.after.processes.get(pid)?;
+            let old = self
+                .before
+                .processes
+                .get(pid)
+                .filter(|old| old.name == now.name);
+            let before_ns = old.map_or(0, |old| old.cpu_ns + old.children_ns);
+            Some((now.cpu_ns + now.children_ns).saturating_sub(before_ns))
+        });
+        all.sum()
     }
 
     fn ran_ns(&self, pid: u32, now: &Process) -> Nanos {
@@ -428,6 +456,7 @@ fn one_process(stat: &str) -> Option<Process> {
         name: name.to_owned(),
         is_kernel: field(9)? & KERNEL_THREAD != 0,
         cpu_ns: (field(14)? + field(15)?) * TICK_NS,
+        children_ns: (field(16)? + field(17)?) * TICK_NS,
         core: usize::try_from(field(39)?).ok()?,
     })
 }

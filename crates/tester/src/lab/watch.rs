@@ -89,7 +89,7 @@ impl Watched {
     fn read_twice(&self, pause_ns: Nanos) -> Readings {
         let read = |queues| {
             let hosts = self.hosts.iter();
-            let readings = hosts.map(|(_, host)| Reading::of(host, queues).unwrap_or_default());
+            let readings = hosts.map(|(_, host)| Reading::of(host, queues));
             readings.collect::<Vec<_>>()
         };
         let first = read(true);
@@ -97,7 +97,7 @@ impl Watched {
             MonotonicClock.sleep(pause_ns);
         }
         let second = read(false).into_iter().zip(&first);
-        let second = second.map(|(second, first)| second.with_queues_of(first));
+        let second = second.map(|(second, first)| Some(second?.with_queues_of(first.as_ref()?)));
         Readings {
             second: second.collect(),
             first,
@@ -109,16 +109,20 @@ impl Watched {
     /// between the two are known, and what left one host is never compared with too early a look at the other.
     pub fn since(&self, before: &Readings) -> Observed {
         let after = self.read_twice(TRAVEL_NS);
-        let changes = self
-            .hosts
-            .iter()
-            .enumerate()
-            .map(|(i, (role, host))| Change {
+        let changes = self.hosts.iter().enumerate().map(|(i, (role, host))| {
+            let since = |after: &[Option<Reading>], before: &[Option<Reading>]| {
+                Some(after[i].as_ref()?.since(before[i].as_ref()?))
+            };
+            let least = since(&after.first, &before.second);
+            let most = since(&after.second, &before.first);
+            Change {
                 role,
                 shared: !host.is_private(),
-                least: after.first[i].since(&before.second[i]),
-                most: after.second[i].since(&before.first[i]),
-            });
+                is_unread: least.is_none() || most.is_none(),
+                least: least.unwrap_or_default(),
+                most: most.unwrap_or_default(),
+            }
+        });
         Observed {
             hosts: changes.collect(),
             client: self.client.clone(),
@@ -127,11 +131,11 @@ impl Watched {
     }
 }
 
-/// The counters of all hosts, twice in a row.
+/// The counters of all hosts, twice in a row; `None` of one that could not be read.
 #[derive(Debug, Default)]
 pub struct Readings {
-    first: Vec<Reading>,
-    second: Vec<Reading>,
+    first: Vec<Option<Reading>>,
+    second: Vec<Option<Reading>>,
 }
 
 /// What the counters of one host did during a trial.
@@ -141,6 +145,8 @@ pub struct Change {
     pub role: &'static str,
     /// Others use the host's network as well, so that what it counts may be theirs.
     pub shared: bool,
+    /// Its counters could not be read, so that nothing is known of it.
+    pub is_unread: bool,
     /// How far each counter went at least.
     pub least: Reading,
     /// How far each counter went at most.
@@ -233,6 +239,16 @@ mod tests {
         );
         let two = Watched::lab(Setup::TwoDevice, true);
         assert_eq!((two.client, two.upstream), (leg(0, 0, "lo"), None));
+    }
+
+    #[test]
+    fn a_host_that_is_not_there_is_unread() {
+        let watched = Watched {
+            hosts: vec![("DUT", Host::Netns("no-such-host".to_owned()))],
+            ..Watched::default()
+        };
+        let observed = watched.since(&watched.read());
+        assert!(observed.hosts[0].is_unread);
     }
 
     #[test]

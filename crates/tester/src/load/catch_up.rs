@@ -12,7 +12,7 @@ use super::ledger::{Entry, Fate};
 use super::pace::Schedule;
 
 /// Disturbances of the Tester that a trial may have. Beyond the first and the third it is invalid; beyond the
-/// other two a trial that failed is, since they only make the load harder for the DUT.
+/// other two a trial that failed is, if they explain its losses: they only make the load harder for the DUT.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Longest lateness of a query.

@@ -126,6 +126,7 @@ pub(crate) mod simulated {
             tester_drops: 0,
             losses: None,
             authority: None,
+            authority_sampled: None,
             names: None,
             certified: None,
             achieved: None,

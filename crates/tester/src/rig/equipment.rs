@@ -5,12 +5,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 
 use super::probe::{ProbeError, Prober};
+use super::pulse::{Patient, Pulse};
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::process::Resources;
 use crate::lab::server::{Probe, Server};
 use crate::lab::topology::Role;
 use crate::lab::watch::Watched;
+use crate::namespace::Zone;
 use crate::trial::result::TrialResult;
 use crate::trial::summary::Surroundings;
 use crate::trial::{Tester, TrialError, TrialSpec};
@@ -92,6 +94,16 @@ pub trait OwnServer {
 
     /// How often it was silent after its last start and had to be started again, once.
     fn take_silent_starts(&mut self) -> u32;
+
+    /// Questions for a name to it beside a trial; `None` for one that is no process.
+    fn pulse(
+        &self,
+        _zone: &Zone,
+        _name: Ipv4Addr,
+        _patience_ns: Nanos,
+    ) -> Option<Result<Pulse, ProbeError>> {
+        None
+    }
 }
 
 /// The real Tester, and single questions from beside it.
@@ -166,5 +178,22 @@ impl OwnServer for Server {
 
     fn take_silent_starts(&mut self) -> u32 {
         Self::take_silent_starts(self)
+    }
+
+    fn pulse(
+        &self,
+        zone: &Zone,
+        name: Ipv4Addr,
+        patience_ns: Nanos,
+    ) -> Option<Result<Pulse, ProbeError>> {
+        let (host, settings) = self.place();
+        Some(Pulse::begin(Patient {
+            host: host.clone(),
+            server: (settings.listen, settings.port).into(),
+            core: settings.cpus.cpus().first().copied(),
+            zone: zone.clone(),
+            name,
+            patience_ns,
+        }))
     }
 }

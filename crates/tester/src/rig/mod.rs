@@ -15,6 +15,7 @@ pub mod conditions;
 pub mod equipment;
 pub mod placement;
 pub mod probe;
+pub mod pulse;
 pub mod recommended;
 mod running;
 pub mod spec;

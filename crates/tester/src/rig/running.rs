@@ -11,6 +11,7 @@ use dns64_wire::pref64::Pref64;
 use super::RigError;
 use super::equipment::{Client, OwnServer, PROBE_NS};
 use super::probe::ProbeError;
+use super::pulse::Pulse;
 use super::spec::Load;
 use crate::lab::server::Probe;
 use crate::lab::topology::Role;
@@ -201,8 +202,10 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         let (dut_drops, authority_drops) = (drops(dut), drops(authority));
         let watched = self.asker.client.watched();
         let before = watched.read();
+        let pulse = pulse(authority.as_ref(), &mut self.asker.names, spec.timeout_ns)?;
         let result = self.asker.client.trial(&spec, || {
             let around = Surroundings {
+                authority_waits_ns: pulse.map(Pulse::end),
                 certified: Some(certified),
                 authority_exit: authority.as_mut().and_then(OwnServer::ended),
                 authority_drops: drops(authority).saturating_sub(authority_drops),
@@ -333,6 +336,19 @@ pub(super) fn watched<S: OwnServer>(dut: Option<&S>, authority: Option<&S>) -> V
     let servers = [(Role::Dut, dut), (Role::Authority, authority)].into_iter();
     let running = servers.filter_map(|(role, server)| Some((role, server?.pid()?)));
     running.collect()
+}
+
+/// Questions to an authority that is a program of its own.
+fn pulse<S: OwnServer>(
+    authority: Option<&S>,
+    names: &mut NameSource,
+    patience_ns: Nanos,
+) -> Result<Option<Pulse>, ProbeError> {
+    let begin = |server: &S| {
+        let (name, zone) = (names.probe(), names.zone());
+        server.pulse(zone, name, patience_ns)
+    };
+    authority.and_then(begin).transpose()
 }
 
 /// Queries whose answers the server now has, whenever they came and however late the queries left.

@@ -4,7 +4,7 @@
 //! It is for trials that failed: a DUT that passed with less than its core can do more, so a pass under theft is
 //! a lower bound and stays a pass. And it explains no more losses than queries were due while the core was taken
 //! and until a server with a tenth of reserve has worked off what had come meanwhile: ten times as long again, in which
-//! all answers may be late. What is lost beyond is lost without it. The DUT and the authority are judged by the share of the trial in
+//! all answers may be late. A server with several cores loses them one by one, so that the time is shared out. What is lost beyond is lost without it. The DUT and the authority are judged by the share of the trial in
 //! which they were kept from their cores. The Measurer is judged by what it did, the lateness of each
 //! query (`timing`), which is exact; its counters only tell why it was late.
 
@@ -12,52 +12,78 @@ use dns64_transport::clock::Nanos;
 
 use super::cause::Cause;
 use super::result::TesterFault;
+use crate::lab::cpuset::CpuSet;
 use crate::lab::topology::Role;
 use crate::lab::usage::{RoleUsage, TICK_NS, Usage};
 use crate::load::catch_up::{Limits, RESERVE};
 use crate::load::pace::Schedule;
 
+/// What a trial that failed has lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lost {
+    /// Queries without a valid answer, those included that would not have had one.
+    pub(super) queries: u64,
+    /// From the sending of the first of them to that of the last, if it is known.
+    pub(super) span_ns: Option<Nanos>,
+}
+
 /// The fault of a trial that failed by these losses while others had the core of its DUT or its authority
-/// for longer than is allowed.
+/// for longer than is allowed. Where all that was lost was sent within the time that one theft is felt, a tenth of the
+/// share is enough: a DUT that is too slow loses queries all the time.
 pub(super) fn fault(
     usage: &Usage,
     limits: &Limits,
     schedule: &Schedule,
-    lost: u64,
+    lost: Lost,
 ) -> Option<TesterFault> {
-    let explains = |fault: &TesterFault| match fault {
-        TesterFault::Disturbed { taken_ns, .. } => {
-            let felt_ns = taken_ns.saturating_mul(1 + RESERVE);
-            lost <= schedule.due_within(felt_ns)
-        }
-        _ => false,
-    };
-    theft(usage, limits).filter(explains)
-}
-
-/// The fault of a role that was kept from its core for longer than is allowed, whatever became of the trial.
-fn theft(usage: &Usage, limits: &Limits) -> Option<TesterFault> {
-    [Role::Dut, Role::Authority].into_iter().find_map(|role| {
+    ROLES.into_iter().find_map(|role| {
         let row = usage.of(role)?;
-        let (taken_ns, limit_ns) = (taken(row).0, limit_ns(usage, row, limits));
-        (taken_ns > limit_ns).then(|| TesterFault::Disturbed {
-            role,
-            taken_ns,
-            limit_ns,
-            cause: cause(usage, row),
-        })
+        let felt_ns = felt_ns(row);
+        let is_short = lost.span_ns.is_some_and(|span_ns| span_ns <= felt_ns);
+        let part = if is_short { SHORT } else { 1 };
+        let explains = lost.queries <= schedule.due_within(felt_ns);
+        theft(usage, row, limit_ns(usage, row, limits) / part).filter(|_| explains)
     })
 }
 
-/// The same as a remark on a trial that passed.
-pub(super) fn remark(usage: &Usage, limits: &Limits) -> Option<String> {
-    match theft(usage, limits)? {
-        TesterFault::Disturbed { role, cause, .. } => Some(format!(
-            "passed although {}: it may pass at a higher rate",
-            cause.what(role)
-        )),
-        _ => None,
-    }
+/// The roles whose cores are not to be used by others: the Measurer is judged by what it did.
+const ROLES: [Role; 2] = [Role::Dut, Role::Authority];
+
+/// See [`fault`].
+const SHORT: Nanos = 10;
+
+/// The fault of a role that was kept from its core for longer than this, whatever became of the trial.
+fn theft(usage: &Usage, row: &RoleUsage, limit_ns: Nanos) -> Option<TesterFault> {
+    let taken_ns = taken(row).0;
+    let limit_ns = limit_ns.max(2 * TICK_NS);
+    (taken_ns > limit_ns).then(|| TesterFault::Disturbed {
+        role: row.role,
+        taken_ns,
+        limit_ns,
+        cause: cause(usage, row),
+    })
+}
+
+/// How long a theft is felt on each core of the role: until a server with a tenth of reserve has worked off what
+/// had come meanwhile.
+fn felt_ns(row: &RoleUsage) -> Nanos {
+    (taken(row).0 / cores(row)).saturating_mul(1 + RESERVE)
+}
+
+/// The same as a remark on a trial that was not invalid for it.
+pub(super) fn remark(usage: &Usage, limits: &Limits, has_passed: bool) -> Option<String> {
+    let rows = ROLES.into_iter().filter_map(|role| usage.of(role));
+    let (row, cause) = rows.into_iter().find_map(|row| {
+        match theft(usage, row, limit_ns(usage, row, limits))? {
+            TesterFault::Disturbed { cause, .. } => Some((row, cause)),
+            _ => None,
+        }
+    })?;
+    let what = cause.what(row.role);
+    Some(match has_passed {
+        true => format!("passed although {what}: it may pass at a higher rate"),
+        false => format!("{what}, which explains no more than a part of the losses"),
+    })
 }
 
 /// A fault of the sender with what held it up, if the machine tells.
@@ -65,19 +91,19 @@ pub(super) fn explained(fault: TesterFault, usage: Option<&Usage>) -> TesterFaul
     fault.caused(|stall_ns| cause_of_stall(usage?, stall_ns))
 }
 
-/// Why a sender was held up for so long, by the counters of the Measurer: what they tell has to cover
-/// at least half of the stall. `None` without counters.
+/// Why a sender was held up for so long, by the counters of the Measurer. Whoever waits for a core is delayed for as
+/// long as the stall lasts, so what they tell has to cover most of it. `None` without counters.
 fn cause_of_stall(usage: &Usage, stall_ns: Nanos) -> Option<Cause> {
     let row = usage.of(Role::Measurer)?;
+    let most_ns = stall_ns / 4 * 3;
     let (told_ns, of) = taken(row);
     // A neighbour is known by the delay, even where the kernel does not tell what it used.
-    let delayed_ns = row.run_delay_ns.max(told_ns);
-    if delayed_ns < stall_ns / 2 {
+    if row.run_delay_ns.max(told_ns) < most_ns {
         return Some(Cause::Stopped);
     }
     match of {
         Taken::Others => Some(neighbour(usage, row)),
-        _ if told_ns < stall_ns / 2 => Some(neighbour(usage, row)),
+        _ if told_ns < most_ns => Some(neighbour(usage, row)),
         _ => Some(cause(usage, row)),
     }
 }
@@ -106,17 +132,21 @@ fn taken(row: &RoleUsage) -> (Nanos, Taken) {
     ];
     let most = parts.into_iter().max_by_key(|(part_ns, _)| *part_ns);
     let by = most.map_or(Taken::Others, |(_, by)| by);
-    (host_ns + others_ns.max(quota_ns), by)
+    (host_ns.saturating_add(others_ns.max(quota_ns)), by)
 }
 
 /// The trial on all cores of a role.
 fn span_ns(usage: &Usage, row: &RoleUsage) -> Nanos {
-    let cores = row.cores.as_deref().and_then(|cores| cores.parse().ok());
-    let cores = cores.map_or(1, |set: crate::lab::cpuset::CpuSet| set.cpus().len().max(1));
-    usage.span_ns * cores as u64
+    usage.span_ns.saturating_mul(cores(row))
 }
 
-/// The share that is allowed, but not less than the kernel can tell: two steps of its counters.
+/// The cores of a role; 1 if it may run on all.
+fn cores(row: &RoleUsage) -> u64 {
+    let set = row.cores.as_deref().and_then(|cores| cores.parse().ok());
+    set.map_or(1, |set: CpuSet| set.cpus().len().max(1) as u64)
+}
+
+/// The share that is allowed.
 fn limit_ns(usage: &Usage, row: &RoleUsage, limits: &Limits) -> Nanos {
     let allowed = limits.max_stolen_pct / 100.0 * span_ns(usage, row) as f64;
     #[expect(
@@ -125,7 +155,7 @@ fn limit_ns(usage: &Usage, row: &RoleUsage, limits: &Limits) -> Nanos {
         reason = "a share of a positive span"
     )]
     let allowed_ns = allowed as Nanos;
-    allowed_ns.max(2 * TICK_NS)
+    allowed_ns
 }
 
 fn cause(usage: &Usage, row: &RoleUsage) -> Cause {
@@ -145,7 +175,11 @@ fn cause(usage: &Usage, row: &RoleUsage) -> Cause {
 
 fn neighbour(usage: &Usage, row: &RoleUsage) -> Cause {
     Cause::Neighbour {
-        foreign_ns: row.foreign_ns.unwrap_or(row.run_delay_ns),
+        // Less than a step of its counter is no figure.
+        foreign_ns: row
+            .foreign_ns
+            .filter(|ns| *ns >= TICK_NS)
+            .unwrap_or(row.run_delay_ns),
         of_ns: span_ns(usage, row),
         cores: row.cores.clone(),
         process: row.neighbour.clone().map(|n| (n.name, n.pid)),
@@ -179,6 +213,16 @@ mod tests {
         }
     }
 
+    /// Beyond the share that is allowed for a trial that may have lost anything.
+    fn theft_of_any(usage: &Usage) -> Option<TesterFault> {
+        let lost = Lost {
+            queries: 0,
+            span_ns: None,
+        };
+        let schedule = Schedule::new(1000, 10 * SECOND);
+        fault(usage, &Limits::default(), &schedule, lost)
+    }
+
     /// A trial of 10 s in which this happened to the DUT.
     fn judged(change: impl FnOnce(&mut RoleUsage)) -> Option<Cause> {
         let mut dut = row(Role::Dut);
@@ -188,7 +232,7 @@ mod tests {
             pressure_ns: None,
             roles: vec![row(Role::Measurer), row(Role::Authority), dut],
         };
-        match theft(&usage, &Limits::default())? {
+        match theft_of_any(&usage)? {
             TesterFault::Disturbed {
                 role: Role::Dut,
                 cause,
@@ -261,13 +305,9 @@ mod tests {
             roles: vec![row(Role::Dut)],
         };
         short.roles[0].steal_ns = Some(2 * TICK_NS);
-        assert_eq!(
-            theft(&short, &Limits::default()),
-            None,
-            "two steps of the counter"
-        );
+        assert_eq!(theft_of_any(&short), None, "two steps of the counter");
         short.roles[0].steal_ns = Some(3 * TICK_NS);
-        assert!(theft(&short, &Limits::default()).is_some());
+        assert!(theft_of_any(&short).is_some());
     }
 
     #[test]
@@ -292,12 +332,10 @@ mod tests {
                 pressure_ns: None,
                 roles: vec![row],
             };
-            let limits = Limits::default();
-            assert_eq!(
-                remark(&usage, &limits).is_some(),
-                theft(&usage, &limits).is_some()
-            );
-            theft(&usage, &limits)
+            let fault = theft_of_any(&usage);
+            let remark = remark(&usage, &Limits::default(), true);
+            assert_eq!(remark.is_some(), fault.is_some());
+            fault
         };
         assert!(matches!(
             of(Role::Authority),
@@ -309,8 +347,74 @@ mod tests {
         assert_eq!(of(Role::Measurer), None);
     }
 
+    /// A trial of 60 s at 20,000 queries/s whose DUT and authority were kept from their cores for so long.
+    fn of_a_minute(dut_ns: Nanos, authority_ns: Nanos, lost: Lost) -> Option<Role> {
+        let robbed = |role, steal_ns| RoleUsage {
+            steal_ns: Some(steal_ns),
+            ..row(role)
+        };
+        let usage = Usage {
+            span_ns: 60 * SECOND,
+            pressure_ns: None,
+            roles: vec![
+                robbed(Role::Dut, dut_ns),
+                robbed(Role::Authority, authority_ns),
+            ],
+        };
+        let schedule = Schedule::new(20_000, 60 * SECOND);
+        match fault(&usage, &Limits::default(), &schedule, lost)? {
+            TesterFault::Disturbed { role, .. } => Some(role),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
-    fn a_stall_is_put_down_to_what_covers_half_of_it() {
+    fn the_role_counts_whose_theft_explains_the_losses() {
+        let lost = |queries| Lost {
+            queries,
+            span_ns: Some(50 * SECOND),
+        };
+        let robbed = |queries| of_a_minute(650 * MS, 20 * SECOND, lost(queries));
+        assert_eq!(robbed(143_000), Some(Role::Dut));
+        assert_eq!(robbed(200_000), Some(Role::Authority));
+        assert_eq!(of_a_minute(650 * MS, 0, lost(143_001)), None);
+    }
+
+    #[test]
+    fn a_short_theft_explains_losses_that_lie_together() {
+        let robbed = |taken_ns, span_ns| {
+            let queries = 5000;
+            of_a_minute(taken_ns, 0, Lost { queries, span_ns })
+        };
+        assert_eq!(robbed(300 * MS, Some(3300 * MS)), Some(Role::Dut));
+        assert_eq!(robbed(300 * MS, Some(3301 * MS)), None, "lost all the time");
+        assert_eq!(robbed(300 * MS, None), None, "an older result");
+        assert_eq!(robbed(60 * MS, Some(MS)), None, "a thousandth");
+    }
+
+    #[test]
+    fn a_theft_on_each_of_four_cores_is_felt_no_longer_than_one() {
+        let usage = Usage {
+            span_ns: 60 * SECOND,
+            pressure_ns: None,
+            roles: vec![RoleUsage {
+                cores: Some("0-3".into()),
+                steal_ns: Some(4 * SECOND),
+                ..row(Role::Dut)
+            }],
+        };
+        let lost = |queries| Lost {
+            queries,
+            span_ns: None,
+        };
+        let schedule = Schedule::new(1000, 60 * SECOND);
+        let told = |queries| fault(&usage, &Limits::default(), &schedule, lost(queries));
+        assert!(told(11_000).is_some());
+        assert_eq!(told(11_001), None);
+    }
+
+    #[test]
+    fn a_stall_is_put_down_to_what_covers_most_of_it() {
         let why = |change: fn(&mut RoleUsage)| {
             let mut measurer = row(Role::Measurer);
             change(&mut measurer);
@@ -322,12 +426,12 @@ mod tests {
             cause_of_stall(&usage, 50 * MS).unwrap()
         };
         assert_eq!(why(|_| ()), Cause::Stopped);
-        assert_eq!(why(|m| m.run_delay_ns = 24 * MS), Cause::Stopped);
-        let delayed = why(|m| (m.run_delay_ns, m.foreign_ns) = (25 * MS, None));
+        assert_eq!(why(|m| m.run_delay_ns = 36 * MS), Cause::Stopped);
+        let delayed = why(|m| (m.run_delay_ns, m.foreign_ns) = (40 * MS, None));
         assert!(matches!(
             delayed,
             Cause::Neighbour {
-                foreign_ns: 25_000_000,
+                foreign_ns: 40_000_000,
                 ..
             }
         ));

@@ -14,6 +14,8 @@ use crate::lab::watch::{Change, Leg, Observed};
 pub(super) struct Own {
     /// Queries that the kernel took.
     pub(super) sent: u64,
+    /// Those of them that were answered, whatever with.
+    pub(super) answered: u64,
     /// Queries that it did not take.
     pub(super) not_sent: u64,
     /// Queries that were still open when the trial ended early.
@@ -74,12 +76,27 @@ pub(super) fn refusing(observed: &Observed) -> Option<Source> {
     (count > 0).then(|| near.source(&counter, count))
 }
 
-/// Both ends of the link between Measurer and server are hosts of this lab's own, or one host.
-pub(super) fn is_watched(observed: &Observed) -> bool {
-    observed
-        .client
-        .as_ref()
-        .is_some_and(|leg| leg.far.is_some())
+/// Both ends of the link between Measurer and server are hosts of this lab's own, or one host, and their counters
+/// could be read.
+pub(super) fn is_watched(observed: &Observed, own: &Own) -> bool {
+    observed.client.as_ref().is_some_and(|leg| {
+        let is_read = |host: usize| !observed.hosts[host].is_unread;
+        let counts = |far| {
+            leg.link
+                .as_deref()
+                .is_some_and(|link| counts(observed, leg, far, link, own))
+        };
+        let far = leg.far.filter(|far| is_read(leg.near) && is_read(*far));
+        far.is_some_and(counts)
+    })
+}
+
+/// Whether the datagrams of the Measurer pass by the counters of the server's host: what was answered must have. A
+/// server that takes them from the driver (XDP) leaves none for the kernel to count.
+fn counts(observed: &Observed, leg: &Leg, far: usize, link: &str, own: &Own) -> bool {
+    let is_other = far != leg.near && !observed.hosts[far].shared;
+    let (low, _) = not_arrived(&observed.hosts[far], link, own.sent);
+    !is_other || low <= own.sent.saturating_sub(own.answered)
 }
 
 /// Between Measurer and server.
@@ -89,10 +106,16 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
     };
     let near = &observed.hosts[leg.near];
     let Some(far) = ends(observed, leg) else {
-        return on_one_host(near, link, found);
+        if !near.is_unread {
+            on_one_host(near, link, found);
+        }
+        return;
     };
     let there = crossing(near, far, link);
-    let (low, high) = not_arrived(far, link, own.sent);
+    let (low, high) = match is_watched(observed, own) {
+        true => not_arrived(far, link, own.sent),
+        false => (0, 0),
+    };
     // Those that were lost can be among those that were still open.
     let low = low.saturating_sub(own.undecided);
     // A query that the kernel did not take was dropped before it was sent, and is not among these.
@@ -128,17 +151,22 @@ fn upstream(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>
         return;
     };
     let near = &observed.hosts[leg.near];
+    // What only a difference tells, tells nothing where the DUT passes its own host's counters by.
+    let is_counted = is_watched(observed, own);
+    let source = |(source, _): (Source, u64)| {
+        let is_named = !source.counter.ends_with(NOT_ARRIVED);
+        (is_named || is_counted).then_some(source)
+    };
     // With two devices the Measurer sends from the authority's host, and knows what it could not send.
     let not_taken = (own.not_sent == 0).then(|| far.not_sent()).flatten();
-    let source = |(source, _)| source;
     let there = [
-        crossing(near, far, link).map(source),
+        crossing(near, far, link).and_then(source),
         near.held_back(None, Layer::Ip),
         far.undelivered(Some(link), Layer::Ip6),
         far.undelivered(None, Layer::Ip),
     ];
     let back = [
-        crossing(far, near, link).map(source),
+        crossing(far, near, link).and_then(source),
         not_taken,
         far.held_back(None, Layer::Ip),
         near.undelivered(Some(link), Layer::Ip6),
@@ -147,7 +175,7 @@ fn upstream(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>
     // The first tells most.
     let mut there = there.into_iter().flatten().next();
     let back = back.into_iter().flatten().next();
-    if back.is_none() {
+    if back.is_none() && is_counted {
         there = there.or_else(|| between_hosts(observed));
     }
     found.extend(there.map(|source| lost(Place::ToAuthority, source, 0, None)));
@@ -163,9 +191,20 @@ fn on_one_host(host: &Change, link: &str, found: &mut Vec<Evidence>) {
     if link == "lo" {
         let lost_here = largest(host.leaving(link).into_iter().chain(host.arriving(link)));
         found.extend(lost_here.map(|source| lost(Place::ToDut, source, 0, None)));
-    } else if let Some(source) = largest(host.arriving(link)) {
-        let high = source.count.saturating_mul(SEGMENTS_MAX);
-        found.push(lost(Place::FromDut, source, 0, Some(high)));
+        return;
+    }
+    // What queues dropped is known to the sockets that sent it.
+    let leaving = host.leaving(link).into_iter();
+    let leaving = leaving.filter(|source| source.counter.starts_with("interface "));
+    let ways = [
+        (Place::ToDut, largest(leaving)),
+        (Place::FromDut, largest(host.arriving(link))),
+    ];
+    for (place, source) in ways {
+        found.extend(source.map(|source| {
+            let high = source.count.saturating_mul(SEGMENTS_MAX);
+            lost(place, source, 0, Some(high))
+        }));
     }
 }
 
@@ -173,7 +212,8 @@ fn on_one_host(host: &Change, link: &str, found: &mut Vec<Evidence>) {
 fn ends<'a>(observed: &'a Observed, leg: &Leg) -> Option<&'a Change> {
     let far = leg.far.filter(|far| *far != leg.near)?;
     let (near, far) = (&observed.hosts[leg.near], &observed.hosts[far]);
-    (!near.shared && !far.shared).then_some(far)
+    let is_usable = |host: &Change| !host.shared && !host.is_unread;
+    (is_usable(near) && is_usable(far)).then_some(far)
 }
 
 fn lost(place: Place, source: Source, low: u64, high: Option<u64>) -> Evidence {
@@ -338,9 +378,11 @@ impl Change {
         let ip = |name| ip_counter(link, layer.clone(), name);
         let received = self.least.get(&ip("InReceives"));
         let delivered = self.most.get(&ip("InDelivers"));
-        let forwarded = Counter::of_host(layer.clone(), "OutForwDatagrams");
+        // IPv4 and IPv6 have different names for it.
+        let forwarded = ["ForwDatagrams", "OutForwDatagrams"]
+            .map(|name| self.most.get(&Counter::of_host(layer.clone(), name)));
         let known = delivered
-            + self.most.get(&forwarded)
+            + forwarded.iter().sum::<u64>()
             + self.most.get(&ip("InMcastPkts"))
             + self.most.get(&ip("ReasmReqds"));
         let count = received.saturating_sub(known);

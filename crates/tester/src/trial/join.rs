@@ -6,7 +6,7 @@ use dns64_transport::clock::Nanos;
 use super::TrialSpec;
 use super::distribution::Times;
 use super::path::{AuthorityTimes, ModelTimes, Order, Path, Stages, Timeline};
-use crate::authority::ledger::{Ledger, Question, Questions};
+use crate::authority::ledger::{ANSWER_MAX_NS, Ledger, Question, Questions};
 use crate::load::ledger::{Entry, Fate};
 use crate::load::names::Names;
 use crate::load::repeat::Asked;
@@ -14,6 +14,24 @@ use crate::load::repeat::Asked;
 /// The authority may take this part of the timeout at most: the Tester is certified for it (RFC 8219 section
 /// 9.2.1).
 const TIMEOUT_PART: Nanos = 4;
+
+impl AuthorityTimes {
+    /// Of questions beside a trial with this timeout, as long as each took or was waited for.
+    pub(super) fn sampled(waits_ns: &[Nanos], timeout_ns: Nanos) -> Self {
+        let mut times = Times::new();
+        waits_ns.iter().for_each(|wait_ns| times.record(*wait_ns));
+        let limit_ns = timeout_ns / TIMEOUT_PART;
+        let over = |least_ns| waits_ns.iter().filter(move |&&ns| ns > least_ns).count() as u64;
+        Self {
+            p50_ns: times.median(),
+            p99_ns: times.quantile(0.99),
+            max_ns: waits_ns.iter().max().copied(),
+            limit_ns,
+            slow: over(limit_ns),
+            unanswered: over(timeout_ns),
+        }
+    }
+}
 
 /// A path that is added up query by query.
 pub(super) struct Join<'a> {
@@ -36,7 +54,9 @@ impl<'a> Join<'a> {
     /// Nothing yet. The authority was asked to answer as late as `allowed_ns`.
     pub(super) fn new(spec: &'a TrialSpec, ledger: &'a Ledger, allowed_ns: Nanos) -> Self {
         let mut path = Path::default();
-        path.authority.limit_ns = spec.timeout_ns / TIMEOUT_PART + allowed_ns;
+        // What takes longer than the ledger can tell is slow at any timeout.
+        let part_ns = (spec.timeout_ns / TIMEOUT_PART).min(ANSWER_MAX_NS - 1);
+        path.authority.limit_ns = part_ns + allowed_ns;
         (path.questions.other_aaaa, path.questions.other_a) = ledger.other();
         Self {
             names: &spec.names,

@@ -140,14 +140,7 @@ impl Path {
                 answered.unasked, answered.names
             ));
         }
-        if authority.slow > 0 {
-            notes.push(format!(
-                "the authority took more than the allowed {:.1} ms (RFC 8219 section 9.2.1) for {} answers; if the \
-                 trial passed, it passed in spite of that",
-                authority.limit_ns as f64 / 1e6,
-                authority.slow
-            ));
-        }
+        notes.extend(authority.note());
         notes
     }
 
@@ -289,12 +282,27 @@ pub struct AuthorityTimes {
     pub p99_ns: Option<Nanos>,
     /// Longest, at most 1.07 s.
     pub max_ns: Option<Nanos>,
-    /// A quarter of the timeout (RFC 8219 section 9.2.1), and the delay that the authority was asked to have.
+    /// A quarter of the timeout (RFC 8219 section 9.2.1), of an authority with a ledger less than 1.07 s, and the delay
+    /// that it was asked to have.
     pub limit_ns: Nanos,
     /// Answers that took longer. Not known for a limit beyond 1.07 s.
     pub slow: u64,
     /// Questions that got no answer.
     pub unanswered: u64,
+}
+
+impl AuthorityTimes {
+    /// What the reader has to know; `None` if it was fast enough.
+    pub(super) fn note(&self) -> Option<String> {
+        (self.slow > 0).then(|| {
+            format!(
+                "the authority took more than the allowed {:.1} ms (RFC 8219 section 9.2.1) for {} answers; if the \
+                 trial passed, it passed in spite of that",
+                self.limit_ns as f64 / 1e6,
+                self.slow
+            )
+        })
+    }
 }
 
 #[cfg(test)]

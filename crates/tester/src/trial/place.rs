@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 /// Where a query was lost, in the order of its way; or how it was answered, if it was.
@@ -94,6 +95,14 @@ impl fmt::Display for Source {
     }
 }
 
+impl Evidence {
+    /// Queries that it can have cost an answer, if one whose number is not known costs up to `each`.
+    fn cost(&self, each: u64) -> u64 {
+        let any = || self.source.count.saturating_mul(each);
+        self.high.unwrap_or_else(any)
+    }
+}
+
 /// What a counter of the Tester's side stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -116,8 +125,8 @@ pub struct Evidence {
     pub source: Source,
     /// Queries that it cost an answer, at least.
     pub low: u64,
-    /// At most; `None` for any number. A DUT that waits for a lost answer turns other queries away, or
-    /// takes its upstream for dead.
+    /// At most. `None` where the loss concerns other queries too: a DUT that waits for a lost answer turns them away,
+    /// or answers them late; [`Facts::each`] has how many.
     pub high: Option<u64>,
 }
 
@@ -137,6 +146,10 @@ pub struct Facts {
     pub not_sent: u64,
     /// Queries that were sent and got no answer at all.
     pub missing: u64,
+    /// Queries that hung when the trial ended early.
+    pub hanging: u64,
+    /// Queries that a loss without a [`high`](Evidence::high) can cost, at most.
+    pub each: u64,
     /// Queries answered after their timeout.
     pub late: u64,
     /// Queries answered in time, but not with the expected AAAA.
@@ -165,6 +178,38 @@ pub struct Placed {
     pub source: Option<Source>,
 }
 
+/// When the queries without a valid answer were sent, since the start of the trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossSpan {
+    /// The first of them,
+    pub from_ns: Nanos,
+    /// and the last.
+    pub until_ns: Nanos,
+}
+
+impl LossSpan {
+    /// Of one query.
+    pub(super) fn at(at_ns: Nanos) -> Self {
+        Self {
+            from_ns: at_ns,
+            until_ns: at_ns,
+        }
+    }
+
+    /// With one more.
+    pub(super) fn with(self, at_ns: Nanos) -> Self {
+        Self {
+            from_ns: self.from_ns.min(at_ns),
+            until_ns: self.until_ns.max(at_ns),
+        }
+    }
+
+    /// From the first to the last.
+    pub fn span_ns(&self) -> Nanos {
+        self.until_ns.saturating_sub(self.from_ns)
+    }
+}
+
 /// Where the queries without a valid answer were lost. The lows and `undecided` sum to `queries`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
@@ -176,6 +221,10 @@ pub struct Losses {
     pub undecided: u64,
     /// and the places that come into question.
     pub between: Vec<Place>,
+    /// When those were sent that were lost, the ones included that hung at an early end; `None` without any, and in
+    /// results from before this key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<LossSpan>,
     /// The hosts whose counters were read.
     pub hosts: Vec<String>,
     /// Other programs use the counters as well: they are evidence, not proof.
@@ -185,7 +234,8 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// How many at each place, in words, and the places between which the others are; `None` without any.
+    /// How many at each place, in words, the places between which the others are, and when they were sent; `None`
+    /// without any.
     pub fn words(&self) -> Option<String> {
         let some = self.places.iter().filter(|placed| placed.low > 0);
         let mut parts: Vec<String> = some
@@ -196,7 +246,12 @@ impl Losses {
             let between = between.collect::<Vec<_>>().join(" or ");
             parts.push(format!("{} {between}", self.undecided));
         }
-        (!parts.is_empty()).then(|| parts.join(", "))
+        let when = self.span.map_or_else(String::new, |span| {
+            let seconds = |ns: Nanos| ns as f64 / SECOND as f64;
+            let (from, until) = (seconds(span.from_ns), seconds(span.until_ns));
+            format!(" (sent from {from:.3} to {until:.3} s)")
+        });
+        (!parts.is_empty()).then(|| parts.join(", ") + &when)
     }
 }
 
@@ -216,26 +271,13 @@ pub fn place(facts: Facts) -> Placing {
     let mut evidence = facts.evidence;
     evidence.extend(asked.and_then(unanswered));
     evidence.sort_by_key(|evidence| evidence.place);
-    let mut places = exact(Place::NotSent, facts.not_sent, None);
-    // Missing queries that are placed nowhere yet, and how many the evidence can explain beyond its least.
-    let (mut rest, mut slack) = (missing, 0_u64);
-    for evidence in &evidence {
-        let most = missing.min(bound(evidence.place, missing, asked));
-        let low = evidence.low.min(rest).min(most);
-        rest -= low;
-        let high = evidence.high.unwrap_or(missing).min(most).max(low);
-        // What is lost behind the DUT clogs it: queries can be lost there that it never asked for.
-        let reach = evidence.high.map_or(missing, |_| high);
-        slack = slack.saturating_add(reach - low);
-        if high > 0 {
-            places.push(Placed {
-                place: evidence.place,
-                low,
-                high,
-                source: Some(evidence.source.clone()),
-            });
-        }
-    }
+    let Explained {
+        mut places,
+        rest,
+        slack,
+        clogged,
+    } = Explained::by(&evidence, missing, facts.hanging, facts.each, asked);
+    places.extend(exact(Place::NotSent, facts.not_sent, None));
     let beyond = rest.saturating_sub(slack);
     let of_dut = if facts.is_watched { beyond } else { 0 };
     let at_sockets = of_dut.min(facts.dut_drops);
@@ -254,8 +296,9 @@ pub fn place(facts: Facts) -> Placing {
     places.extend(exact(Place::NotValid, facts.not_valid, None));
     places.sort_by_key(|placed| placed.place);
     let answered = facts.late + facts.not_valid;
-    let any_number = evidence.iter().any(|evidence| evidence.high.is_none());
-    let is_explained = missing + answered > 0 && beyond == 0 && (any_number || answered == 0);
+    let is_explained = missing + answered > 0
+        && rest.saturating_add(facts.hanging) <= slack
+        && answered <= clogged;
     Placing {
         cause: evidence
             .into_iter()
@@ -268,6 +311,60 @@ pub fn place(facts: Facts) -> Placing {
             undecided,
             ..Losses::default()
         },
+    }
+}
+
+/// What evidence explains of the missing queries.
+struct Explained {
+    /// Where.
+    places: Vec<Placed>,
+    /// Missing queries that are placed nowhere yet.
+    rest: u64,
+    /// How many the evidence can explain beyond its least,
+    slack: u64,
+    /// and how many of these can have been answered late.
+    clogged: u64,
+}
+
+impl Explained {
+    fn by(
+        evidence: &[Evidence],
+        missing: u64,
+        hanging: u64,
+        each: u64,
+        asked: Option<Asked>,
+    ) -> Self {
+        let mut all = Self {
+            places: Vec::new(),
+            rest: missing,
+            slack: 0,
+            clogged: 0,
+        };
+        let open = missing.saturating_add(hanging);
+        for evidence in evidence {
+            let place = evidence.place;
+            let most = missing.min(bound(place, missing, asked));
+            let low = evidence.low.min(all.rest).min(most);
+            all.rest -= low;
+            let cost = evidence.cost(each);
+            let high = cost.min(most).max(low);
+            // What is lost behind the DUT clogs it: queries can be lost there that it never asked for.
+            let reach = match evidence.high {
+                Some(_) => cost.min(bound(place, open, asked)).max(low),
+                None => cost.max(low),
+            };
+            all.slack = all.slack.saturating_add(reach - low);
+            let clogged = evidence.high.map_or(cost, |_| 0);
+            all.clogged = all.clogged.saturating_add(clogged);
+            let source = Some(evidence.source.clone());
+            all.places.extend((high > 0).then_some(Placed {
+                place,
+                low,
+                high,
+                source,
+            }));
+        }
+        all
     }
 }
 

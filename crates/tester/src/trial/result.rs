@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::achieved::Achieved;
 use super::cause::Cause;
-use super::path::Path;
+use super::path::{AuthorityTimes, Path};
 use super::place::{Losses, Source};
 use super::service::Service;
 use crate::authority::counts::AuthorityCounts;
@@ -508,6 +508,9 @@ pub struct TrialResult {
     pub losses: Option<Losses>,
     /// What the authority counted, when it is ours.
     pub authority: Option<AuthorityCounts>,
+    /// How long an authority that is another program took for questions beside the trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority_sampled: Option<AuthorityTimes>,
     /// The fresh names that it asked for; `None` in journals from before this key.
     #[serde(default)]
     pub names: Option<Dealt>,

@@ -44,8 +44,9 @@ fn excuse(result: &TrialResult) -> Option<TesterFault> {
 
 /// The authority was slow, and it was behind a DUT.
 fn slow(result: &TrialResult) -> Option<TesterFault> {
-    let path = result.path.as_ref();
-    slow_authority(path.filter(|_| result.certified.is_some())?)
+    result.certified?;
+    let told = result.path.as_ref().map(|path| path.authority);
+    slow_authority(&told.or(result.authority_sampled)?)
 }
 
 /// The largest loss on the Tester's side, if those explain every missing answer and nothing else was
@@ -53,7 +54,8 @@ fn slow(result: &TrialResult) -> Option<TesterFault> {
 fn explanation<'r>(losses: &'r Losses, result: &TrialResult) -> Option<&'r Source> {
     let answers = &result.answers;
     let of_dut = |place| matches!(place, Place::DutSockets | Place::Dut);
-    let (mut rest, mut slack) = (losses.undecided, 0_u64);
+    // All that was open at an early end may have been lost.
+    let (mut rest, mut slack) = (losses.undecided.saturating_add(result.undecided), 0_u64);
     for placed in &losses.places {
         if placed.source.is_some() {
             slack = slack.saturating_add(placed.high.saturating_sub(placed.low));
@@ -71,6 +73,11 @@ fn explanation<'r>(losses: &'r Losses, result: &TrialResult) -> Option<&'r Sourc
 fn theft(result: &TrialResult, lost: u64) -> Option<TesterFault> {
     let limits = result.timing.limits.unwrap_or_default();
     let schedule = Schedule::new(result.rate_qps, result.duration_ns);
+    let span = result.losses.as_ref().and_then(|losses| losses.span);
+    let lost = disturbance::Lost {
+        queries: lost,
+        span_ns: span.map(|span| span.span_ns()),
+    };
     disturbance::fault(result.machine.as_ref()?, &limits, &schedule, lost)
 }
 
@@ -175,6 +182,7 @@ mod tests {
         let placing = place(Facts {
             missing,
             late,
+            each: 1000,
             is_watched: true,
             evidence: vec![held()],
             ..Facts::default()
@@ -193,6 +201,7 @@ mod tests {
         let placing = place(Facts {
             missing,
             late,
+            each: 1000,
             is_watched: true,
             evidence: vec![held()],
             ..Facts::default()

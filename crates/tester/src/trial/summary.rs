@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dns64_transport::Counters;
-use dns64_transport::clock::Nanos;
+use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 
 use super::TrialSpec;
@@ -12,14 +12,16 @@ use super::distribution::Times;
 use super::disturbance;
 use super::evidence::{self, Own};
 use super::join::Join;
-use super::path::Path;
+use super::path::{AuthorityTimes, Path};
 use super::place::{self, Facts, Kind, Losses, Place, Placing};
 use super::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 use super::service;
-use super::timing::{Bursts, Certificate, hanging, is_expired};
+use super::timing::{Bursts, Certificate, Hanging, is_expired};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger::Ledger;
+use crate::lab::counters::SEGMENTS_MAX;
 use crate::lab::process::Resources;
+use crate::lab::topology::Role;
 use crate::lab::usage::Usage;
 use crate::lab::watch::Observed;
 use crate::load::catch_up::Limits;
@@ -107,10 +109,44 @@ pub struct Surroundings {
     pub clock_source: Option<String>,
     /// Datagrams that the sockets of the program lost at full buffers that is the authority.
     pub authority_drops: u64,
+    /// How long each question took that the program was asked beside the trial that is the authority.
+    pub authority_waits_ns: Option<Vec<Nanos>>,
     /// What the counters of the hosts did.
     pub observed: Observed,
     /// What the reader should know of the preparations.
     pub notes: Vec<String>,
+}
+
+impl Surroundings {
+    fn sampled(&mut self, spec: &TrialSpec) -> Option<AuthorityTimes> {
+        let waits_ns = self.authority_waits_ns.take()?;
+        Some(AuthorityTimes::sampled(&waits_ns, spec.timeout_ns))
+    }
+
+    /// What nobody looked at in a trial that failed, so that it counts against the DUT.
+    fn unseen(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self
+            .observed
+            .client
+            .as_ref()
+            .is_some_and(|leg| leg.far.is_none())
+        {
+            notes.push(
+                "the host of the server and the network on the way are not watched: what was lost there counts as \
+                 the server's"
+                    .to_owned(),
+            );
+        }
+        let dut = self.machine.as_ref().and_then(|usage| usage.of(Role::Dut));
+        if dut.is_some_and(|row| row.cores.is_some() && row.foreign_ns.is_none()) {
+            notes.push(
+                "whether others used the cores of the DUT is not known: not all processes can be seen in /proc"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
 }
 
 /// Sums the shards up, pronounces the verdict, and finishes the result.
@@ -125,27 +161,30 @@ pub fn result(
         sums.add(shard);
     }
     let path = sums.join.take().map(Join::finish);
-    let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
+    let sampled = around.sampled(spec);
     let ended_early = sums.ended_early();
     let shortfall = sums.shortfall();
     let bursts = Bursts::of(spec, &sums.shards, &sums.certificate, shortfall);
+    let hanging = sums.hanging();
     let mut timing = sums.certificate.timing(spec, &sums.shards, &bursts);
     timing.clock_source = around.clock_source.take();
     // Without a DUT nobody asks the authority but the Measurer.
     let behind_dut = authority.filter(|_| around.certified.is_some());
+    let noted = behind_dut.and(path.as_ref()).map(|path| path.authority);
     let own = own(&sums, shards, authority, &around);
-    let placing = placing(&sums.answers, &own, &around, path.as_ref(), authority);
+    let placing = placing(&sums, hanging, &own, &around, path.as_ref(), authority);
     let fault = fault(shards, authority, around.authority_exit.clone(), &timing)
         .or_else(|| network_fault(&own, &placing, &around.observed))
         .or_else(|| overflow(authority?))
         .or_else(|| late_schedule(&timing, &spec.limits))
         .or_else(|| sums.certificate.rate_fault(spec))
         .or_else(|| bursts.fault(spec))
-        .or_else(|| slow_authority(behind_dut.filter(|_| shortfall > 0).and(path.as_ref())?))
-        .or_else(|| theft(spec, &sums, &around))
+        .or_else(|| slow_authority(&noted.or(sampled).filter(|_| shortfall > 0)?))
+        .or_else(|| theft(spec, shortfall, hanging, &around))
         .map(|fault| disturbance::explained(fault, around.machine.as_ref()));
     let outcome = verdict(fault, shortfall, ended_early);
-    let remarks = remarks(spec, &sums.answers, behind_dut, path.as_ref());
+    let mut remarks = remarks(spec, &sums.answers, behind_dut, path.as_ref());
+    remarks.extend(sampled.and_then(|told| told.note()));
     let mut notes = notes(spec, shards, remarks, &around, &outcome);
     notes.extend(without_effect(&outcome, &own, &around.observed));
     TrialResult {
@@ -162,10 +201,10 @@ pub fn result(
         rtt: sums.rtt(),
         rtt_percentiles: sums.rtt.percentiles(),
         timing,
-        tester_drops: sum(|s| s.counters.receive_drops)
-            + authority.map_or(0, AuthorityReport::drops),
+        tester_drops: own.receive_drops + authority.map_or(0, AuthorityReport::drops),
         losses: Some(placing.losses),
         authority: authority.map(|a| a.counts),
+        authority_sampled: sampled,
         names: Some(spec.names.dealt()),
         achieved: behind_dut.and_then(|authority| sums.achieved(authority)),
         service: service::service(spec.rate_qps, ended_early, &sums.shards),
@@ -219,6 +258,7 @@ fn own(
     let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
     Own {
         sent: sums.sent,
+        answered: sums.answers.answered(),
         not_sent: sum(|s| s.finished.tally.not_sent),
         undecided: sums.undecided,
         receive_drops: sum(|s| s.counters.receive_drops),
@@ -237,22 +277,31 @@ fn without_effect(outcome: &Outcome, own: &Own, observed: &Observed) -> Vec<Stri
         .collect()
 }
 
+/// How long a DUT can be clogged by one packet that it has to wait for: PowerDNS Recursor waits longest of those that
+/// have a profile, 1.5 s, before it asks anew (its documentation of `network-timeout`), and what waited meanwhile has to be
+/// worked off.
+const CLOGGED_NS: Nanos = 2 * SECOND;
+
 /// Where the queries without a valid answer were lost.
 fn placing(
-    answers: &Answers,
+    sums: &Sums<'_>,
+    hanging: Hanging,
     own: &Own,
     around: &Surroundings,
     path: Option<&Path>,
     authority: Option<&AuthorityReport>,
 ) -> Placing {
-    let observed = &around.observed;
+    let (observed, answers) = (&around.observed, &sums.answers);
+    let schedule = &sums.spec.schedule;
     let mut placing = place::place(Facts {
         not_sent: own.not_sent,
         missing: answers.missing,
+        hanging: hanging.queries,
+        each: schedule.due_within(CLOGGED_NS).max(SEGMENTS_MAX),
         late: answers.late,
         not_valid: answers.answered() - answers.valid - answers.late,
         dut_drops: around.dut_drops,
-        is_watched: evidence::is_watched(observed),
+        is_watched: evidence::is_watched(observed, own),
         evidence: evidence::gather(observed, own),
         // Of repeated names nothing is known, and what it leaves without an answer on purpose is no loss.
         asked: path
@@ -267,6 +316,7 @@ fn placing(
         hosts: observed.hosts.iter().map(|h| h.role.to_owned()).collect(),
         shared: observed.hosts.iter().any(|host| host.shared),
         counters: evidence::counters(observed),
+        span: hanging.span,
         ..placing.losses
     };
     placing
@@ -308,17 +358,23 @@ pub(super) fn late_schedule(timing: &Timing, limits: &Limits) -> Option<TesterFa
 }
 
 /// Others on a core of the DUT or the authority, if that explains why the trial failed.
-fn theft(spec: &TrialSpec, sums: &Sums<'_>, around: &Surroundings) -> Option<TesterFault> {
-    let shortfall = sums.shortfall();
+fn theft(
+    spec: &TrialSpec,
+    shortfall: u64,
+    hanging: Hanging,
+    around: &Surroundings,
+) -> Option<TesterFault> {
     let usage = around.machine.as_ref().filter(|_| shortfall > 0)?;
-    let lost = shortfall + hanging(spec, &sums.shards, sums.rtt().max);
+    let lost = disturbance::Lost {
+        queries: shortfall + hanging.queries,
+        span_ns: hanging.span.map(|span| span.span_ns()),
+    };
     disturbance::fault(usage, &spec.limits, &spec.schedule, lost)
 }
 
 /// An authority that answered too late for a DUT that left queries without a valid answer. What passes with such
 /// an authority has passed a harder test.
-pub(super) fn slow_authority(path: &Path) -> Option<TesterFault> {
-    let told = path.authority;
+pub(super) fn slow_authority(told: &AuthorityTimes) -> Option<TesterFault> {
     (told.slow > 0).then_some(TesterFault::AuthoritySlow {
         answers: told.slow,
         slowest_ns: told.max_ns?,
@@ -374,8 +430,14 @@ fn notes(
             around.dut_drops
         ));
     }
-    if let (Some(usage), Outcome::Passed) = (&around.machine, outcome) {
-        notes.extend(disturbance::remark(usage, &spec.limits));
+    let of_dut = |passed| disturbance::remark(around.machine.as_ref()?, &spec.limits, passed);
+    match outcome {
+        Outcome::Passed => notes.extend(of_dut(true)),
+        Outcome::Failed { .. } => {
+            notes.extend(of_dut(false));
+            notes.extend(around.unseen());
+        }
+        Outcome::Invalid(_) => {}
     }
     if let Some(exit) = &around.dut_exit {
         notes.push(format!("the DUT ended during the trial ({exit})"));
@@ -439,6 +501,16 @@ impl<'a> Sums<'a> {
                 join.query(global, start + sent_ns, entry, expired);
             }
         }
+    }
+
+    /// What was still open and lost, if anything was.
+    fn hanging(&self) -> Hanging {
+        let some = if self.shortfall() > 0 {
+            &self.shards[..]
+        } else {
+            &[]
+        };
+        Hanging::of(self.spec, some, self.rtt().max)
     }
 
     fn answer(&mut self, entry: &Entry, expired: bool) {

@@ -12,8 +12,9 @@ use dns64_transport::clock::Nanos;
 
 use super::TrialSpec;
 use super::distribution::Times;
+use super::place::LossSpan;
 use super::result::{CatchUp, TesterFault, Timing};
-use crate::load::catch_up::{Episode, Sent, episodes, sendings, together};
+use crate::load::catch_up::{Episode, episodes, sendings, together};
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
 use crate::load::pace::QUANTUM_NS;
@@ -212,21 +213,37 @@ fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<
     lost
 }
 
-/// Queries that were open when a trial ended early, and had been for longer than the slowest answer took: most
-/// of them would have been lost too.
-pub(super) fn hanging(spec: &TrialSpec, shards: &[&Finished], slowest_ns: Option<Nanos>) -> u64 {
-    let slowest_ns = slowest_ns.unwrap_or(0);
-    let each = shards.iter().map(|shard| {
-        let entries = &shard.ledger.entries()[..shard.offered];
-        let hangs = |sent: &Sent| {
+/// What a trial has lost, by the ledgers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hanging {
+    /// Queries that were open when the trial ended early, and had been for longer than the slowest answer took: most
+    /// of them would have been lost too.
+    pub(super) queries: u64,
+    /// When these and the lost ones were sent.
+    pub(super) span: Option<LossSpan>,
+}
+
+impl Hanging {
+    /// Of a trial whose slowest answer took so long.
+    pub(super) fn of(spec: &TrialSpec, shards: &[&Finished], slowest_ns: Option<Nanos>) -> Self {
+        let slowest_ns = slowest_ns.unwrap_or(0);
+        let mut all = Self::default();
+        for shard in shards {
             let until_ns = shard.emptied_until_ns;
-            sent.fate == Fate::Pending
-                && !is_expired(spec, sent.at_ns, until_ns)
-                && sent.at_ns + slowest_ns < until_ns
-        };
-        sendings(&shard.schedule, entries).filter(hangs).count() as u64
-    });
-    each.sum()
+            let entries = &shard.ledger.entries()[..shard.offered];
+            for sent in sendings(&shard.schedule, entries) {
+                let is_open = sent.fate == Fate::Pending && !is_expired(spec, sent.at_ns, until_ns);
+                let hangs = is_open && sent.at_ns + slowest_ns < until_ns;
+                all.queries += u64::from(hangs);
+                let is_kept = matches!(sent.fate, Fate::Valid | Fate::Unsent) || is_open;
+                if hangs || !is_kept {
+                    let span = all.span.unwrap_or(LossSpan::at(sent.at_ns));
+                    all.span = Some(span.with(sent.at_ns));
+                }
+            }
+        }
+        all
+    }
 }
 
 /// Whether no answer to a query sent then can have come in time any more.

@@ -162,6 +162,26 @@ fn what_happened_between_two_looks_is_told_for_each_role() {
 }
 
 #[test]
+fn threads_and_children_that_ended_were_the_role_s_own() {
+    let files = before();
+    let first = files.look();
+    // Of 300 ticks in tasks on core 1 the DUT's threads still show 60; 180 were those of its threads that ended, and
+    // 50 of a child.
+    files
+        .stat("1000 0 500 9000 0 10 20 3", "500 0 100 9000 0 10 20 5")
+        .thread("/proc/7/task/7", "3600000000 1000000 9", 40, "1");
+    let stat = fs::read_to_string(files.0.path().join("proc/7/stat")).unwrap();
+    files.set(
+        "/proc/7/stat",
+        &stat.replace(" 400 0 0 0 20", " 640 0 50 0 20"),
+    );
+    let usage = files.look().since(&first);
+    let dut = usage.of(Role::Dut).unwrap();
+    assert_eq!(dut.cpu_ns, 600_000_000);
+    assert_eq!(dut.foreign_ns, Some(100_000_000));
+}
+
+#[test]
 fn nothing_is_said_of_cores_that_a_role_does_not_have_alone() {
     let files = before();
     files.thread("/proc/7/task/7", "1 1 1", 0, "0-1");

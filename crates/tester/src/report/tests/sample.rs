@@ -11,7 +11,7 @@ use crate::report::Conditions;
 use crate::trial::achieved::Achieved;
 use crate::trial::cause::Cause;
 use crate::trial::path::Path;
-use crate::trial::place::{Losses, Place, Placed, Source};
+use crate::trial::place::{LossSpan, Losses, Place, Placed, Source};
 use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
 use crate::trial::service::{By, Service};
 
@@ -72,6 +72,10 @@ pub(super) fn losses() -> Losses {
     Losses {
         queries: 1234,
         places: places.to_vec(),
+        span: Some(LossSpan {
+            from_ns: 1_250_000_000,
+            until_ns: 59_999_950_000,
+        }),
         hosts: vec!["Measurer".into(), "DUT".into(), "authority".into()],
         ..Losses::default()
     }
@@ -120,6 +124,7 @@ pub(super) fn failed() -> TrialResult {
         machine: Some(usage()),
         tester_drops: 0,
         losses: Some(losses()),
+        authority_sampled: Some(path().authority),
         authority: Some(AuthorityCounts {
             aaaa: 99_500,
             a: 99_400,

@@ -17,6 +17,7 @@ fn change(role: &'static str, shared: bool, rows: &[Row]) -> Change {
     Change {
         role,
         shared,
+        is_unread: false,
         least: reading.clone(),
         most: reading,
     }
@@ -76,6 +77,7 @@ fn observed(host: usize, rows: &[Row]) -> Observed {
 
 const OWN: Own = Own {
     sent: 1_000,
+    answered: 0,
     not_sent: 0,
     undecided: 0,
     receive_drops: 0,
@@ -295,6 +297,7 @@ fn of_a_shared_host_only_its_interface_counts() {
     let rows = [
         ("eth0", Layer::Device, "rx_drop", 5),
         ("eth0", Layer::Device, "rx_missed", 2),
+        ("eth0", Layer::Device, "tx_fifo", 3),
         ("eth0", Layer::Queue("fq_codel".to_owned()), "drops", 7),
     ];
     observed.hosts = vec![change("Measurer", true, &rows)];
@@ -304,7 +307,41 @@ fn of_a_shared_host_only_its_interface_counts() {
         link: Some("eth0".to_owned()),
     });
     observed.upstream = None;
-    let expected = ["FromDut Lost: Measurer eth0: interface rx_missed 2: 0 to 256"];
+    let expected = [
+        "ToDut Lost: Measurer eth0: interface tx_fifo 3: 0 to 384",
+        "FromDut Lost: Measurer eth0: interface rx_missed 2: 0 to 256",
+    ];
     assert_eq!(found(&observed, &OWN), expected);
-    assert!(!is_watched(&observed));
+    assert!(!is_watched(&observed, &OWN));
+}
+
+/// A server that takes its queries from the driver, so that the kernel of its host counts none.
+#[test]
+fn a_host_whose_counters_are_passed_by_tells_nothing() {
+    let mut observed = observed(1, &[]);
+    observed.hosts[1] = change("DUT", false, &[]);
+    let own = Own {
+        answered: 990,
+        ..OWN
+    };
+    assert_eq!(found(&observed, &own), [""; 0]);
+    assert!(!is_watched(&observed, &own));
+    // None was answered: then they were lost on the way.
+    assert!(is_watched(&observed, &OWN));
+    assert!(!found(&observed, &OWN).is_empty());
+    // A counter with a name is one all the same.
+    let dropped = ("upstream", tbf(), "drops", 3);
+    observed.hosts[2] = change("authority", false, &[dropped]);
+    assert_eq!(
+        found(&observed, &own),
+        ["FromAuthority Lost: authority upstream: tbf drops 3: 0 to any"]
+    );
+}
+
+#[test]
+fn a_host_that_could_not_be_read_tells_nothing() {
+    let mut observed = observed(1, &[("client", Layer::Device, "rx_drop", 7)]);
+    observed.hosts[1].is_unread = true;
+    assert_eq!(found(&observed, &OWN), [""; 0]);
+    assert!(!is_watched(&observed, &OWN));
 }

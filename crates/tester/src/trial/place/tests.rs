@@ -22,6 +22,7 @@ fn evidence(place: Place, low: u64, high: Option<u64>) -> Evidence {
 fn missing(missing: u64, evidence: Vec<Evidence>) -> Facts {
     Facts {
         missing,
+        each: 1000,
         is_watched: true,
         evidence,
         ..Facts::default()
@@ -206,6 +207,37 @@ fn questions_that_the_authority_leaves_open_are_its_losses() {
 }
 
 #[test]
+fn a_loss_behind_the_dut_explains_no_more_than_it_can_clog() {
+    let one = || vec![evidence(Place::ToAuthority, 1, None)];
+    let lost = |queries, late| {
+        let late = Facts {
+            late,
+            ..missing(queries, one())
+        };
+        place(late).cause.is_some()
+    };
+    assert!(lost(1000, 0));
+    assert!(!lost(1001, 0));
+    assert!(lost(0, 1000));
+    assert!(!lost(0, 1001));
+}
+
+#[test]
+fn queries_that_hung_at_an_early_end_have_to_be_explained_too() {
+    let hanging = |hanging, high| {
+        let facts = Facts {
+            hanging,
+            ..missing(5, vec![evidence(Place::FromDut, 1, high)])
+        };
+        place(facts).cause.is_some()
+    };
+    assert!(hanging(123, Some(128)));
+    assert!(!hanging(124, Some(128)));
+    assert!(hanging(995, None));
+    assert!(!hanging(996, None));
+}
+
+#[test]
 fn a_drop_is_named_before_a_delay() {
     let held = Evidence {
         kind: Kind::Held,
@@ -247,12 +279,15 @@ prop_compose! {
     fn any_facts()(
         counts in (0..100_u64, 0..200_u64, 0..100_u64, 0..100_u64),
         dut_drops in 0..200_u64,
+        (hanging, each) in (0..100_u64, 0..1000_u64),
         is_watched: bool,
         evidence in vec(any_evidence(), 0..6),
         asked in option::of(any_asked()),
     ) -> Facts {
         let (not_sent, missing, late, not_valid) = counts;
-        Facts { not_sent, missing, late, not_valid, dut_drops, is_watched, evidence, asked }
+        Facts {
+            not_sent, missing, hanging, each, late, not_valid, dut_drops, is_watched, evidence, asked,
+        }
     }
 }
 

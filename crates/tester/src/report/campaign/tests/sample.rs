@@ -287,6 +287,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         tester_drops: 0,
         losses: None,
         authority: Some(counts(fresh, own)),
+        authority_sampled: None,
         names: None,
         certified: (!self_test).then_some(true),
         achieved: None,

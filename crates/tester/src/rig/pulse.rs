@@ -1,0 +1,176 @@
+//! Questions to an authority beside a trial: how long one takes to answer that keeps no account itself.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
+use dns64_transport::socket::{Segmentation, UdpLink};
+use dns64_transport::{Link as _, cpu};
+
+use super::probe::ProbeError;
+use crate::lab::host::Host;
+use crate::load::query::Template;
+use crate::namespace::Zone;
+
+/// Whom to ask, and for what.
+#[derive(Clone, Debug)]
+pub struct Patient {
+    /// Where the authority runs: it is asked from there, so that no link is in between.
+    pub host: Host,
+    /// Its address.
+    pub server: SocketAddr,
+    /// One of its cores, for whoever asks to run on; `None` for any.
+    pub core: Option<usize>,
+    /// The zone.
+    pub zone: Zone,
+    /// The address whose name is asked for, again and again.
+    pub name: Ipv4Addr,
+    /// How long an answer is waited for.
+    pub patience_ns: Nanos,
+}
+
+/// A question every [`PERIOD_NS`] at most, one at a time, until it is over.
+#[derive(Debug)]
+pub struct Pulse {
+    asking: Option<JoinHandle<Vec<Nanos>>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Pulse {
+    /// Begins to ask.
+    ///
+    /// # Errors
+    ///
+    /// The host cannot be entered, a socket cannot be opened.
+    pub fn begin(patient: Patient) -> Result<Self, ProbeError> {
+        let open = || UdpLink::client(patient.server, None, 1, Segmentation::Off);
+        let link = patient.host.enter(open)??;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let asking = Builder::new().name("pulse".into()).spawn(move || {
+            // Elsewhere it would take time from the Measurer or the DUT, if little.
+            let _ = patient.core.map(cpu::pin);
+            ask(&patient, link, &over)
+        });
+        Ok(Self {
+            asking: asking.ok(),
+            is_over,
+        })
+    }
+
+    /// Ends it; returns how long each answer took. One that did not come counts as long as it was waited for, and so
+    /// does the one that is waited for now.
+    pub fn end(mut self) -> Vec<Nanos> {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Vec<Nanos> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let asking = self.asking.take();
+        asking.map_or_else(Vec::new, |asking| asking.join().unwrap_or_default())
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn ask(patient: &Patient, mut link: UdpLink, is_over: &AtomicBool) -> Vec<Nanos> {
+    let template = Template::new(&patient.zone.suffix);
+    let mut waits = Vec::new();
+    for id in (0..=u16::MAX).cycle() {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let asked_at = MonotonicClock.now();
+        let _ = link.send(0, 1, |_, frame| template.write(id, patient.name, frame));
+        let until = asked_at + patient.patience_ns;
+        let answered_at = answer(&mut link, id, until, is_over);
+        waits.push(answered_at.saturating_sub(asked_at));
+        MonotonicClock.sleep((asked_at + PERIOD_NS).saturating_sub(MonotonicClock.now()));
+    }
+    waits
+}
+
+/// When the answer of this ID arrived by the kernel's stamp, or now, when it is no longer waited for.
+fn answer(link: &mut UdpLink, id: u16, until: Nanos, is_over: &AtomicBool) -> Nanos {
+    let mut arrived_at = None;
+    loop {
+        let _ = link.wait(WAIT_STEP_NS);
+        let _ = link.receive(BATCH, |datagram| {
+            if datagram.payload.starts_with(&id.to_be_bytes()) {
+                arrived_at = Some(datagram.at);
+            }
+        });
+        let now = MonotonicClock.now();
+        if arrived_at.is_some() || now >= until || is_over.load(Ordering::Relaxed) {
+            return arrived_at.unwrap_or(now);
+        }
+    }
+}
+
+/// Often enough to see every stop that costs an answer at a timeout of RFC 8219 (1 s), of which a quarter is allowed,
+/// and seldom enough to be no load.
+pub const PERIOD_NS: Nanos = SECOND / 20;
+
+/// How long to sleep before looking whether it is over.
+const WAIT_STEP_NS: Nanos = SECOND / 100;
+
+/// Answers that are taken at once: those to earlier questions can come with it.
+const BATCH: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::{DEFAULT_SUFFIX, Share};
+    use std::net::UdpSocket;
+
+    fn patient(server: SocketAddr) -> Patient {
+        Patient {
+            host: Host::Here,
+            server,
+            core: None,
+            zone: Zone {
+                suffix: DEFAULT_SUFFIX.parse().unwrap(),
+                aaaa_share: Share::NONE,
+            },
+            name: Ipv4Addr::new(10, 0, 0, 1),
+            patience_ns: 10 * SECOND,
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_held_back_took_so_long() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let pulse = Pulse::begin(patient(server.local_addr().unwrap())).unwrap();
+        let held_ns = 120_000_000;
+        let mut answered = 0;
+        while answered < 3 {
+            let mut question = [0; 512];
+            let (len, from) = server.recv_from(&mut question).unwrap();
+            if answered == 1 {
+                MonotonicClock.sleep(held_ns);
+            }
+            server.send_to(&question[..len], from).unwrap();
+            answered += 1;
+        }
+        let waits = pulse.end();
+        assert!(waits.len() >= 2, "{waits:?}");
+        assert!(waits[1] >= held_ns, "{waits:?}");
+    }
+
+    #[test]
+    fn what_is_still_waited_for_at_the_end_counts() {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let pulse = Pulse::begin(patient(silent.local_addr().unwrap())).unwrap();
+        silent.recv_from(&mut [0; 512]).unwrap();
+        MonotonicClock.sleep(60_000_000);
+        let waits = pulse.end();
+        assert_eq!(waits.len(), 1);
+        assert!(waits[0] >= 50_000_000, "{waits:?}");
+    }
+}
