@@ -39,6 +39,9 @@ const LATENESS: Kind = Kind {
     words: numbers::span,
 };
 
+/// Where it begins, the axis cannot tell small values from none.
+const RATE_ERROR_AXIS: &str = "queries too many or too few (left end: 0.1 % or less)";
+
 const RATE_ERROR: Kind = Kind {
     title: "How far the load was from the offered rate in the worst bin of a trial, by the width of the bins. Good: \
             bins of 100 ms are left of their limit; narrow bins hold few queries, so that a short stall shows in them",
@@ -54,7 +57,7 @@ const RATE_ERROR: Kind = Kind {
             ),
         ]
     },
-    axis: |groups| Axis::parts("queries too many or too few", pairs::values(groups)),
+    axis: |groups| Axis::parts(RATE_ERROR_AXIS, pairs::values(groups)),
     words: |pct| format!("{} %", numbers::short((pct * 10.0).round() / 10.0)),
 };
 
