@@ -5,7 +5,7 @@ use dns64_transport::clock::Nanos;
 
 use super::TrialSpec;
 use super::distribution::Times;
-use super::path::{AuthorityTimes, ModelTimes, Order, Path, Stages, Timeline};
+use super::path::{AuthorityTimes, Messages, ModelTimes, Order, Path, Stages, Timeline};
 use crate::authority::ledger::{ANSWER_MAX_NS, Ledger, Question, Questions};
 use crate::load::ledger::{Entry, Fate};
 use crate::load::names::Names;
@@ -39,6 +39,8 @@ pub(super) struct Join<'a> {
     ledger: &'a Ledger,
     path: Path,
     dut_only: Times,
+    /// Round-trip times of the queries with a valid answer and all messages timed.
+    timed: Times,
     authority: Times,
     to_authority: Times,
     aaaa_answer: Times,
@@ -63,6 +65,7 @@ impl<'a> Join<'a> {
             ledger,
             path,
             dut_only: Times::new(),
+            timed: Times::new(),
             authority: Times::new(),
             to_authority: Times::new(),
             aaaa_answer: Times::new(),
@@ -97,6 +100,9 @@ impl<'a> Join<'a> {
             Fate::Valid => {
                 self.answered(&timeline, &questions);
                 self.stages(&timeline, &questions);
+                if timeline.messages().is_some() {
+                    self.timed.record(entry.rtt_ns);
+                }
             }
             Fate::Pending if expired => self.lost(&questions),
             _ => {}
@@ -176,8 +182,24 @@ impl<'a> Join<'a> {
         }
     }
 
+    /// Looks for the typical query among all that were sent, when each of them has been added: number, moment of
+    /// sending, entry.
+    pub(super) fn typical<'e>(
+        &self,
+        mut sent: impl Iterator<Item = (u64, Nanos, &'e Entry)>,
+    ) -> Option<Messages> {
+        let median_ns = self.timed.median()?;
+        sent.find_map(|(i, sent_at, entry)| {
+            let is_median =
+                entry.fate == Fate::Valid && self.timed.are_alike(entry.rtt_ns, median_ns);
+            let n = self.names.repeats.fresh(i).filter(|_| is_median)?;
+            let questions = self.ledger.questions(n);
+            Timeline::new(sent_at, *entry, Some(questions)).messages()
+        })
+    }
+
     /// What came of it.
-    pub(super) fn finish(self) -> Path {
+    pub(super) fn finish(self, typical: Option<Messages>) -> Path {
         let asked_again = self.path.questions.other_aaaa + self.path.questions.other_a > 0;
         Path {
             dut_only_percentiles_ns: self.dut_only.percentiles(),
@@ -199,6 +221,7 @@ impl<'a> Join<'a> {
                 max_ns: self.authority.max(),
                 ..self.path.authority
             },
+            typical,
             ..self.path
         }
     }

@@ -63,6 +63,21 @@ impl Timeline {
         Some(self.rtt_ns()?.saturating_sub(self.authority_ns()?))
     }
 
+    /// Its messages, counted from the sending of the query; `None` without an answer, and where a question was
+    /// not answered or not timed.
+    pub fn messages(&self) -> Option<Messages> {
+        self.authority_ns()?;
+        let Questions { aaaa, a } = self.questions?;
+        let after = |at: Nanos| at.saturating_sub(self.sent_at);
+        Some(Messages {
+            aaaa_question_ns: aaaa.arrived_at.map(after),
+            aaaa_answer_ns: aaaa.answered_at().map(after),
+            a_question_ns: a.arrived_at.map(after),
+            a_answer_ns: a.answered_at().map(after),
+            response_ns: self.rtt_ns()?,
+        })
+    }
+
     /// How the DUT asked; `None` if it did not ask, or where that was not timed.
     pub fn order(&self) -> Option<Order> {
         let Questions { aaaa, a } = self.questions?;
@@ -81,6 +96,40 @@ impl Timeline {
                 })
             }
         }
+    }
+}
+
+/// The messages of RFC 8219 section 9.1, figure 3, of one query, in nanoseconds after it was sent. A question that
+/// the DUT did not ask is `None` with its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Messages {
+    /// The AAAA question came to the authority.
+    pub aaaa_question_ns: Option<Nanos>,
+    /// Its answer left the authority.
+    pub aaaa_answer_ns: Option<Nanos>,
+    /// The A question came to the authority.
+    pub a_question_ns: Option<Nanos>,
+    /// Its answer left the authority.
+    pub a_answer_ns: Option<Nanos>,
+    /// The response came back to the Measurer.
+    pub response_ns: Nanos,
+}
+
+impl Messages {
+    /// Both questions with their answers: AAAA, then A.
+    pub fn exchanges(&self) -> [(Option<Nanos>, Option<Nanos>); 2] {
+        [
+            (self.aaaa_question_ns, self.aaaa_answer_ns),
+            (self.a_question_ns, self.a_answer_ns),
+        ]
+    }
+
+    /// Whether each question has an answer that is not before it.
+    pub fn are_in_order(&self) -> bool {
+        let is_answered = |(question, answer): (Option<Nanos>, Option<Nanos>)| {
+            question.is_some() == answer.is_some() && question <= answer
+        };
+        self.exchanges().into_iter().all(is_answered)
     }
 }
 
@@ -122,6 +171,10 @@ pub struct Path {
     pub model: ModelTimes,
     /// How long the authority took to answer.
     pub authority: AuthorityTimes,
+    /// The messages of the typical query: the first whose round-trip time is the median of those with a valid answer
+    /// and all messages timed. `None` without such queries, and in journals from before this key.
+    #[serde(default)]
+    pub typical: Option<Messages>,
 }
 
 impl Path {

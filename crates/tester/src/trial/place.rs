@@ -45,6 +45,31 @@ pub enum Place {
 }
 
 impl Place {
+    /// All of them, in the order of the way.
+    pub const ALL: [Self; 12] = [
+        Self::NotSent,
+        Self::ToDut,
+        Self::DutHost,
+        Self::DutSockets,
+        Self::ToAuthority,
+        Self::Authority,
+        Self::FromAuthority,
+        Self::Dut,
+        Self::FromDut,
+        Self::Measurer,
+        Self::Late,
+        Self::NotValid,
+    ];
+
+    /// Whether what is lost there is the DUT's loss. If an answer that was late or not valid is the DUT's
+    /// depends on what else was lost in the trial.
+    pub fn is_dut(self) -> bool {
+        matches!(
+            self,
+            Self::DutSockets | Self::Dut | Self::Late | Self::NotValid
+        )
+    }
+
     /// In words, after a number of queries.
     pub fn words(self) -> &'static str {
         match self {

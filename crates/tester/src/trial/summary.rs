@@ -160,7 +160,7 @@ pub fn result(
     for shard in shards {
         sums.add(shard);
     }
-    let path = sums.join.take().map(Join::finish);
+    let path = sums.path();
     let sampled = around.sampled(spec);
     let ended_early = sums.ended_early();
     let shortfall = sums.shortfall();
@@ -511,6 +511,22 @@ impl<'a> Sums<'a> {
             &[]
         };
         Hanging::of(self.spec, some, self.rtt().max)
+    }
+
+    /// The way of the queries, when all shards have been added.
+    fn path(&mut self) -> Option<Path> {
+        let join = self.join.take()?;
+        let sent = self.shards.iter().flat_map(|finished| {
+            let entries = finished.ledger.entries()[..finished.offered].iter();
+            let sent = entries.enumerate().filter(|(_, e)| e.fate != Fate::Unsent);
+            sent.map(|(local, entry)| {
+                let global = finished.schedule.global(local as u64);
+                let due_at = finished.start + finished.schedule.due_ns(global);
+                (global, due_at + Nanos::from(entry.lateness_ns), entry)
+            })
+        });
+        let typical = join.typical(sent);
+        Some(join.finish(typical))
     }
 
     fn answer(&mut self, entry: &Entry, expired: bool) {

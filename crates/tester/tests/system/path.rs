@@ -312,6 +312,12 @@ fn a_dut_that_asks_in_turn_is_seen_to_do_so() {
     assert_about(path.dut_only_ns(50.0), 6 * LINK_NS + 3 * WORK_NS);
     let stages = path.stages;
     assert_about(stages.to_authority_ns, 2 * LINK_NS + WORK_NS);
+    // All queries are alike, so that each of them is the typical one.
+    let typical = path.typical.unwrap();
+    assert!(typical.are_in_order());
+    assert_about(typical.aaaa_question_ns, 2 * LINK_NS + WORK_NS);
+    assert_about(typical.a_question_ns, 2 * (2 * LINK_NS + WORK_NS));
+    assert_about(Some(typical.response_ns), 3 * (2 * LINK_NS + WORK_NS));
     assert_about(stages.between_ns, 2 * LINK_NS + WORK_NS);
     assert_about(stages.to_client_ns, 2 * LINK_NS + WORK_NS);
     assert_eq!(

@@ -1,6 +1,7 @@
 //! Journals that their driver wrote, and forgeries of them that bear good seals.
 
 mod honest;
+mod messages;
 
 use std::fs;
 

@@ -2,16 +2,18 @@
 
 mod authority;
 mod clause;
+mod evidence;
 
 use serde::{Serialize, Serializer};
 
 use crate::campaign::record::{CertificateConditions, Environment};
 use crate::statistics::summary::Summary;
-use crate::trial::path::{AnsweredNames, AuthorityTimes};
+use crate::trial::path::{AnsweredNames, AuthorityTimes, Messages};
 use crate::trial::result::Outcome;
 use crate::warning::Warning;
 pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
 pub use clause::{Clause, Met};
+pub use evidence::{Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread};
 
 /// Version of the form of `results.json`; its schema is published as `results.schema.json`.
 pub const FORMAT: u32 = 2;
@@ -45,6 +47,10 @@ pub struct Analysis {
     pub variants: Vec<VariantInfo>,
     /// Self-tests, in their order.
     pub certificates: Vec<Certificate>,
+    /// The self-tests beside the rates that they are for.
+    pub margins: Vec<Margin>,
+    /// What the trials of each variant tell of the Tester.
+    pub evidence: Vec<Evidence>,
     /// The results, point by point, in the order of the plan.
     pub points: Vec<PointResult>,
     /// The same by both shares at once, of variants with several of each.
@@ -284,6 +290,8 @@ pub struct PathResult {
     pub dut_only_ns: Vec<(f64, u64)>,
     /// How long the authority took for an answer in it.
     pub authority: AuthorityTimes,
+    /// The messages of its typical query.
+    pub typical: Option<Messages>,
 }
 
 /// How well the sender kept to its schedule.

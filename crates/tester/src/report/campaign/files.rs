@@ -74,6 +74,8 @@ pub fn files(
         ("data/rates.dat", data(tables::rates(analysis))?),
         ("data/convergence.dat", data(tables::convergence(analysis))?),
         ("data/latency.dat", data(tables::latency(analysis))?),
+        ("data/dut-only.dat", data(tables::dut_only(analysis))?),
+        ("data/lateness.dat", data(tables::lateness(analysis))?),
         ("data/plot.gp", gnuplot::script(analysis)),
     ];
     texts.extend(template.map(|text| (TEMPLATE, text.to_owned())));

@@ -84,7 +84,41 @@ pub(super) fn script(analysis: &Analysis) -> String {
             names = latency.join(", "),
         );
     }
-    out
+    out + &dut_only(analysis) + &lateness(analysis)
+}
+
+/// Round-trip times without the authority, in the axes of those with it.
+fn dut_only(analysis: &Analysis) -> String {
+    let names = titles(&tables::dut_only(analysis));
+    let Some(last) = names.len().checked_sub(1) else {
+        return String::new();
+    };
+    format!(
+        "\nset output \"dut-only.svg\"\nset title \"Round-trip times without the authority\"\n\
+         array duts[{count}] = [{names}]\n\
+         plot for [i=0:{last}] \"dut-only.dat\" index i using 2:3 with linespoints \
+         title duts[i + 1]\n",
+        count = names.len(),
+        names = names.join(", "),
+    )
+}
+
+/// Lateness: for each figure of a trial the median and the worst of all trials, and the limit.
+fn lateness(analysis: &Analysis) -> String {
+    let names = titles(&tables::lateness(analysis));
+    let Some(last) = names.len().checked_sub(1) else {
+        return String::new();
+    };
+    format!(
+        "\nset output \"lateness.svg\"\nset title \"Lateness of queries, from the median to the worst trial\"\n\
+         set xlabel \"figure of a trial\"\nset ylabel \"us\"\nunset logscale x\nset xrange [-0.5:3.9]\n\
+         array senders[{count}] = [{names}]\n\
+         plot for [i=0:{last}] \"lateness.dat\" index i using ($1 + i * 0.4 / {count}):2:2:3:xtic(5) \
+         with yerrorbars title senders[i + 1], \\\n     \"lateness.dat\" index 0 using 1:4 with lines \
+         dt 2 lc \"black\" title \"limit\"\n",
+        count = names.len(),
+        names = names.join(", "),
+    )
 }
 
 /// The titles of the groups, as texts of gnuplot.

@@ -51,10 +51,16 @@ fn a_row_for_each_run_and_point() {
 fn figures_for_gnuplot() {
     check("data/rates.dat", &expect_file!["testdata/rates.dat"]);
     check("data/plot.gp", &expect_file!["testdata/plot.gp"]);
+    check("data/lateness.dat", &expect_file!["testdata/lateness.dat"]);
     let points = small_points();
     assert_eq!(
         text_of("data/latency.dat").matches("\n\n\n").count(),
         points - 1
+    );
+    assert_eq!(
+        text_of("data/dut-only.dat").matches("\n\n\n").count(),
+        points - 3 - 1,
+        "where everything is cached, no query has messages of its own"
     );
     assert_eq!(
         text_of("data/convergence.dat").matches("\n\n\n").count(),
@@ -151,6 +157,7 @@ fn what_was_not_certified_is_marked_in_every_file_and_nothing_else_is() {
             ", not certified",
         ),
         ("data/latency.dat", "\n\n\n", "un_bound", ", not certified"),
+        ("data/dut-only.dat", "\n\n\n", "un_bound", ", not certified"),
         ("dns-metrics.jsonl", "\n", "un_bound", "\"certified\":false"),
     ] {
         let text = text(file);

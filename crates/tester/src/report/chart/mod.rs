@@ -4,10 +4,12 @@
 //! Lengths are units of the drawing, two for a pixel at its full size; a letter is 24 high.
 
 mod axis;
+mod diagram;
 
 use std::fmt::Write as _;
 
 pub(super) use axis::Axis;
+pub(super) use diagram::{Diagram, Look};
 
 /// Width and height, with the names of the axes.
 pub(super) type Size = (f64, f64);
@@ -118,10 +120,15 @@ pub(super) struct Chart {
 impl Chart {
     /// The axes with their names.
     pub(super) fn new(size: Size, x: Axis, y: Axis) -> Self {
+        Self::with_margin(size, x, y, 0.0)
+    }
+
+    /// The same with a margin of this width for notes at the right.
+    pub(super) fn with_margin(size: Size, x: Axis, y: Axis, margin: f64) -> Self {
         let wide = |(_, name): &(f64, String)| LETTER * name.chars().count() as f64;
         let names = y.ticks.iter().map(wide).reduce(f64::max);
         let left = names.map_or(8.0, |width| 26.0 + width);
-        let right = size.0 - 12.0 - x.ticks.last().map_or(0.0, wide) / 2.0;
+        let right = size.0 - margin - 12.0 - x.ticks.last().map_or(0.0, wide) / 2.0;
         // A line for the name of the upright axis, if it has one.
         let top = if y.label.is_empty() { 8.0 } else { 52.0 };
         let bottom = size.1 - 80.0;
@@ -215,11 +222,15 @@ impl Chart {
         }
     }
 
+    /// A note in the margin at the right, on the level of `y`.
+    pub(super) fn note(&mut self, y: f64, note: &str) {
+        let y = between(self.up, self.y.share(y));
+        self.text("end ink", (self.size.0 - 8.0, y), MIDDLE, note);
+    }
+
     /// The drawing for a page; `spoken` is what a screen reader says.
     pub(super) fn svg(&self, spoken: &str) -> String {
-        let ((width, height), content) = (self.size, &self.svg);
-        let look = format!("role=\"img\" aria-label=\"{}\"", escaped(spoken));
-        format!("<svg viewBox=\"0 0 {width} {height}\" {look}>{content}</svg>")
+        element(self.size, &self.svg, spoken)
     }
 
     /// What stands in the drawing, without the element around it.
@@ -235,21 +246,49 @@ impl Chart {
     }
 
     fn text(&mut self, class: &str, (x, y): (f64, f64), dy: &str, text: &str) {
-        if !text.is_empty() {
-            let place = format!("x=\"{x:.0}\" y=\"{y:.0}\" dy=\"{dy}\"");
-            let text = escaped(text);
-            let _ = write!(self.svg, "<text class=\"{class}\" {place}>{text}</text>");
-        }
+        write_text(&mut self.svg, class, (x, y), dy, text);
     }
 }
 
 /// The line and the shape of a variant, for a legend; a screen reader passes over it.
 pub(super) fn key(variant: usize) -> String {
-    let mut svg = "<svg viewBox=\"0 0 52 24\" aria-hidden=\"true\">".to_owned();
     let (role, mark) = (Role::variant(variant), Mark::variant(variant, false));
-    path(&mut svg, role, Stroke::THICK, "M2 12H50");
-    path(&mut svg, role, mark.0, &mark.at((26.0, 12.0)));
-    svg + "</svg>"
+    let mut content = String::new();
+    path(&mut content, role, Stroke::THICK, "M2 12H50");
+    path(&mut content, role, mark.0, &mark.at((26.0, 12.0)));
+    key_of(&content)
+}
+
+/// A mark for a legend.
+pub(super) fn mark_key(role: Role, mark: Mark) -> String {
+    let mut content = String::new();
+    path(&mut content, role, mark.0, &mark.at((26.0, 12.0)));
+    key_of(&content)
+}
+
+/// An upright limit for a legend.
+pub(super) fn limit_key() -> String {
+    let mut content = String::new();
+    path(&mut content, Role::INK, Stroke::Dashed, "M26 -6V30");
+    key_of(&content)
+}
+
+fn key_of(content: &str) -> String {
+    format!("<svg viewBox=\"0 0 52 24\" aria-hidden=\"true\">{content}</svg>")
+}
+
+/// A drawing for a page; `spoken` is what a screen reader says.
+fn element((width, height): Size, content: &str, spoken: &str) -> String {
+    let look = format!("role=\"img\" aria-label=\"{}\"", escaped(spoken));
+    format!("<svg viewBox=\"0 0 {width} {height}\" {look}>{content}</svg>")
+}
+
+fn write_text(svg: &mut String, class: &str, (x, y): (f64, f64), dy: &str, text: &str) {
+    if !text.is_empty() {
+        let place = format!("x=\"{x:.0}\" y=\"{y:.0}\" dy=\"{dy}\"");
+        let text = escaped(text);
+        let _ = write!(svg, "<text class=\"{class}\" {place}>{text}</text>");
+    }
 }
 
 fn path(svg: &mut String, Role(role): Role, stroke: Stroke, data: &str) {

@@ -143,3 +143,72 @@ fn names_stand_within_the_drawing() {
     // A digit of the usual fonts is at most 0.64 of its height wide, and "4,000,000,000" has ten.
     assert!(ends.len() > 3 && ends.iter().all(|end| *end > 10.0 * 0.64 * 24.0));
 }
+
+#[test]
+fn percentages_have_decades_of_their_own() {
+    let axis = Axis::parts("of those due", [0.0, 12.0]);
+    assert_eq!(names(&axis), ["0.1 %", "1 %", "10 %", "100 %"]);
+    assert!(
+        axis.share(0.0).abs() < 1e-12,
+        "nothing stands at the beginning"
+    );
+    let near = Axis::times("time", [120_000.0, 900_000.0]).decades_only();
+    assert_eq!(names(&near), ["100 us", "1 ms"]);
+    let sparse = Axis::linear("rate", (0.0, 35_000.0)).sparse();
+    assert_eq!(names(&sparse), ["0", "10,000", "20,000", "30,000"]);
+}
+
+#[test]
+fn rows_have_names_at_the_left_and_notes_at_the_right() {
+    let y = Axis::named_rows(2.0, [(0.5, "p50".to_owned())]);
+    let x = Axis::from_zero("queries/s", [10.0]);
+    let mut chart = Chart::with_margin((400.0, 200.0), x, y, 100.0);
+    chart.note(0.5, "12 us");
+    let svg = chart.svg("rows");
+    let middle = "y=\"36\" dy=\".35em\"";
+    assert!(
+        svg.contains(&format!(
+            "<text class=\"end muted\" x=\"57\" {middle}>p50</text>"
+        )),
+        "{svg}"
+    );
+    assert!(
+        svg.contains(&format!(
+            "<text class=\"end ink\" x=\"392\" {middle}>12 us</text>"
+        )),
+        "{svg}"
+    );
+    assert!(
+        svg.contains("H273\""),
+        "the axis ends before the margin: {svg}"
+    );
+}
+
+#[test]
+fn boxes_differ_by_more_than_their_colours() {
+    let drawn = |look| {
+        let mut diagram = Diagram::new((100.0, 100.0));
+        diagram.frame(Role::PASSED, look, (50.0, 50.0), (40.0, 20.0));
+        diagram.svg("a <box>")
+    };
+    let square = drawn(Look::Square);
+    assert!(square.contains("d=\"M30 40h40v20h-40v-20z\""), "{square}");
+    assert!(square.contains("aria-label=\"a &lt;box&gt;\""), "{square}");
+    let round = drawn(Look::Round);
+    assert!(
+        round.contains("M40 40h20a10 10 0 0 1 10 10v0a10 10 0 0 1 -10 10h-20"),
+        "{round}"
+    );
+    assert!(!round.contains("dasharray") && drawn(Look::Dashed).contains("dasharray"));
+}
+
+#[test]
+fn an_arrow_ends_at_its_point() {
+    let mut diagram = Diagram::new((100.0, 100.0));
+    diagram.arrow(Role::INK, (80.0, 50.0), (20.0, 50.0));
+    let svg = diagram.svg("arrow");
+    assert!(
+        svg.contains("d=\"M80 50L34 50\"") && svg.contains("d=\"M20 50L"),
+        "{svg}"
+    );
+}

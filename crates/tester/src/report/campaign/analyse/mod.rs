@@ -8,6 +8,7 @@ mod about;
 mod authority;
 mod contradictions;
 mod curves;
+mod evidence;
 mod grids;
 mod points;
 mod statement;
@@ -44,6 +45,8 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         conditions: about::conditions(plan, &told),
         variants: about::variants(plan, &told),
         certificates: about::certificates(&told),
+        margins: Vec::new(),
+        evidence: evidence::of_variants(&planned, &told),
         grids: grids::grids(plan, &planned, &points),
         models: curves::models(plan, &planned, &points),
         queue_checks: curves::queue_checks(plan, &planned, &points),
@@ -58,6 +61,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         commands: about::commands(&told),
         time,
     };
+    analysis.margins = evidence::margins(&planned, &analysis);
     analysis.verdict = verdict(&analysis);
     let some = about::partly_uncertified(&analysis.variants, &analysis.points);
     analysis.not_a_measurement.extend(some);

@@ -243,6 +243,7 @@ fn path(typical: Option<&TrialResult>, trials: &[TrialTold<'_>]) -> Option<PathR
         questions_per_name: typical.and_then(Path::questions_per_name),
         dut_only_ns: typical.map_or(Vec::new(), |path| path.dut_only_percentiles_ns.clone()),
         authority: typical.map(|path| path.authority).unwrap_or_default(),
+        typical: typical.and_then(|path| path.typical),
     })
 }
 

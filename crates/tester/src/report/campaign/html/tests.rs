@@ -44,6 +44,7 @@ fn each_section_is_there_once_and_in_order() {
         "conditions",
         "self-test",
         "results",
+        "evidence",
         "convergence",
         "latency",
         "curves",

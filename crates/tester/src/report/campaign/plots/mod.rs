@@ -2,7 +2,12 @@
 //! drawn.
 
 mod authority;
+mod evidence;
 mod load;
+mod margins;
+mod messages;
+mod pairs;
+mod places;
 mod rates;
 mod trials;
 
@@ -75,6 +80,16 @@ pub struct Group {
 pub struct Figures {
     /// Medians with their percentiles, as bars.
     pub rates: Vec<Figure>,
+    /// Self-tests beside the rates that were measured.
+    pub margins: Vec<Figure>,
+    /// Lateness and error of the rate against their limits.
+    pub sender: Vec<Figure>,
+    /// Places of losses and how trials ended, for each variant.
+    pub losses: Vec<Figure>,
+    /// The messages of the typical query of each variant.
+    pub messages: Vec<Figure>,
+    /// Round-trip times with and without the time of the authority.
+    pub dut_only: Vec<Figure>,
     /// Every search of every point, by variant.
     pub convergence: Vec<Group>,
     /// Round-trip times by percentile, a figure for each cell.
@@ -100,6 +115,11 @@ impl Figures {
     pub fn of(analysis: &Analysis) -> Self {
         Self {
             rates: rates::bars(analysis),
+            margins: margins::margins(analysis),
+            sender: evidence::sender(analysis),
+            losses: places::losses(analysis),
+            messages: messages::of_queries(analysis),
+            dut_only: evidence::dut_only(analysis),
             convergence: trials::convergence(analysis),
             latency: trials::latency(analysis),
             curves: rates::curves(analysis),

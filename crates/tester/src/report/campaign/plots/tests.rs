@@ -1,3 +1,5 @@
+mod evidence;
+
 use super::*;
 use crate::report::campaign::tests::sample::{SMALL, analysed};
 
@@ -139,6 +141,11 @@ fn tables_have_a_cell_for_each_column() {
     let grouped = groups.into_iter().flatten().flat_map(|group| group.figures);
     let single = [
         figures.rates,
+        figures.margins,
+        figures.sender,
+        figures.losses,
+        figures.messages,
+        figures.dut_only,
         figures.latency,
         figures.curves,
         figures.scaling,

@@ -9,7 +9,7 @@ mod plotted;
 
 pub(super) use machine::{points, runs, trials};
 pub(super) use papers::papers;
-pub(super) use plotted::{convergence, latency, rates};
+pub(super) use plotted::{convergence, dut_only, latency, lateness, rates};
 
 use super::analysis::{
     Analysis, Clause, Grid, GridCell, Met, ModelResult, OverloadRow, PointResult, QueueCheckRow,

@@ -1,7 +1,7 @@
 //! What gnuplot draws: tables in groups that it calls indices, each under the title of its series.
 
 use super::{NAME, pick};
-use crate::report::campaign::analysis::{Analysis, PointResult, Step};
+use crate::report::campaign::analysis::{Analysis, PointResult, SenderEvidence, Spread, Step};
 use crate::report::campaign::table::{Column, Table, columns};
 use crate::report::campaign::words;
 use crate::trial::result::Outcome;
@@ -101,5 +101,73 @@ pub(in super::super) fn latency(analysis: &Analysis) -> Table {
     Table::new("", "", caption)
         .with(&TITLE, titles)
         .with(&columns, rows)
+        .grouped()
+}
+
+/// Lateness against its limit: a group for each variant.
+pub(in super::super) fn lateness(analysis: &Analysis) -> Table {
+    let columns = columns![row: LatenessRow;
+        "place", "" => row.0;
+        "median_us", "" => row.2.median / 1000.0;
+        "worst_us", "" => row.2.worst / 1000.0;
+        "limit_us", "" => row.3.map_or(0.0, |limit_ns| limit_ns as f64 / 1000.0);
+        "figure", "" => row.1;
+    ];
+    let known = analysis.evidence.iter();
+    let known = known.filter_map(|e| Some((&analysis.variants[e.variant], e.sender.as_ref()?)));
+    let of_sender = |s: &SenderEvidence| {
+        let figures = [
+            ("p50", s.lateness_ns_p50),
+            ("p99", s.lateness_ns_p99),
+            ("p99.9", s.lateness_ns_p999),
+            ("max", s.lateness_ns_max),
+        ];
+        let limit = s.lateness_limit_ns;
+        (0_usize..)
+            .zip(figures)
+            .map(move |(place, (name, spread))| (place, name, spread, limit))
+    };
+    let names = known
+        .clone()
+        .flat_map(|(variant, sender)| of_sender(sender).map(move |_| variant));
+    let rows: Vec<_> = known.flat_map(|(_, sender)| of_sender(sender)).collect();
+    let caption = "place, lateness of queries in us: median of the valid trials, worst of them, limit (0: not known), \
+                   which figure of a trial";
+    Table::new("", "", caption)
+        .with(&NAME, names)
+        .with(&columns, &rows)
+        .grouped()
+}
+
+/// Place, name, the figure over all trials, the limit.
+type LatenessRow = (usize, &'static str, Spread, Option<u64>);
+
+/// Round-trip times with and without the time of the authority, by percentile: a group for each point.
+pub(in super::super) fn dut_only(analysis: &Analysis) -> Table {
+    let columns = columns![at: (f64, u64, u64);
+        "pct", "" => at.0;
+        "slower_pct", "" => ((100.0 - at.0) * 1e6).round() / 1e6;
+        "dut_only_us", "" => at.1 as f64 / 1000.0;
+        "rtt_us", "" => at.2 as f64 / 1000.0;
+    ];
+    let of_point = |point: &PointResult| {
+        let path = point.path.iter().flat_map(|path| &path.dut_only_ns);
+        let both = path.filter_map(|&(pct, dut_only_ns)| {
+            let rtt = point.rtt_ns.iter().find(|rtt| (rtt.0 - pct).abs() < 1e-9);
+            Some((pct, dut_only_ns, rtt?.1))
+        });
+        both.collect::<Vec<_>>()
+    };
+    let points = analysis.points.iter().map(|point| (point, of_point(point)));
+    let points: Vec<_> = points.collect();
+    let titles = points.iter().flat_map(|(point, rows)| {
+        let title = words::point(analysis, point) + words::unless_certified(point.certified);
+        rows.iter().map(move |_| title.clone())
+    });
+    let caption = "percentile, share of slower answers in per cent, round-trip time without the authority in us, \
+                   round-trip time in us";
+    Table::new("", "", caption)
+        .with(&TITLE, titles)
+        .with(&columns, points.iter().flat_map(|(_, rows)| rows))
         .grouped()
 }

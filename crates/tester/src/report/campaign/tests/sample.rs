@@ -15,12 +15,16 @@ use crate::campaign::record::{
 };
 use crate::campaign::tasks::{Point, Task, points};
 use crate::lab::process::Resources;
+use crate::load::catch_up::Limits;
 use crate::namespace::Share;
 use crate::procedure::search::{Search, SearchEnd, SearchSpec};
 use crate::procedure::selftest::self_test_rate;
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::Analysis;
-use crate::trial::path::{AnsweredNames, AuthorityTimes, LostNames, Path, QuestionCounts};
+use crate::trial::path::{
+    AnsweredNames, AuthorityTimes, LostNames, Messages, Path, QuestionCounts,
+};
+use crate::trial::place::{Facts, Losses, place};
 use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
 
 /// The seal of every sample.
@@ -285,7 +289,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         timing: timing(rate_qps),
         machine: None,
         tester_drops: 0,
-        losses: None,
+        losses: Some(losses(shortfall)),
         authority: Some(counts(fresh, own)),
         authority_sampled: None,
         names: None,
@@ -299,6 +303,16 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         backend: "udp".to_owned(),
         notes: Vec::new(),
     }
+}
+
+/// All of them the DUT's.
+fn losses(shortfall: u64) -> Losses {
+    let facts = Facts {
+        missing: shortfall,
+        is_watched: true,
+        ..Facts::default()
+    };
+    place(facts).losses
 }
 
 /// The way of the queries of a DUT that does as RFC 6147 says.
@@ -331,6 +345,13 @@ fn path(point: &Point, fresh: u64, own: u64, valid: u64) -> Path {
             limit_ns: point.timeout_ns / 4,
             ..AuthorityTimes::default()
         },
+        typical: Some(Messages {
+            aaaa_question_ns: Some(20_000),
+            aaaa_answer_ns: Some(25_000),
+            a_question_ns: Some(60_000),
+            a_answer_ns: Some(66_000),
+            response_ns: 200_000,
+        }),
         ..Path::default()
     }
 }
@@ -341,10 +362,12 @@ fn timing(rate_qps: u64) -> Timing {
         lateness_ns_p99: 2_000 + rate_qps % 1000,
         lateness_ns_p999: 9_000,
         lateness_ns_max: 40_000 + rate_qps,
+        bin_1ms_deviation_pct_max: Some(12.5),
         bin_10ms_deviation_pct_max: 1.25,
         bin_100ms_deviation_pct_max: 0.125,
         quantum_ns: 10_000,
         burst: 1,
+        limits: Some(Limits::default()),
         ..Timing::default()
     }
 }

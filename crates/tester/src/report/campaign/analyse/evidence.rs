@@ -1,0 +1,270 @@
+//! What the trials of each variant tell of the Tester, and its self-tests beside what they are for.
+
+use std::collections::BTreeMap;
+
+use super::told::Told;
+use crate::campaign::record::CertificateConditions;
+use crate::campaign::tasks::Point;
+use crate::procedure::certificate::Certificate;
+use crate::report::campaign::analysis::{
+    Analysis, Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread,
+};
+use crate::report::campaign::words;
+use crate::statistics::quantile::median;
+use crate::trial::place::Place;
+use crate::trial::result::{Outcome, Timing, TrialResult};
+
+/// Of all trials of each variant: searches with their earlier attempts, overload and soak.
+pub(super) fn of_variants(planned: &[Point], told: &Told<'_>) -> Vec<Evidence> {
+    let of_variant = |variant| {
+        let own = |point: usize| planned.get(point).is_some_and(|p| p.variant == variant);
+        let tasks = told.tasks_of(own);
+        let trials = tasks.flat_map(|(_, task)| task.earlier.iter().chain(&task.trials));
+        let trials: Vec<_> = trials.map(|trial| trial.result).collect();
+        (!trials.is_empty()).then(|| evidence(variant, &trials))
+    };
+    (0..told.variants.len()).filter_map(of_variant).collect()
+}
+
+fn evidence(variant: usize, trials: &[&TrialResult]) -> Evidence {
+    let (mut passed, mut failed) = (0, 0);
+    let mut faults: BTreeMap<&str, u64> = BTreeMap::new();
+    for trial in trials {
+        match &trial.outcome {
+            Outcome::Passed => passed += 1,
+            Outcome::Failed { .. } => failed += 1,
+            Outcome::Invalid(fault) => *faults.entry(words::fault(fault)).or_default() += 1,
+        }
+    }
+    let mut invalid: Vec<_> = faults.into_iter().collect();
+    invalid.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
+    let valid = trials.iter().filter(|trial| is_valid(trial));
+    let timings: Vec<_> = valid.map(|trial| &trial.timing).collect();
+    Evidence {
+        variant,
+        passed,
+        failed,
+        invalid,
+        sender: sender(&timings),
+        losses: losses(trials),
+    }
+}
+
+fn is_valid(trial: &TrialResult) -> bool {
+    trial.outcome.fault().is_none()
+}
+
+fn sender(timings: &[&Timing]) -> Option<SenderEvidence> {
+    let spread = |of: &dyn Fn(&Timing) -> Option<f64>| {
+        let values: Option<Vec<f64>> = timings.iter().map(|timing| of(timing)).collect();
+        let values = values?;
+        Some(Spread {
+            median: median(&values)?,
+            worst: values.iter().copied().reduce(f64::max)?,
+        })
+    };
+    let lateness = |of: fn(&Timing) -> u64| {
+        spread(&|timing: &Timing| -> Option<f64> { Some(of(timing) as f64) })
+    };
+    let limits = timings.iter().filter_map(|timing| timing.limits);
+    Some(SenderEvidence {
+        trials: timings.len() as u64,
+        lateness_ns_p50: lateness(|t| t.lateness_ns_p50)?,
+        lateness_ns_p99: lateness(|t| t.lateness_ns_p99)?,
+        lateness_ns_p999: lateness(|t| t.lateness_ns_p999)?,
+        lateness_ns_max: lateness(|t| t.lateness_ns_max)?,
+        lateness_limit_ns: limits.clone().map(|limits| limits.max_stall_ns).min(),
+        bin_1ms_deviation_pct_max: spread(&|t| t.bin_1ms_deviation_pct_max),
+        bin_10ms_deviation_pct_max: spread(&|t| Some(t.bin_10ms_deviation_pct_max))?,
+        bin_100ms_deviation_pct_max: spread(&|t| Some(t.bin_100ms_deviation_pct_max))?,
+        rate_error_limit_pct: limits
+            .map(|limits| limits.max_rate_error_pct)
+            .reduce(f64::min),
+    })
+}
+
+/// The losses of all trials that tell their places, by place.
+fn losses(trials: &[&TrialResult]) -> Option<PlacesOfLoss> {
+    let telling = trials
+        .iter()
+        .filter_map(|trial| Some((trial, trial.losses.as_ref()?)));
+    let mut by_place: BTreeMap<Place, Lost> = BTreeMap::new();
+    let mut undecided = Lost::default();
+    for (trial, losses) in telling.clone() {
+        for placed in &losses.places {
+            by_place
+                .entry(placed.place)
+                .or_default()
+                .add(trial, placed.low);
+        }
+        undecided.add(trial, losses.undecided);
+    }
+    let place = |place| LostAt {
+        place,
+        lost: by_place.get(&place).copied().unwrap_or_default(),
+    };
+    let shared = telling.clone().any(|(_, losses)| losses.shared);
+    let trials = telling.clone().count() as u64;
+    (trials > 0).then(|| PlacesOfLoss {
+        trials,
+        queries_sent: telling.map(|(trial, _)| trial.queries_sent).sum(),
+        places: Place::ALL.map(place).to_vec(),
+        undecided,
+        shared,
+    })
+}
+
+impl Lost {
+    fn add(&mut self, trial: &TrialResult, queries: u64) {
+        match is_valid(trial) {
+            true => self.valid_trials += queries,
+            false => self.invalid_trials += queries,
+        }
+    }
+}
+
+/// The self-tests, those under the same conditions together, with the points that they are for.
+pub(super) fn margins(planned: &[Point], analysis: &Analysis) -> Vec<Margin> {
+    let mut alike: Vec<(&CertificateConditions, Vec<usize>)> = Vec::new();
+    for (index, test) in analysis.certificates.iter().enumerate() {
+        match alike
+            .iter_mut()
+            .find(|(known, _)| **known == test.conditions)
+        {
+            Some((_, tests)) => tests.push(index),
+            None => alike.push((&test.conditions, vec![index])),
+        }
+    }
+    let margin = |(conditions, certificates): (&CertificateConditions, Vec<usize>)| {
+        let tests = certificates
+            .iter()
+            .map(|index| &analysis.certificates[*index]);
+        let rates: Vec<u64> = tests.filter_map(|test| test.certified_rate_qps).collect();
+        let is_under = |point: &usize| {
+            let result = &analysis.points[*point];
+            result.summary.is_some()
+                && result.certified_rate_qps.is_some()
+                && fits(conditions, &planned[*point])
+                && has_cores(conditions, analysis, result.variant)
+        };
+        Margin {
+            certified_rate_qps: Certificate::of(&rates).map(|certificate| certificate.rate_qps),
+            points: (0..analysis.points.len()).filter(is_under).collect(),
+            certificates,
+        }
+    };
+    alike.into_iter().map(margin).collect()
+}
+
+fn fits(conditions: &CertificateConditions, point: &Point) -> bool {
+    let spans = (conditions.duration_ns, conditions.timeout_ns);
+    spans == (point.duration_ns, point.timeout_ns) && conditions.cell == point.cell.to_string()
+}
+
+/// Whether the Tester had the cores of the self-test when it measured a variant.
+fn has_cores(conditions: &CertificateConditions, analysis: &Analysis, variant: usize) -> bool {
+    let cores = analysis.variants[variant].cpus.iter();
+    cores.filter(|(role, _)| role != "DUT").eq(&conditions.cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::record::{Line, Record};
+    use crate::report::campaign::analyse::analyse;
+    use crate::report::campaign::tests::sample::{SEAL, small};
+    use crate::trial::place::{Losses, Placed};
+
+    fn trials(lines: &mut [Line]) -> impl Iterator<Item = &mut TrialResult> {
+        lines.iter_mut().filter_map(|line| match &mut line.record {
+            Record::Trial { result, .. } => Some(result),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn losses_in_invalid_trials_stand_apart() {
+        let (plan, mut lines) = small();
+        let invalid = trials(&mut lines).find(|trial| !is_valid(trial));
+        invalid.unwrap().losses = Some(Losses {
+            queries: 5,
+            places: vec![Placed {
+                place: Place::ToDut,
+                low: 3,
+                high: 5,
+                source: None,
+            }],
+            undecided: 2,
+            ..Losses::default()
+        });
+        let all: u64 = trials(&mut lines).map(|t| t.outcome.shortfall()).sum();
+        let evidence = analyse(&plan, &lines, SEAL).evidence;
+        let losses = evidence.iter().map(|e| e.losses.as_ref().unwrap());
+        let at = |place| {
+            let places = losses.clone().flat_map(|losses| &losses.places);
+            let found = places.filter(move |at| at.place == place).map(|at| at.lost);
+            let found = found.map(|lost| (lost.valid_trials, lost.invalid_trials));
+            found.fold((0, 0), |sum, lost| (sum.0 + lost.0, sum.1 + lost.1))
+        };
+        assert_eq!((at(Place::Dut), at(Place::ToDut)), ((all, 0), (0, 3)));
+        let undecided = evidence[0].losses.as_ref().unwrap().undecided;
+        assert_eq!((undecided.valid_trials, undecided.invalid_trials), (0, 2));
+        assert_eq!(evidence[0].invalid, [("sender held up", 1)]);
+    }
+
+    #[test]
+    fn the_sender_is_that_of_valid_trials() {
+        let (plan, mut lines) = small();
+        for trial in trials(&mut lines) {
+            trial.timing.lateness_ns_max = match is_valid(trial) {
+                true => 7_000,
+                false => 90_000_000,
+            };
+        }
+        let sender = analyse(&plan, &lines, SEAL).evidence[0].sender;
+        let expected = Spread {
+            median: 7_000.0,
+            worst: 7_000.0,
+        };
+        assert_eq!(sender.unwrap().lateness_ns_max, expected);
+    }
+
+    #[test]
+    fn what_earlier_versions_did_not_write_is_not_known() {
+        let (plan, mut lines) = small();
+        for trial in trials(&mut lines) {
+            trial.losses = None;
+            trial.timing.limits = None;
+        }
+        let first = trials(&mut lines).next().unwrap();
+        first.timing.bin_1ms_deviation_pct_max = None;
+        let evidence = &analyse(&plan, &lines, SEAL).evidence[0];
+        assert!(evidence.losses.is_none());
+        let sender = evidence.sender.unwrap();
+        assert_eq!(sender.lateness_limit_ns, None);
+        assert_eq!(sender.rate_error_limit_pct, None);
+        assert_eq!(sender.bin_1ms_deviation_pct_max, None, "of all or none");
+    }
+
+    #[test]
+    fn a_margin_has_the_points_of_its_conditions_only() {
+        let (plan, lines) = small();
+        let analysis = analyse(&plan, &lines, SEAL);
+        let [margin] = &analysis.margins[..] else {
+            panic!("{:?}", analysis.margins);
+        };
+        assert_eq!(margin.certificates, [0, 1]);
+        assert_eq!(margin.certified_rate_qps, Some(59_000));
+        let cells = margin.points.iter().map(|point| {
+            let point = &analysis.points[*point];
+            (
+                point.variant,
+                point.aaaa_pct,
+                point.cached_pct,
+                point.duration_s,
+            )
+        });
+        let expected = [0, 1, 2].map(|variant| (variant, 0.0, 0.0, 1.0));
+        assert_eq!(cells.collect::<Vec<_>>(), expected);
+    }
+}

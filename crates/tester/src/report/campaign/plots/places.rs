@@ -1,0 +1,226 @@
+//! Figures of losses: a diagram of the way of the queries with what was lost at each place, and how trials ended.
+
+use super::super::analysis::{Analysis, Evidence, Lost, PlacesOfLoss};
+use super::super::numbers::{self, Thousands};
+use super::{Figure, Table, variant_name};
+use crate::report::chart::{Axis, Chart, Diagram, Look, MEDIUM, Role, Stroke};
+use crate::trial::place::Place;
+
+/// For each variant where its queries were lost, and how its trials ended.
+pub(super) fn losses(analysis: &Analysis) -> Vec<Figure> {
+    let of_variant = |evidence| {
+        let places = places(analysis, evidence);
+        places.into_iter().chain([outcomes(analysis, evidence)])
+    };
+    analysis.evidence.iter().flat_map(of_variant).collect()
+}
+
+/// Whose a loss is: colour and outline, and words.
+const DUT: (Role, Look, &str) = (Role::FAILED, Look::Square, "the DUT’s");
+const TESTER: (Role, Look, &str) = (Role::PASSED, Look::Round, "the Tester’s");
+const UNDECIDED: (Role, Look, &str) = (Role::INVALID, Look::Dashed, "cannot be told");
+
+fn owner(place: Place) -> (Role, Look, &'static str) {
+    if place.is_dut() { DUT } else { TESTER }
+}
+
+/// Which way a query goes at a place: the column of the diagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// With the query or a question.
+    There,
+    /// With an answer.
+    Back,
+}
+
+/// Where a place stands in the diagram: its way, its height, its words.
+fn stands(place: Place) -> (Way, f64, &'static str) {
+    match place {
+        Place::NotSent => (Way::There, 110.0, "not sent"),
+        Place::ToDut => (Way::There, 178.0, "link to the DUT"),
+        Place::DutHost => (Way::There, 246.0, "at the DUT’s host"),
+        Place::Measurer => (Way::Back, 144.0, "at the Measurer"),
+        Place::FromDut => (Way::Back, 212.0, "link from the DUT"),
+        Place::DutSockets => (Way::There, 352.0, "at its sockets"),
+        Place::Dut => (Way::There, 420.0, "never answered"),
+        Place::Late => (Way::Back, 352.0, "answered late"),
+        Place::NotValid => (Way::Back, 420.0, "not validly answered"),
+        Place::ToAuthority => (Way::There, 526.0, "link to AuthDNS"),
+        Place::FromAuthority => (Way::Back, 526.0, "link from AuthDNS"),
+        Place::Authority => (Way::There, 632.0, "at AuthDNS"),
+    }
+}
+
+/// The ways, from the left.
+const THERE: f64 = 405.0;
+const BACK: f64 = 555.0;
+
+/// Half of the width of the hosts, and of their places.
+const HOST: f64 = 160.0;
+const COUNT: f64 = 62.0;
+
+/// The hosts: name, role, upper and lower end.
+const HOSTS: [(&str, Role, f64, f64); 3] = [
+    ("Measurer", Role::PASSED, 6.0, 62.0),
+    ("DUT", Role::FAILED, 282.0, 462.0),
+    ("AuthDNS", Role::PASSED, 562.0, 672.0),
+];
+
+fn places(analysis: &Analysis, evidence: &Evidence) -> Option<Figure> {
+    let losses = evidence.losses.as_ref()?;
+    let name = variant_name(analysis, evidence.variant);
+    let shared = match losses.shared {
+        true => ". Other programs use the counters as well: they are evidence, not proof",
+        false => "",
+    };
+    let title = format!(
+        "{name}: where queries were lost, of {} sent in {} (+: in invalid trials). Good: every number of the Tester \
+         is 0; those of the DUT are what a search looks for{shared}",
+        Thousands(losses.queries_sent),
+        numbers::count(
+            usize::try_from(losses.trials).unwrap_or(usize::MAX),
+            "trial"
+        ),
+    );
+    let mut diagram = Diagram::new((MEDIUM.0, 760.0));
+    draw_hosts(&mut diagram);
+    for at in &losses.places {
+        draw_place(&mut diagram, stands(at.place), owner(at.place), at.lost);
+    }
+    let undecided = (Way::There, 730.0, "place cannot be told");
+    draw_place(&mut diagram, undecided, UNDECIDED, losses.undecided);
+    let entry = |(role, look, words): (Role, Look, &str)| {
+        (Diagram::frame_key(role, look), words.to_owned())
+    };
+    Some(Figure {
+        legend: [DUT, TESTER, UNDECIDED].map(entry).to_vec(),
+        ..Figure::new(
+            &title,
+            diagram.svg(&title),
+            table_of_places(losses),
+            "results.json",
+        )
+    })
+}
+
+fn draw_hosts(diagram: &mut Diagram) {
+    let middle = f64::midpoint(THERE, BACK);
+    for (i, (name, role, top, bottom)) in HOSTS.into_iter().enumerate() {
+        let size = (2.0 * HOST, bottom - top);
+        diagram.frame(
+            role,
+            Look::Square,
+            (middle, f64::midpoint(top, bottom)),
+            size,
+        );
+        diagram.word("middle ink", (middle, top + 28.0), name);
+        // Links to the host below, between the numbers.
+        let Some((.., below, _)) = HOSTS.get(i + 1) else {
+            continue;
+        };
+        for (way, x) in [(Way::There, THERE), (Way::Back, BACK)] {
+            draw_link(diagram, way, x, (bottom, *below));
+        }
+    }
+}
+
+/// A link from top to bottom, in pieces between the numbers that stand on it.
+fn draw_link(diagram: &mut Diagram, way: Way, x: f64, (top, bottom): (f64, f64)) {
+    let mut stops = vec![top];
+    for place in Place::ALL {
+        let (its, height, _) = stands(place);
+        if its == way && (top..bottom).contains(&height) {
+            stops.extend([height - 20.0, height + 20.0]);
+        }
+    }
+    stops.push(bottom);
+    stops.sort_by(f64::total_cmp);
+    let pieces: Vec<_> = stops
+        .chunks_exact(2)
+        .map(|ends| (ends[0], ends[1]))
+        .collect();
+    for (i, (from, to)) in pieces.iter().copied().enumerate() {
+        match way {
+            Way::There if i + 1 == pieces.len() => diagram.arrow(Role::MUTED, (x, from), (x, to)),
+            Way::Back if i == 0 => diagram.arrow(Role::MUTED, (x, to), (x, from)),
+            _ => diagram.line(Role::MUTED, Stroke::THICK, (x, from), (x, to)),
+        }
+    }
+}
+
+fn draw_place(
+    diagram: &mut Diagram,
+    (way, y, words): (Way, f64, &str),
+    (role, look, _): (Role, Look, &str),
+    lost: Lost,
+) {
+    let (x, anchor, beside) = match way {
+        Way::There => (THERE, "end", THERE - COUNT - 34.0),
+        Way::Back => (BACK, "", BACK + COUNT + 34.0),
+    };
+    let is_none = lost == Lost::default();
+    diagram.frame(role, look, (x, y), (2.0 * COUNT, 36.0));
+    let ink = if is_none { "muted" } else { "ink" };
+    let number = Thousands(lost.valid_trials).to_string();
+    diagram.word(&format!("middle {ink}"), (x, y), &number);
+    let class = format!("{anchor} {ink}");
+    if lost.invalid_trials > 0 {
+        let more = format!("+ {} invalid", Thousands(lost.invalid_trials));
+        diagram.word(class.trim(), (beside, y - 14.0), words);
+        diagram.word(format!("{anchor} muted").trim(), (beside, y + 14.0), &more);
+    } else {
+        diagram.word(class.trim(), (beside, y), words);
+    }
+}
+
+fn table_of_places(losses: &PlacesOfLoss) -> Table {
+    let row = |words: &str, whose: &str, lost: Lost| {
+        let [valid, invalid] = [lost.valid_trials, lost.invalid_trials];
+        let [valid, invalid] = [valid, invalid].map(|queries| Thousands(queries).to_string());
+        [words.to_owned(), whose.to_owned(), valid, invalid]
+    };
+    let rows = losses.places.iter();
+    let rows = rows.map(|at| row(at.place.words(), owner(at.place).2, at.lost));
+    let undecided = row("place not known", UNDECIDED.2, losses.undecided);
+    let heads = "Place | Whose | Queries in valid trials | Queries in invalid trials";
+    Table::new(heads, rows.chain([undecided]))
+}
+
+/// Height of a line of words or of a bar.
+const ROW: f64 = 36.0;
+
+/// How the trials of a variant ended, the invalid ones by cause.
+fn outcomes(analysis: &Analysis, evidence: &Evidence) -> Figure {
+    let name = variant_name(analysis, evidence.variant);
+    let title = format!(
+        "{name}: how its trials ended. Good: few are invalid; those say nothing about the DUT, and were repeated"
+    );
+    let mut ends = vec![
+        (Role::PASSED, "passed".to_owned(), evidence.passed),
+        (
+            Role::FAILED,
+            "failed: the DUT lost queries".to_owned(),
+            evidence.failed,
+        ),
+    ];
+    let invalid = evidence.invalid.iter();
+    ends.extend(invalid.map(|(why, trials)| (Role::INVALID, format!("invalid: {why}"), *trials)));
+    if evidence.invalid.is_empty() {
+        ends.push((Role::INVALID, "invalid".to_owned(), 0));
+    }
+    let most = ends.iter().map(|end| end.2).max().unwrap_or(0);
+    let height = 2.0 * ends.len() as f64 + 0.3;
+    let x = Axis::from_zero("trials", [most as f64 * 1.15]).whole();
+    let mut chart = Chart::new((MEDIUM.0, 88.0 + ROW * height), x, Axis::rows(height));
+    for (i, (role, words, trials)) in ends.iter().enumerate() {
+        let (top, trials) = (2.0 * i as f64, *trials as f64);
+        chart.word((0.0, top + 0.65), 0.0, words);
+        chart.bar(*role, (trials, top + 1.5));
+        chart.word((trials, top + 1.5), 10.0, &numbers::decimal(trials, 0));
+    }
+    let rows = ends
+        .into_iter()
+        .map(|(_, words, trials)| [words, Thousands(trials).to_string()]);
+    let table = Table::new("End | Trials", rows);
+    Figure::new(&title, chart.svg(&title), table, "trials.csv")
+}

@@ -1,0 +1,126 @@
+//! Diagrams: boxes, lines and words at places of the drawing, without axes.
+
+use super::{MIDDLE, Role, Size, Stroke, element, key_of, path, write_text};
+
+/// A diagram in the making.
+pub(in crate::report) struct Diagram {
+    size: Size,
+    svg: String,
+}
+
+/// How a box is drawn, so that none is told by its colour alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::report) enum Look {
+    /// With corners.
+    Square,
+    /// With round ends.
+    Round,
+    /// With round ends and a dashed line.
+    Dashed,
+}
+
+impl Diagram {
+    /// An empty one.
+    pub(in crate::report) fn new(size: Size) -> Self {
+        Self {
+            size,
+            svg: String::new(),
+        }
+    }
+
+    /// A box around a point.
+    pub(in crate::report) fn frame(&mut self, role: Role, look: Look, at: (f64, f64), size: Size) {
+        self.svg += &frame(role, look, at, size);
+    }
+
+    /// A filled box from its upper left corner.
+    pub(in crate::report) fn block(
+        &mut self,
+        role: Role,
+        (x, y): (f64, f64),
+        (width, height): Size,
+    ) {
+        let data = format!("M{x:.1} {y:.0}h{width:.1}v{height:.0}h{:.1}z", -width);
+        path(&mut self.svg, role, Stroke::Fill, &data);
+    }
+
+    /// A straight line.
+    pub(in crate::report) fn line(
+        &mut self,
+        role: Role,
+        stroke: Stroke,
+        from: (f64, f64),
+        to: (f64, f64),
+    ) {
+        let data = format!("M{:.0} {:.0}L{:.0} {:.0}", from.0, from.1, to.0, to.1);
+        path(&mut self.svg, role, stroke, &data);
+    }
+
+    /// A level or upright line with a head at its end.
+    pub(in crate::report) fn arrow(&mut self, role: Role, from: (f64, f64), to: (f64, f64)) {
+        const HEAD: f64 = 14.0;
+        let length = (to.0 - from.0).hypot(to.1 - from.1).max(1.0);
+        let (dx, dy) = ((to.0 - from.0) / length, (to.1 - from.1) / length);
+        let base = (to.0 - HEAD * dx, to.1 - HEAD * dy);
+        self.line(role, Stroke::THICK, from, base);
+        let (left, right) = (
+            (base.0 - HEAD / 2.0 * dy, base.1 + HEAD / 2.0 * dx),
+            (base.0 + HEAD / 2.0 * dy, base.1 - HEAD / 2.0 * dx),
+        );
+        let data = format!(
+            "M{:.0} {:.0}L{:.0} {:.0}L{:.0} {:.0}z",
+            to.0, to.1, left.0, left.1, right.0, right.1
+        );
+        path(&mut self.svg, role, Stroke::Fill, &data);
+    }
+
+    /// A word whose height is halfway at a point: `class` is its role, and its anchor if that is not its beginning.
+    pub(in crate::report) fn word(&mut self, class: &str, at: (f64, f64), word: &str) {
+        write_text(&mut self.svg, class, at, MIDDLE, word);
+    }
+
+    /// The drawing for a page; `spoken` is what a screen reader says.
+    pub(in crate::report) fn svg(&self, spoken: &str) -> String {
+        element(self.size, &self.svg, spoken)
+    }
+
+    /// A box for a legend.
+    pub(in crate::report) fn frame_key(role: Role, look: Look) -> String {
+        key_of(&frame(role, look, (26.0, 12.0), (44.0, 20.0)))
+    }
+
+    /// A filled box for a legend.
+    pub(in crate::report) fn block_key(role: Role) -> String {
+        let mut svg = String::new();
+        path(&mut svg, role, Stroke::Fill, "M4 2H48V22H4z");
+        key_of(&svg)
+    }
+}
+
+fn frame(role: Role, look: Look, (x, y): (f64, f64), (width, height): Size) -> String {
+    let (left, top) = (x - width / 2.0, y - height / 2.0);
+    let (stroke, radius) = match look {
+        Look::Square => (Stroke::THICK, 0.0),
+        Look::Round => (Stroke::THICK, height / 2.0),
+        Look::Dashed => (Stroke::Dashed, height / 2.0),
+    };
+    let (across, down) = (width - 2.0 * radius, height - 2.0 * radius);
+    let corner = |to: &str| match radius > 0.0 {
+        true => format!("a{radius:.0} {radius:.0} 0 0 1 {to}"),
+        false => String::new(),
+    };
+    let r = format!("{radius:.0}");
+    let data = format!(
+        "M{:.0} {top:.0}h{across:.0}{}v{down:.0}{}h{:.0}{}v{:.0}{}z",
+        left + radius,
+        corner(&format!("{r} {r}")),
+        corner(&format!("-{r} {r}")),
+        -across,
+        corner(&format!("-{r} -{r}")),
+        -down,
+        corner(&format!("{r} -{r}")),
+    );
+    let mut svg = String::new();
+    path(&mut svg, role, stroke, &data);
+    svg
+}
