@@ -348,7 +348,7 @@ pub struct AuthorityArgs {
 #[derive(Args, Debug)]
 #[command(override_usage = "\
 dns64bench dns64perf [OPTIONS] <server> <port> <subnet> <number of requests> <burst size> \
-<number of threads> [<ports per thread>] <delay between bursts in ns> <timeout in s>
+[<number of threads> [<ports per thread>]] <delay between bursts in ns> <timeout in s>
        dns64bench dns64perf --classic <client number> <threads> <timeout in s> <server> [<port>]")]
 pub struct Dns64PerfArgs {
     /// The arguments of dns64perf++, in their order; with --classic those of dns64perf
