@@ -70,7 +70,7 @@ fn every_example_is_a_plan_of_the_size_that_it_says() {
         ("paper-000-aaaa", 1, 6, 120),
         ("paper-000-cached", 1, 6, 120),
         ("paper-000-delay", 14, 14, 70),
-        ("paper-000-queue", 2, 24, 480),
+        ("paper-000-queue", 3, 36, 720),
         ("paper-000-working-set", 2, 20, 100),
         ("paper-001-accuracy", 2, 2, 40),
         ("paper-002-workers", 22, 22, 440),
