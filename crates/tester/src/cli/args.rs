@@ -39,7 +39,7 @@ pub struct TrialArgs {
     #[arg(long, value_name = "N|slowest")]
     pub timeline: Option<Which>,
 
-    /// Who decides when a query leaves
+    /// Pacing method
     #[arg(long, value_name = "PACING", default_value = "absolute")]
     pub pacing: Pacing,
 
@@ -78,6 +78,10 @@ pub struct SearchArgs {
     /// Distance of pass and fail at which to stop: a share of the rate, or queries per second
     #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = quantity::resolution, allow_negative_numbers = true)]
     pub resolution: Resolution,
+
+    /// Pacing method
+    #[arg(long, value_name = "PACING", default_value = "absolute")]
+    pub pacing: Pacing,
 
     /// The flags of every measurement.
     #[command(flatten)]
@@ -363,7 +367,7 @@ pub struct Dns64PerfArgs {
     #[arg(long, value_name = "auto|any|PREFIX", default_value = "auto", value_parser = accepted)]
     pub pref64: AcceptedArg,
 
-    /// Who decides when a query leaves
+    /// Pacing method
     #[arg(long, value_name = "PACING", default_value = "absolute")]
     pub pacing: Pacing,
 }

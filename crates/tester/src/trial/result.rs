@@ -16,6 +16,7 @@ use crate::lab::topology::Role;
 use crate::lab::usage::Usage;
 use crate::load::catch_up::Limits;
 use crate::load::names::Dealt;
+use crate::load::pace::SelfCorrected;
 
 /// What one trial says about the DUT (RFC 8219 section 9.2), or that it says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -438,6 +439,9 @@ pub struct Timing {
     /// Beyond what the trial was to be invalid.
     #[serde(default)]
     pub limits: Option<Limits>,
+    /// How the sender kept to the self-correcting timer, if that paced it.
+    #[serde(default)]
+    pub self_correcting: Option<SelfCorrected>,
 }
 
 /// Stalls of the sender after which more queries were due than may leave at once, and what became of them.

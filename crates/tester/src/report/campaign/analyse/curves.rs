@@ -169,7 +169,7 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
         };
         let is_same = |other: &Variant| {
             let same = other.dut == it.dut && other.settings() == it.settings();
-            same && other.behaviour() == it.behaviour()
+            same && other.behaviour() == it.behaviour() && other.pacing == it.pacing
         };
         match servers.iter_mut().find(|(other, _)| is_same(other)) {
             Some((_, rows)) => rows.push(row),

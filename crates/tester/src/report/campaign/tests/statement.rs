@@ -135,6 +135,17 @@ fn what_is_asked_of_dns64_servers_does_not_apply_to_an_authority_by_itself() {
 }
 
 #[test]
+fn the_conditions_name_what_the_old_timer_paced() {
+    let both = "pacing = [\"absolute\", \"self-correcting\"]\n";
+    let text = format!("[search]\nruns = 1\n[[dut]]\nprofile = \"bind\"\n{both}");
+    let (plan, lines) = sample::campaign(&text);
+    let conditions = analyse(&plan, &lines, SEAL).conditions;
+    let pacing = conditions.iter().find(|(name, _)| name == "pacing");
+    let told = "absolute; self-correcting of bind pacing=self-correcting";
+    assert_eq!(pacing.map(|(_, told)| told.as_str()), Some(told));
+}
+
+#[test]
 fn the_links_of_a_lab_are_compared() {
     let (plan, mut lines) = small();
     let veth = (Met::Met, "veth at 2 interfaces".to_owned());
