@@ -391,8 +391,9 @@ pub struct QueueCheckResult {
     pub median_dispersion_pct: f64,
     /// Dispersion of the calculated rates, in per cent.
     pub calculated_dispersion_pct: f64,
-    /// The DUT stores requests and uses the timeout up: the calculated rate is the sustainable one.
-    pub stores_requests: bool,
+    /// The DUT stores requests and uses the timeout up: the calculated rate is the sustainable one. `None`:
+    /// undecided.
+    pub stores_requests: Option<bool>,
     /// The same in words.
     pub verdict: String,
 }

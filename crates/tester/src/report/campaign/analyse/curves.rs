@@ -123,13 +123,18 @@ pub(super) fn queue_checks(
         };
         let (medians, rates) = (check.median_dispersion_pct, check.calculated_dispersion_pct);
         let verdict = match check.stores_requests {
-            true => format!(
+            Some(true) => format!(
                 "stores requests: the calculated rates agree within {rates:.1} %, the medians only \
                  within {medians:.1} %; the calculated rate is the sustainable one"
             ),
-            false => format!(
+            Some(false) => format!(
                 "does not use the timeout up: the medians agree within {medians:.1} %, the \
                  calculated rates within {rates:.1} %; the median is the sustainable rate"
+            ),
+            None => format!(
+                "undecided: neither the medians agree, which differ by {medians:.1} %, nor the calculated \
+                 rates, by {rates:.1} %; the DUT stores a part, or something else than duration and \
+                 timeout changed its rate: look at the runs, and repeat them on a quiet machine"
             ),
         };
         Some(QueueCheckResult {
