@@ -397,6 +397,9 @@ pub struct Rtt {
     pub p999: Option<Nanos>,
     /// Largest.
     pub max: Option<Nanos>,
+    /// Mean; not in older journals.
+    #[serde(default)]
+    pub mean: Option<Nanos>,
 }
 
 /// How well the sender kept to its schedule.
@@ -410,8 +413,7 @@ pub struct Timing {
     pub lateness_ns_p999: Nanos,
     /// Largest lateness.
     pub lateness_ns_max: Nanos,
-    /// Largest deviation of the queries sent in a bin of 10 ms from those due in it (paper 001,
-    /// section V), in per cent of those due.
+    /// Largest deviation of the queries sent in a bin of 10 ms from those due in it, in per cent (paper 001, V).
     pub bin_10ms_deviation_pct_max: f64,
     /// The same for bins of 100 ms (paper 001, section III).
     pub bin_100ms_deviation_pct_max: f64,

@@ -506,6 +506,7 @@ impl<'a> Sums<'a> {
             p99: self.rtt.quantile(0.99),
             p999: self.rtt.quantile(0.999),
             max: self.rtt.max(),
+            mean: self.rtt.mean(),
         }
     }
 }

@@ -529,8 +529,8 @@ fn a_campaign_of_full_size_has_all_its_figures() {
             if point.point == 2 { 19 } else { 20 }
         );
     }
-    // Both models for each DUT, and the RFC's statement of what it asks for.
-    assert_eq!(analysis.models.len(), 6);
+    // Three models of work and three of reply times for each DUT, and the RFC's statement of what it asks for.
+    assert_eq!(analysis.models.len(), 18);
     let met = |id: &str| analysis.statement.iter().find(|c| c.id == id).unwrap().met;
     assert_eq!(
         [met("B-6"), met("B-9"), met("B-14"), met("B-17")],

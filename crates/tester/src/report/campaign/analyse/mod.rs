@@ -9,6 +9,7 @@ mod authority;
 mod contradictions;
 mod curves;
 mod grids;
+mod models;
 mod points;
 mod statement;
 mod told;
@@ -45,7 +46,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         variants: about::variants(plan, &told),
         certificates: about::certificates(&told),
         grids: grids::grids(plan, &planned, &points),
-        models: curves::models(plan, &planned, &points),
+        models: models::models(plan, &planned, &points),
         queue_checks: curves::queue_checks(plan, &planned, &points),
         scaling: curves::scaling(plan, &points),
         delays: authority::delays(plan, &points),
