@@ -53,6 +53,10 @@ fn figures_for_gnuplot() {
     check("data/plot.gp", &expect_file!["testdata/plot.gp"]);
     let points = small_points();
     assert_eq!(
+        text_of("data/distribution.dat").matches("\n\n\n").count(),
+        points - 1
+    );
+    assert_eq!(
         text_of("data/latency.dat").matches("\n\n\n").count(),
         points - 1
     );
@@ -146,6 +150,12 @@ fn what_was_not_certified_is_marked_in_every_file_and_nothing_else_is() {
         ("data/rates.dat", "\n\n\n", "un_bound", "# not certified"),
         (
             "data/convergence.dat",
+            "\n\n\n",
+            "un_bound",
+            ", not certified",
+        ),
+        (
+            "data/distribution.dat",
             "\n\n\n",
             "un_bound",
             ", not certified",

@@ -2,6 +2,7 @@
 //! drawn.
 
 mod authority;
+mod distribution;
 mod load;
 mod rates;
 mod trials;
@@ -75,6 +76,8 @@ pub struct Group {
 pub struct Figures {
     /// Medians with their percentiles, as bars.
     pub rates: Vec<Figure>,
+    /// The rates that the runs found, a figure for each cell.
+    pub distributions: Vec<Figure>,
     /// Every search of every point, by variant.
     pub convergence: Vec<Group>,
     /// Round-trip times by percentile, a figure for each cell.
@@ -100,6 +103,7 @@ impl Figures {
     pub fn of(analysis: &Analysis) -> Self {
         Self {
             rates: rates::bars(analysis),
+            distributions: distribution::distributions(analysis),
             convergence: trials::convergence(analysis),
             latency: trials::latency(analysis),
             curves: rates::curves(analysis),

@@ -2,11 +2,13 @@
 
 mod authority;
 mod certified;
+mod distribution;
 mod machine;
 mod papers;
 mod path;
 mod plotted;
 
+pub(super) use distribution::distribution;
 pub(super) use machine::{points, runs, trials};
 pub(super) use papers::papers;
 pub(super) use plotted::{convergence, latency, rates};
