@@ -342,6 +342,7 @@ pub fn spec(plan: &Plan, point: &Point, lab: LabKind) -> RigSpec {
     RigSpec {
         subject: plan.variants[point.variant].subject.clone().on(lab),
         load: Load {
+            pacing: plan.variants[point.variant].pacing,
             duration_ns: point.duration_ns,
             timeout_ns: point.timeout_ns,
             zone: Zone {

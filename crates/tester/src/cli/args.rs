@@ -39,7 +39,7 @@ pub struct TrialArgs {
     #[arg(long, value_name = "N|slowest")]
     pub timeline: Option<Which>,
 
-    /// Who decides when a query leaves
+    /// Pacing method
     #[arg(long, value_name = "PACING", default_value = "absolute")]
     pub pacing: Pacing,
 
@@ -78,6 +78,10 @@ pub struct SearchArgs {
     /// Distance of pass and fail at which to stop: a share of the rate, or queries per second
     #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = quantity::resolution, allow_negative_numbers = true)]
     pub resolution: Resolution,
+
+    /// Pacing method
+    #[arg(long, value_name = "PACING", default_value = "absolute")]
+    pub pacing: Pacing,
 
     /// The flags of every measurement.
     #[command(flatten)]
@@ -348,7 +352,7 @@ pub struct AuthorityArgs {
 #[derive(Args, Debug)]
 #[command(override_usage = "\
 dns64bench dns64perf [OPTIONS] <server> <port> <subnet> <number of requests> <burst size> \
-<number of threads> [<ports per thread>] <delay between bursts in ns> <timeout in s>
+[<number of threads> [<ports per thread>]] <delay between bursts in ns> <timeout in s>
        dns64bench dns64perf --classic <client number> <threads> <timeout in s> <server> [<port>]")]
 pub struct Dns64PerfArgs {
     /// The arguments of dns64perf++, in their order; with --classic those of dns64perf
@@ -363,7 +367,7 @@ pub struct Dns64PerfArgs {
     #[arg(long, value_name = "auto|any|PREFIX", default_value = "auto", value_parser = accepted)]
     pub pref64: AcceptedArg,
 
-    /// Who decides when a query leaves
+    /// Pacing method
     #[arg(long, value_name = "PACING", default_value = "absolute")]
     pub pacing: Pacing,
 }

@@ -122,7 +122,7 @@ pub enum Command {
 
     /// Be dns64perf++, or dns64perf: their arguments, their output
     ///
-    /// Takes the 8 or 9 arguments of dns64perf++, prints its five lines and writes dns64perf.csv into
+    /// Takes the 7, 8 or 9 arguments of dns64perf++, prints its five lines and writes dns64perf.csv into
     /// the current directory, so that scripts made for it run unchanged. There is no certificate:
     /// whether the Tester kept up is told on standard error and by the exit code.
     #[command(name = "dns64perf", after_help = DNS64PERF_EXAMPLES)]

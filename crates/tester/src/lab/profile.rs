@@ -477,7 +477,7 @@ pub fn built_in_names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
 
-const BUILT_IN: [(&str, &str); 8] = [
+const BUILT_IN: [(&str, &str); 9] = [
     ("dns64d", include_str!("../../profiles/dns64d.toml")),
     ("bind", include_str!("../../profiles/bind.toml")),
     ("unbound", include_str!("../../profiles/unbound.toml")),
@@ -491,6 +491,7 @@ const BUILT_IN: [(&str, &str); 8] = [
     ),
     ("coredns", include_str!("../../profiles/coredns.toml")),
     ("mtd64-ng", include_str!("../../profiles/mtd64-ng.toml")),
+    ("totd", include_str!("../../profiles/totd.toml")),
     ("nsd", include_str!("../../profiles/nsd.toml")),
 ];
 

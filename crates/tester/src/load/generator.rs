@@ -18,7 +18,7 @@ use super::verdict::judge;
 pub struct Shard {
     /// Its part of the schedule.
     pub schedule: Schedule,
-    /// Who decides when a burst leaves.
+    /// Pacing method.
     pub pacing: Pacing,
     /// Names and their answers.
     pub names: Names,
@@ -244,7 +244,8 @@ impl Generator {
             template.write(low16(first_id + k), names.asked(burst.first + k), frame)
         })?;
         let sent_ns = now - self.start;
-        let in_burst = self.backlog.sent(sent_ns, lateness);
+        // The self-correcting timer has no catch-up bursts: it is late by design, and spreads that.
+        let in_burst = self.timer.is_none() && self.backlog.sent(sent_ns, lateness);
         for i in self.offered..self.offered + taken {
             self.ledger.sent(i, lateness, in_burst);
         }

@@ -4,6 +4,9 @@
 //! that no error adds up (paper 001, section IV; its equation (1), the self-correcting timer, was
 //! the fault). Queries whose due times fit one pacing quantum leave as one burst.
 
+use std::fmt;
+use std::str::FromStr;
+
 use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
@@ -17,7 +20,7 @@ pub const QUANTUM_NS: Nanos = 10_000;
 /// Bursts are bounded by what the kernel segments in one call (`UDP_MAX_SEGMENTS`).
 pub const BURST_MAX: u64 = 64;
 
-/// Who decides when the next burst leaves.
+/// Pacing method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
@@ -31,6 +34,37 @@ pub enum Pacing {
     /// The self-correcting timer of paper 001, equation (1), which spreads what was lost over the
     /// rest of the trial. Queries leave one by one, as there.
     SelfCorrecting,
+}
+
+impl Pacing {
+    /// Why what it paces is no measurement; `None` for the schedule.
+    pub fn flaw(self) -> Option<&'static str> {
+        match self {
+            Self::Absolute => None,
+            Self::SelfCorrecting => Some(
+                "paced by the self-correcting timer of paper 001, equation (1), to show its fault",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Pacing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Absolute => "absolute",
+            Self::SelfCorrecting => "self-correcting",
+        })
+    }
+}
+
+impl FromStr for Pacing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = Self::value_variants().iter();
+        let named = all.copied().find(|pacing| pacing.to_string() == text);
+        named.ok_or_else(|| format!("{text:?} is not a pacing; write absolute or self-correcting"))
+    }
 }
 
 /// The schedule of one trial, seen by one of its shards.
@@ -239,6 +273,16 @@ impl SelfCorrecting {
     }
 }
 
+/// How a sender kept to the self-correcting timer (Lencse and Pivoda 2018, equation 1). The lateness of its
+/// queries is against the schedule, which this timer leaves by design.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelfCorrected {
+    /// Longest time that a query left after its timer let it.
+    pub held_up_ns_max: Nanos,
+    /// By how much the sender with the longest test exceeded the length of its schedule.
+    pub overrun_ns: Nanos,
+}
+
 /// `a * b / c`, rounded down, without overflow in between.
 fn scale(a: u64, b: u64, c: u64) -> u64 {
     u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).unwrap_or(u64::MAX)
@@ -291,6 +335,16 @@ mod tests {
             single.with_burst(1).burst_of_shard(4).unwrap().due_ns,
             16_000
         );
+    }
+
+    #[test]
+    fn a_pacing_is_read_as_it_is_written() {
+        for pacing in [Pacing::Absolute, Pacing::SelfCorrecting] {
+            assert_eq!(pacing.to_string().parse(), Ok(pacing));
+            let value = pacing.to_possible_value().unwrap();
+            assert_eq!(value.get_name(), pacing.to_string());
+        }
+        assert!("Absolute".parse::<Pacing>().is_err());
     }
 
     #[test]

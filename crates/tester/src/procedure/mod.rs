@@ -119,6 +119,7 @@ pub(crate) mod simulated {
                 p99: Some(0),
                 p999: Some(0),
                 max: Some(0),
+                mean: Some(0),
             },
             rtt_percentiles: Vec::new(),
             timing: Timing::default(),

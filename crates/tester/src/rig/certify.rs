@@ -84,7 +84,6 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
             server,
             names: load.names()?,
             load: Load {
-                pacing: Pacing::Absolute,
                 segmentation: Segmentation::Off,
                 timeout_ns: selftest::self_test_timeout(load.timeout_ns),
                 stop_early: true,
@@ -93,6 +92,12 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
             interrupted,
             is_subject: true,
         })
+    }
+
+    /// Trials of the Tester, not of the authority: what certifies it is always paced by the schedule.
+    pub(super) fn tests_the_tester(&mut self) {
+        self.is_subject = false;
+        self.load.pacing = Pacing::Absolute;
     }
 
     /// The authority, if it is a program of its own.
@@ -288,7 +293,7 @@ impl Rig {
     fn tester_alone(&self) -> Result<Option<Loopback<Instruments, Server>>, RigError> {
         let mut looped = self.looped_back()?;
         if let Some(looped) = &mut looped {
-            looped.is_subject = false;
+            looped.tests_the_tester();
         }
         Ok(looped)
     }

@@ -7,7 +7,6 @@ use super::spec::{LabSpec, Subject};
 use super::{Rig, recommended};
 use crate::lab::topology::Setup;
 use crate::lab::userns;
-use crate::load::pace::Pacing;
 use crate::namespace::Share;
 use crate::procedure::certificate::Certificate;
 use crate::quantity::Thousands;
@@ -111,11 +110,8 @@ impl Rig {
             conditions.server = server.to_string();
             conditions.pref64 = Some(pref64.to_string());
         }
-        if load.pacing == Pacing::SelfCorrecting {
-            let reason =
-                "paced by the self-correcting timer of paper 001, equation (1), to show its fault";
-            conditions.not_a_measurement.push(reason.to_owned());
-        }
+        let flaw = load.pacing.flaw().map(str::to_owned);
+        conditions.not_a_measurement.extend(flaw);
         match &self.spec.subject {
             Subject::Lab(lab) => self.describe_lab(&mut conditions, lab),
             Subject::Server { .. } => {

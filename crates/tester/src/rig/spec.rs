@@ -164,7 +164,7 @@ const BUILT_IN: &str = "built-in";
 /// What all trials of a measurement have in common.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Pacing of the queries; that of self-tests is always absolute.
+    /// Pacing of the queries; that of self-tests that certify the Tester is always absolute.
     pub pacing: Pacing,
     /// Length of a trial.
     pub duration_ns: Nanos,

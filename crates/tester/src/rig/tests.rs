@@ -20,6 +20,7 @@ use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::process::Resources;
 use crate::lab::server::Probe;
+use crate::load::pace::{Pacing, SelfCorrected};
 use crate::procedure::simulated::{result, threshold};
 use crate::procedure::{Event, Trials as _};
 use crate::trial::result::{Outcome, TesterFault, TrialResult};
@@ -109,6 +110,8 @@ impl Client for Fake {
             found.outcome = Outcome::Invalid(TesterFault::AuthorityDied { status });
         }
         (found.certified, found.dut_exit) = (around.certified, around.dut_exit);
+        found.timing.self_correcting =
+            (spec.pacing == Pacing::SelfCorrecting).then(SelfCorrected::default);
         found.segmentation = Some(spec.segmentation == Segmentation::On);
         found.resources = around.resources;
         found.notes.clone_from(&around.notes);
@@ -412,6 +415,22 @@ fn looped(world: &Rc<World>, load: &Load) -> Loopback<Fake, Program> {
     let server = SERVER.parse().unwrap();
     let interrupted = Arc::new(AtomicBool::new(false));
     Loopback::new(Fake(Rc::clone(world)), None, server, load, interrupted).unwrap()
+}
+
+#[test]
+fn the_old_timer_paces_the_dut_and_an_authority_and_never_a_self_test() {
+    let world = World::new();
+    world.limit_qps.set(100_000);
+    let old = Load {
+        pacing: Pacing::SelfCorrecting,
+        ..Load::default()
+    };
+    let of = |found: TrialResult| found.timing.self_correcting.is_some();
+    let mut looped = looped(&world, &old);
+    assert!(of(looped.trial(1000).unwrap()), "an authority by itself");
+    looped.tests_the_tester();
+    assert!(!of(looped.trial(1000).unwrap()));
+    assert!(of(running(&world, old).trial(1000).unwrap()));
 }
 
 const HIGHEST: Question = Question::Highest {

@@ -1,5 +1,6 @@
-//! The papers' models of the work for a query.
+//! The papers' models of the work for a query, and of its reply time.
 //!
+//! By equations (4) and (5) of paper 000 the reply time falls in a straight line with a share, by (6) with both.
 //! Equations (7) and (8) of paper 000 both say that 1 / rate falls in a straight line with a share:
 //! of names that have an AAAA record, each of which saves the query for A and the synthesis, or of
 //! queries for cached names, each of which saves all that is asked upstream.
@@ -81,6 +82,104 @@ pub fn fit(cells: &[(f64, f64)]) -> Option<Fit> {
     })
 }
 
+/// time = `rest_s` + (1 - cached) * (`answer_s` + (1 - aaaa) * (`answer_s` + `synthesis_s`)), as near to the measured
+/// as can be: equation (6), in whose terms these are TQ + TC + TR, TA and TS. Of work, where TQ and TR are left out,
+/// all are divided by alpha.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BothFit {
+    /// Seconds that every query takes.
+    pub rest_s: f64,
+    /// Seconds for an answer of the authority. Negative if the cells contradict the model.
+    pub answer_s: f64,
+    /// Seconds for a synthesis. Negative likewise.
+    pub synthesis_s: f64,
+    /// As in [`Fit`].
+    pub r_squared: f64,
+    /// As in [`Fit`].
+    pub fitted: Vec<f64>,
+}
+
+/// Fits equation (6) to cells of AAAA share, cached share (0 to 1) and rate (queries per second), or 1 / reply time.
+///
+/// By least squares of 1 / rate, weighted as in [`fit`].
+///
+/// `None` for fewer than four cells, for cells that leave one of the three times open, such as those of one share alone, for a
+/// share out of 0 to 1, for a rate that is not finite and above 0, and if the model has no time left at one of the
+/// cells.
+pub fn fit_both(cells: &[(f64, f64, f64)]) -> Option<BothFit> {
+    let share = |share: f64| (0.0..=1.0).contains(&share);
+    let valid =
+        |&(a, c, rate): &(f64, f64, f64)| share(a) && share(c) && rate.is_finite() && rate > 0.0;
+    if cells.len() < BOTH_CELLS_MIN || !cells.iter().all(valid) {
+        return None;
+    }
+    let parts = |a: f64, c: f64| [1.0, 1.0 - c, (1.0 - c) * (1.0 - a)];
+    let fastest = cells.iter().map(|cell| cell.2).fold(0.0, f64::max);
+    let mut system = [[0.0; 4]; 3];
+    for &(a, c, rate) in cells {
+        // Each cell says that its parts make 1 / rate; times the rate, that they make 1.
+        let weighted = parts(a, c).map(|part| part * rate / fastest);
+        for (row, left) in system.iter_mut().zip(weighted) {
+            for (value, part) in row.iter_mut().zip(weighted) {
+                *value += left * part;
+            }
+            row[3] += left;
+        }
+    }
+    let times = solve(system)?.map(|time| time / fastest);
+    let time = |a, c| -> f64 { parts(a, c).iter().zip(times).map(|(p, t)| p * t).sum() };
+    let works: Vec<f64> = cells.iter().map(|&(a, c, _)| time(a, c)).collect();
+    if works.iter().any(|work| !work.is_finite() || *work <= 0.0) {
+        return None;
+    }
+    let weight: f64 = cells.iter().map(|cell| cell.2 * cell.2).sum();
+    let mean = cells.iter().map(|cell| cell.2).sum::<f64>() / weight;
+    let total: f64 = cells.iter().map(|cell| (1.0 - mean * cell.2).powi(2)).sum();
+    let left = cells.iter().zip(&works);
+    let left: f64 = left.map(|(cell, work)| (1.0 - work * cell.2).powi(2)).sum();
+    let explained = total <= ROUNDING * cells.len() as f64;
+    Some(BothFit {
+        rest_s: times[0],
+        answer_s: times[1],
+        synthesis_s: times[2] - times[1],
+        r_squared: if explained { 1.0 } else { 1.0 - left / total },
+        fitted: works.iter().map(|work| 1.0 / work).collect(),
+    })
+}
+
+/// Three cells cannot contradict three times.
+const BOTH_CELLS_MIN: usize = 4;
+
+/// A pivot below this, relative to the largest value, leaves the times open.
+const PIVOT_MIN: f64 = 1e-9;
+
+/// Three equations in three unknowns, each row with its right side last; by elimination with the largest pivot.
+fn solve(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
+    let largest = rows
+        .iter()
+        .flatten()
+        .fold(0.0, |most: f64, value| most.max(value.abs()));
+    for column in 0..3 {
+        let pivot =
+            (column..3).max_by(|&a, &b| rows[a][column].abs().total_cmp(&rows[b][column].abs()))?;
+        rows.swap(column, pivot);
+        let lead = rows[column];
+        if lead[column].abs() <= PIVOT_MIN * largest {
+            return None;
+        }
+        for (place, row) in rows.iter_mut().enumerate() {
+            if place == column {
+                continue;
+            }
+            let factor = row[column] / lead[column];
+            for (value, above) in row.iter_mut().zip(lead) {
+                *value -= factor * above;
+            }
+        }
+    }
+    Some([0, 1, 2].map(|place| rows[place][3] / rows[place][place]))
+}
+
 /// How many different shares there are.
 fn distinct_shares(cells: &[(f64, f64)]) -> usize {
     let mut shares: Vec<f64> = cells.iter().map(|cell| cell.0).collect();
@@ -139,6 +238,65 @@ mod tests {
         for place in 0..shares.len() {
             assert!(spoilt(place) < 1.0, "{}", spoilt(place));
         }
+    }
+
+    #[test]
+    fn both_shares_tell_the_three_times_apart_where_the_cells_do() {
+        let (rest_s, answer_s, synthesis_s) = (30e-6, 100e-6, 5e-6);
+        let cell = |a: f64, c: f64| {
+            let time = rest_s + (1.0 - c) * (answer_s + (1.0 - a) * (answer_s + synthesis_s));
+            (a, c, 1.0 / time)
+        };
+        let aaaa = [
+            cell(0.0, 0.0),
+            cell(0.5, 0.0),
+            cell(0.75, 0.0),
+            cell(1.0, 0.0),
+        ];
+        assert_eq!(fit_both(&aaaa), None, "TC and TA are not told apart");
+        let cached = [
+            cell(0.0, 0.0),
+            cell(0.0, 0.5),
+            cell(0.0, 0.75),
+            cell(0.0, 1.0),
+        ];
+        assert_eq!(fit_both(&cached), None, "TA and TS are not told apart");
+        let crossed = [aaaa[0], aaaa[1], cached[1], cached[3]];
+        assert_eq!(fit_both(&crossed[..3]), None);
+        let found = fit_both(&crossed).unwrap();
+        for (found, due) in [
+            (found.rest_s, rest_s),
+            (found.answer_s, answer_s),
+            (found.synthesis_s, synthesis_s),
+            (found.r_squared, 1.0),
+        ] {
+            assert!((found / due - 1.0).abs() < 1e-6, "{found} instead of {due}");
+        }
+        let mut broken = crossed;
+        broken[2].2 = 0.0;
+        assert_eq!(fit_both(&broken), None);
+    }
+
+    #[test]
+    fn the_example_of_tables_6_and_7_has_a_negative_synthesis() {
+        // Both tables are of one BIND: an AAAA saves 104 us there and the cache 240 us, so that TA alone is
+        // 136 us and nothing is left for TS.
+        let table = |medians: [f64; 6], at: fn(f64) -> (f64, f64)| {
+            let shares = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0].map(at).into_iter();
+            let cells = shares.zip(medians);
+            cells.map(|((a, c), rate)| (a, c, rate)).collect::<Vec<_>>()
+        };
+        let mut cells = table([3682.0, 3980.0, 4338.0, 4771.0, 5291.0, 5976.0], |a| {
+            (a, 0.0)
+        });
+        cells.extend(table(
+            [3656.0, 4466.0, 5684.0, 7782.0, 13_157.0, 32_050.0],
+            |c| (0.0, c),
+        ));
+        let found = fit_both(&cells).unwrap();
+        assert!(found.answer_s > 130e-6, "{found:?}");
+        assert!(found.synthesis_s < -25e-6, "{found:?}");
+        assert!(found.r_squared > 0.999, "{found:?}");
     }
 
     proptest! {

@@ -43,6 +43,17 @@ impl Times {
         (!self.0.is_empty()).then(|| self.0.max())
     }
 
+    /// The mean, as near as the digits of the histogram; `None` without times.
+    pub(super) fn mean(&self) -> Option<Nanos> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "no time is negative or beyond the longest"
+        )]
+        let mean = || self.0.mean().round() as Nanos;
+        (!self.0.is_empty()).then(mean)
+    }
+
     /// The times at [`PERCENTILES`]. A percentile needs one time beyond it; the smallest and the largest are there with one.
     pub(super) fn percentiles(&self) -> Vec<(f64, Nanos)> {
         let times = self.0.len() as f64;

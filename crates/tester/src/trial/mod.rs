@@ -66,7 +66,7 @@ pub struct TrialSpec {
     pub duration_ns: Nanos,
     /// When each query is due.
     pub schedule: Schedule,
-    /// Who decides when a query leaves.
+    /// Pacing method.
     pub pacing: Pacing,
     /// An answer counts until this long after its query was sent (at most 1 s there).
     pub timeout_ns: Nanos,

@@ -16,6 +16,7 @@ use crate::lab::topology::Role;
 use crate::lab::usage::Usage;
 use crate::load::catch_up::Limits;
 use crate::load::names::Dealt;
+use crate::load::pace::SelfCorrected;
 
 /// What one trial says about the DUT (RFC 8219 section 9.2), or that it says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -396,6 +397,9 @@ pub struct Rtt {
     pub p999: Option<Nanos>,
     /// Largest.
     pub max: Option<Nanos>,
+    /// Mean; not in older journals.
+    #[serde(default)]
+    pub mean: Option<Nanos>,
 }
 
 /// How well the sender kept to its schedule.
@@ -409,8 +413,7 @@ pub struct Timing {
     pub lateness_ns_p999: Nanos,
     /// Largest lateness.
     pub lateness_ns_max: Nanos,
-    /// Largest deviation of the queries sent in a bin of 10 ms from those due in it (paper 001,
-    /// section V), in per cent of those due.
+    /// Largest deviation of the queries sent in a bin of 10 ms from those due in it, in per cent (paper 001, V).
     pub bin_10ms_deviation_pct_max: f64,
     /// The same for bins of 100 ms (paper 001, section III).
     pub bin_100ms_deviation_pct_max: f64,
@@ -438,6 +441,9 @@ pub struct Timing {
     /// Beyond what the trial was to be invalid.
     #[serde(default)]
     pub limits: Option<Limits>,
+    /// How the sender kept to the self-correcting timer, if that paced it.
+    #[serde(default)]
+    pub self_correcting: Option<SelfCorrected>,
 }
 
 /// Stalls of the sender after which more queries were due than may leave at once, and what became of them.

@@ -1,6 +1,8 @@
 //! What the figures of a result show of the Tester's own doing, when ledgers and counters are gone: whoever
 //! checks a verdict that was written down asks here.
 
+use dns64_transport::clock::Nanos;
+
 use super::disturbance;
 use super::place::{Losses, Place, Source};
 use super::result::{Outcome, TesterFault, TrialResult};
@@ -12,13 +14,22 @@ use crate::load::pace::Schedule;
 pub fn fault(result: &TrialResult) -> Option<TesterFault> {
     let timing = &result.timing;
     let step_ns = timing.clock_step_ns.unwrap_or(0);
-    let limits = timing.limits.unwrap_or_default();
     let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
     stepped
         .then_some(TesterFault::ClockStep { step_ns })
         .or_else(|| overflow(result))
-        .or_else(|| late_schedule(timing, &limits))
+        .or_else(|| late(result))
         .or_else(|| excuse(result))
+}
+
+fn late(result: &TrialResult) -> Option<TesterFault> {
+    let limits = result.timing.limits.unwrap_or_default();
+    late_schedule(
+        &result.timing,
+        &limits,
+        result.ended_early,
+        result.duration_ns,
+    )
 }
 
 fn overflow(result: &TrialResult) -> Option<TesterFault> {
@@ -81,6 +92,20 @@ fn theft(result: &TrialResult, lost: u64) -> Option<TesterFault> {
     disturbance::fault(result.machine.as_ref()?, &limits, &schedule, lost)
 }
 
+/// Whether the sender was late by so much, beyond such a limit. Which figure it is depends on the pacing.
+fn was_late(result: &TrialResult, lateness_ns: Nanos, limit_ns: Nanos) -> bool {
+    let timing = &result.timing;
+    if timing.self_correcting.is_none() {
+        return lateness_ns == timing.lateness_ns_max && lateness_ns > limit_ns;
+    }
+    late(result)
+        == Some(TesterFault::LateSchedule {
+            lateness_ns,
+            limit_ns,
+            cause: None,
+        })
+}
+
 /// Whether the figures of a trial are those of a fault that it is said to have; `None` if it keeps none that
 /// could tell.
 pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
@@ -98,7 +123,7 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
             lateness_ns,
             limit_ns,
             ..
-        } => Some(*lateness_ns == timing.lateness_ns_max && lateness_ns > limit_ns),
+        } => Some(was_late(result, *lateness_ns, *limit_ns)),
         TesterFault::RateError { sent, due, allowed } => {
             let off = sent.abs_diff(*due);
             let off_pct = 100.0 * off as f64 / *due as f64;

@@ -29,7 +29,11 @@ const DISTURBED: &str = "dns64bench: the Tester disturbed the test: ";
 fn the_five_lines_and_the_file_are_those_of_dns64perf() {
     let authority = Authority::start("--self-test");
     let (address, port) = (authority.address.ip(), authority.address.port());
-    for (count, threads, delay) in [(1, "1", 2_500_000), (2, "2 3", 5_000_000)] {
+    for (count, threads, delay) in [
+        (1, "", 2_500_000),
+        (1, "1", 2_500_000),
+        (2, "2 3", 5_000_000),
+    ] {
         let line = format!("dns64perf {address} {port} 10.0.0.0/8 100 1 {threads} {delay} 30");
         let (ran, csv) = test(&line);
         let lines: Vec<_> = ran.stdout.lines().collect();
@@ -129,7 +133,10 @@ fn a_server_that_is_not_there_answers_nothing() {
 fn arguments_that_are_none_are_refused_before_the_file_is_touched() {
     let directory = tempfile::tempdir().unwrap();
     for (line, text) in [
-        ("dns64perf ::1 53", "2 arguments; dns64perf++ takes 8, or 9"),
+        (
+            "dns64perf ::1 53",
+            "2 arguments; dns64perf++ takes 8, 9 with",
+        ),
         (
             "dns64perf ::1 53 10.0.0.0/8 5 100 1 1 1",
             "burst size is '100'",

@@ -5,6 +5,8 @@ use dns64_transport::memory::{Impairment, Network};
 use dns64bench::load::generator::Finished;
 use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::trial::TrialSpec;
+use dns64bench::trial::result::{Outcome, TesterFault, TrialResult};
+use dns64bench::trial::summary::{ShardReport, Surroundings, result};
 
 use crate::rough::Rough;
 use crate::trial::{PLAIN, Shards, Trial};
@@ -14,6 +16,16 @@ const EXCESS_NS: Nanos = 90;
 
 /// Sends by `schedule` with a timer that is late by [`EXCESS_NS`]; nobody answers.
 fn paced(schedule: Schedule, pacing: Pacing) -> Finished {
+    let (_, report) = held_up(schedule, pacing, (EXCESS_NS, None));
+    report.finished
+}
+
+/// The same with a timer that is late by so much, and is held up once from some moment on for a span.
+fn held_up(
+    schedule: Schedule,
+    pacing: Pacing,
+    (excess_ns, mut stall): (Nanos, Option<(Nanos, Nanos)>),
+) -> (TrialSpec, ShardReport) {
     let trial = Trial {
         rate_qps: 250_000,
         timeout_ns: 10 * SECOND,
@@ -32,9 +44,19 @@ fn paced(schedule: Schedule, pacing: Pacing) -> Finished {
     let mut shards = Shards::begin(&spec, links, &clock, 0);
     while let Some(idle_until) = shards.turn(None) {
         let idle_ns = idle_until.saturating_sub(clock.now());
-        clock.advance(idle_ns.min(1_000_000) + EXCESS_NS);
+        clock.advance(idle_ns.min(1_000_000) + excess_ns);
+        if let Some((_, span_ns)) = stall.take_if(|(at_ns, _)| clock.now() >= *at_ns) {
+            clock.advance(span_ns);
+        }
     }
-    shards.reports.remove(0).finished
+    (spec, shards.reports.remove(0))
+}
+
+/// What comes of such a trial.
+fn judged(pacing: Pacing, how: (Nanos, Option<(Nanos, Nanos)>)) -> TrialResult {
+    let schedule = Schedule::new(250_000, SECOND).with_burst(1);
+    let (spec, report) = held_up(schedule, pacing, how);
+    result(&spec, &[report], None, Surroundings::default())
 }
 
 /// Queries sent in each span of `width_ns`.
@@ -71,4 +93,56 @@ fn the_absolute_schedule_is_flat_on_the_same_timer() {
     let schedule = Schedule::new(250_000, SECOND).with_burst(1);
     let finished = paced(schedule, Pacing::Absolute);
     assert_eq!(bins(&finished, BIN_NS), [2500; 100]);
+}
+
+/// Ten times of what the timer of the paper cost: far more than the limits of an absolute schedule.
+const SLOW_NS: Nanos = 900;
+
+#[test]
+fn a_sender_is_judged_by_the_self_correcting_timer_that_paces_it() {
+    let result = judged(Pacing::SelfCorrecting, (SLOW_NS, None));
+    let told = result.timing.self_correcting.unwrap();
+    // The schedule is left by a third of N times the excess, and by a third of the rate in a bin.
+    assert!(result.timing.lateness_ns_max > 50_000_000, "{told:?}");
+    assert!(result.timing.bin_100ms_deviation_pct_max > 10.0, "{told:?}");
+    assert!(told.held_up_ns_max <= SLOW_NS, "{told:?}");
+    assert!(told.overrun_ns < 1_000_000, "{told:?}");
+    // Nobody answered: that is the server's.
+    let shortfall = 250_000;
+    assert_eq!(result.outcome, Outcome::Failed { shortfall });
+}
+
+#[test]
+fn a_stall_is_a_fault_with_the_self_correcting_timer_as_well() {
+    let stall = Some((500_000_000, 20_000_000));
+    let result = judged(Pacing::SelfCorrecting, (EXCESS_NS, stall));
+    let told = result.timing.self_correcting.unwrap();
+    let Outcome::Invalid(TesterFault::LateSchedule {
+        lateness_ns,
+        limit_ns: 10_000_000,
+        ..
+    }) = result.outcome
+    else {
+        panic!("{:?}", result.outcome);
+    };
+    assert_eq!(lateness_ns, told.held_up_ns_max);
+    assert!((19_900_000..20_100_000).contains(&lateness_ns), "{told:?}");
+    assert_eq!(
+        result.timing.catch_up.unwrap().stalls,
+        0,
+        "none is made up for"
+    );
+}
+
+#[test]
+fn a_sender_that_takes_too_long_is_refused_whatever_paces_it() {
+    // At 250,000 queries/s each is due 4 us after the one before, and this timer takes 4.2 us at least.
+    let result = judged(Pacing::SelfCorrecting, (4_200, None));
+    let told = result.timing.self_correcting.unwrap();
+    assert!(told.held_up_ns_max < 10_000_000, "{told:?}");
+    assert!(told.overrun_ns > 20_000_000, "{told:?}");
+    let Outcome::Invalid(TesterFault::LateSchedule { limit_ns, .. }) = result.outcome else {
+        panic!("{:?}", result.outcome);
+    };
+    assert_eq!(limit_ns, 10_000_000, "1 % of the trial");
 }

@@ -18,6 +18,7 @@ use super::plan::{Plan, Variant};
 use super::record::{CertificateConditions, Environment, Line, Record, SelfTest, TaskEnd};
 use super::state::State;
 use super::tasks::{Point, Task, point_name, points, search_spec, tasks};
+use crate::load::pace::Pacing;
 use crate::procedure::certificate::Certificate;
 use crate::procedure::search::{Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
@@ -170,6 +171,10 @@ impl<'a> Audit<'a> {
         }
         if test.trials.iter().any(|trial| self.has_other_limits(trial)) {
             return vec!["the limits of its trials are not those of the plan".to_owned()];
+        }
+        let timers = test.trials.iter();
+        if timers.filter_map(|t| t.timing.self_correcting).count() > 0 {
+            return vec!["a self-test is never paced by the self-correcting timer".to_owned()];
         }
         if !of_a_point {
             return vec!["a self-test that is for no point of the plan".to_owned()];
@@ -385,6 +390,15 @@ impl<'a> Audit<'a> {
         }
         if self.has_other_limits(result) {
             return Some("its limits are not those of the plan".to_owned());
+        }
+        let pacing = match result.timing.self_correcting {
+            Some(_) => Pacing::SelfCorrecting,
+            None => Pacing::Absolute,
+        };
+        if self.variant_of(point).is_some_and(|v| v.pacing != pacing) {
+            return Some(format!(
+                "its pacing is {pacing}, and the plan asks for the other"
+            ));
         }
         let searched = matches!(task, Task::Search { .. });
         let may_stop = is_authority || searched && self.plan.search.stop_early;

@@ -15,6 +15,7 @@ use crate::campaign::journal::tests::octets_of_lines;
 use crate::campaign::journal::{self, JOURNAL_FILE, Journal};
 use crate::campaign::run::BenchError;
 use crate::load::catch_up::Limits;
+use crate::load::pace::SelfCorrected;
 use crate::procedure::search::SearchEnd;
 use crate::trial::place::{Losses, Place, Placed, Source};
 use crate::trial::result::TesterFault;
@@ -212,6 +213,18 @@ fn a_failure_that_is_called_a_disturbance_is_found() {
     let next = "trial 5 of run 1 of unbound, AAAA 0%, cached 0%: it is at 6,000 queries/s, and 8,000 \
                 queries/s is due";
     assert!(said.ends_with(next), "{said}");
+}
+
+#[test]
+fn a_trial_that_another_timer_paced_is_found() {
+    let old = Some(SelfCorrected::default());
+    assert_eq!(
+        of_trial(1, 1, |trial| trial.timing.self_correcting = old),
+        "its pacing is self-correcting, and the plan asks for the other"
+    );
+    let said = first(|lines| self_test(lines).trials[0].timing.self_correcting = old);
+    let never = "a self-test is never paced by the self-correcting timer";
+    assert!(said.ends_with(never), "{said}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::values::{label, list_or, text};
 use super::{Fault, Restart, Variant};
 use crate::authority::behaviour::{Behaviour, Delay};
 use crate::lab::cpuset::CpuSet;
+use crate::load::pace::Pacing;
 use crate::quantity::ValueError;
 use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Subject};
 
@@ -57,6 +58,7 @@ fn variants_of(
     let unrestricted = [CpuSet::unrestricted()];
     let cores = list_or(&dut.cores, str::parse::<CpuSet>, unrestricted)?;
     let behaviours = behaviours(dut, origin)?;
+    let pacings = list_or(&dut.pacing, str::parse::<Pacing>, [Pacing::default()])?;
     let mut variants = Vec::new();
     for settings in settings(at)? {
         for cpus in &cores {
@@ -68,15 +70,19 @@ fn variants_of(
                 full.push_str(&format!(" {key}={value}"));
             }
             for behaviour in &behaviours {
-                let name_of = match behaviours.len() {
-                    1 => full.clone(),
-                    _ => format!("{full} authority={behaviour}"),
-                };
-                variants.push(Variant {
-                    name: name_of,
+                let mut name_of = full.clone();
+                if behaviours.len() > 1 {
+                    name_of.push_str(&format!(" authority={behaviour}"));
+                }
+                variants.extend(pacings.iter().map(|&pacing| Variant {
+                    name: match pacings.len() {
+                        1 => name_of.clone(),
+                        _ => format!("{name_of} pacing={pacing}"),
+                    },
                     dut: name.clone(),
                     subject: with(subject.clone(), cpus, &settings, behaviour),
-                });
+                    pacing,
+                }));
             }
         }
     }

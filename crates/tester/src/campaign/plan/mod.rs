@@ -25,6 +25,7 @@ use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::position;
+use crate::load::pace::Pacing;
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::Resolution;
 use crate::rig::recommended::Recommended;
@@ -126,6 +127,11 @@ impl Plan {
                 Severity::Critical
                     .warning("all roles on the loopback interface are no measurement"),
             );
+        }
+        for variant in &self.variants {
+            let flaw = variant.pacing.flaw();
+            let flaw = flaw.map(|flaw| Severity::Critical.warning(flaw).about(&variant.name));
+            remarks.extend(flaw);
         }
         if self.uncertified {
             remarks.push(Severity::Critical.warning(
@@ -304,6 +310,8 @@ pub struct Variant {
     pub dut: String,
     /// What runs, and where. A lab without a DUT is for its authority, measured by the self-test.
     pub subject: Subject,
+    /// How its trials are paced.
+    pub pacing: Pacing,
 }
 
 impl Variant {

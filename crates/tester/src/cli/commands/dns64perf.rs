@@ -87,6 +87,8 @@ fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8
     let sums = Sums::of(rows.clone(), valid);
     let mut remarks = sums.timers(spec.schedule);
     remarks.extend(judge.remark.clone());
+    let flaw = spec.pacing.flaw();
+    remarks.extend(flaw.map(|flaw| format!("dns64bench: {flaw}: not a measurement")));
     if let Outcome::Invalid(fault) = &result.outcome {
         remarks.push(format!(
             "dns64bench: the Tester disturbed the test: {fault}"

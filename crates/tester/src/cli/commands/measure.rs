@@ -93,6 +93,7 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
 pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
     let mut measurement = args.measure.resolve(Needs::Dut)?;
     measurement.spec.load.stop_early = true;
+    measurement.spec.load.pacing = args.pacing;
     let mut spec = SearchSpec::from_start(args.start_rate);
     spec.resolution = args.resolution;
     spec.max_qps = args.max_rate;

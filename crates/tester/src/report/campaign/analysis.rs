@@ -162,6 +162,8 @@ pub struct PointResult {
     /// Round-trip times of the passed trial of the run nearest to the median: percentile and
     /// nanoseconds, the percentiles in rising order.
     pub rtt_ns: Vec<(f64, u64)>,
+    /// Their mean.
+    pub rtt_mean_ns: Option<u64>,
     /// The way of the queries through DUT and authority; `None` if the authority was not the Tester's.
     pub path: Option<PathResult>,
     /// Timing of the sender in that trial, and the worst of all valid trials.
@@ -347,23 +349,44 @@ pub struct GridCell {
     pub certified: Option<bool>,
 }
 
-/// A model of paper 000 (equations 7 and 8), fitted to the medians of one variant.
+/// What a model is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelOf {
+    /// The work for a query, whose reciprocal is the rate (equations 7 and 8, and 6 likewise).
+    Work,
+    /// The mean reply time, under the rate that was found (equations 4, 5 and 6).
+    ReplyTime,
+}
+
+/// A model of paper 000, fitted to the medians of one variant.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelResult {
     /// Index into [`Analysis::variants`].
     pub variant: usize,
-    /// "AAAA share" (equation 7) or "cached share" (equation 8).
+    /// What it is of.
+    pub of: ModelOf,
+    /// "AAAA share" (equations 7 and 4), "cached share" (8 and 5) or "both shares" (6).
     pub model: &'static str,
     /// The equation with its numbers in it.
     pub equation: String,
     /// Its parameters.
     pub parameters: Vec<Parameter>,
+    /// Why it does not hold, however well it fits: one of its times would be negative.
+    pub refused: Option<String>,
     /// The cells that it is fitted to.
     pub fitted: Vec<FittedRow>,
     /// Largest difference of the two, in per cent of the median.
     pub residual_pct_max: f64,
     /// Coefficient of determination of the fit to 1/rate.
     pub r_squared: f64,
+}
+
+impl ModelResult {
+    /// Whether it is over both shares.
+    pub fn is_over_both(&self) -> bool {
+        self.fitted.iter().any(|row| row.other_pct > 0.0)
+    }
 }
 
 /// A parameter of a model.
@@ -380,12 +403,14 @@ pub struct Parameter {
 /// A cell that a model is fitted to.
 #[derive(Clone, Copy, Debug)]
 pub struct FittedRow {
-    /// Share, in per cent.
+    /// Share, in per cent; with both shares that of names with an AAAA.
     pub share_pct: f64,
-    /// Median rate, in queries per second.
+    /// Median rate, in queries per second; of reply times the mean, in microseconds.
     pub median: f64,
-    /// What the model says, in queries per second.
+    /// What the model says, likewise.
     pub modelled: f64,
+    /// The other share, in per cent: with both shares the cached one, else 0.
+    pub other_pct: f64,
 }
 
 /// Whether the calculated rates of several durations and timeouts agree.
@@ -399,8 +424,9 @@ pub struct QueueCheckResult {
     pub median_dispersion_pct: f64,
     /// Dispersion of the calculated rates, in per cent.
     pub calculated_dispersion_pct: f64,
-    /// The DUT stores requests and uses the timeout up: the calculated rate is the sustainable one.
-    pub stores_requests: bool,
+    /// The DUT stores requests and uses the timeout up: the calculated rate is the sustainable one. `None`:
+    /// undecided.
+    pub stores_requests: Option<bool>,
     /// The same in words.
     pub verdict: String,
 }
@@ -459,7 +485,7 @@ macro_rules! as_arrays {
 
 as_arrays! {
     Parameter { name, value, unit }
-    FittedRow { share_pct, median, modelled }
+    FittedRow { share_pct, median, modelled, other_pct }
     QueueCheckRow { duration_s, timeout_s, median, calculated }
     ScalingRow { cores, point, median, per_core, factor }
 }

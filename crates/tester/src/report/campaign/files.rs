@@ -72,6 +72,10 @@ pub fn files(
         ("tables.tex", Latex.export(&tables::papers(analysis))?),
         ("dns-metrics.jsonl", metrics::lines(analysis, plan, lines)),
         ("data/rates.dat", data(tables::rates(analysis))?),
+        (
+            "data/distribution.dat",
+            data(tables::distribution(analysis))?,
+        ),
         ("data/convergence.dat", data(tables::convergence(analysis))?),
         ("data/latency.dat", data(tables::latency(analysis))?),
         ("data/dut-only.dat", data(tables::dut_only(analysis))?),

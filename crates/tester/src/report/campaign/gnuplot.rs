@@ -1,5 +1,5 @@
-//! Data and a script for gnuplot: medians as boxes with the 1st and 99th percentile, the way of
-//! every search to its rate, and round-trip times by percentile.
+//! Data and a script for gnuplot: medians as boxes with the 1st and 99th percentile, the distribution
+//! of the runs, the way of every search to its rate, and round-trip times by percentile.
 
 use std::io;
 
@@ -57,6 +57,19 @@ pub(super) fn script(analysis: &Analysis) -> String {
             title = quoted(&analysis.name),
             count = rates.len(),
             names = rates.join(", "),
+        );
+    }
+    let runs = titles(&tables::distribution(analysis));
+    if let Some(last) = runs.len().checked_sub(1) {
+        out += &format!(
+            "\nset output \"distribution.svg\"\nset title \"Distribution of the runs\"\n\
+             set xlabel \"queries/s\"\nset ylabel \"share of the runs up to a rate\"\n\
+             set xtics norotate autofreq\nset yrange [0:1.02]\narray runs[{count}] = [{names}]\n\
+             plot for [i=0:{last}] \"distribution.dat\" index i using 1:4 with steps \
+             title runs[i + 1], \\\n     for [i=0:{last}] \"distribution.dat\" index i using 1:3 \
+             with impulses notitle\n",
+            count = runs.len(),
+            names = runs.join(", "),
         );
     }
     if let Some(last) = tables::convergence(analysis)

@@ -12,6 +12,7 @@ pub mod analyse;
 pub mod analysis;
 pub mod compare;
 mod csv;
+mod distribution;
 pub mod dry_run;
 pub mod files;
 mod gnuplot;

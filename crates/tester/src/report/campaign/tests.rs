@@ -54,6 +54,10 @@ fn figures_for_gnuplot() {
     check("data/lateness.dat", &expect_file!["testdata/lateness.dat"]);
     let points = small_points();
     assert_eq!(
+        text_of("data/distribution.dat").matches("\n\n\n").count(),
+        points - 1
+    );
+    assert_eq!(
         text_of("data/latency.dat").matches("\n\n\n").count(),
         points - 1
     );
@@ -152,6 +156,12 @@ fn what_was_not_certified_is_marked_in_every_file_and_nothing_else_is() {
         ("data/rates.dat", "\n\n\n", "un_bound", "# not certified"),
         (
             "data/convergence.dat",
+            "\n\n\n",
+            "un_bound",
+            ", not certified",
+        ),
+        (
+            "data/distribution.dat",
             "\n\n\n",
             "un_bound",
             ", not certified",
@@ -536,8 +546,8 @@ fn a_campaign_of_full_size_has_all_its_figures() {
             if point.point == 2 { 19 } else { 20 }
         );
     }
-    // Both models for each DUT, and the RFC's statement of what it asks for.
-    assert_eq!(analysis.models.len(), 6);
+    // Three models of work and three of reply times for each DUT, and the RFC's statement of what it asks for.
+    assert_eq!(analysis.models.len(), 18);
     let met = |id: &str| analysis.statement.iter().find(|c| c.id == id).unwrap().met;
     assert_eq!(
         [met("B-6"), met("B-9"), met("B-14"), met("B-17")],

@@ -119,6 +119,7 @@ pub(super) fn failed() -> TrialResult {
             p99: Some(9_876_543),
             p999: Some(99_000_000),
             max: Some(1_002_000_000),
+            mean: Some(321_098),
         },
         timing: timing(),
         machine: Some(usage()),

@@ -80,7 +80,14 @@ pub(super) fn timing(timing: &Timing, backend: &str) -> Vec<(&'static str, Strin
             format!("up to {burst} queries within {quantum}, over {backend}"),
         ),
     ]);
+    rows.extend(timing.self_correcting.map(|kept| {
+        let (held_up, overrun) = (Span(kept.held_up_ns_max), Span(kept.overrun_ns));
+        let text =
+            format!("at most {held_up} later than it let a query leave; {overrun} over time");
+        ("self-correcting timer", text)
+    }));
     let known = timing.catch_up.as_ref().zip(timing.limits.as_ref());
+    let known = known.filter(|_| timing.self_correcting.is_none());
     rows.extend(known.map(|(catch_up, limits)| ("catch-up bursts", bursts(catch_up, limits))));
     rows
 }

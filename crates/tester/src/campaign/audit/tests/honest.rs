@@ -266,6 +266,7 @@ fn counted(
             p99,
             p999,
             max,
+            mean: None,
         },
         rtt_percentiles: p50.map_or(Vec::new(), |p50| vec![(50.0, p50), (100.0, at[3])]),
         timing: Timing {

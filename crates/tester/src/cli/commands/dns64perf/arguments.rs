@@ -27,18 +27,24 @@ pub(super) struct Test {
 }
 
 impl Test {
-    /// Reads 8 arguments, or 9 with the ports of each thread before the delay.
+    /// Reads 8 arguments, 9 with the ports of each thread before the delay, or 7 without threads,
+    /// as dns64perf++ 1.0.0 of 2016 does: it has one (Lencse and Bakai 2017, figure 3).
     pub(super) fn parse(arguments: &[String]) -> Result<Self, UsageError> {
-        let (first, ports, last) = match arguments {
-            [first @ .., delay, timeout] if first.len() == 6 => (first, None, [delay, timeout]),
-            [first @ .., ports, delay, timeout] if first.len() == 6 => {
-                (first, Some(ports), [delay, timeout])
+        let (first, threads, ports, last) = match arguments {
+            [first @ .., delay, timeout] if first.len() == 5 => {
+                (first, None, None, [delay, timeout])
+            }
+            [first @ .., threads, delay, timeout] if first.len() == 5 => {
+                (first, Some(threads), None, [delay, timeout])
+            }
+            [first @ .., threads, ports, delay, timeout] if first.len() == 5 => {
+                (first, Some(threads), Some(ports), [delay, timeout])
             }
             other => {
                 return Err(UsageError::Dns64Perf(format!(
-                    "{} arguments; dns64perf++ takes 8, or 9 with the ports per thread: server, \
-                     port, subnet, number of requests, burst size, number of threads, [ports per \
-                     thread,] delay between bursts in ns, timeout in s",
+                    "{} arguments; dns64perf++ takes 8, 9 with the ports per thread, or 7 as \
+                     version 1.0.0: server, port, subnet, number of requests, burst size, [number \
+                     of threads, [ports per thread,]] delay between bursts in ns, timeout in s",
                     other.len()
                 )));
             }
@@ -48,7 +54,10 @@ impl Test {
             subnet: parsed("subnet", &first[2], "an IPv4 range such as 10.0.0.0/8")?,
             requests: whole("number of requests", &first[3], 1..=1 << 32)?,
             burst: whole("burst size", &first[4], 1..=BURST_MAX)?,
-            threads: index(whole("number of threads", &first[5], 1..=256)?),
+            threads: match threads {
+                Some(threads) => index(whole("number of threads", threads, 1..=256)?),
+                None => 1,
+            },
             ports_each: match ports {
                 Some(ports) => index(whole("number of ports per thread", ports, 1..=16_384)?),
                 None => 1,
@@ -190,11 +199,30 @@ mod tests {
     }
 
     #[test]
+    fn seven_arguments_of_version_1_0_0_have_one_thread() {
+        // As the script of Lencse and Bakai (2017), figure 3, calls it at 8192 queries per second.
+        let words_of = |threads| {
+            words(&format!(
+                "2001:2::1 53 10.0.0.0/10 491520 1 {threads} 122070 1"
+            ))
+        };
+        let seven = Test::parse(&words_of("")).unwrap();
+        assert_eq!(seven, Test::parse(&words_of("1")).unwrap());
+        assert_eq!((seven.threads, seven.delay_ns), (1, 122_070));
+        assert_ne!(seven, Test::parse(&words_of("2")).unwrap());
+    }
+
+    #[test]
     fn what_is_no_test_is_told_by_its_argument() {
         let told = |line: &str| Test::parse(&words(line)).unwrap_err().to_string();
         for (line, text) in [
-            ("::1 53", "2 arguments; dns64perf++ takes 8, or 9"),
+            ("::1 53", "2 arguments; dns64perf++ takes 8, 9 with"),
             ("1 2 3 4 5 6 7 8 9 10", "10 arguments"),
+            ("1 2 3 4 5 6", "6 arguments"),
+            (
+                "::1 53 10.0.0.0/8 6 1 0 1",
+                "delay between bursts in ns is '0'",
+            ),
             (
                 "host 53 10.0.0.0/8 6 1 1 1 1",
                 "server is 'host'; an IPv6 or IPv4 address",

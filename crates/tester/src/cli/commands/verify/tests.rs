@@ -34,7 +34,7 @@ fn a_report_is_verified_and_says_how_much() {
     let seal = &verified.seal;
     let expected = [
         format!(
-            "verified: {trials} recounted, 11 searches replayed, 6 certificates recomputed, 17 files, \
+            "verified: {trials} recounted, 11 searches replayed, 6 certificates recomputed, 18 files, \
              seal {seal}"
         ),
         "not checked: the faults of 1 invalid trial: they leave no figure in a result".to_owned(),
@@ -148,7 +148,7 @@ fn half_a_line_is_left_out_of_a_report_but_not_verified() {
 fn a_page_by_another_template_is_verified_by_it() {
     let dir = reported(Some("<h1>{{ analysis.name }}</h1>"));
     let lines = verify(dir.path()).unwrap().lines;
-    assert!(lines[0].contains("18 files"), "{lines:?}");
+    assert!(lines[0].contains("19 files"), "{lines:?}");
     let hash = sha256_hex(b"<h1>{{ analysis.name }}</h1>");
     let named = format!(
         "the page was made with a template of the user's: report/template.html, sha256 {hash}: it may say \
@@ -167,7 +167,7 @@ fn a_page_by_another_template_is_verified_by_it() {
     // The built-in template again leaves nothing of the other.
     let loaded = load(dir.path()).unwrap();
     report::write(dir.path(), &loaded, None).unwrap();
-    assert!(verify(dir.path()).unwrap().lines[0].contains("17 files"));
+    assert!(verify(dir.path()).unwrap().lines[0].contains("18 files"));
     let error = report::write(dir.path(), &loaded, Some("{{ nothing }}")).unwrap_err();
     assert_eq!(error.code, exit::USAGE);
 }

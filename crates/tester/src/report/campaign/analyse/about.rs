@@ -9,6 +9,7 @@ use crate::campaign::tasks::Task;
 use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::topology::Setup;
+use crate::load::pace::Pacing;
 use crate::procedure::search::Resolution;
 use crate::report::campaign::analysis::{
     Certificate, PointResult, RunResult, Session, TimeSpent, VariantInfo,
@@ -147,6 +148,15 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
             or(pref64, "chosen or learnt, see the variants"),
         ),
     ];
+    let paced = plan
+        .variants
+        .iter()
+        .filter(|v| v.pacing != Pacing::Absolute);
+    let paced: Vec<_> = paced.map(|v| v.name.as_str()).collect();
+    if !paced.is_empty() {
+        let pacing = format!("absolute; self-correcting of {}", paced.join(", "));
+        conditions.push(("pacing", pacing));
+    }
     if plan.uncertified {
         conditions.push(("certificate", "not asked for by the plan".to_owned()));
     }

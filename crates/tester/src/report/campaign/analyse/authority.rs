@@ -23,7 +23,7 @@ pub(super) fn delays(plan: &Plan, points: &[PointResult]) -> Vec<DelayCurve> {
         };
         let is_same = |other: &Variant| {
             let same = other.dut == it.dut && other.settings() == it.settings();
-            same && other.cpus() == it.cpus()
+            same && other.cpus() == it.cpus() && other.pacing == it.pacing
         };
         match duts.iter_mut().find(|(other, _)| is_same(other)) {
             Some((_, rows)) => rows.push(row),

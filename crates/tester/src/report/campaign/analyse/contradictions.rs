@@ -2,7 +2,7 @@
 
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{
-    Analysis, Certificate, ModelResult, OverloadCurve, PointResult, RunResult, Step,
+    Analysis, Certificate, ModelOf, ModelResult, OverloadCurve, PointResult, RunResult, Step,
 };
 use crate::report::campaign::{numbers, words};
 use crate::trial::result::Outcome;
@@ -165,11 +165,8 @@ fn certificates(certificates: &[Certificate]) -> Vec<Warning> {
 /// Models by which work that is left out costs time.
 fn models(analysis: &Analysis) -> Vec<Warning> {
     let warning = |model: &ModelResult| {
-        let negative = model.parameters.iter().find(|p| p.value < 0.0)?;
-        let text = format!(
-            "the model over the {} does not hold: {} would be {:.3} {}, less than nothing",
-            model.model, negative.name, negative.value, negative.unit
-        );
+        let why = model.refused.as_ref()?;
+        let text = format!("the model over \"{}\" is refused: {why}", model.model);
         let about = analysis.variants.get(model.variant).map(|v| &v.name);
         let warning = Severity::Warning.warning(text);
         Some(match about {
@@ -177,7 +174,11 @@ fn models(analysis: &Analysis) -> Vec<Warning> {
             None => warning,
         })
     };
-    analysis.models.iter().filter_map(warning).collect()
+    // The table tells the others as well: queues bend reply times, and over both shares a synthesis that takes next to
+    // nothing is as often below nothing.
+    let over_one = |m: &&ModelResult| m.of == ModelOf::Work && !m.is_over_both();
+    let work = analysis.models.iter().filter(over_one);
+    work.filter_map(warning).collect()
 }
 
 #[cfg(test)]

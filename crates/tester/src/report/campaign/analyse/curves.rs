@@ -1,99 +1,19 @@
 //! What several points say together, and the trials beyond and below the rate that was found.
 
+use super::of_variant;
 use super::told::{TaskTold, Told, TrialTold};
-use super::{is_of_the_papers, of_variant};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{Point, Task};
 use crate::report::campaign::analysis::{
-    FittedRow, ModelResult, OverloadCurve, OverloadRow, Parameter, PointResult, QueueCheckResult,
-    QueueCheckRow, Scaling, ScalingRow, Slope, SoakResult, SoakRow,
+    OverloadCurve, OverloadRow, PointResult, QueueCheckResult, QueueCheckRow, Scaling, ScalingRow,
+    Slope, SoakResult, SoakRow,
 };
 use crate::report::campaign::numbers;
-use crate::statistics::{model, queue, trend};
+use crate::statistics::{queue, trend};
 use crate::trial::result::{Outcome, TrialResult};
 
 /// Trends with a higher probability by chance are told as none.
 const SIGNIFICANT: f64 = 0.05;
-
-/// The papers' models, of each variant that has cells enough. A lower bound fits no model.
-pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<ModelResult> {
-    let usual = |p: &&PointResult| !p.lower_bound && is_of_the_papers(plan, planned, p);
-    let of_variant = |variant| {
-        let own = of_variant(points, variant).filter(usual);
-        let own: Vec<_> = own.collect();
-        MODELS.map(|model| fitted(variant, &model, &own))
-    };
-    let models = (0..plan.variants.len()).flat_map(of_variant);
-    models.flatten().collect()
-}
-
-/// What a model is called, and what its parameters are.
-struct Model {
-    name: &'static str,
-    variable: &'static str,
-    full: &'static str,
-    saved: &'static str,
-    /// The share that it is over, and the one that is none.
-    shares_pct: fn(&PointResult) -> (f64, f64),
-}
-
-/// Paper 000, equations 7 and 8.
-const MODELS: [Model; 2] = [
-    Model {
-        name: "AAAA share",
-        variable: "a",
-        full: "work for a name without AAAA: (TC + 2 TA + TS) / alpha",
-        saved: "work that an AAAA saves: (TA + TS) / alpha",
-        shares_pct: |point| (point.aaaa_pct, point.cached_pct),
-    },
-    Model {
-        name: "cached share",
-        variable: "c",
-        full: "work for a name that is not cached: (TC + 2 TA + TS) / beta",
-        saved: "work that the cache saves: (2 TA + TS) / beta",
-        shares_pct: |point| (point.cached_pct, point.aaaa_pct),
-    },
-];
-
-fn fitted(variant: usize, model: &Model, points: &[&PointResult]) -> Option<ModelResult> {
-    let cell = |point: &&PointResult| {
-        let (share_pct, other_pct) = (model.shares_pct)(point);
-        let summary = point.summary.as_ref().filter(|_| other_pct == 0.0)?;
-        Some((share_pct, summary.median))
-    };
-    let cells: Vec<_> = points.iter().filter_map(cell).collect();
-    let shares = cells.iter().map(|(pct, rate)| (pct / 100.0, *rate));
-    let fit = model::fit(&shares.collect::<Vec<_>>())?;
-    let rows = cells.into_iter().zip(fit.fitted);
-    let row = |((share_pct, median), modelled)| FittedRow {
-        share_pct,
-        median,
-        modelled,
-    };
-    let parameter = |name, work_s: f64| Parameter {
-        name,
-        value: work_s * 1e6,
-        unit: "us",
-    };
-    Some(ModelResult {
-        variant,
-        model: model.name,
-        equation: format!(
-            "R({0}) = 1 / ({1:.3} us {3} {0} * {2:.3} us)",
-            model.variable,
-            fit.full_s * 1e6,
-            fit.saved_s.abs() * 1e6,
-            if fit.saved_s < 0.0 { "+" } else { "-" }
-        ),
-        parameters: vec![
-            parameter(model.full, fit.full_s),
-            parameter(model.saved, fit.saved_s),
-        ],
-        fitted: rows.map(row).collect(),
-        residual_pct_max: fit.residual_pct_max,
-        r_squared: fit.r_squared,
-    })
-}
 
 /// Whether each variant stores requests.
 pub(super) fn queue_checks(
@@ -123,13 +43,18 @@ pub(super) fn queue_checks(
         };
         let (medians, rates) = (check.median_dispersion_pct, check.calculated_dispersion_pct);
         let verdict = match check.stores_requests {
-            true => format!(
+            Some(true) => format!(
                 "stores requests: the calculated rates agree within {rates:.1} %, the medians only \
                  within {medians:.1} %; the calculated rate is the sustainable one"
             ),
-            false => format!(
+            Some(false) => format!(
                 "does not use the timeout up: the medians agree within {medians:.1} %, the \
                  calculated rates within {rates:.1} %; the median is the sustainable rate"
+            ),
+            None => format!(
+                "undecided: neither the medians agree, which differ by {medians:.1} %, nor the calculated \
+                 rates, by {rates:.1} %; the DUT stores a part, or something else than duration and \
+                 timeout changed its rate: look at the runs, and repeat them on a quiet machine"
             ),
         };
         Some(QueueCheckResult {
@@ -169,7 +94,7 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
         };
         let is_same = |other: &Variant| {
             let same = other.dut == it.dut && other.settings() == it.settings();
-            same && other.behaviour() == it.behaviour()
+            same && other.behaviour() == it.behaviour() && other.pacing == it.pacing
         };
         match servers.iter_mut().find(|(other, _)| is_same(other)) {
             Some((_, rows)) => rows.push(row),

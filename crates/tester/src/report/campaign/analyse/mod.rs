@@ -10,6 +10,7 @@ mod contradictions;
 mod curves;
 mod evidence;
 mod grids;
+mod models;
 mod points;
 mod statement;
 mod told;
@@ -48,7 +49,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         margins: Vec::new(),
         evidence: evidence::of_variants(&planned, &told),
         grids: grids::grids(plan, &planned, &points),
-        models: curves::models(plan, &planned, &points),
+        models: models::models(plan, &planned, &points),
         queue_checks: curves::queue_checks(plan, &planned, &points),
         scaling: curves::scaling(plan, &points),
         delays: authority::delays(plan, &points),

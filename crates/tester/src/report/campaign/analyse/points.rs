@@ -82,6 +82,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
         achieved: achieved(&trials),
         stored,
         rtt_ns: typical.map_or(Vec::new(), |t| t.rtt_percentiles.clone()),
+        rtt_mean_ns: typical.and_then(|t| t.rtt.mean),
         path: path(typical, &trials),
         timing: typical.map(|typical| timing(typical, &trials)),
         memory_bytes_max: trials.iter().filter_map(TrialTold::memory_bytes).max(),

@@ -157,6 +157,9 @@ pub(super) fn clauses(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<
 }
 
 fn six_messages(f: &Facts<'_>) -> Finding {
+    if f.dns64_servers().is_empty() {
+        return not_applicable("no DNS64 server was measured");
+    }
     let points = f.analysis.points.iter();
     let dns64 = points.filter(|p| !is_authority(f.plan, p.variant));
     let worst = dns64.filter(|p| is_worst_case(p));

@@ -2,6 +2,7 @@
 //! drawn.
 
 mod authority;
+mod distribution;
 mod evidence;
 mod load;
 mod margins;
@@ -80,6 +81,8 @@ pub struct Group {
 pub struct Figures {
     /// Medians with their percentiles, as bars.
     pub rates: Vec<Figure>,
+    /// The rates that the runs found, a figure for each cell.
+    pub distributions: Vec<Figure>,
     /// Self-tests beside the rates that were measured.
     pub margins: Vec<Figure>,
     /// Lateness and error of the rate against their limits.
@@ -115,6 +118,7 @@ impl Figures {
     pub fn of(analysis: &Analysis) -> Self {
         Self {
             rates: rates::bars(analysis),
+            distributions: distribution::distributions(analysis),
             margins: margins::margins(analysis),
             sender: evidence::sender(analysis),
             losses: places::losses(analysis),

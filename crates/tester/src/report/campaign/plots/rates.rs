@@ -154,7 +154,8 @@ pub(super) fn curves(analysis: &Analysis) -> Vec<Figure> {
 
 /// The curve over a share, which is named as the models of it are.
 fn curve(analysis: &Analysis, points: &[OnCurve<'_>], over: &str) -> Figure {
-    let models = analysis.models.iter().filter(|model| model.model == over);
+    let holds = |model: &&ModelResult| model.model == over && model.refused.is_none();
+    let models = analysis.models.iter().filter(holds);
     let models: Vec<_> = models.collect();
     let x = Axis::linear(&format!("{over} (%)"), (0.0, 100.0));
     let y = Axis::from_zero("queries/s", points.iter().map(|(.., summary)| summary.p99));

@@ -141,6 +141,7 @@ fn tables_have_a_cell_for_each_column() {
     let grouped = groups.into_iter().flatten().flat_map(|group| group.figures);
     let single = [
         figures.rates,
+        figures.distributions,
         figures.margins,
         figures.sender,
         figures.losses,

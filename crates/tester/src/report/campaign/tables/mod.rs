@@ -2,11 +2,13 @@
 
 mod authority;
 mod certified;
+mod distribution;
 mod machine;
 mod papers;
 mod path;
 mod plotted;
 
+pub(super) use distribution::distribution;
 pub(super) use machine::{points, runs, trials};
 pub(super) use papers::papers;
 pub(super) use plotted::{convergence, dut_only, latency, lateness, rates};
@@ -293,19 +295,31 @@ fn grid(analysis: &Analysis, grid: &Grid) -> Table {
 fn models(analysis: &Analysis) -> Table {
     let columns = columns![m: ModelResult;
         "model", "over" => m.model;
-        "equation", "equation" => &m.equation;
+        "equation", "equation" => match m.refused {
+            Some(_) => format!("refused: {}", m.equation),
+            None => m.equation.clone(),
+        };
         "parameters", "parameters" => Cell::list(m.parameters.iter().map(|p| {
             format!("{} = {} {}", p.name, numbers::short(p.value), p.unit)
         }));
         "residual_pct_max", "largest residual (%)" => two(m.residual_pct_max);
         "r_squared", "R²" => Cell::Decimal(m.r_squared, 4);
     ];
-    let table = Table::new(
+    let mut table = Table::new(
         "models",
         "Models",
-        "The models of work, fitted by least squares to the medians. By both the reciprocal of the \
-         rate is a straight line over the share.",
+        "The models of work, fitted by least squares to the medians: the reciprocal of the rate is a \
+         straight line over a share. Those of reply times are fitted to their means in the trial of the \
+         median run, at the rate that was found; the time in queues is in them, which the model leaves out.",
     );
+    let refused = analysis.models.iter().filter_map(|m| {
+        let (name, why) = (&analysis.variants[m.variant].name, m.refused.as_ref()?);
+        Some(format!(
+            "{name}: the model over \"{}\" is refused: {why}",
+            m.model
+        ))
+    });
+    table.notes.extend(refused);
     let rows = analysis.models.iter().map(|m| (m.variant, m));
     by_variant(analysis, table, &columns, rows)
 }

@@ -15,6 +15,16 @@ array names[3] = ["dns64d cores=1", "dns64d cores=1-2", "un_bound & <co>"]
 plot for [i=0:2] "rates.dat" index i using ($1 + i * width):2:(width):xtic(5) with boxes title names[i + 1], \
      for [i=0:2] "rates.dat" index i using ($1 + i * width):2:3:4 with yerrorbars lc "black" pt 0 notitle
 
+set output "distribution.svg"
+set title "Distribution of the runs"
+set xlabel "queries/s"
+set ylabel "share of the runs up to a rate"
+set xtics norotate autofreq
+set yrange [0:1.02]
+array runs[30] = ["dns64d cores=1, AAAA 0 %, cached 0 %", "dns64d cores=1, AAAA 50 %, cached 0 %", "dns64d cores=1, AAAA 100 %, cached 0 %", "dns64d cores=1, AAAA 0 %, cached 50 %", "dns64d cores=1, AAAA 50 %, cached 50 %", "dns64d cores=1, AAAA 100 %, cached 50 %", "dns64d cores=1, AAAA 0 %, cached 100 %", "dns64d cores=1, AAAA 0 %, cached 0 %, trials of 2 s, timeout 1 s", "dns64d cores=1, AAAA 0 %, cached 0 %, trials of 1 s, timeout 0.5 s", "dns64d cores=1, AAAA 0 %, cached 0 %, trials of 2 s, timeout 0.5 s", "dns64d cores=1-2, AAAA 0 %, cached 0 %", "dns64d cores=1-2, AAAA 50 %, cached 0 %", "dns64d cores=1-2, AAAA 100 %, cached 0 %", "dns64d cores=1-2, AAAA 0 %, cached 50 %", "dns64d cores=1-2, AAAA 50 %, cached 50 %", "dns64d cores=1-2, AAAA 100 %, cached 50 %", "dns64d cores=1-2, AAAA 0 %, cached 100 %", "dns64d cores=1-2, AAAA 0 %, cached 0 %, trials of 2 s, timeout 1 s", "dns64d cores=1-2, AAAA 0 %, cached 0 %, trials of 1 s, timeout 0.5 s", "dns64d cores=1-2, AAAA 0 %, cached 0 %, trials of 2 s, timeout 0.5 s", "un_bound & <co>, AAAA 0 %, cached 0 %", "un_bound & <co>, AAAA 50 %, cached 0 %", "un_bound & <co>, AAAA 100 %, cached 0 %", "un_bound & <co>, AAAA 0 %, cached 50 %", "un_bound & <co>, AAAA 50 %, cached 50 %", "un_bound & <co>, AAAA 100 %, cached 50 %", "un_bound & <co>, AAAA 0 %, cached 100 %", "un_bound & <co>, AAAA 0 %, cached 0 %, trials of 2 s, timeout 1 s", "un_bound & <co>, AAAA 0 %, cached 0 %, trials of 1 s, timeout 0.5 s", "un_bound & <co>, AAAA 0 %, cached 0 %, trials of 2 s, timeout 0.5 s"]
+plot for [i=0:29] "distribution.dat" index i using 1:4 with steps title runs[i + 1], \
+     for [i=0:29] "distribution.dat" index i using 1:3 with impulses notitle
+
 set output "convergence.svg"
 set title "Trials of every search"
 set xlabel "trial"

@@ -284,6 +284,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
             p99: Some(rtt_percentiles[8].1),
             p999: Some(rtt_percentiles[10].1),
             max: Some(rtt_percentiles[15].1),
+            mean: Some(p50),
         },
         rtt_percentiles,
         timing: timing(rate_qps),

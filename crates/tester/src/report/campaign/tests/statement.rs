@@ -132,6 +132,19 @@ fn what_is_asked_of_dns64_servers_does_not_apply_to_an_authority_by_itself() {
     for id in ["B-1", "B-10", "B-12", "B-14", "B-15", "B-17"] {
         assert_eq!(clause(&plan, &lines, id).met, Met::NotApplicable, "{id}");
     }
+    let (_, why) = judged(&plan, &lines, "B-1");
+    assert_eq!(why, "no DNS64 server was measured");
+}
+
+#[test]
+fn the_conditions_name_what_the_old_timer_paced() {
+    let both = "pacing = [\"absolute\", \"self-correcting\"]\n";
+    let text = format!("[search]\nruns = 1\n[[dut]]\nprofile = \"bind\"\n{both}");
+    let (plan, lines) = sample::campaign(&text);
+    let conditions = analyse(&plan, &lines, SEAL).conditions;
+    let pacing = conditions.iter().find(|(name, _)| name == "pacing");
+    let told = "absolute; self-correcting of bind pacing=self-correcting";
+    assert_eq!(pacing.map(|(_, told)| told.as_str()), Some(told));
 }
 
 #[test]
@@ -168,4 +181,17 @@ fn the_links_of_a_lab_are_compared() {
             "the driver is not known of client of dut".to_owned()
         )
     );
+}
+
+#[test]
+fn the_documented_clauses_that_do_not_apply_are_those_of_the_statement() {
+    let page = include_str!("../../../../../../docs/rfc8219.md");
+    let (plan, lines) = small();
+    for id in ["B-23", "B-24", "B-25", "B-26"] {
+        assert_eq!(clause(&plan, &lines, id).met, Met::NotApplicable, "{id}");
+    }
+    let row = |start: &str| page.lines().find(|line| line.starts_with(start)).unwrap();
+    for start in ["| B-23 |", "| B-24 to B-26 |"] {
+        assert!(row(start).contains("not applicable"), "{}", row(start));
+    }
 }

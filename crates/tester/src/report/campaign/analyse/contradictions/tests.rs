@@ -143,12 +143,16 @@ fn a_rate_that_a_queue_makes_is_told_with_the_sustained_one() {
 
 #[test]
 fn a_model_by_which_work_costs_less_than_nothing_is_told() {
-    let told = warned(|analysis| analysis.models[0].parameters[1].value = -3.2);
+    let told = warned(|analysis| {
+        analysis.models[0].refused = Some("TS would be -3.200 us".to_owned());
+        let times = analysis
+            .models
+            .iter_mut()
+            .find(|m| m.of == ModelOf::ReplyTime);
+        times.unwrap().refused = Some("queues".to_owned());
+    });
     assert_eq!(
         told,
-        [
-            "dns64d cores=1: the model over the AAAA share does not hold: work that an AAAA saves: (TA + \
-             TS) / alpha would be -3.200 us, less than nothing"
-        ]
+        ["dns64d cores=1: the model over \"AAAA share\" is refused: TS would be -3.200 us"]
     );
 }

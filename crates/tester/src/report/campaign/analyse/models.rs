@@ -1,0 +1,226 @@
+//! The models of Lencse, Georgescu and Kadobayashi (2017), section 7, fitted to what was measured: of the
+//! work for a query to rates, of reply times to those of the trials at these rates.
+
+use super::{is_of_the_papers, of_variant};
+use crate::campaign::plan::Plan;
+use crate::campaign::tasks::Point;
+use crate::report::campaign::analysis::{FittedRow, ModelOf, ModelResult, Parameter, PointResult};
+use crate::statistics::model;
+
+/// The models of each variant that has cells enough. A lower bound fits none.
+pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<ModelResult> {
+    let usual = |p: &&PointResult| !p.lower_bound && is_of_the_papers(plan, planned, p);
+    let of_variant = |variant| {
+        let own: Vec<_> = of_variant(points, variant).filter(usual).collect();
+        let [aaaa, cached, aaaa_times, cached_times] =
+            OVER_ONE.map(|model| over_one(variant, &model, &own));
+        let [both, both_times] =
+            [ModelOf::Work, ModelOf::ReplyTime].map(|of| over_both(variant, of, &own));
+        [aaaa, cached, both, aaaa_times, cached_times, both_times]
+    };
+    let models = (0..plan.variants.len()).flat_map(of_variant);
+    models.flatten().collect()
+}
+
+impl ModelOf {
+    /// What is fitted, per second: a rate, or how often the mean reply time goes into a second.
+    fn value(self, point: &PointResult) -> Option<f64> {
+        let summary = point.summary.as_ref()?;
+        match self {
+            Self::Work => Some(summary.median),
+            Self::ReplyTime => Some(1e9 / point.rtt_mean_ns.filter(|ns| *ns > 0)? as f64),
+        }
+    }
+
+    /// The same as it is told: a rate, or a reply time in microseconds.
+    fn told(self, per_s: f64) -> f64 {
+        match self {
+            Self::Work => per_s,
+            Self::ReplyTime => 1e6 / per_s,
+        }
+    }
+
+    /// The equation of the work or time for a query.
+    fn equation(self, variables: &str, time: &str) -> String {
+        match self {
+            Self::Work => format!("R({variables}) = 1 / ({time})"),
+            Self::ReplyTime => format!("T({variables}) = {time}"),
+        }
+    }
+}
+
+/// A model over one share: what it is called, and what its parameters are.
+struct OverOne {
+    of: ModelOf,
+    name: &'static str,
+    variable: &'static str,
+    full: &'static str,
+    saved: &'static str,
+    rest: &'static str,
+    /// The share that it is over, and the one that is none.
+    shares_pct: fn(&PointResult) -> (f64, f64),
+}
+
+const AAAA_PCT: fn(&PointResult) -> (f64, f64) = |point| (point.aaaa_pct, point.cached_pct);
+const CACHED_PCT: fn(&PointResult) -> (f64, f64) = |point| (point.cached_pct, point.aaaa_pct);
+
+/// Equations 7, 8, 4 and 5.
+const OVER_ONE: [OverOne; 4] = [
+    OverOne {
+        of: ModelOf::Work,
+        name: "AAAA share",
+        variable: "a",
+        full: "work for a name without AAAA: (TC + 2 TA + TS) / alpha",
+        saved: "work that an AAAA saves: (TA + TS) / alpha",
+        rest: "work for a name with AAAA: (TC + TA) / alpha",
+        shares_pct: AAAA_PCT,
+    },
+    OverOne {
+        of: ModelOf::Work,
+        name: "cached share",
+        variable: "c",
+        full: "work for a name that is not cached: (TC + 2 TA + TS) / beta",
+        saved: "work that the cache saves: (2 TA + TS) / beta",
+        rest: "work for a cached name: TC / beta",
+        shares_pct: CACHED_PCT,
+    },
+    OverOne {
+        of: ModelOf::ReplyTime,
+        name: "AAAA share (reply time)",
+        variable: "a",
+        full: "reply time without AAAA: TQ + TC + 2 TA + TS + TR",
+        saved: "time that an AAAA saves: TA + TS",
+        rest: "reply time with AAAA: TQ + TC + TA + TR",
+        shares_pct: AAAA_PCT,
+    },
+    OverOne {
+        of: ModelOf::ReplyTime,
+        name: "cached share (reply time)",
+        variable: "c",
+        full: "reply time without cache: TQ + TC + 2 TA + TS + TR",
+        saved: "time that the cache saves: 2 TA + TS",
+        rest: "reply time of a cached name: TQ + TC + TR",
+        shares_pct: CACHED_PCT,
+    },
+];
+
+fn over_one(variant: usize, model: &OverOne, points: &[&PointResult]) -> Option<ModelResult> {
+    let of = model.of;
+    let cell = |point: &&PointResult| {
+        let (share_pct, other_pct) = (model.shares_pct)(point);
+        Some((share_pct, of.value(point).filter(|_| other_pct == 0.0)?))
+    };
+    let cells: Vec<_> = points.iter().filter_map(cell).collect();
+    let shares = cells.iter().map(|(pct, value)| (pct / 100.0, *value));
+    let fit = model::fit(&shares.collect::<Vec<_>>())?;
+    let row = |((share_pct, value), modelled): (&(f64, f64), &f64)| FittedRow {
+        share_pct: *share_pct,
+        median: of.told(*value),
+        modelled: of.told(*modelled),
+        other_pct: 0.0,
+    };
+    let time = format!(
+        "{:.3} us {} {} * {:.3} us",
+        fit.full_s * 1e6,
+        if fit.saved_s < 0.0 { "+" } else { "-" },
+        model.variable,
+        fit.saved_s.abs() * 1e6
+    );
+    let parameters = vec![
+        parameter(model.full, fit.full_s),
+        parameter(model.saved, fit.saved_s),
+        parameter(model.rest, fit.full_s - fit.saved_s),
+    ];
+    Some(ModelResult {
+        variant,
+        of,
+        model: model.name,
+        equation: of.equation(model.variable, &time),
+        refused: refused(&parameters),
+        parameters,
+        fitted: cells.iter().zip(&fit.fitted).map(row).collect(),
+        residual_pct_max: residual_pct(of, &fit.fitted, cells.iter().map(|cell| cell.1)),
+        r_squared: fit.r_squared,
+    })
+}
+
+/// Equation 6, of both shares at once; of work as 7 and 8 are made of 4 and 5.
+fn over_both(variant: usize, of: ModelOf, points: &[&PointResult]) -> Option<ModelResult> {
+    let cell = |point: &&PointResult| Some(((point.aaaa_pct, point.cached_pct), of.value(point)?));
+    let cells: Vec<_> = points.iter().filter_map(cell).collect();
+    let shares = cells
+        .iter()
+        .map(|((a, c), value)| (a / 100.0, c / 100.0, *value));
+    let fit = model::fit_both(&shares.collect::<Vec<_>>())?;
+    let (name, rest, per) = match of {
+        ModelOf::Work => ("both shares", "TC / alpha", " / alpha"),
+        ModelOf::ReplyTime => ("both shares (reply time)", "TQ + TC + TR", ""),
+    };
+    let row =
+        |(((share_pct, cached_pct), value), modelled): (&((f64, f64), f64), &f64)| FittedRow {
+            share_pct: *share_pct,
+            median: of.told(*value),
+            modelled: of.told(*modelled),
+            other_pct: *cached_pct,
+        };
+    let time = format!(
+        "{:.3} us + (1 - c) * ({:.3} us + (1 - a) * {:.3} us)",
+        fit.rest_s * 1e6,
+        fit.answer_s * 1e6,
+        (fit.answer_s + fit.synthesis_s) * 1e6
+    );
+    let parameters = vec![
+        parameter(rest, fit.rest_s),
+        parameter(
+            if per.is_empty() { "TA" } else { "TA / alpha" },
+            fit.answer_s,
+        ),
+        parameter(
+            if per.is_empty() { "TS" } else { "TS / alpha" },
+            fit.synthesis_s,
+        ),
+    ];
+    Some(ModelResult {
+        variant,
+        of,
+        model: name,
+        equation: of.equation("a, c", &time),
+        refused: refused(&parameters),
+        parameters,
+        fitted: cells.iter().zip(&fit.fitted).map(row).collect(),
+        residual_pct_max: residual_pct(of, &fit.fitted, cells.iter().map(|cell| cell.1)),
+        r_squared: fit.r_squared,
+    })
+}
+
+fn parameter(name: &'static str, time_s: f64) -> Parameter {
+    Parameter {
+        name,
+        value: time_s * 1e6,
+        unit: "us",
+    }
+}
+
+/// The largest difference of a modelled and a measured value, in per cent of the measured.
+fn residual_pct(of: ModelOf, modelled: &[f64], measured: impl Iterator<Item = f64>) -> f64 {
+    let pairs = modelled.iter().zip(measured);
+    let off = pairs.map(|(modelled, value)| (of.told(*modelled) / of.told(value) - 1.0).abs());
+    off.fold(0.0, f64::max) * 100.0
+}
+
+/// Why a model cannot be, however well it fits: a time below zero. What rounding makes of zero is none.
+fn refused(parameters: &[Parameter]) -> Option<String> {
+    let most = parameters.iter().map(|p| p.value.abs());
+    let rounding = most.fold(0.0, f64::max) * ROUNDING;
+    let negative = parameters.iter().find(|p| p.value < -rounding)?;
+    Some(format!(
+        "{} would be {:.3} {}, and no time is negative",
+        negative.name, negative.value, negative.unit
+    ))
+}
+
+/// Part of the largest parameter.
+const ROUNDING: f64 = 1e-9;
+
+#[cfg(test)]
+mod tests;

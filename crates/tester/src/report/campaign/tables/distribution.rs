@@ -1,0 +1,34 @@
+//! The rates that the runs found, for gnuplot.
+
+use crate::report::campaign::analysis::Analysis;
+use crate::report::campaign::distribution::{Step, steps};
+use crate::report::campaign::table::{Column, Table, columns};
+use crate::report::campaign::words;
+
+/// How the rates of the runs are distributed: a group for each point.
+pub(in super::super) fn distribution(analysis: &Analysis) -> Table {
+    let title: [Column<String>; 1] = columns![title: String; "title", "" => title;];
+    let columns = columns![step: (Step, Option<bool>);
+        "rate_qps", "" => step.0.rate_qps;
+        "runs", "" => step.0.runs;
+        "probability", "" => step.0.share;
+        "cumulative", "" => step.0.cumulative;
+        "certified", "" => words::certified(step.1);
+    ];
+    let points = analysis.points.iter();
+    let groups = points.map(|point| (point, steps(point)));
+    let groups: Vec<_> = groups.filter(|(_, steps)| !steps.is_empty()).collect();
+    let titles = groups.iter().flat_map(|(point, steps)| {
+        let title = words::point(analysis, point) + words::unless_certified(point.certified);
+        steps.iter().map(move |_| title.clone())
+    });
+    let rows = groups
+        .iter()
+        .flat_map(|(point, steps)| steps.iter().map(|step| (*step, point.certified)));
+    let caption = "rate in queries/s, runs that found it, their share, share of the runs up to it, certified: \
+                   1 yes, 0 no, -1 need not be";
+    Table::new("", "", caption)
+        .with(&title, titles)
+        .with(&columns, rows)
+        .grouped()
+}
