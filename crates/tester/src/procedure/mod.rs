@@ -14,7 +14,8 @@ pub mod selftest;
 
 use search::{Bracket, SearchEnd};
 
-use crate::trial::result::{TesterFault, TrialResult};
+use crate::trial::fault::TesterFault;
+use crate::trial::result::TrialResult;
 
 /// Runs single trials for a procedure.
 pub trait Trials {

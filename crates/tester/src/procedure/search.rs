@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Event, Trials, observed};
 pub use crate::quantity::{HIGHEST_RATE_QPS, Resolution};
-use crate::trial::result::{Outcome, TesterFault, TrialResult};
+use crate::trial::fault::TesterFault;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// Runs `search` to its end.
 ///
@@ -139,7 +140,7 @@ pub enum SearchEnd {
 mod under_a_key {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::trial::result::TesterFault;
+    use crate::trial::fault::TesterFault;
 
     #[derive(Serialize, Deserialize)]
     struct Form<F> {

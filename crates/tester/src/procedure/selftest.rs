@@ -8,7 +8,8 @@ use dns64_transport::clock::Nanos;
 
 use super::search::{self, Search, SearchEnd, SearchSpec};
 use super::{Event, Trials, observed};
-use crate::trial::result::{Outcome, TesterFault, TrialResult};
+use crate::trial::fault::TesterFault;
+use crate::trial::result::{Outcome, TrialResult};
 
 /// Runs the self-test for a DUT at `rate_qps`: one trial at [`self_test_rate`], repeated while it is
 /// disturbed.

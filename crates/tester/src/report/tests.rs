@@ -12,7 +12,8 @@ use crate::procedure::search::{Search, SearchSpec, run};
 use crate::procedure::selftest::{certify_at, confirm, propose};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
-use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, TrialResult};
+use crate::trial::fault::TesterFault;
+use crate::trial::result::{Answers, Outcome, Rtt, TrialResult};
 use crate::trial::service::{By, Service};
 use sample::{conditions, failed, faults};
 

@@ -26,7 +26,7 @@ use crate::procedure::search::{Resolution, SearchSpec};
 use crate::procedure::selftest::{self, SelfTestResult};
 use crate::procedure::{Event, Trials};
 use crate::trial::result::TrialResult;
-use crate::trial::summary::Surroundings;
+use crate::trial::surroundings::Surroundings;
 
 /// What a self-test is to find out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::lab::topology::Role;
 use crate::lab::watch::Watched;
 use crate::namespace::Zone;
 use crate::trial::result::TrialResult;
-use crate::trial::summary::Surroundings;
+use crate::trial::surroundings::Surroundings;
 use crate::trial::{Tester, TrialError, TrialSpec};
 
 /// How long one probe is waited for.

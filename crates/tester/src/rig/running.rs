@@ -19,7 +19,7 @@ use crate::load::names::{NameSource, Names, NamespaceTooSmall};
 use crate::namespace::own_aaaa;
 use crate::trial::TrialSpec;
 use crate::trial::result::{Outcome, TrialResult};
-use crate::trial::summary::Surroundings;
+use crate::trial::surroundings::Surroundings;
 
 /// How long a DUT may take to answer a probe before it is restarted.
 const ANSWER_NS: Nanos = 5 * SECOND;

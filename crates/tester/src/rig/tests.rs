@@ -23,8 +23,9 @@ use crate::lab::server::Probe;
 use crate::load::pace::{Pacing, SelfCorrected};
 use crate::procedure::simulated::{result, threshold};
 use crate::procedure::{Event, Trials as _};
-use crate::trial::result::{Outcome, TesterFault, TrialResult};
-use crate::trial::summary::Surroundings;
+use crate::trial::fault::TesterFault;
+use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::surroundings::Surroundings;
 use crate::trial::{TrialError, TrialSpec};
 
 const SERVER: &str = "[2001:2::53]:53";

@@ -11,7 +11,7 @@
 use dns64_transport::clock::Nanos;
 
 use super::cause::Cause;
-use super::result::TesterFault;
+use super::fault::TesterFault;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::topology::Role;
 use crate::lab::usage::{RoleUsage, TICK_NS, Usage};

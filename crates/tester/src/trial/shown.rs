@@ -4,8 +4,9 @@
 use dns64_transport::clock::Nanos;
 
 use super::disturbance;
+use super::fault::TesterFault;
 use super::place::{Losses, Place, Source};
-use super::result::{Outcome, TesterFault, TrialResult};
+use super::result::{Outcome, TrialResult};
 use super::summary::{CLOCK_STEP_MAX_NS, late_schedule, slow_authority};
 use crate::load::pace::Schedule;
 

@@ -1,8 +1,5 @@
 //! From the ledgers of a trial to its result: pure functions on plain data.
 
-use std::sync::Arc;
-
-use dns64_transport::Counters;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 
@@ -11,18 +8,15 @@ use super::achieved::{self, Achieved};
 use super::distribution::Times;
 use super::disturbance;
 use super::evidence::{self, Own};
+use super::fault::TesterFault;
 use super::join::Join;
 use super::path::{AuthorityTimes, Path};
 use super::place::{self, Facts, Kind, Losses, Place, Placing};
-use super::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
+use super::result::{Answers, Outcome, Rtt, Timing, TrialResult};
 use super::service;
+use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Bursts, Certificate, Hanging, is_expired};
-use crate::authority::counts::AuthorityCounts;
-use crate::authority::ledger::Ledger;
 use crate::lab::counters::SEGMENTS_MAX;
-use crate::lab::process::Resources;
-use crate::lab::topology::Role;
-use crate::lab::usage::Usage;
 use crate::lab::watch::Observed;
 use crate::load::catch_up::Limits;
 use crate::load::generator::Finished;
@@ -37,123 +31,6 @@ const SELF_CORRECTING_BEHIND_MAX_NS: Nanos = 4 * SECOND;
 
 /// 1 %: see [`late_schedule`].
 const SELF_CORRECTING_OVERRUN_PART: Nanos = 100;
-
-/// What came of a shard and of the link that it was turned over.
-#[derive(Debug)]
-pub struct ShardReport {
-    /// The shard.
-    pub finished: Finished,
-    /// What its link counted.
-    pub counters: Counters,
-    /// How far the real-time clock moved against the monotonic one during the trial.
-    pub clock_step_ns: i64,
-    /// Kind of link.
-    pub backend: &'static str,
-    /// Why the link failed, if it did.
-    pub error: Option<String>,
-}
-
-/// What an authority did, since it began or during one trial.
-#[derive(Clone, Debug, Default)]
-pub struct AuthorityReport {
-    /// Queries and answers.
-    pub counts: AuthorityCounts,
-    /// Queries that its sockets lost.
-    pub receive_drops: u64,
-    /// Replies that the network did not take.
-    pub send_drops: u64,
-    /// Why it stopped serving, if it did.
-    pub error: Option<String>,
-    /// What all workers noted of each name of a trial.
-    pub ledger: Option<Arc<Ledger>>,
-    /// How long after a question its answers were asked to leave at the latest.
-    pub allowed_ns: Nanos,
-}
-
-impl AuthorityReport {
-    /// Adds what another worker reports.
-    pub(super) fn add(&mut self, other: Self) {
-        self.counts.add(other.counts);
-        self.receive_drops += other.receive_drops;
-        self.send_drops += other.send_drops;
-        self.error = self.error.take().or(other.error);
-        self.allowed_ns = self.allowed_ns.max(other.allowed_ns);
-    }
-
-    /// What has come since an earlier report of the same workers.
-    pub(super) fn since(self, before: &Self) -> Self {
-        Self {
-            counts: self.counts.since(before.counts),
-            receive_drops: self.receive_drops.saturating_sub(before.receive_drops),
-            send_drops: self.send_drops.saturating_sub(before.send_drops),
-            ..self
-        }
-    }
-
-    fn drops(&self) -> u64 {
-        self.receive_drops + self.send_drops
-    }
-}
-
-/// What happened to the servers around a trial, looked at when it is over. Nothing is known of those
-/// that are not ours.
-#[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// Whether the Tester is certified for a DUT at the rate; `None` if no DUT is asked.
-    pub certified: Option<bool>,
-    /// Datagrams that the DUT's sockets lost at full buffers.
-    pub dut_drops: u64,
-    /// How the DUT ended, and its last words, if it did.
-    pub dut_exit: Option<String>,
-    /// What the DUT uses.
-    pub resources: Option<Resources>,
-    /// How the program ended that is the authority, if it did.
-    pub authority_exit: Option<String>,
-    /// What the machine did meanwhile.
-    pub machine: Option<Usage>,
-    /// What the kernel reads the time from.
-    pub clock_source: Option<String>,
-    /// Datagrams that the sockets of the program lost at full buffers that is the authority.
-    pub authority_drops: u64,
-    /// How long each question took that the program was asked beside the trial that is the authority.
-    pub authority_waits_ns: Option<Vec<Nanos>>,
-    /// What the counters of the hosts did.
-    pub observed: Observed,
-    /// What the reader should know of the preparations.
-    pub notes: Vec<String>,
-}
-
-impl Surroundings {
-    fn sampled(&mut self, spec: &TrialSpec) -> Option<AuthorityTimes> {
-        let waits_ns = self.authority_waits_ns.take()?;
-        Some(AuthorityTimes::sampled(&waits_ns, spec.timeout_ns))
-    }
-
-    /// What nobody looked at in a trial that failed, so that it counts against the DUT.
-    fn unseen(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        if self
-            .observed
-            .client
-            .as_ref()
-            .is_some_and(|leg| leg.far.is_none())
-        {
-            notes.push(
-                "the host of the server and the network on the way are not watched: what was lost there counts as \
-                 the server's"
-                    .to_owned(),
-            );
-        }
-        let dut = self.machine.as_ref().and_then(|usage| usage.of(Role::Dut));
-        if dut.is_some_and(|row| row.cores.is_some() && row.foreign_ns.is_none()) {
-            notes.push(
-                "whether others used the cores of the DUT is not known: not all processes can be seen in /proc"
-                    .to_owned(),
-            );
-        }
-        notes
-    }
-}
 
 /// Sums the shards up, pronounces the verdict, and finishes the result.
 pub fn result(

@@ -15,8 +15,9 @@ use dns64_transport::clock::Nanos;
 
 use super::TrialSpec;
 use super::distribution::Times;
+use super::fault::TesterFault;
 use super::place::LossSpan;
-use super::result::{CatchUp, TesterFault, Timing};
+use super::result::{CatchUp, Timing};
 use crate::load::catch_up::{Episode, episodes, sendings, together};
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dns64_transport::clock::{Clock, Nanos};
 use dns64_transport::{Counters, Link, LinkError};
 
-use super::summary::{AuthorityReport, ShardReport};
+use super::surroundings::{AuthorityReport, ShardReport};
 use crate::authority::answer::Authority;
 use crate::authority::behaviour::Rules;
 use crate::authority::counts::AuthorityCounts;

@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use dns64_transport::clock::Clock;
 use dns64_transport::{Link, cpu};
 
-use super::summary::{AuthorityReport, ShardReport};
+use super::surroundings::{AuthorityReport, ShardReport};
 use super::turns::{Sending, Serving};
 use crate::authority::ledger::Recorder;
 

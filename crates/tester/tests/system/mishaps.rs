@@ -2,7 +2,8 @@
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::memory::Impairment;
-use dns64bench::trial::result::{Answers, Outcome, TesterFault, TrialResult};
+use dns64bench::trial::fault::TesterFault;
+use dns64bench::trial::result::{Answers, Outcome, TrialResult};
 use proptest::prelude::*;
 
 use crate::script::{Conduct, Fault};

@@ -4,8 +4,10 @@ use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
 use dns64_transport::memory::{Impairment, Network};
 use dns64bench::authority::answer::Authority;
 use dns64bench::authority::zone::ZoneConfig;
-use dns64bench::trial::result::{Answers, Outcome, TesterFault, TrialResult};
-use dns64bench::trial::summary::{Surroundings, result};
+use dns64bench::trial::fault::TesterFault;
+use dns64bench::trial::result::{Answers, Outcome, TrialResult};
+use dns64bench::trial::summary::result;
+use dns64bench::trial::surroundings::Surroundings;
 use dns64bench::trial::turns::Serving;
 
 use crate::rough::Rough;

@@ -5,8 +5,10 @@ use dns64_transport::memory::{Impairment, Network};
 use dns64bench::load::generator::Finished;
 use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::trial::TrialSpec;
-use dns64bench::trial::result::{Outcome, TesterFault, TrialResult};
-use dns64bench::trial::summary::{ShardReport, Surroundings, result};
+use dns64bench::trial::fault::TesterFault;
+use dns64bench::trial::result::{Outcome, TrialResult};
+use dns64bench::trial::summary::result;
+use dns64bench::trial::surroundings::{ShardReport, Surroundings};
 
 use crate::rough::Rough;
 use crate::trial::{PLAIN, Shards, Trial};

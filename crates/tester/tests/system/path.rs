@@ -18,9 +18,11 @@ use dns64bench::authority::ledger::{Ledger, Recorder};
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::namespace::parse_label;
 use dns64bench::trial::TrialSpec;
+use dns64bench::trial::fault::TesterFault;
 use dns64bench::trial::path::{AnsweredNames, LostNames, Path};
-use dns64bench::trial::result::{Outcome, TesterFault, TrialResult};
-use dns64bench::trial::summary::{AuthorityReport, Surroundings, result};
+use dns64bench::trial::result::{Outcome, TrialResult};
+use dns64bench::trial::summary::result;
+use dns64bench::trial::surroundings::{AuthorityReport, Surroundings};
 use dns64bench::trial::turns::Serving;
 
 use crate::lagging::{Held, Lagging};

@@ -5,8 +5,10 @@ use dns64_transport::memory::Impairment;
 use dns64bench::load::generator::Generator;
 use dns64bench::load::ledger::Ledger;
 use dns64bench::trial::TrialSpec;
-use dns64bench::trial::result::{Answers, Outcome, TesterFault};
-use dns64bench::trial::summary::{AuthorityReport, ShardReport, Surroundings, result};
+use dns64bench::trial::fault::TesterFault;
+use dns64bench::trial::result::{Answers, Outcome};
+use dns64bench::trial::summary::result;
+use dns64bench::trial::surroundings::{AuthorityReport, ShardReport, Surroundings};
 
 use crate::script::{Conduct, Fault};
 use crate::trial::{MILLISECOND, NONE, PLAIN, Trial};

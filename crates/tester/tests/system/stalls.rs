@@ -8,8 +8,9 @@ use dns64bench::lab::usage::{RoleUsage, Usage};
 use dns64bench::procedure::Trials;
 use dns64bench::procedure::search::{self, Resolution, Search, SearchEnd, SearchSpec};
 use dns64bench::trial::cause::Cause;
-use dns64bench::trial::result::{CatchUp, Outcome, TesterFault, TrialResult};
-use dns64bench::trial::summary::Surroundings;
+use dns64bench::trial::fault::TesterFault;
+use dns64bench::trial::result::{CatchUp, Outcome, TrialResult};
+use dns64bench::trial::surroundings::Surroundings;
 
 use crate::script::Conduct;
 use crate::trial::{MILLISECOND, Mishap, PLAIN, Trial};

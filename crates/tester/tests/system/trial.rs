@@ -14,7 +14,8 @@ use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Share, Zone};
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::result::{Answers, TrialResult};
-use dns64bench::trial::summary::{ShardReport, Surroundings, result};
+use dns64bench::trial::summary::result;
+use dns64bench::trial::surroundings::{ShardReport, Surroundings};
 use dns64bench::trial::turns::{Sending, Serving};
 
 use crate::dut::Dut;

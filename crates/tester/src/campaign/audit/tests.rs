@@ -17,8 +17,8 @@ use crate::campaign::run::BenchError;
 use crate::load::catch_up::Limits;
 use crate::load::pace::SelfCorrected;
 use crate::procedure::search::SearchEnd;
+use crate::trial::fault::TesterFault;
 use crate::trial::place::{Losses, Place, Placed, Source};
-use crate::trial::result::TesterFault;
 
 /// Lines that were changed, numbered and sealed anew.
 pub(crate) fn resealed(mut lines: Vec<Line>) -> Vec<u8> {

@@ -91,7 +91,8 @@ mod tests {
     use crate::campaign::record::{Record, SelfTest};
     use crate::lab::process::Resources;
     use crate::procedure::search::SearchEnd;
-    use crate::trial::result::{Outcome, Rtt, TesterFault, TrialResult};
+    use crate::trial::fault::TesterFault;
+    use crate::trial::result::{Outcome, Rtt, TrialResult};
 
     /// What a program wrote whose journals were of format 1, some of it left out.
     const WRITTEN: &str = include_str!("testdata/format1.jsonl");

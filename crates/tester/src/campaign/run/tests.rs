@@ -11,7 +11,8 @@ use crate::campaign::journal::{self, Beginning};
 use crate::campaign::record::Environment;
 use crate::procedure::search::SearchEnd;
 use crate::procedure::simulated::{result, threshold};
-use crate::trial::result::{Outcome, TesterFault};
+use crate::trial::fault::TesterFault;
+use crate::trial::result::Outcome;
 
 const PLAN: &str = r#"
 name = "simulated"

@@ -13,7 +13,8 @@ use crate::load::names::Dealt;
 use crate::namespace::DEFAULT_NAMESPACE;
 use crate::procedure::search::{Resolution, Search, SearchSpec, reuse};
 use crate::procedure::simulated::{result, threshold};
-use crate::trial::result::{Outcome, TesterFault};
+use crate::trial::fault::TesterFault;
+use crate::trial::result::Outcome;
 
 fn plan(runs: u32) -> Plan {
     let text = format!(

@@ -7,7 +7,8 @@ use crate::campaign::record::{
 };
 use crate::procedure::search::Bracket;
 use crate::procedure::simulated::result;
-use crate::trial::result::{Outcome, TesterFault};
+use crate::trial::fault::TesterFault;
+use crate::trial::result::Outcome;
 
 const RUN_1: Task = Task::Search { point: 0, run: 1 };
 

@@ -31,7 +31,7 @@ use crate::rig::RigError;
 use crate::rig::probe::Prober;
 use crate::trial::result::Outcome;
 use crate::trial::rows::Row;
-use crate::trial::summary::Surroundings;
+use crate::trial::surroundings::Surroundings;
 use crate::trial::{Measurer, Tester, TrialSpec};
 use arguments::Test;
 use lines::Sums;

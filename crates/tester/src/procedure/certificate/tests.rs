@@ -3,7 +3,7 @@ use std::convert::Infallible;
 use proptest::prelude::*;
 
 use super::*;
-use crate::trial::result::TesterFault;
+use crate::trial::fault::TesterFault;
 
 /// A self-test that certified this rate, or none.
 fn found(certified_rate_qps: Option<u64>) -> SelfTestResult {

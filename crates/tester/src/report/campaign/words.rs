@@ -2,7 +2,8 @@
 
 use super::analysis::{Analysis, PointResult};
 use super::numbers::{Thousands, pct, short};
-use crate::trial::result::{TesterFault, TrialResult};
+use crate::trial::fault::TesterFault;
+use crate::trial::result::TrialResult;
 
 /// Stands behind a rate for which the Tester was not certified.
 const UNCERTIFIED: &str = "†";

@@ -10,9 +10,10 @@ use crate::procedure::certificate::Certificate;
 use crate::report::Conditions;
 use crate::trial::achieved::Achieved;
 use crate::trial::cause::Cause;
+use crate::trial::fault::TesterFault;
 use crate::trial::path::Path;
 use crate::trial::place::{LossSpan, Losses, Place, Placed, Source};
-use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
+use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
 use crate::trial::service::{By, Service};
 
 pub(super) fn conditions() -> Conditions {

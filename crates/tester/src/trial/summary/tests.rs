@@ -1,5 +1,9 @@
+use dns64_transport::Counters;
+
 use super::*;
+use crate::authority::counts::AuthorityCounts;
 use crate::authority::counts::FaultCounts;
+use crate::lab::process::Resources;
 use crate::load::generator::Tally;
 use crate::load::ledger::Ledger;
 use crate::load::names::Names;

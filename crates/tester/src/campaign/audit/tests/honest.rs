@@ -19,7 +19,8 @@ use crate::procedure::simulated::result;
 use crate::procedure::{Event, Trials};
 use crate::rig::certify::{COARSE, Lengths, Sought, highest};
 use crate::trial::achieved::Achieved;
-use crate::trial::result::{Answers, Outcome, Rtt, TesterFault, Timing, TrialResult};
+use crate::trial::fault::TesterFault;
+use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
 
 /// Two DUTs, two cells, three runs; self-tests with short trials and a long one.
 const PLAN: &str = r#"

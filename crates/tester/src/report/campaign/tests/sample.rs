@@ -21,11 +21,12 @@ use crate::procedure::search::{Search, SearchEnd, SearchSpec};
 use crate::procedure::selftest::self_test_rate;
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::Analysis;
+use crate::trial::fault::TesterFault;
 use crate::trial::path::{
     AnsweredNames, AuthorityTimes, LostNames, Messages, Path, QuestionCounts,
 };
 use crate::trial::place::{Facts, Losses, place};
-use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, TesterFault, Timing, TrialResult};
+use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, Timing, TrialResult};
 
 /// The seal of every sample.
 pub(crate) const SEAL: &str = "5ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea1";

@@ -1,0 +1,268 @@
+//! What can be wrong with a trial on the Tester's side, in words and with a remedy.
+
+use std::fmt;
+
+use dns64_transport::clock::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::cause::Cause;
+use super::place::Source;
+use crate::lab::topology::Role;
+
+/// A fault of the Tester, its host or its network. Never a loss of the DUT.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TesterFault {
+    /// The kernel did not take queries that were due.
+    NotSent {
+        /// How many.
+        queries: u64,
+    },
+    /// A query left too late.
+    LateSchedule {
+        /// Largest lateness.
+        lateness_ns: Nanos,
+        /// Allowed lateness.
+        limit_ns: Nanos,
+        /// What held the sender up, if that can be told.
+        #[serde(default)]
+        cause: Option<Cause>,
+    },
+    /// In a span of 100 ms too many or too few queries left.
+    RateError {
+        /// Queries that left in it.
+        sent: u64,
+        /// Queries that were due in it.
+        due: u64,
+        /// How many more or fewer are allowed.
+        allowed: u64,
+    },
+    /// The trial failed, and every query without a valid answer left in or shortly after a burst by which
+    /// the sender made up for a stall.
+    CatchUpBurst {
+        /// Longest stall.
+        stall_ns: Nanos,
+        /// Queries that the largest stall kept back.
+        burst_queries: u64,
+        /// Queries that a burst may have.
+        limit_queries: u64,
+        /// Offered rate.
+        rate_qps: u64,
+        /// Queries without a valid answer.
+        lost: u64,
+        /// What held the sender up, if that can be told.
+        #[serde(default)]
+        cause: Option<Cause>,
+    },
+    /// The trial failed, and others had the core of the DUT or of the authority meanwhile.
+    Disturbed {
+        /// Whose core.
+        role: Role,
+        /// For how long the role was kept from it.
+        taken_ns: Nanos,
+        /// For how long it may be.
+        limit_ns: Nanos,
+        /// By whom for the most part.
+        cause: Cause,
+    },
+    /// Replies arrived at the Measurer but its socket buffers were full.
+    ReceiveDrops {
+        /// How many datagrams.
+        datagrams: u64,
+    },
+    /// Queries of the DUT arrived at the authority but its socket buffers were full, or its
+    /// replies were not taken by the network.
+    AuthorityDrops {
+        /// How many datagrams.
+        datagrams: u64,
+    },
+    /// A host or a link between the roles lost packets, which can explain every missing answer.
+    NetworkLoss(Source),
+    /// A link held packets back, so that answers can have been late.
+    NetworkDelay(Source),
+    /// The authority, which misbehaves on purpose, had to hold back more replies than it has room
+    /// for, and lost some that it should have sent.
+    AuthorityOverflow {
+        /// How many.
+        replies: u64,
+    },
+    /// The authority answered too late, and the DUT left queries without a valid answer.
+    AuthoritySlow {
+        /// Answers that took longer than the limit.
+        answers: u64,
+        /// The longest.
+        slowest_ns: Nanos,
+        /// A quarter of the timeout (RFC 8219 section 9.2.1), and the delay that it was asked to have.
+        limit_ns: Nanos,
+    },
+    /// The authority stopped during the trial.
+    AuthorityDied {
+        /// How it ended, as the system tells.
+        status: String,
+    },
+    /// The real-time clock was set during the trial, so that kernel receive stamps mean nothing.
+    ClockStep {
+        /// By how much.
+        step_ns: i64,
+    },
+    /// A system call of the Tester failed.
+    Link {
+        /// What failed and why.
+        error: String,
+    },
+}
+
+impl TesterFault {
+    /// What went wrong, with its figures.
+    pub fn what(&self) -> String {
+        match self {
+            Self::NotSent { queries } => format!("the kernel did not take {queries} queries"),
+            Self::LateSchedule {
+                lateness_ns,
+                limit_ns,
+                cause,
+            } => format!(
+                "the sender was held up for {:.1} ms and the limit is {:.1} ms{}",
+                milliseconds(*lateness_ns),
+                milliseconds(*limit_ns),
+                because(cause.as_ref())
+            ),
+            Self::RateError { .. } | Self::CatchUpBurst { .. } | Self::Disturbed { .. } => {
+                self.what_was_harder()
+            }
+            Self::ReceiveDrops { datagrams } => {
+                format!("the Measurer's sockets lost {datagrams} replies")
+            }
+            Self::AuthorityDrops { datagrams } => {
+                format!("the authority lost {datagrams} queries or replies")
+            }
+            Self::NetworkLoss(source) => source.to_string(),
+            Self::NetworkDelay(source) => format!(
+                "{} held packets back {} times ({})",
+                source.at(),
+                source.count,
+                source.counter
+            ),
+            Self::AuthorityOverflow { replies } => {
+                format!("the authority had no room for {replies} more of its delayed replies")
+            }
+            Self::AuthoritySlow {
+                answers,
+                slowest_ns,
+                limit_ns,
+            } => format!(
+                "the authority took more than {:.1} ms for {answers} answers, {:.1} ms for the slowest",
+                milliseconds(*limit_ns),
+                milliseconds(*slowest_ns)
+            ),
+            Self::AuthorityDied { status } => {
+                format!("the authority stopped during the trial ({status})")
+            }
+            Self::ClockStep { step_ns } => {
+                format!("the real-time clock was stepped by {step_ns} ns during the trial")
+            }
+            Self::Link { error } => error.clone(),
+        }
+    }
+
+    /// What made the load of the DUT harder than the schedule.
+    fn what_was_harder(&self) -> String {
+        match self {
+            Self::RateError { sent, due, allowed } => format!(
+                "a span of 100 ms had {sent} queries instead of {due}, and {allowed} more or fewer are \
+                 allowed"
+            ),
+            Self::CatchUpBurst {
+                stall_ns,
+                burst_queries,
+                limit_queries,
+                rate_qps,
+                lost,
+                cause,
+            } => format!(
+                "all {lost} queries without an answer left in catch-up bursts: at {rate_qps} \
+                 queries/s a stall of {:.1} ms kept back {burst_queries}, and {limit_queries} may \
+                 leave at once{}",
+                milliseconds(*stall_ns),
+                because(cause.as_ref())
+            ),
+            Self::Disturbed {
+                role,
+                taken_ns,
+                limit_ns,
+                cause,
+            } => format!(
+                "{}; it had to wait for {:.0} ms in all and the limit is {:.0} ms",
+                cause.what(*role),
+                milliseconds(*taken_ns),
+                milliseconds(*limit_ns)
+            ),
+            _ => String::new(),
+        }
+    }
+
+    /// The same fault with the cause of its stall.
+    #[must_use]
+    pub(super) fn caused(mut self, why: impl FnOnce(Nanos) -> Option<Cause>) -> Self {
+        match &mut self {
+            Self::LateSchedule {
+                lateness_ns: stall_ns,
+                cause,
+                ..
+            }
+            | Self::CatchUpBurst {
+                stall_ns, cause, ..
+            } => *cause = why(*stall_ns),
+            _ => {}
+        }
+        self
+    }
+
+    /// What to do about it, if that can be told.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::NotSent { .. } => Some("lower the rate or raise the socket buffers"),
+            Self::LateSchedule { cause, .. } | Self::CatchUpBurst { cause, .. } => {
+                Some(cause.as_ref().map_or(OWN_CORE, Cause::remedy))
+            }
+            Self::RateError { .. } => Some(OWN_CORE),
+            Self::Disturbed { cause, .. } => Some(cause.remedy()),
+            Self::ReceiveDrops { .. } => Some("raise net.core.rmem_max or use more --threads"),
+            Self::AuthorityDrops { .. } => Some("give it more --workers or a core of its own"),
+            Self::NetworkLoss(_) => {
+                Some("look at its queue and its filters (`tc -s qdisc`, `nft list ruleset`)")
+            }
+            Self::NetworkDelay(_) => Some("remove the limit or lower the rate"),
+            Self::AuthorityOverflow { .. } => {
+                Some("shorten its delay, lower the rate or give it more --authority-cpus")
+            }
+            Self::AuthoritySlow { .. } => {
+                Some("give the authority a core of its own (--authority-cpus) or lower the rate")
+            }
+            Self::ClockStep { .. } => Some("stop whoever sets it"),
+            Self::AuthorityDied { .. } | Self::Link { .. } => None,
+        }
+    }
+}
+
+/// What to do about a sender that is late for an unknown reason.
+const OWN_CORE: &str = "give the Tester a core of its own (--cpus) or lower the rate";
+
+/// The cause as the end of a sentence.
+fn because(cause: Option<&Cause>) -> String {
+    cause.map_or_else(String::new, |cause| {
+        format!(": {}", cause.what(Role::Measurer))
+    })
+}
+
+impl fmt::Display for TesterFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what())?;
+        self.remedy()
+            .map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}
+
+fn milliseconds(span_ns: Nanos) -> f64 {
+    span_ns as f64 / 1e6
+}
