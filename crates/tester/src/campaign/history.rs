@@ -424,6 +424,19 @@ impl UnderWay {
         }
     }
 
+    /// Whether it goes on by a Tester that is certified up to this rate. A search whose ceiling is above
+    /// that begins anew, unless it needs no further trial: an answer between the two is no measurement.
+    pub fn goes_on(&self, certified_qps: Option<u64>) -> bool {
+        let Some(search) = &self.search else {
+            return true;
+        };
+        let is_within = match (search.ceiling_qps(), certified_qps) {
+            (Some(ceiling_qps), Some(certified_qps)) => ceiling_qps <= certified_qps,
+            (ceiling_qps, certified_qps) => ceiling_qps == certified_qps,
+        };
+        is_within || search.finished().is_some()
+    }
+
     /// Takes in a trial, or says that it is none of this search.
     fn learn(&mut self, took_ns: Nanos, result: &TrialResult) -> bool {
         if let Some(search) = &mut self.search {

@@ -194,7 +194,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         };
         self.status.certified_qps = certified;
         self.start(point, certified)?;
-        if self.state.under_way.is_none() {
+        let under_way = self.state.under_way.as_ref();
+        if !under_way.is_some_and(|under_way| under_way.goes_on(certified)) {
             let search = matches!(task, Task::Search { .. }).then(|| {
                 let before = self.state.rates_qps(task.point());
                 search_spec(self.plan, &point, certified, &before)

@@ -221,6 +221,11 @@ impl Search {
         }
     }
 
+    /// The highest rate that it may try, for which the Tester is certified; `None` without a certificate.
+    pub fn ceiling_qps(&self) -> Option<u64> {
+        self.spec.ceiling_qps
+    }
+
     /// The rate to try next, `None` when the search is over. The same until an outcome is
     /// observed.
     pub fn next_rate(&self) -> Option<u64> {

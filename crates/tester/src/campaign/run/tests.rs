@@ -1,5 +1,7 @@
 //! Whole campaigns on simulated servers, with a manual clock and real journals.
 
+mod resumed;
+
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
@@ -38,6 +40,8 @@ length = "3s"
 
 /// Servers that can do a rate; what goes wrong is scripted by the number of the call.
 struct Servers {
+    /// Start of the machine that they are on.
+    boot: &'static str,
     /// Rate that the variant can do in the cell: by variant, and half of it without AAAA.
     limits_qps: [u64; 2],
     certified_qps: Option<u64>,
@@ -65,6 +69,7 @@ enum Fate {
 impl Servers {
     fn new(fate: impl FnMut(&Assignment, u64) -> Fate + 'static) -> Self {
         Self {
+            boot: "b",
             limits_qps: [10_000, 4_000],
             certified_qps: Some(50_000),
             self_test: Box::new(|_| None),
@@ -102,7 +107,7 @@ impl Bench for Servers {
     ) -> Result<Option<CertificateConditions>, BenchError> {
         self.assignment = Some(*assignment);
         Ok(Some(CertificateConditions {
-            boot_id: "b".into(),
+            boot_id: self.boot.into(),
             kernel: "k".into(),
             lab: "simulated".into(),
             authority: "built-in".into(),

@@ -1,0 +1,56 @@
+//! Searches that another process goes on with, by another certificate.
+
+use super::*;
+
+/// Lines of a campaign that was interrupted in the fifth trial of its first search, at a ceiling of 50,000
+/// queries/s, and went on after a start of the machine with a certificate for this rate.
+fn resumed(certified_qps: u64) -> Vec<Line> {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Task::Search { point: 0, run: 1 };
+    let interrupted = Servers::new(move |assignment, number| {
+        match assignment.task == first && number == 5 {
+            true => Fate::Interrupted,
+            false => Fate::AsItIs,
+        }
+    });
+    let ended = work(begin(directory.path()), interrupted);
+    assert_eq!(ended, Err(BenchError::Interrupted));
+    let (journal, before, _) = Journal::resume(directory.path()).unwrap();
+    let again = Servers {
+        boot: "c",
+        certified_qps: Some(certified_qps),
+        ..Servers::steady()
+    };
+    assert_eq!(work((before, journal), again), Ok(()));
+    journal::read(directory.path()).unwrap().lines
+}
+
+fn first_search(lines: &[Line]) -> Vec<(u64, u64)> {
+    let first = Task::Search { point: 0, run: 1 };
+    let of_it = trials(lines)
+        .into_iter()
+        .filter(|(task, ..)| *task == first);
+    of_it.map(|(_, number, rate)| (number, rate)).collect()
+}
+
+#[test]
+fn search_above_a_lower_certificate_begins_anew_below_it() {
+    let lines = resumed(3_000);
+    assert_eq!(ceilings(&lines, 0)[..2], [Some(50_000), Some(3_000)]);
+    assert_eq!(rates(&lines, 0), [Some(3_000); 4]);
+    let expected = [(1, 1_000), (2, 2_000), (3, 4_000), (4, 8_000)];
+    let again = [(1, 1_000), (2, 2_000), (3, 3_000)];
+    assert_eq!(first_search(&lines), [&expected[..], &again].concat());
+}
+
+#[test]
+fn search_within_the_certificate_goes_on() {
+    for certified_qps in [50_000, 90_000] {
+        let lines = resumed(certified_qps);
+        assert_eq!(ceilings(&lines, 0)[..1], [Some(50_000)]);
+        let trials = first_search(&lines);
+        let numbers: Vec<u64> = trials.iter().map(|trial| trial.0).collect();
+        assert!(numbers.is_sorted() && numbers.len() > 5, "{numbers:?}");
+        assert!(rates(&lines, 0).iter().all(|rate| *rate > Some(4_900)));
+    }
+}
