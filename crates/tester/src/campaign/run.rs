@@ -250,10 +250,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         point: usize,
         conditions: &CertificateConditions,
     ) -> Result<Option<u64>, BenchError> {
-        // A search that ended at the limit of the Tester makes that a result: each has it tested once
-        // more, until there were twice as many.
         let planned = self.plan.self_tests;
-        let wanted = planned + self.state.at_the_limit(point).min(planned);
+        let wanted = self.state.self_tests_wanted(planned, point);
         let mut disturbed = 0;
         loop {
             let rates = self.state.self_test_rates(conditions, unix_ms());

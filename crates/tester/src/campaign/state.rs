@@ -104,8 +104,15 @@ impl<R> History<R> {
         )
     }
 
+    /// How many self-tests a task of a point asks for where the plan wants `planned`. A search that ended at
+    /// the limit of the Tester makes that a result: each has it tested once more, until there were twice
+    /// as many.
+    pub fn self_tests_wanted(&self, planned: usize, point: usize) -> usize {
+        planned.saturating_add(self.at_the_limit(point).min(planned))
+    }
+
     /// How many finished searches of a point have ended at the limit of the Tester.
-    pub fn at_the_limit(&self, point: usize) -> usize {
+    fn at_the_limit(&self, point: usize) -> usize {
         let search = |run| Task::Search { point, run };
         let runs = self.tasks.range(search(0)..=search(u32::MAX));
         let ends = runs.filter_map(|(_, run)| run.finished.as_ref()?.end.as_ref());

@@ -7,6 +7,7 @@
 //! certificates that the lines before give. What remains is what no computation can tell: whether
 //! the trials ever took place.
 
+mod certificates;
 mod selftests;
 mod trials;
 
@@ -15,16 +16,15 @@ use std::collections::BTreeSet;
 use dns64_transport::clock::Nanos;
 
 use super::plan::{Plan, Variant};
-use super::record::{CertificateConditions, Environment, Line, Record, SelfTest, TaskEnd};
+use super::record::{Environment, Line, Record, SelfTest, TaskEnd};
 use super::state::State;
 use super::tasks::{Point, Task, point_name, points, search_spec, tasks};
 use crate::load::pace::Pacing;
-use crate::procedure::certificate::Certificate;
 use crate::procedure::search::{Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
 use crate::quantity::Thousands;
-use crate::rig::spec::Subject;
 use crate::trial::result::{Outcome, TrialResult};
+use certificates::{fits, is_of, rates};
 
 /// What was computed anew, and fits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +67,13 @@ pub fn audit(plan: &Plan, lines: &[Line]) -> Result<Audited, Contradiction> {
             return Err(Contradiction { line, what });
         }
         audit.state.apply(line);
+        let is_start = matches!(
+            line.record,
+            Record::Variant { .. } | Record::Started { .. }
+        );
+        if !is_start {
+            audit.idle_unix_ms = line.at_unix_ms;
+        }
     }
     Ok(audit.audited)
 }
@@ -78,8 +85,16 @@ struct Audit<'a> {
     tasks: Vec<Task>,
     /// What the driver would know.
     state: State,
+    /// The format of the journal.
+    format: u32,
     /// When the line was written.
     now_unix_ms: u64,
+    /// When the last line was written that tells no start, of servers or a task: before it nobody looked
+    /// for the certificate of the next task.
+    idle_unix_ms: u64,
+    /// The ceilings that the certificate of the task under way can have; `None` until this process goes on
+    /// with it.
+    in_force: Option<Vec<Option<u64>>>,
     /// A process is at work; of these variants it has written down what they are.
     at_work: Option<BTreeSet<usize>>,
     /// The search in whose last trial the DUT has ended, in this process.
@@ -94,7 +109,10 @@ impl<'a> Audit<'a> {
             points: points(plan),
             tasks: tasks(plan),
             state: State::new(plan),
+            format: 0,
             now_unix_ms: 0,
+            idle_unix_ms: 0,
+            in_force: None,
             at_work: None,
             died_in: None,
             audited: Audited::default(),
@@ -111,9 +129,13 @@ impl<'a> Audit<'a> {
             return vec!["no process is at work: there is no session before it".to_owned()];
         }
         match record {
-            Record::Campaign { .. } => Vec::new(),
+            Record::Campaign { format, .. } => {
+                self.format = *format;
+                Vec::new()
+            }
             Record::Session { .. } => {
                 self.at_work = Some(BTreeSet::new());
+                self.in_force = None;
                 self.died_in = None;
                 Vec::new()
             }
@@ -179,6 +201,13 @@ impl<'a> Audit<'a> {
         if !of_a_point {
             return vec!["a self-test that is for no point of the plan".to_owned()];
         }
+        let earlier = self.state.self_tests.iter().map(|told| &told.test);
+        let alike = earlier.filter(|earlier| earlier.conditions == test.conditions);
+        let near_qps: BTreeSet<u64> = alike.filter_map(|test| test.certified_rate_qps).collect();
+        let near_qps: Vec<u64> = near_qps.into_iter().collect();
+        if let Some(what) = selftests::contradiction(self.plan, test, &near_qps) {
+            return vec![what];
+        }
         self.audited.trials += test.trials.len() as u64;
         self.audited.certificates += u64::from(test.certified_rate_qps.is_some());
         let on_trust = test
@@ -186,26 +215,24 @@ impl<'a> Audit<'a> {
             .iter()
             .filter(|trial| trials::is_on_trust(trial));
         self.audited.on_trust += on_trust.count() as u64;
-        let earlier = self.state.self_tests.iter().map(|told| &told.test);
-        let alike = earlier.filter(|earlier| earlier.conditions == test.conditions);
-        let near_qps: BTreeSet<u64> = alike.filter_map(|test| test.certified_rate_qps).collect();
-        let near_qps: Vec<u64> = near_qps.into_iter().collect();
-        selftests::contradiction(self.plan, test, &near_qps)
-            .into_iter()
-            .collect()
+        Vec::new()
     }
 
     fn started(
-        &self,
+        &mut self,
         task: Task,
         search: Option<&SearchSpec>,
         base_rate_qps: Option<u64>,
     ) -> Vec<String> {
+        let ceiling_qps = search.and_then(|spec| spec.ceiling_qps);
         if let Some(under_way) = &self.state.under_way {
-            let other = self.name(under_way.task);
-            return vec![format!("{} begins before {other} is over", self.name(task))];
+            let begins_anew = under_way.task == task && !under_way.goes_on(ceiling_qps);
+            if !begins_anew || self.in_force.is_some() {
+                let other = self.name(under_way.task);
+                return vec![format!("{} begins before {other} is over", self.name(task))];
+            }
         }
-        let Some(point) = self.points.get(task.point()) else {
+        let Some(&point) = self.points.get(task.point()) else {
             return vec![format!("the plan has no point {}", task.point())];
         };
         if let Some(fault) = self.in_turn(task) {
@@ -224,8 +251,12 @@ impl<'a> Audit<'a> {
                 "the base of {name} is {is}, and the searches give {due}"
             ));
         }
+        self.in_force = Some(match search {
+            Some(_) => vec![ceiling_qps],
+            None => self.ceilings(task, &point),
+        });
         match search {
-            Some(spec) if wants_search => faults.extend(self.spec(task, point, spec)),
+            Some(spec) if wants_search => faults.extend(self.spec(task, &point, spec)),
             Some(_) => faults.push(format!("{} is no search", self.name(task))),
             None if wants_search => faults.push(format!("{} has no rates", self.name(task))),
             None => {}
@@ -245,14 +276,13 @@ impl<'a> Audit<'a> {
     /// How a search chooses its rates has to follow from the plan, the certificate in force and the
     /// runs before.
     fn spec(&self, task: Task, point: &Point, spec: &SearchSpec) -> Option<String> {
-        let ceilings = self.ceilings(point);
+        let ceilings = self.ceilings(task, point);
         if !ceilings.contains(&spec.ceiling_qps) {
-            let due = ceilings.iter().map(|&ceiling| rate(ceiling));
-            let due = due.collect::<Vec<_>>().join(" or ");
             return Some(format!(
-                "{} has a ceiling of {}, and the self-tests under its conditions certify {due}",
+                "{} has a ceiling of {}, and the self-tests under its conditions certify {}",
                 self.name(task),
-                rate(spec.ceiling_qps)
+                rate(spec.ceiling_qps),
+                rates(&ceilings)
             ));
         }
         let before = self.state.rates_qps(task.point());
@@ -268,72 +298,15 @@ impl<'a> Audit<'a> {
         ))
     }
 
-    /// The rates that certificates allow to a search of this point: one, unless variants have
-    /// self-tests of their own under conditions that the plan does not tell apart.
-    fn ceilings(&self, point: &Point) -> Vec<Option<u64>> {
-        let subject = self.variant_of(point).map(|variant| &variant.subject);
-        let is_certified = match subject {
-            Some(Subject::Server {
-                self_test_server, ..
-            }) => self_test_server.is_some(),
-            Some(Subject::Lab(lab)) => lab.dut.is_some(),
-            None => false,
-        };
-        if self.plan.uncertified || !is_certified {
-            return vec![None];
-        }
-        let in_lab = subject.is_some_and(|subject| subject.lab().is_some());
-        let mut ceilings: Vec<Option<u64>> = Vec::new();
-        for conditions in self.conditions_of(point, in_lab) {
-            // The certificate was looked up before the servers were started.
-            for before_ms in [0, START_MAX_MS] {
-                let now_unix_ms = self.now_unix_ms.saturating_sub(before_ms);
-                let rates = self.state.self_test_rates(conditions, now_unix_ms);
-                let enough = rates.len() >= self.plan.self_tests;
-                let ceiling = Certificate::of(&rates).filter(|_| enough);
-                let ceiling = ceiling.map(|certificate| certificate.rate_qps);
-                if !ceilings.contains(&ceiling) {
-                    ceilings.push(ceiling);
-                }
-            }
-        }
-        if ceilings.is_empty() {
-            ceilings.push(None);
-        }
-        ceilings
-    }
-
-    /// The conditions of the self-tests that can be for this point.
-    fn conditions_of(
-        &self,
-        point: &Point,
-        in_lab: bool,
-    ) -> impl Iterator<Item = &CertificateConditions> {
-        let tests = self.state.self_tests.iter().map(|told| &told.test);
-        let held = tests.filter(move |test| {
-            self.machine().is_some_and(|machine| is_of(test, machine))
-                && fits(&test.conditions, point)
-                && test.conditions.lab.is_empty() != in_lab
-                && self.has_cores(point, &test.conditions)
-        });
-        held.map(|test| &*test.conditions)
-    }
-
-    /// Whether Measurer and authority are on the cores that they were on in the self-test.
-    fn has_cores(&self, point: &Point, conditions: &CertificateConditions) -> bool {
-        let facts = self.state.variants.get(point.variant);
-        let Some(facts) = facts.and_then(|all| all.last()) else {
-            return false;
-        };
-        let tester = facts.cpus.iter().filter(|(role, _)| role != "DUT");
-        tester.eq(&conditions.cpus)
-    }
-
     fn trial(&mut self, task: Task, number: u64, result: &TrialResult) -> Vec<String> {
-        self.audited.trials += 1;
-        self.audited.on_trust += u64::from(trials::is_on_trust(result));
+        self.take_up(task);
         let mut faults: Vec<String> = self.misplaced(task, number, result).into_iter().collect();
         faults.extend(trials::contradiction(result));
+        if faults.is_empty() {
+            // Of a result whose figures can be computed with.
+            self.audited.trials += 1;
+            self.audited.on_trust += u64::from(trials::is_on_trust(result));
+        }
         let died = result.dut_exit.is_some() && matches!(task, Task::Search { .. });
         self.died_in = died.then_some(task);
         for fault in &mut faults {
@@ -405,22 +378,7 @@ impl<'a> Audit<'a> {
         if result.ended_early && !may_stop && !matches!(result.outcome, Outcome::Invalid(_)) {
             return Some("it ended early, which it was not to".to_owned());
         }
-        // What a task goes by was decided when it began, and a soak may outlive a certificate.
-        let certified = self.highest_certified(point);
-        let exceeds = certified.is_none_or(|certified| result.rate_qps > certified);
-        (result.certified == Some(true) && exceeds).then(|| {
-            let to = rate(certified);
-            format!("the Tester is called certified at its rate, and was to {to}")
-        })
-    }
-
-    /// The highest rate that one self-test for this point has certified.
-    fn highest_certified(&self, point: &Point) -> Option<u64> {
-        let in_lab = self.variant_of(point)?.subject.lab().is_some();
-        let of_point: Vec<_> = self.conditions_of(point, in_lab).collect();
-        let tests = self.state.self_tests.iter().map(|told| &told.test);
-        let tests = tests.filter(|test| of_point.contains(&&*test.conditions));
-        tests.filter_map(|test| test.certified_rate_qps).max()
+        self.certified_otherwise(point, result)
     }
 
     /// Beyond what a trial is invalid is the plan's to say; programs from before that did not write it down.
@@ -487,21 +445,6 @@ impl<'a> Audit<'a> {
         let (variant, cell) = point_name(self.plan, point);
         format!("{task} of {variant}, {cell}")
     }
-}
-
-/// Longest time between the look for a certificate and the start of a search: servers have to be started.
-const START_MAX_MS: u64 = 10 * 60 * 1000;
-
-/// Whether a self-test is of this start of this machine.
-fn is_of(test: &SelfTest, machine: &Environment) -> bool {
-    let conditions = &test.conditions;
-    (&conditions.boot_id, &conditions.kernel) == (&machine.boot_id, &machine.kernel)
-}
-
-/// Whether a certificate is for trials of this point.
-fn fits(conditions: &CertificateConditions, point: &Point) -> bool {
-    let spans = (conditions.duration_ns, conditions.timeout_ns);
-    spans == (point.duration_ns, point.timeout_ns) && conditions.cell == point.cell.to_string()
 }
 
 /// Where the end of a search is not that of the search that has learnt from its trials.

@@ -339,7 +339,7 @@ fn self_tests_of_the_same_conditions_count_while_they_are_young() {
 }
 
 #[test]
-fn searches_that_ended_at_the_limit_of_the_tester_are_counted() {
+fn searches_that_ended_at_the_limit_of_the_tester_ask_for_more_self_tests() {
     let limited = |run, end| {
         Record::Finished(TaskEnd {
             task: search(0, run),
@@ -355,7 +355,8 @@ fn searches_that_ended_at_the_limit_of_the_tester_are_counted() {
         limited(3, SearchEnd::LimitedByTester { rate_qps: 10 }),
     ];
     let state = folded(&plan(3), records);
-    assert_eq!((state.at_the_limit(0), state.at_the_limit(1)), (2, 0));
+    let wanted = |planned, point| state.self_tests_wanted(planned, point);
+    assert_eq!((wanted(3, 0), wanted(1, 0), wanted(3, 1)), (5, 2, 3));
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! Which certificates can have been in force.
+
+use super::{Audit, rate};
+use crate::campaign::record::{CertificateConditions, Environment, SelfTest};
+use crate::campaign::state::CERTIFICATE_AGE_MAX_MS;
+use crate::campaign::tasks::{Point, Task};
+use crate::procedure::certificate::Certificate;
+use crate::rig::spec::Subject;
+use crate::trial::result::TrialResult;
+
+/// The first format whose trials say whether they were certified.
+const SAYS_CERTIFIED: u32 = 2;
+
+impl Audit<'_> {
+    /// The rates that certificates allow to a task that begins, or goes on, at the next line: one, unless
+    /// variants have self-tests of their own under conditions that the plan does not tell apart, or a
+    /// self-test expired meanwhile.
+    pub(super) fn ceilings(&self, task: Task, point: &Point) -> Vec<Option<u64>> {
+        if !self.is_certified(point) {
+            return vec![None];
+        }
+        let in_lab = self
+            .variant_of(point)
+            .is_some_and(|v| v.subject.lab().is_some());
+        let wanted = self
+            .state
+            .self_tests_wanted(self.plan.self_tests, task.point());
+        let moments = self.moments_of_look_up();
+        let mut ceilings: Vec<Option<u64>> = Vec::new();
+        for conditions in self.conditions_of(point, in_lab) {
+            for &at_unix_ms in &moments {
+                let rates = self.state.self_test_rates(conditions, at_unix_ms);
+                let ceiling = Certificate::of(&rates).filter(|_| rates.len() >= wanted);
+                let ceiling = ceiling.map(|certificate| certificate.rate_qps);
+                if !ceilings.contains(&ceiling) {
+                    ceilings.push(ceiling);
+                }
+            }
+        }
+        // Nothing is measured with too few self-tests.
+        if ceilings.iter().any(Option::is_some) {
+            ceilings.retain(Option::is_some);
+        }
+        if ceilings.is_empty() {
+            ceilings.push(None);
+        }
+        ceilings
+    }
+
+    /// Whether a task of this point needs a certificate.
+    fn is_certified(&self, point: &Point) -> bool {
+        let subject = self.variant_of(point).map(|variant| &variant.subject);
+        let can_be = match subject {
+            Some(Subject::Server {
+                self_test_server, ..
+            }) => self_test_server.is_some(),
+            Some(Subject::Lab(lab)) => lab.dut.is_some(),
+            None => false,
+        };
+        can_be && !self.plan.uncertified
+    }
+
+    /// Moments that stand for all at which the certificate can have been looked up: after the last line
+    /// before servers were started, and before the line at hand. Between two of them no self-test expires.
+    fn moments_of_look_up(&self) -> Vec<u64> {
+        let (a, b) = (self.idle_unix_ms, self.now_unix_ms);
+        // The clock may have been set back.
+        let (first, last) = (a.min(b), a.max(b));
+        let expiry = |at_unix_ms: u64| at_unix_ms.saturating_add(CERTIFICATE_AGE_MAX_MS);
+        let tests = self.state.self_tests.iter();
+        let expiries = tests.map(|told| expiry(told.at_unix_ms));
+        let within = expiries.filter(|at| (first..last).contains(at));
+        [first, last].into_iter().chain(within).collect()
+    }
+
+    /// The conditions of the self-tests that can be for this point.
+    fn conditions_of(
+        &self,
+        point: &Point,
+        in_lab: bool,
+    ) -> impl Iterator<Item = &CertificateConditions> {
+        let tests = self.state.self_tests.iter().map(|told| &told.test);
+        let held = tests.filter(move |test| {
+            self.machine().is_some_and(|machine| is_of(test, machine))
+                && fits(&test.conditions, point)
+                && test.conditions.lab.is_empty() != in_lab
+                && self.has_cores(point, &test.conditions)
+        });
+        held.map(|test| &*test.conditions)
+    }
+
+    /// Whether Measurer and authority are on the cores that they were on in the self-test.
+    fn has_cores(&self, point: &Point, conditions: &CertificateConditions) -> bool {
+        let facts = self.state.variants.get(point.variant);
+        let Some(facts) = facts.and_then(|all| all.last()) else {
+            return false;
+        };
+        let tester = facts.cpus.iter().filter(|(role, _)| role != "DUT");
+        tester.eq(&conditions.cpus)
+    }
+
+    /// A process goes on with a task that another began: by which certificate, its first trial tells.
+    pub(super) fn take_up(&mut self, task: Task) {
+        let Some(point) = self.points.get(task.point()) else {
+            return;
+        };
+        if self.in_force.is_none() {
+            self.in_force = Some(self.ceilings(task, point));
+        }
+    }
+
+    /// Whether a trial is called certified, or not, against the certificate that its task goes by: what that
+    /// is was decided when the process began with the task, and a soak may outlive a certificate.
+    pub(super) fn certified_otherwise(
+        &self,
+        point: &Point,
+        result: &TrialResult,
+    ) -> Option<String> {
+        let in_force = self.in_force.as_deref().unwrap_or_default();
+        let is = result.certified;
+        if self.is_authority(point) {
+            let text = "it is called certified or not, and an authority is measured by the self-test itself";
+            return is.map(|_| text.to_owned());
+        }
+        let within = |ceiling: &Option<u64>| ceiling.is_some_and(|to| result.rate_qps <= to);
+        if self.format < SAYS_CERTIFIED || in_force.iter().any(|to| Some(within(to)) == is) {
+            return None;
+        }
+        let is = match is {
+            None => "it does not say whether the Tester was certified at its rate",
+            Some(true) => "the Tester is called certified at its rate",
+            Some(false) => "the Tester is called uncertified at its rate",
+        };
+        Some(format!("{is}, and was to {}", rates(in_force)))
+    }
+}
+
+/// Rates that are in question.
+pub(super) fn rates(rates_qps: &[Option<u64>]) -> String {
+    let rates = rates_qps.iter().map(|&rate_qps| rate(rate_qps));
+    rates.collect::<Vec<_>>().join(" or ")
+}
+
+/// Whether a self-test is of this start of this machine.
+pub(super) fn is_of(test: &SelfTest, machine: &Environment) -> bool {
+    let conditions = &test.conditions;
+    (&conditions.boot_id, &conditions.kernel) == (&machine.boot_id, &machine.kernel)
+}
+
+/// Whether a certificate is for trials of this point.
+pub(super) fn fits(conditions: &CertificateConditions, point: &Point) -> bool {
+    let spans = (conditions.duration_ns, conditions.timeout_ns);
+    spans == (point.duration_ns, point.timeout_ns) && conditions.cell == point.cell.to_string()
+}
