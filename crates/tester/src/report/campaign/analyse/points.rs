@@ -130,12 +130,17 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
     let has_rate = ended == RunEnd::Found || ended.is_lower_bound();
     let rate_qps = finished.and_then(|f| f.rate_qps).filter(|_| has_rate);
     let ceiling_qps = task.and_then(|task| task.search.as_ref()?.ceiling_qps);
+    let passed = task.and_then(|task| passed(rate_qps, task));
+    // Journals of format 1 know the ceiling alone. A search may have gone on in a process with another
+    // certificate, which its trials tell.
+    let was_certified = passed.and_then(|trial| trial.certified) != Some(false);
+    let is_certified = |rate| was_certified && ceiling_qps.is_some_and(|ceiling| rate <= ceiling);
     RunResult {
         run,
         ended,
         why,
         rate_qps,
-        certified: rate_qps.map(|rate| ceiling_qps.is_some_and(|ceiling| rate <= ceiling)),
+        certified: rate_qps.map(is_certified),
         failed_qps: finished.and_then(|f| f.failed_qps),
         took_s: numbers::seconds(finished.map_or_else(in_trials_ns, |f| f.took_ns)),
         trials: trials.map(|t| step(t.result)).collect(),
@@ -188,13 +193,13 @@ fn typical<'t>(
     let median = summary?.median;
     let distance = |rate: f64| (rate - median).abs();
     let (run, _) = rates(runs).min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)))?;
-    passed(run, task(run.run)?)
+    passed(run.rate_qps, task(run.run)?)
 }
 
-/// The trial that a run found its rate by.
-fn passed<'t>(run: &RunResult, task: &TaskTold<'t>) -> Option<&'t TrialResult> {
+/// The trial that a run found this rate by.
+fn passed<'t>(rate_qps: Option<u64>, task: &TaskTold<'t>) -> Option<&'t TrialResult> {
     let passed = |t: &&TrialTold<'t>| {
-        t.result.outcome == Outcome::Passed && Some(t.result.rate_qps) == run.rate_qps
+        t.result.outcome == Outcome::Passed && Some(t.result.rate_qps) == rate_qps
     };
     task.trials.iter().rfind(passed).map(|t| t.result)
 }
@@ -205,7 +210,7 @@ fn stored<'t>(
     task: impl Fn(u32) -> Option<&'t TaskTold<'t>>,
 ) -> Option<Stored> {
     let found = rates(runs).count();
-    let services = rates(runs).filter_map(|(run, _)| passed(run, task(run.run)?)?.service);
+    let services = rates(runs).filter_map(|(run, _)| passed(run.rate_qps, task(run.run)?)?.service);
     let stored: Vec<_> = services.filter(|service| service.stores_queries).collect();
     let median_of = |of: fn(&Service) -> f64| median(&stored.iter().map(of).collect::<Vec<_>>());
     (2 * stored.len() > found).then_some(Stored {
