@@ -41,9 +41,9 @@ impl UsedNames {
     /// A trial of so many names ended without a result: nobody knows how many of them it asked for.
     pub fn cut_off(&mut self, server: SocketAddr, names: u64) {
         let of_server = self.0.entry(server).or_default();
-        of_server.cut_off += names;
+        of_server.cut_off = of_server.cut_off.saturating_add(names);
         for (_, begin) in &mut of_server.ranges {
-            begin.used += names;
+            begin.used = begin.used.saturating_add(names);
         }
     }
 
@@ -65,7 +65,7 @@ impl UsedNames {
         let (widest, _) = within.max_by_key(|(known, _)| known.names())?;
         Some(Begin {
             at: range.index(widest.first()).unwrap_or(0),
-            used: widest.names() + of_server.cut_off,
+            used: widest.names().saturating_add(of_server.cut_off),
         })
     }
 
@@ -94,14 +94,14 @@ pub fn asked_twice<'d>(trials: impl Iterator<Item = &'d Dealt>) -> u64 {
         let first = u64::from(u32::from(dealt.namespace.first()));
         let end = dealt.namespace.names().saturating_sub(RESERVED);
         let before_end = dealt.fresh.min(end.saturating_sub(dealt.first));
-        let from = first + dealt.first;
-        spans.push((from, from + before_end));
-        spans.push((first, first + dealt.fresh - before_end));
+        let from = first.saturating_add(dealt.first);
+        spans.push((from, from.saturating_add(before_end)));
+        spans.push((first, first.saturating_add(dealt.fresh - before_end)));
     }
     spans.sort_unstable();
-    let (mut twice, mut known_to) = (0, 0);
+    let (mut twice, mut known_to) = (0_u64, 0);
     for (from, to) in spans {
-        twice += to.min(known_to).saturating_sub(from);
+        twice = twice.saturating_add(to.min(known_to).saturating_sub(from));
         known_to = known_to.max(to);
     }
     twice

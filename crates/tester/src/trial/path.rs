@@ -199,7 +199,7 @@ impl Path {
 
     /// Questions for each fresh name; `None` without names.
     pub fn questions_per_name(&self) -> Option<f64> {
-        let asked = self.questions.aaaa + self.questions.a;
+        let asked = self.questions.aaaa.saturating_add(self.questions.a);
         (self.fresh_names > 0).then(|| asked as f64 / self.fresh_names as f64)
     }
 
@@ -267,20 +267,25 @@ pub struct AnsweredNames {
 impl AnsweredNames {
     /// Names that the authority was not asked for an A of.
     pub fn without_a(&self) -> u64 {
-        self.aaaa_only + self.unasked
+        self.aaaa_only.saturating_add(self.unasked)
     }
 
     /// Adds those of another trial.
     pub fn add(&mut self, other: Self) {
-        self.names += other.names;
-        self.aaaa_then_a += other.aaaa_then_a;
-        self.a_then_aaaa += other.a_then_aaaa;
-        self.parallel += other.parallel;
-        self.untimed += other.untimed;
-        self.aaaa_only += other.aaaa_only;
-        self.a_only += other.a_only;
-        self.unasked += other.unasked;
-        self.again += other.again;
+        let sums = [
+            (&mut self.names, other.names),
+            (&mut self.aaaa_then_a, other.aaaa_then_a),
+            (&mut self.a_then_aaaa, other.a_then_aaaa),
+            (&mut self.parallel, other.parallel),
+            (&mut self.untimed, other.untimed),
+            (&mut self.aaaa_only, other.aaaa_only),
+            (&mut self.a_only, other.a_only),
+            (&mut self.unasked, other.unasked),
+            (&mut self.again, other.again),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
     }
 }
 
