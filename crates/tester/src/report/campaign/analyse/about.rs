@@ -84,8 +84,13 @@ fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
 
 /// Where the roles really ran: the plan may leave it to the machine.
 pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
-    if let Some(first) = told.self_tests.first() {
-        return first.test.conditions.lab.clone();
+    if !plan.uses_lab() {
+        return "none: the servers were there before".to_owned();
+    }
+    // Self-tests beside a server that runs have no lab.
+    let mut labs = told.self_tests.iter().map(|told| &told.test.conditions.lab);
+    if let Some(lab) = labs.find(|lab| !lab.is_empty()) {
+        return lab.clone();
     }
     let kind = match lab_kind(plan, told).unwrap_or(plan.lab) {
         LabKind::Auto => "the best that the machine allows",

@@ -195,3 +195,25 @@ fn the_documented_clauses_that_do_not_apply_are_those_of_the_statement() {
         assert!(row(start).contains("not applicable"), "{}", row(start));
     }
 }
+
+#[test]
+fn the_lab_is_that_of_the_first_self_test_in_one() {
+    let lab = |plan: &Plan, lines: &[Line]| {
+        let conditions = analyse(plan, lines, SEAL).conditions.into_iter();
+        let mut labs = conditions.filter(|(name, _)| name == "lab");
+        labs.next().unwrap().1
+    };
+    let (plan, mut lines) = small();
+    let mut tests = lines.iter_mut().filter_map(|line| match &mut line.record {
+        Record::SelfTest(test) => Some(&mut test.conditions.lab),
+        _ => None,
+    });
+    // As beside a server that runs.
+    let first = std::mem::take(tests.next().unwrap());
+    assert_eq!(tests.next(), Some(&mut first.clone()));
+    assert_eq!(lab(&plan, &lines), first);
+    assert_eq!(judged(&plan, &lines, "B-2"), (Met::Met, first));
+    let (plan, lines) = running();
+    assert_eq!(lab(&plan, &lines), "none: the servers were there before");
+    assert_eq!(clause(&plan, &lines, "B-2").met, Met::NotApplicable);
+}
