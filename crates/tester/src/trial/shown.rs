@@ -148,10 +148,14 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
             let shown = theft(result, shortfall).as_ref() == Some(fault) && shortfall > 0;
             result.machine.as_ref().map(|_| shown)
         }
-        TesterFault::ReceiveDrops { datagrams } | TesterFault::AuthorityDrops { datagrams } => {
+        TesterFault::ReceiveDrops { datagrams } => {
+            Some((1..=result.tester_drops).contains(datagrams))
+        }
+        TesterFault::AuthorityDrops { datagrams } => {
             let own = (1..=result.tester_drops).contains(datagrams);
             // Those of an authority that is a program of its own are in `losses` at the most.
-            (own || result.losses.is_none()).then_some(own)
+            let is_own = result.authority.is_some() || result.losses.is_none();
+            (own || is_own).then_some(own)
         }
         TesterFault::NetworkLoss(source) | TesterFault::NetworkDelay(source) => {
             // A place without a missing query is not told, and a difference of two hosts is no counter.
