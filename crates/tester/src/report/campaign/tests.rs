@@ -130,6 +130,22 @@ fn partly_certified() -> (Plan, Vec<Line>) {
 }
 
 #[test]
+fn a_run_is_certified_only_if_its_passing_trial_was() {
+    let (plan, mut lines) = small();
+    let first = Task::Search { point: 0, run: 1 };
+    for line in &mut lines {
+        match &mut line.record {
+            Record::Trial { task, result, .. } if *task == first => result.certified = Some(false),
+            _ => {}
+        }
+    }
+    let point = &analyse(&plan, &lines, SEAL).points[0];
+    let runs: Vec<_> = point.runs.iter().map(|run| run.certified).collect();
+    assert_eq!(runs, [Some(false), Some(true), Some(true)]);
+    assert_eq!(point.certified, Some(false));
+}
+
+#[test]
 fn what_was_not_certified_is_marked_in_every_file_and_nothing_else_is() {
     let (plan, lines) = partly_certified();
     let analysis = analyse(&plan, &lines, SEAL);
