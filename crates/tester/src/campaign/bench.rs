@@ -231,6 +231,7 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
         duration_ns: point.duration_ns,
         timeout_ns: point.timeout_ns,
         tester: crate::PROGRAM.to_owned(),
+        tester_sha256: environment::tester_sha256(),
         covers: described.self_test_covers.unwrap_or_default(),
         upstream_family: described.upstream_family.unwrap_or_default(),
         authority_sha256: open

@@ -2,11 +2,14 @@
 //! numbers doubtful.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::cpu;
 
+use super::journal::sha256_hex;
 use super::record::{Environment, InterfaceFacts};
 use crate::lab::cpuset::CpuSet;
 use crate::lab::host::Host;
@@ -58,6 +61,14 @@ pub fn capture(hosts: &[Host]) -> Environment {
         }
     }
     environment
+}
+
+/// SHA-256 of the program at work, if it can be read: versions do not tell builds apart.
+pub fn tester_sha256() -> Option<String> {
+    static SHA256: OnceLock<Option<String>> = OnceLock::new();
+    let read = || fs::read("/proc/self/exe").ok();
+    let sha256 = SHA256.get_or_init(|| read().map(|octets| sha256_hex(&octets)));
+    sha256.clone()
 }
 
 /// What makes a machine faster or slower, by its name: it changes what a Tester is good for.
@@ -299,8 +310,8 @@ mod tests {
         let here = Machine::at(root.path());
         for (path, text) in files {
             let path = here.path(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         }
         machine(&here)
     }
@@ -388,8 +399,8 @@ mod tests {
             ("/proc/self/cgroup", "0::/\n"),
         ] {
             let path = here.path(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         }
         let told: Vec<_> = speed(&here).into_iter().collect();
         let expected = [

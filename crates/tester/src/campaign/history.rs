@@ -102,7 +102,7 @@ impl<R> TaskHistory<R> {
     /// Time in its trials, earlier attempts included, by the monotonic clock.
     pub fn took_ns(&self) -> Nanos {
         let all = self.earlier.iter().chain(&self.trials);
-        all.map(|t| t.took_ns).sum()
+        all.fold(0, |sum, t| sum.saturating_add(t.took_ns))
     }
 
     /// Another attempt begins.
@@ -140,6 +140,9 @@ pub struct SessionHistory {
     pub torn_bytes: u64,
     /// The machine that it ran on.
     pub environment: Environment,
+    /// Program and version; empty if the program did not record itself. One that does records all figures
+    /// of a trial that this version knows.
+    pub tester: String,
     /// Why it stopped, if it says so.
     pub ended: Option<String>,
 }
@@ -263,14 +266,9 @@ impl<R> History<R> {
         }
     }
 
-    fn session(&mut self, began_unix_ms: u64, environment: &Environment, torn_bytes: u64) {
+    fn session(&mut self, session: SessionHistory) {
         self.trial_was_cut_off();
-        self.sessions.push(SessionHistory {
-            began_unix_ms,
-            torn_bytes,
-            environment: environment.clone(),
-            ended: None,
-        });
+        self.sessions.push(session);
     }
 
     fn session_ended(&mut self, how: &str) {
@@ -353,8 +351,16 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
             Record::Session {
                 environment,
                 torn_bytes,
+                tester,
+                ..
             } => {
-                self.session(line.at_unix_ms, environment, *torn_bytes);
+                self.session(SessionHistory {
+                    began_unix_ms: line.at_unix_ms,
+                    torn_bytes: *torn_bytes,
+                    environment: (**environment).clone(),
+                    tester: tester.clone(),
+                    ended: None,
+                });
                 News::Session
             }
             Record::SelfTest(test) => {
@@ -446,7 +452,7 @@ impl UnderWay {
             search.observe(&result.outcome);
         }
         self.trials += 1;
-        self.took_ns += took_ns;
+        self.took_ns = self.took_ns.saturating_add(took_ns);
         let invalid = matches!(result.outcome, Outcome::Invalid(_));
         let repeated = matches!(self.task, Task::Overload { .. });
         if invalid && repeated && self.invalid_in_row < INVALID_REPEATS {

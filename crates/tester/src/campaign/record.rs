@@ -61,6 +61,12 @@ pub enum Record {
         environment: Box<Environment>,
         /// Octets of half a line at the end of the file, which were cut off.
         torn_bytes: u64,
+        /// Program and version; empty in journals from before this key.
+        #[serde(default)]
+        tester: String,
+        /// SHA-256 of the program, if it could be read.
+        #[serde(default)]
+        tester_sha256: Option<String>,
     },
     /// The Tester was looped back on itself (RFC 8219 section 9.2.1).
     SelfTest(SelfTest),
@@ -72,7 +78,8 @@ pub enum Record {
         #[serde(flatten)]
         facts: VariantFacts,
     },
-    /// A task begins; one that was interrupted and has trials goes on without another.
+    /// A task begins; one that was interrupted and has trials goes on without another, but a
+    /// search whose certificate is lower now begins anew.
     Started {
         /// Which.
         task: Task,
@@ -246,6 +253,9 @@ pub struct CertificateConditions {
     /// Program and version of the Tester.
     #[serde(default)]
     pub tester: String,
+    /// SHA-256 of the program: two builds of one version are two Testers.
+    #[serde(default)]
+    pub tester_sha256: Option<String>,
     /// What the self-test goes through: roles and links, in words.
     #[serde(default)]
     pub covers: String,

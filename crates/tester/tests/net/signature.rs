@@ -47,6 +47,8 @@ fn append_session(journal: &mut Journal) {
     let session = Record::Session {
         environment: Box::new(Environment::default()),
         torn_bytes: 0,
+        tester: String::new(),
+        tester_sha256: None,
     };
     journal.append(session).unwrap();
 }

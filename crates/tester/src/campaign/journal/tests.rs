@@ -68,6 +68,8 @@ pub(crate) fn every_record() -> Vec<Record> {
                 ..Environment::default()
             }),
             torn_bytes: 0,
+            tester: text(),
+            tester_sha256: None,
         },
         Record::SelfTest(SelfTest {
             conditions: Box::new(conditions(1_000_000_000)),

@@ -295,6 +295,8 @@ fn wherever_it_is_killed_it_goes_on_as_if_nothing_had_been() {
             .append(Record::Session {
                 environment: Box::new(Environment::default()),
                 torn_bytes: 0,
+                tester: String::new(),
+                tester_sha256: None,
             })
             .unwrap();
         drop(journal);

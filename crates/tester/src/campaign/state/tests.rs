@@ -395,6 +395,8 @@ fn names_of_a_running_server_go_on_after_the_last_trial_and_after_one_that_was_c
     let session = || Record::Session {
         environment: Box::default(),
         torn_bytes: 0,
+        tester: String::new(),
+        tester_sha256: None,
     };
     let of = |task, rate_qps, first| {
         let mut record = trial(task, rate_qps, Outcome::Passed);

@@ -249,6 +249,8 @@ fn a_stopped_campaign_says_why_and_a_new_session_goes_on() {
             ..Environment::default()
         }),
         torn_bytes: 0,
+        tester: String::new(),
+        tester_sha256: None,
     };
     apply(&mut status, vec![session]);
     assert_eq!(status.phase, Phase::Preparing);

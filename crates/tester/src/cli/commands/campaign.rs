@@ -131,6 +131,8 @@ impl Opened<'_> {
         let session = Record::Session {
             environment: Box::new(environment.clone()),
             torn_bytes: self.torn_bytes,
+            tester: crate::PROGRAM.to_owned(),
+            tester_sha256: environment::tester_sha256(),
         };
         self.lines.push(self.journal.append(session)?);
         let shared = Arc::new(Mutex::new(Status::default()));

@@ -12,18 +12,25 @@ use crate::campaign::plan::Plan;
 use crate::campaign::record::{CertificateConditions, Environment, Line, Record, VariantFacts};
 use crate::campaign::run::{Assignment, Bench, BenchError, Campaign, Parts};
 use crate::campaign::tasks::Task;
+use crate::lab::process::Resources;
+use crate::lab::usage::Usage;
+use crate::load::catch_up::Limits;
+use crate::load::names::{Dealt, RESERVED};
 use crate::load::pace::Schedule;
-use crate::namespace::Share;
+use crate::namespace::{Cidr, Share};
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::simulated::result;
 use crate::procedure::{Event, Trials};
 use crate::rig::certify::{COARSE, Lengths, Sought, highest};
+use crate::rig::spec::Subject;
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
-use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
+use crate::trial::path::{AnsweredNames, LostNames, Path as Ways, QuestionCounts};
+use crate::trial::place::{Facts, place};
+use crate::trial::result::{Answers, CatchUp, Outcome, Rtt, Timing, TrialResult};
 
 /// Two DUTs, two cells, three runs; self-tests with short trials and a long one.
-const PLAN: &str = r#"
+pub(super) const PLAN: &str = r#"
 name = "Honest <of> course"
 [trial]
 duration = "10s"
@@ -51,12 +58,7 @@ const TESTER_QPS: u64 = 200_000;
 /// The plan, and a journal of all of it.
 pub(crate) fn honest() -> (Plan, Vec<Line>) {
     static LINES: OnceLock<Vec<Line>> = OnceLock::new();
-    let lines = LINES.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        begin(dir.path());
-        resume(dir.path(), Servers::new("-d", "aa")).unwrap();
-        journal::read(dir.path()).unwrap().lines
-    });
+    let lines = LINES.get_or_init(|| written(PLAN, [Servers::new("-d", "aa")]));
     (plan(), lines.clone())
 }
 
@@ -64,11 +66,29 @@ pub(crate) fn plan() -> Plan {
     Plan::parse("honest.toml", PLAN).unwrap()
 }
 
+/// What processes one after the other write of a campaign by this plan.
+pub(super) fn written<const N: usize>(plan: &str, processes: [Servers; N]) -> Vec<Line> {
+    let dir = tempfile::tempdir().unwrap();
+    begin_with(dir.path(), plan);
+    for servers in processes {
+        let expected = match servers.interrupted_in {
+            Some(_) => Err(BenchError::Interrupted),
+            None => Ok(()),
+        };
+        assert_eq!(resume(dir.path(), servers), expected);
+    }
+    journal::read(dir.path()).unwrap().lines
+}
+
 /// A campaign of which nothing is done.
 pub(super) fn begin(dir: &Path) {
+    begin_with(dir, PLAN);
+}
+
+fn begin_with(dir: &Path, plan: &str) {
     let beginning = Beginning {
         tester: crate::PROGRAM.to_owned(),
-        plan: PLAN.to_owned(),
+        plan: plan.to_owned(),
         plan_origin: "honest.toml".to_owned(),
         command: vec!["dns64bench".to_owned(), "run".to_owned()],
         lab: None,
@@ -81,53 +101,98 @@ pub(super) fn resume(dir: &Path, servers: Servers) -> Result<(), BenchError> {
     let (mut journal, mut lines, torn_bytes) = Journal::resume(dir).unwrap();
     let session = Record::Session {
         environment: Box::new(Environment {
-            boot_id: "b".to_owned(),
+            boot_id: servers.boot.to_owned(),
             kernel: "Linux 6.1".to_owned(),
             ..Environment::default()
         }),
         torn_bytes,
+        tester: crate::PROGRAM.to_owned(),
+        tester_sha256: Some("cc".to_owned()),
     };
     lines.push(journal.append(session).unwrap());
+    let plan = servers.plan.clone();
     let parts = Parts {
         lines,
         journal,
         clock: servers.clock.clone(),
         bench: servers,
     };
-    let plan = plan();
     Campaign::new(&plan, parts, String::new(), &mut |_| {}).work()
 }
 
-/// Both DUTs and their Tester.
+/// All servers of a plan and their Tester.
 pub(super) struct Servers {
-    argument: &'static str,
-    profile: &'static str,
-    clock: ManualClock,
-    assignment: Option<Assignment>,
-    certified_qps: Option<u64>,
+    pub(super) plan: Plan,
+    /// The start of the machine.
+    pub(super) boot: &'static str,
+    /// What the self-test with this number, from 1, passes.
+    pub(super) tester_qps: fn(u32) -> u64,
+    /// Interrupted in this trial of this task.
+    pub(super) interrupted_in: Option<(Task, u64)>,
+    pub(super) argument: &'static str,
+    pub(super) profile: &'static str,
+    pub(super) clock: ManualClock,
+    pub(super) assignment: Option<Assignment>,
+    pub(super) certified_qps: Option<u64>,
+    pub(super) self_tests: u32,
+    /// Number of the next name.
+    pub(super) next: u64,
 }
 
 impl Servers {
     /// Started with this argument, by a profile with this hash.
     pub(super) fn new(argument: &'static str, profile: &'static str) -> Self {
         Self {
+            plan: plan(),
+            boot: "b",
+            tester_qps: |_| TESTER_QPS,
+            interrupted_in: None,
             argument,
             profile,
             clock: ManualClock::default(),
             assignment: None,
             certified_qps: None,
+            self_tests: 0,
+            next: 0,
         }
+    }
+
+    /// Those of another plan.
+    pub(super) fn of(plan: &str) -> Self {
+        Self {
+            plan: Plan::parse("honest.toml", plan).unwrap(),
+            ..Self::new("-d", "aa")
+        }
+    }
+
+    fn subject(&self) -> &Subject {
+        let point = self.assignment.unwrap().point;
+        &self.plan.variants[point.variant].subject
     }
 }
 
 impl Bench for Servers {
     fn prepare(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
         self.assignment = Some(*job);
-        Ok(Some(CertificateConditions {
+        let like = conditions(job.point.duration_ns);
+        let in_lab = self.subject().lab().is_some();
+        let authority = match self.subject() {
+            Subject::Server {
+                self_test_server, ..
+            } => format!("{self_test_server:?}"),
+            Subject::Lab(_) => like.authority,
+        };
+        let conditions = CertificateConditions {
+            authority,
+            boot_id: self.boot.to_owned(),
+            lab: if in_lab { like.lab } else { String::new() },
             cell: job.point.cell.to_string(),
             timeout_ns: job.point.timeout_ns,
-            ..conditions(job.point.duration_ns)
-        }))
+            tester: crate::PROGRAM.to_owned(),
+            tester_sha256: Some("cc".to_owned()),
+            ..like
+        };
+        Ok((!self.subject().is_authority()).then_some(conditions))
     }
 
     fn self_test(
@@ -137,9 +202,20 @@ impl Bench for Servers {
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError> {
         let point = self.assignment.unwrap().point;
+        if let Subject::Server {
+            self_test_server: None,
+            ..
+        } = self.subject()
+        {
+            return Ok(None);
+        }
+        self.self_tests += 1;
         let mut tester = Looped {
+            tester_qps: (self.tester_qps)(self.self_tests),
             duration_ns: 0,
             timeout_ns: point.timeout_ns / 4,
+            has_authority: self.subject().lab().is_some(),
+            names: self.plan.load.cidr,
         };
         let sought = Sought {
             resolution: COARSE,
@@ -168,33 +244,38 @@ impl Bench for Servers {
     fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
         self.clock.advance(12 * SECOND);
         let Assignment { task, point, .. } = self.assignment.unwrap();
+        if self.interrupted_in == Some((task, number)) {
+            return Err(BenchError::Interrupted);
+        }
         let own = if point.cell.aaaa_share == Share::NONE {
             1
         } else {
             2
         };
-        let limit_qps = [5_000, 2_000][point.variant] * own;
-        let spans = (point.duration_ns, point.timeout_ns);
-        let mut told = counted(rate_qps, spans, rate_qps.saturating_sub(limit_qps));
-        told.certified = Some(self.certified_qps.is_some_and(|to| rate_qps <= to));
-        let asked = told.queries_sent;
-        let counts = AuthorityCounts {
-            aaaa: asked,
-            a: asked,
-            answered: asked,
-            nodata: asked,
-            ..AuthorityCounts::default()
+        let limit_qps = [5_000, 2_000, 3_000, 4_000][point.variant] * own;
+        let is_authority = self.subject().is_authority();
+        let timeout_ns = match is_authority {
+            true => point.timeout_ns / 4,
+            false => point.timeout_ns,
         };
-        told.authority = Some(counts);
-        let all_answered = told.answers.missing == 0;
-        told.achieved = Achieved::by_counts(asked, &counts, all_answered);
+        let spans = (point.duration_ns, timeout_ns);
+        let mut told = counted(rate_qps, spans, rate_qps.saturating_sub(limit_qps));
+        tell(&mut told, self.plan.load.cidr, &mut self.next);
+        if !is_authority {
+            told.certified = Some(self.certified_qps.is_some_and(|to| rate_qps <= to));
+            if self.subject().lab().is_some() {
+                tell_lab(&mut told);
+            }
+        }
         match (task, number) {
             (Task::Search { point: 0, run: 2 }, 2) => {
-                told.tester_drops = 3;
-                told.outcome = Outcome::Invalid(TesterFault::ReceiveDrops { datagrams: 3 });
+                let datagrams = told.answers.missing.max(1);
+                told.tester_drops = datagrams;
+                told.outcome = Outcome::Invalid(TesterFault::ReceiveDrops { datagrams });
             }
             (Task::Search { point: 1, run: 1 }, 3) => {
-                told.outcome = Outcome::Invalid(TesterFault::ClockStep { step_ns: 20_000 });
+                let error = "No buffer space available".to_owned();
+                told.outcome = Outcome::Invalid(TesterFault::Link { error });
             }
             (Task::Search { point: 3, run: 3 }, 2) => told.dut_exit = Some("signal 11".to_owned()),
             _ => {}
@@ -209,8 +290,12 @@ impl Bench for Servers {
 
 /// A Tester on its own, that is held up beyond its limit.
 struct Looped {
+    tester_qps: u64,
     duration_ns: Nanos,
     timeout_ns: Nanos,
+    /// The authority is the Tester's own.
+    has_authority: bool,
+    names: Cidr,
 }
 
 impl Trials for Looped {
@@ -218,7 +303,20 @@ impl Trials for Looped {
 
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, Self::Error> {
         let mut told = counted(rate_qps, (self.duration_ns, self.timeout_ns), 0);
-        if rate_qps > TESTER_QPS {
+        tell(&mut told, self.names, &mut 0);
+        if self.has_authority {
+            let asked = told.queries_sent;
+            told.authority = Some(AuthorityCounts {
+                aaaa: asked,
+                answered: asked,
+                ..AuthorityCounts::default()
+            });
+            told.path = Some(Ways {
+                fresh_names: asked,
+                ..Ways::default()
+            });
+        }
+        if rate_qps > self.tester_qps {
             let lateness_ns = 20_000_000;
             told.timing.lateness_ns_max = lateness_ns;
             told.outcome = Outcome::Invalid(TesterFault::LateSchedule {
@@ -279,4 +377,72 @@ fn counted(
         },
         ..result(rate_qps, Outcome::Passed)
     }
+}
+
+/// What the result of every trial tells.
+fn tell(told: &mut TrialResult, namespace: Cidr, next: &mut u64) {
+    let fresh = told.queries_due;
+    if *next + fresh > namespace.names() - RESERVED {
+        *next = 0;
+    }
+    told.names = Some(Dealt {
+        namespace,
+        begin: 0,
+        first: *next,
+        fresh,
+    });
+    *next += fresh;
+    told.timing = Timing {
+        clock_step_ns: Some(0),
+        catch_up: Some(CatchUp::default()),
+        limits: Some(Limits::default()),
+        ..told.timing.clone()
+    };
+    let placing = place(Facts {
+        missing: told.answers.missing,
+        is_watched: true,
+        ..Facts::default()
+    });
+    told.losses = Some(placing.losses);
+    told.machine = Some(Usage {
+        span_ns: told.duration_ns + told.timeout_ns,
+        ..Usage::default()
+    });
+    told.segmentation = Some(true);
+}
+
+/// What that of a DUT in a lab tells besides.
+fn tell_lab(told: &mut TrialResult) {
+    let asked = told.queries_sent;
+    let counts = AuthorityCounts {
+        aaaa: asked,
+        a: asked,
+        answered: asked,
+        nodata: asked,
+        ..AuthorityCounts::default()
+    };
+    told.authority = Some(counts);
+    told.achieved = Achieved::by_counts(asked, &counts, told.answers.missing == 0);
+    told.resources = Some(Resources::default());
+    let (valid, missing) = (told.answers.valid, told.answers.missing);
+    told.path = Some(Ways {
+        fresh_names: asked,
+        questions: QuestionCounts {
+            aaaa: asked,
+            a: asked,
+            ..QuestionCounts::default()
+        },
+        answered: AnsweredNames {
+            names: valid,
+            aaaa_then_a: valid,
+            ..AnsweredNames::default()
+        },
+        lost: LostNames {
+            names: missing,
+            served: missing,
+            ..LostNames::default()
+        },
+        dut_only_percentiles_ns: told.rtt_percentiles.clone(),
+        ..Ways::default()
+    });
 }

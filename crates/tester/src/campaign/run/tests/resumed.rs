@@ -7,12 +7,13 @@ use super::*;
 fn resumed(certified_qps: u64) -> Vec<Line> {
     let directory = tempfile::tempdir().unwrap();
     let first = Task::Search { point: 0, run: 1 };
-    let interrupted = Servers::new(move |assignment, number| {
-        match assignment.task == first && number == 5 {
-            true => Fate::Interrupted,
-            false => Fate::AsItIs,
-        }
-    });
+    let interrupted =
+        Servers::new(
+            move |assignment, number| match assignment.task == first && number == 5 {
+                true => Fate::Interrupted,
+                false => Fate::AsItIs,
+            },
+        );
     let ended = work(begin(directory.path()), interrupted);
     assert_eq!(ended, Err(BenchError::Interrupted));
     let (journal, before, _) = Journal::resume(directory.path()).unwrap();

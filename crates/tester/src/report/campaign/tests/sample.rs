@@ -214,6 +214,8 @@ impl Journal {
                     .to_vec(),
             }),
             torn_bytes,
+            tester: String::new(),
+            tester_sha256: None,
         });
     }
 
