@@ -87,6 +87,9 @@ const DRAIN_PART_MAX: f64 = 0.9;
 /// The mean moment of a drain at a constant rate is its middle, to within this part of it.
 const DRAIN_OFF_MAX: f64 = 0.05;
 
+/// Quotients may differ in their last digits after they were written and read.
+const STEP: f64 = 1e-12;
+
 /// What the DUT served while queries waited in it; `None` where the delay did not grow.
 /// `rate_qps` was offered; `ended_early` says that late answers were not waited for.
 pub(super) fn service(rate_qps: u64, ended_early: bool, shards: &[&Finished]) -> Option<Service> {
@@ -105,6 +108,21 @@ pub(super) fn service(rate_qps: u64, ended_early: bool, shards: &[&Finished]) ->
 }
 
 impl Service {
+    /// Whether the figures fit each other and the rate that was offered: a DUT whose answers' delay grows
+    /// serves at most what the growth leaves, and one that is drained after the trial less than it was offered.
+    pub fn fits(&self, offered_qps: u64) -> bool {
+        let (offered, rate) = (offered_qps as f64, self.service_rate_qps);
+        let growth = self.slope_ns_per_s / SECOND as f64;
+        let most = match self.by {
+            By::Delay if growth > 0.0 => offered / (1.0 + growth),
+            By::Drain if growth == 0.0 && !self.stores_queries => DRAIN_PART_MAX * offered,
+            By::Delay | By::Drain => return false,
+        };
+        let whole = self.sustainable_qps as f64;
+        let step = STEP * offered.max(1.0);
+        (0.0..=most + step).contains(&rate) && (whole - step..whole + 1.0 + step).contains(&rate)
+    }
+
     fn new(slope: f64, rate: f64, by: By, stores_queries: bool) -> Self {
         #[expect(
             clippy::cast_possible_truncation,

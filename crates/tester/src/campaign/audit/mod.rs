@@ -1,14 +1,16 @@
 //! Whether the conclusions of a journal follow from the evidence in it.
 //!
 //! Seals show that lines are as they were written; whoever writes a journal anew seals it anew. So
-//! nothing here is believed that can be computed: each trial is recounted (`trials`), each self-test
-//! is done again from its trials (`selftests`), and each search is asked which rate comes next, by the
-//! code that ran them. Tasks have to come in the order in which the driver does them, from the rates and
-//! certificates that the lines before give. What remains is what no computation can tell: whether
-//! the trials ever took place.
+//! nothing here is believed that follows from other lines: each trial is recounted (`trials`), each
+//! self-test is done again from its trials (`selftests`), and each search is asked which rate comes next, by
+//! the code that ran them. Tasks have to come in the order in which the driver does them, from the rates and
+//! certificates (`certificates`) that the lines before give, and no figure may be left out (`told`).
+//! Figures that follow from single queries, such as percentiles, are only compared with each other. What
+//! remains is what no computation can tell: whether the trials ever took place.
 
 mod certificates;
 mod selftests;
+mod told;
 mod trials;
 
 use std::collections::BTreeSet;
@@ -40,6 +42,8 @@ pub struct Audited {
     pub on_trust: u64,
     /// Starts of servers whose command is not in the journal: it was written before it had one.
     pub unknown_commands: u64,
+    /// Trials of programs that did not record themselves: figures that they lack may never have been there.
+    pub by_unknown: u64,
 }
 
 /// A line that does not follow from those before, or not from itself.
@@ -67,10 +71,7 @@ pub fn audit(plan: &Plan, lines: &[Line]) -> Result<Audited, Contradiction> {
             return Err(Contradiction { line, what });
         }
         audit.state.apply(line);
-        let is_start = matches!(
-            line.record,
-            Record::Variant { .. } | Record::Started { .. }
-        );
+        let is_start = matches!(line.record, Record::Variant { .. } | Record::Started { .. });
         if !is_start {
             audit.idle_unix_ms = line.at_unix_ms;
         }
@@ -153,9 +154,9 @@ impl<'a> Audit<'a> {
             Record::Trial {
                 task,
                 number,
+                took_ns,
                 result,
-                ..
-            } => self.trial(*task, *number, result),
+            } => self.trial(*task, *number, *took_ns, result),
             Record::Finished(end) => self.finished(end),
             Record::Abandoned { task, .. } => {
                 self.died_in = None;
@@ -184,10 +185,12 @@ impl<'a> Audit<'a> {
 
     fn self_test(&mut self, test: &SelfTest) -> Vec<String> {
         let on_this_machine = self.machine().is_some_and(|machine| is_of(test, machine));
-        let of_a_point = self
-            .points
-            .iter()
-            .any(|point| fits(&test.conditions, point));
+        let in_lab = !test.conditions.lab.is_empty();
+        let of_a_point = self.points.iter().find(|point| {
+            let is_of_lab = self.variant_of(point).map(|v| v.subject.lab().is_some());
+            let is_dut = !self.is_authority(point) && is_of_lab == Some(in_lab);
+            is_dut && fits(&test.conditions, point)
+        });
         if !on_this_machine {
             return vec!["a self-test of another machine, or of before its last start".to_owned()];
         }
@@ -198,8 +201,22 @@ impl<'a> Audit<'a> {
         if timers.filter_map(|t| t.timing.self_correcting).count() > 0 {
             return vec!["a self-test is never paced by the self-correcting timer".to_owned()];
         }
-        if !of_a_point {
+        let Some(&point) = of_a_point else {
             return vec!["a self-test that is for no point of the plan".to_owned()];
+        };
+        let otherwise = test.trials.iter().zip(1..).find_map(|(trial, number)| {
+            let what = self.untold(&point, trial);
+            let what = what.or_else(|| self.named_otherwise(None, &point, trial));
+            what.map(|what| format!("trial {number} of the self-test: {what}"))
+        });
+        if let Some(what) = otherwise {
+            return vec![what];
+        }
+        if test.conditions.tester_sha256.is_some() && !self.is_recorded() {
+            return vec![
+                "its program recorded itself with the self-test, but not with the session"
+                    .to_owned(),
+            ];
         }
         let earlier = self.state.self_tests.iter().map(|told| &told.test);
         let alike = earlier.filter(|earlier| earlier.conditions == test.conditions);
@@ -209,6 +226,12 @@ impl<'a> Audit<'a> {
             return vec![what];
         }
         self.audited.trials += test.trials.len() as u64;
+        let by_unknown = if self.is_recorded() {
+            0
+        } else {
+            test.trials.len() as u64
+        };
+        self.audited.by_unknown += by_unknown;
         self.audited.certificates += u64::from(test.certified_rate_qps.is_some());
         let on_trust = test
             .trials
@@ -298,14 +321,32 @@ impl<'a> Audit<'a> {
         ))
     }
 
-    fn trial(&mut self, task: Task, number: u64, result: &TrialResult) -> Vec<String> {
+    fn trial(
+        &mut self,
+        task: Task,
+        number: u64,
+        took_ns: Nanos,
+        result: &TrialResult,
+    ) -> Vec<String> {
         self.take_up(task);
         let mut faults: Vec<String> = self.misplaced(task, number, result).into_iter().collect();
         faults.extend(trials::contradiction(result));
+        let too_long = took_ns > trials::COUNT_MAX;
+        faults.extend(too_long.then(|| format!("it took {took_ns} ns, which no trial takes")));
+        if faults.is_empty()
+            && let Some(point) = self.points.get(task.point())
+        {
+            let fault = self
+                .certified_otherwise(point, result)
+                .or_else(|| self.untold(point, result))
+                .or_else(|| self.named_otherwise(Some(task), point, result));
+            faults.extend(fault);
+        }
         if faults.is_empty() {
             // Of a result whose figures can be computed with.
             self.audited.trials += 1;
             self.audited.on_trust += u64::from(trials::is_on_trust(result));
+            self.audited.by_unknown += u64::from(!self.is_recorded());
         }
         let died = result.dut_exit.is_some() && matches!(task, Task::Search { .. });
         self.died_in = died.then_some(task);
@@ -326,6 +367,13 @@ impl<'a> Audit<'a> {
             return Some(
                 "the DUT had ended in the trial before, so the search was over".to_owned(),
             );
+        }
+        let mut in_force = self.in_force.iter().flatten();
+        if self.is_recorded() && !in_force.any(|&to| under_way.goes_on(to)) {
+            let to = rates(self.in_force.as_deref().unwrap_or_default());
+            return Some(format!(
+                "its search was to begin anew: the Tester is certified to {to}"
+            ));
         }
         if number != under_way.trials + 1 {
             let due = under_way.trials + 1;
@@ -378,7 +426,7 @@ impl<'a> Audit<'a> {
         if result.ended_early && !may_stop && !matches!(result.outcome, Outcome::Invalid(_)) {
             return Some("it ended early, which it was not to".to_owned());
         }
-        self.certified_otherwise(point, result)
+        None
     }
 
     /// Beyond what a trial is invalid is the plan's to say; programs from before that did not write it down.

@@ -3,6 +3,9 @@
 //! A rule is a function from a result to what is wrong with it. Each looks at figures of its own; a new
 //! one is such a function, and its name in [`RULES`].
 
+use dns64_transport::clock::Nanos;
+use serde_json::Value;
+
 use crate::load::pace::Schedule;
 use crate::quantity::Thousands;
 use crate::trial::achieved::Achieved;
@@ -11,8 +14,9 @@ use crate::trial::{shown, summary};
 
 type Rule = fn(&TrialResult) -> Option<String>;
 
-/// The counts come first: the others rest on sums that are in range.
-const RULES: [Rule; 16] = [
+/// The range and the counts come first: the others rest on sums that do not overflow.
+const RULES: [Rule; 20] = [
+    range,
     queries_due,
     queries_sent,
     classes,
@@ -25,10 +29,13 @@ const RULES: [Rule; 16] = [
     undisclosed,
     lateness,
     percentiles,
+    one_distribution,
     round_trips,
     authority,
     path,
+    ways,
     achieved,
+    service,
 ];
 
 /// The first thing that is wrong with a trial.
@@ -44,6 +51,42 @@ pub(super) fn is_on_trust(result: &TrialResult) -> bool {
 
 fn is_invalid(result: &TrialResult) -> bool {
     matches!(result.outcome, Outcome::Invalid(_))
+}
+
+/// Counts and times beyond are none: 2^53 ns are 104 days, and sums of some hundreds of such fit 64 bits.
+pub(super) const COUNT_MAX: u64 = 1 << 53;
+
+/// No figure is so large that rules and sums cannot compute with it, but limits, which are only compared.
+fn range(result: &TrialResult) -> Option<String> {
+    let spans = [
+        ("duration_s", result.duration_ns),
+        ("timeout_s", result.timeout_ns),
+    ];
+    let too_long = spans.into_iter().find(|(_, span_ns)| *span_ns > COUNT_MAX);
+    let value = || serde_json::to_value(result).unwrap_or_default();
+    let key = too_long.map(|(key, _)| key.to_owned());
+    let key = key.or_else(|| beyond(&value(), "it"))?;
+    Some(format!("its {key} is more than any trial has"))
+}
+
+/// The key of the first whole number that is out of range.
+fn beyond(value: &Value, key: &str) -> Option<String> {
+    match value {
+        Value::Number(number) => {
+            let size = number.as_i64().map(i64::unsigned_abs).or(number.as_u64());
+            (size > Some(COUNT_MAX)).then(|| key.to_owned())
+        }
+        Value::Array(all) => all.iter().find_map(|value| beyond(value, key)),
+        Value::Object(keys) => {
+            let mut figures = keys.iter().filter(|(key, _)| !is_limit(key));
+            figures.find_map(|(key, value)| beyond(value, key))
+        }
+        _ => None,
+    }
+}
+
+fn is_limit(key: &str) -> bool {
+    matches!(key, "limits" | "limit_ns" | "limit_queries" | "allowed")
 }
 
 fn queries_due(result: &TrialResult) -> Option<String> {
@@ -184,6 +227,29 @@ fn percentiles(result: &TrialResult) -> Option<String> {
     (!rise).then(|| "the percentiles of its round-trip times do not rise".to_owned())
 }
 
+/// What is told of the same times twice is the same. The 99.9th is left out: it is asked for by quotients
+/// that differ in their last digit.
+fn one_distribution(result: &TrialResult) -> Option<String> {
+    let rtt = &result.rtt;
+    let pairs = [(50.0, rtt.p50), (99.0, rtt.p99), (100.0, rtt.max)];
+    let told = |percent: f64| {
+        let mut all = result.rtt_percentiles.iter();
+        all.find(|at| (at.0 - percent).abs() < PERCENT_STEP)
+            .map(|at| at.1)
+    };
+    let differs = |(percent, other): &(f64, Option<Nanos>)| {
+        let told = told(*percent);
+        told.is_some() && told != *other
+    };
+    pairs
+        .into_iter()
+        .find(differs)
+        .map(|(percent, _)| format!("its round-trip times have two values at {percent} per cent"))
+}
+
+/// Percentiles of a journal are further apart.
+const PERCENT_STEP: f64 = 1e-9;
+
 /// Answers have round-trip times, a valid one has no longer one than the timeout, a late one has.
 fn round_trips(result: &TrialResult) -> Option<String> {
     let answers = &result.answers;
@@ -240,6 +306,46 @@ fn path(result: &TrialResult) -> Option<String> {
         && typical.response_ns <= result.timeout_ns
         && Some(typical.response_ns) <= result.rtt.max;
     (!is_possible).then(|| "the messages of its typical query cannot be in this order".to_owned())
+}
+
+/// Each name is in one class, and its time without the authority is none beyond the round-trip time.
+fn ways(result: &TrialResult) -> Option<String> {
+    let path = result.path.as_ref()?;
+    let a = &path.answered;
+    let classes = [
+        a.aaaa_then_a,
+        a.a_then_aaaa,
+        a.parallel,
+        a.untimed,
+        a.aaaa_only,
+        a.a_only,
+        a.unasked,
+    ];
+    let sum: u64 = classes.into_iter().sum();
+    let names = [a.names + path.lost.names, a.again, path.untimed_names];
+    if sum != a.names || names.iter().any(|names| *names > path.fresh_names) {
+        let (names, fresh) = (Thousands(a.names), Thousands(path.fresh_names));
+        return Some(format!(
+            "{} answered names by their questions, and {names} of {fresh} were answered",
+            Thousands(sum)
+        ));
+    }
+    let times = &path.authority;
+    let dut_only = &path.dut_only_percentiles_ns;
+    let longest = dut_only.last().map(|at| at.1);
+    let fits = dut_only.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1)
+        && longest <= result.rtt.max
+        && [times.p50_ns, times.p99_ns, times.max_ns].is_sorted();
+    (!fits).then(|| "the times of DUT and authority do not fit its round-trip times".to_owned())
+}
+
+/// What a DUT served is at most what it was offered.
+fn service(result: &TrialResult) -> Option<String> {
+    let service = result.service.as_ref()?;
+    (!service.fits(result.rate_qps)).then(|| {
+        let (rate, offered) = (service.service_rate_qps, Thousands(result.rate_qps));
+        format!("the DUT served {rate} queries/s, and {offered} queries/s were offered to it")
+    })
 }
 
 /// The achieved shares are those of the counts.

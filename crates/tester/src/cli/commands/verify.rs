@@ -90,6 +90,12 @@ fn unchecked(audited: &Audited, format: u32) -> Vec<String> {
             many(audited.unknown_commands, "start")
         ));
     }
+    if audited.by_unknown > 0 {
+        texts.push(format!(
+            "whether figures of {} are missing: the program that wrote the journal did not record itself",
+            many(audited.by_unknown, "trial")
+        ));
+    }
     if audited.on_trust > 0 {
         texts.push(format!(
             "the faults of {}: they leave no figure in a result",

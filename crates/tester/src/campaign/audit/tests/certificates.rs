@@ -1,0 +1,95 @@
+//! Forged certificates.
+
+use super::honest::written;
+use super::*;
+
+/// A campaign whose searches end at the limit of the Tester, which the fourth self-test of each point, the
+/// first that such an end asks for, finds to be lower.
+fn limited() -> Vec<Line> {
+    let tester_qps = |number| if number <= 6 { 9_000 } else { 8_000 };
+    let servers = Servers {
+        tester_qps,
+        ..Servers::new("-d", "aa")
+    };
+    written(honest::PLAN, [servers])
+}
+
+#[test]
+fn a_self_test_that_the_limit_asks_for_cannot_be_left_out() {
+    let (plan, mut lines) = (plan(), limited());
+    let audited = audit(&plan, &lines);
+    assert!(audited.is_ok(), "{audited:?}");
+    let first = search_spec_of(&mut lines, 1).ceiling_qps;
+    let second = search_spec_of(&mut lines, 2).ceiling_qps;
+    assert!(second < first, "{second:?} {first:?}");
+    let start = place(
+        &lines,
+        |record| matches!(record, Record::Started { task, .. } if *task == Task::Search { point: 0, run: 2 }),
+    );
+    let extra = lines[..start]
+        .iter()
+        .rposition(|line| matches!(line.record, Record::SelfTest(_)));
+    lines.remove(extra.unwrap());
+    search_spec_of(&mut lines, 2).ceiling_qps = first;
+    let found = audit(&plan, &lines).unwrap_err().to_string();
+    assert!(
+        found.ends_with("the self-tests under its conditions certify no rate"),
+        "{found}"
+    );
+}
+
+#[test]
+fn trials_that_do_not_say_what_they_were_certified_for_are_found() {
+    let said = of_trial(1, 4, |trial| trial.certified = None);
+    assert!(
+        said.starts_with("it does not say whether the Tester was certified"),
+        "{said}"
+    );
+    let said = of_trial(1, 4, |trial| trial.certified = Some(false));
+    assert!(
+        said.starts_with("the Tester is called uncertified at its rate, and was to "),
+        "{said}"
+    );
+    // Beyond the lowest self-test, and within the highest.
+    let (plan, lines) = (plan(), limited());
+    let ceiling_qps = lines.iter().filter_map(|line| match &line.record {
+        Record::SelfTest(test) => test.certified_rate_qps,
+        _ => None,
+    });
+    let (low, high) = (
+        ceiling_qps.clone().min().unwrap(),
+        ceiling_qps.max().unwrap(),
+    );
+    assert!(low < high);
+    for forged in [None, Some(true)] {
+        let mut lines = lines.clone();
+        let overload = lines.iter_mut().find_map(|line| match &mut line.record {
+            Record::Trial {
+                task: Task::Overload { .. },
+                result,
+                ..
+            } if result.certified == Some(false) => Some(result),
+            _ => None,
+        });
+        overload.unwrap().certified = forged;
+        let found = audit(&plan, &lines).unwrap_err().to_string();
+        assert!(
+            found.contains(" certified at its rate, and was to "),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn a_search_that_begins_anew_without_need_is_found() {
+    let said = first(|lines| {
+        let search = Task::Search { point: 0, run: 1 };
+        let start = place(
+            lines,
+            |record| matches!(record, Record::Started { task, .. } if *task == search),
+        );
+        let fails = place(lines, |record| is_trial_of(record, 0, 1, 4));
+        lines.insert(fails + 1, lines[start].clone());
+    });
+    assert!(said.contains(" begins before "), "{said}");
+}

@@ -1,0 +1,188 @@
+//! Figures without a verdict, and figures that nobody can compute with.
+
+use serde_json::Value;
+
+use super::*;
+use crate::campaign::history::{Forgotten, History};
+use crate::namespace::Cidr;
+use crate::report::campaign::analyse::analyse;
+use crate::trial::place::{Evidence, Facts, Kind};
+use crate::trial::service::{By, Service};
+
+#[test]
+fn a_service_beyond_the_offered_rate_is_found() {
+    let service = |by, slope, rate, stores| Service {
+        slope_ns_per_s: slope,
+        service_rate_qps: rate,
+        by,
+        stores_queries: stores,
+        sustainable_qps: rate as u64,
+    };
+    let of = |service: Service| of_trial(1, 4, |trial| trial.service = Some(service));
+    let too_much = "the DUT served 50000 queries/s, and 8,000 queries/s were offered to it";
+    assert_eq!(of(service(By::Delay, 6e8, 50_000.0, true)), too_much);
+    // At this growth it serves 5,000.
+    let said = of(service(By::Delay, 6e8, 5_001.0, true));
+    assert!(said.starts_with("the DUT served 5001 "), "{said}");
+    let said = of(service(By::Drain, 0.0, 5_000.0, true));
+    assert!(said.starts_with("the DUT served 5000 "), "{said}");
+    let said = of(Service {
+        sustainable_qps: 6_000,
+        ..service(By::Delay, 6e8, 4_999.5, true)
+    });
+    assert!(said.starts_with("the DUT served 4999.5 "), "{said}");
+    for good in [
+        service(By::Delay, 6e8, 5_000.0, true),
+        service(By::Drain, 0.0, 4_000.5, false),
+    ] {
+        let (plan, mut lines) = honest();
+        trial(&mut lines, 1, 4).1.service = Some(good);
+        assert!(audit(&plan, &lines).is_ok());
+    }
+}
+
+#[test]
+fn distributions_that_differ_and_ways_that_do_not_add_up_are_found() {
+    let said = of_trial(1, 1, |trial| trial.rtt_percentiles[0].1 += 1);
+    assert_eq!(said, "its round-trip times have two values at 50 per cent");
+    let said = of_trial(1, 1, |trial| trial.rtt_percentiles[1].1 += 1);
+    assert_eq!(said, "its round-trip times have two values at 100 per cent");
+    let way = |change: fn(&mut crate::trial::path::Path)| {
+        of_trial(1, 4, |trial| change(trial.path.as_mut().unwrap()))
+    };
+    // B-10 looks at these.
+    assert_eq!(
+        way(|path| (path.answered.aaaa_then_a, path.answered.parallel) = (20_000, 20_000)),
+        "40,000 answered names by their questions, and 50,000 of 80,000 were answered"
+    );
+    let said = way(|path| path.answered.again = 80_001);
+    assert!(said.contains("of 80,000 were answered"), "{said}");
+    let said = way(|path| path.dut_only_percentiles_ns[1].1 += 1);
+    assert_eq!(
+        said,
+        "the times of DUT and authority do not fit its round-trip times"
+    );
+    let said = way(|path| path.authority.p99_ns = Some(5));
+    assert_eq!(
+        said,
+        "the times of DUT and authority do not fit its round-trip times"
+    );
+}
+
+#[test]
+fn names_that_are_not_those_of_the_plan_are_found() {
+    let dealt = |change: fn(&mut crate::load::names::Dealt)| {
+        of_trial(1, 1, |trial| change(trial.names.as_mut().unwrap()))
+    };
+    assert_eq!(
+        dealt(|names| names.fresh = 1),
+        "it has 1 names from 0 on of 10.0.0.0/8, and by the plan 10000 of 10.0.0.0/8"
+    );
+    let range: Cidr = "11.0.0.0/8".parse().unwrap();
+    let said = of_trial(1, 1, |trial| {
+        trial.names.as_mut().unwrap().namespace = range
+    });
+    assert!(said.contains(" of 11.0.0.0/8, and by the plan "), "{said}");
+    let said = dealt(|names| names.first = 1 << 24);
+    assert!(said.contains("names from 16777216 on"), "{said}");
+}
+
+/// Numbers of a value, one after the other: calls back with each changed to `to`.
+fn each_number(value: &Value, to: &Value, tried: &mut dyn FnMut(&Value)) -> usize {
+    let mut paths = Vec::new();
+    paths_of(value, String::new(), &mut paths);
+    for path in &paths {
+        let mut changed = value.clone();
+        *changed.pointer_mut(path).unwrap() = to.clone();
+        tried(&changed);
+    }
+    paths.len()
+}
+
+fn paths_of(value: &Value, at: String, found: &mut Vec<String>) {
+    match value {
+        Value::Number(_) => found.push(at),
+        Value::Array(all) => {
+            let all = all.iter().enumerate();
+            all.for_each(|(index, value)| paths_of(value, format!("{at}/{index}"), found));
+        }
+        Value::Object(keys) => {
+            let keys = keys.iter();
+            keys.for_each(|(key, value)| paths_of(value, format!("{at}/{key}"), found));
+        }
+        _ => {}
+    }
+}
+
+/// A failed trial of everything that can be told.
+fn rich(lines: &mut [Line]) -> (usize, TrialResult) {
+    let (number, trial) = trial(lines, 1, 4);
+    let source = Source {
+        host: "DUT".to_owned(),
+        link: Some("upstream".to_owned()),
+        counter: "tbf drops".to_owned(),
+        count: 5,
+    };
+    let evidence = Evidence {
+        place: Place::ToDut,
+        kind: Kind::Lost,
+        source,
+        low: 0,
+        high: Some(5),
+    };
+    let placing = crate::trial::place::place(Facts {
+        missing: trial.answers.missing,
+        is_watched: true,
+        evidence: vec![evidence],
+        ..Facts::default()
+    });
+    trial.losses = Some(placing.losses);
+    trial.service = Some(Service {
+        slope_ns_per_s: 6e8,
+        service_rate_qps: 5_000.0,
+        by: By::Delay,
+        stores_queries: false,
+        sustainable_qps: 5_000,
+    });
+    trial.machine = serde_json::from_value(serde_json::json!({
+        "span_ns": 11_000_000_000_u64,
+        "pressure_ns": 10,
+        "roles": [{
+            "role": "dut", "threads": 1, "cores": "1", "cpu_ns": 7, "run_delay_ns": 8,
+            "involuntary_switches": 9, "steal_ns": 1, "foreign_ns": 2,
+            "neighbour": { "name": "x", "pid": 7, "cpu_ns": 2 }, "throttled_ns": 3,
+            "pressure_ns": 4, "frequency_khz": 5,
+        }],
+    }))
+    .unwrap();
+    (usize::try_from(number - 1).unwrap(), trial.clone())
+}
+
+#[test]
+fn whatever_a_number_is_nothing_panics() {
+    let (plan, mut lines) = honest();
+    let (at, result) = rich(&mut lines);
+    lines.truncate(at + 2);
+    assert!(audit(&plan, &lines).is_ok(), "{:?}", audit(&plan, &lines));
+    let line = serde_json::to_value(&lines[at]).unwrap();
+    assert_eq!(result.service.map(|it| it.sustainable_qps), Some(5_000));
+    let values = [0, 1, 1 << 63, u64::MAX];
+    let mut refused = 0;
+    for to in values {
+        let numbers = each_number(&line, &Value::from(to), &mut |changed| {
+            let Ok(changed) = serde_json::from_value::<Line>(changed.clone()) else {
+                return;
+            };
+            let mut forged = lines.clone();
+            forged[at] = changed;
+            match audit(&plan, &forged) {
+                Ok(_) => drop(analyse(&plan, &forged, "")),
+                Err(_) => refused += 1,
+            }
+            // A report is made of what nobody has verified.
+            History::<Forgotten>::of(&plan, &forged);
+        });
+        assert!(numbers > 80, "{numbers}");
+    }
+    assert!(refused > 200, "{refused}");
+}

@@ -1,0 +1,293 @@
+//! Campaigns of other subjects, processes and programs that are all honest, and keys that a forger leaves out.
+
+use super::honest::written;
+use super::*;
+use crate::campaign::state::CERTIFICATE_AGE_MAX_MS;
+
+/// A server that runs with nobody to certify the Tester against, one with, and an authority by itself.
+const SUBJECTS: &str = r#"
+name = "subjects"
+[trial]
+duration = "10s"
+timeout = "1s"
+[search]
+runs = 2
+start-rate = "1k"
+resolution = "1%"
+[[dut]]
+name = "alone"
+server = "[2001:db8::53]:53"
+[[dut]]
+name = "beside"
+server = "[2001:db8::54]:53"
+self-test-server = "[2001:db8::55]:53"
+[[dut]]
+name = "nsd"
+authority = "nsd"
+[overload]
+factors = [2]
+[soak]
+share = "50%"
+length = "30s"
+"#;
+
+#[test]
+fn running_servers_and_authorities_are_verified() {
+    let lines = written(SUBJECTS, [Servers::of(SUBJECTS)]);
+    let plan = Plan::parse("honest.toml", SUBJECTS).unwrap();
+    let audited = audit(&plan, &lines).unwrap();
+    assert_eq!((audited.searches, audited.certificates), (6, 3));
+    let uncertified = SUBJECTS.replace("[trial]", "[tester]\nuncertified = true\n[trial]");
+    let plan = Plan::parse("honest.toml", &uncertified).unwrap();
+    let lines = written(&uncertified, [Servers::of(&uncertified)]);
+    let audited = audit(&plan, &lines).unwrap();
+    assert_eq!((audited.searches, audited.certificates), (6, 0));
+}
+
+#[test]
+fn a_second_process_with_another_certificate_is_verified() {
+    let search = Task::Search { point: 1, run: 2 };
+    let soak = Task::Soak { point: 2 };
+    for (task, number) in [(search, 3), (soak, 2)] {
+        let first = Servers {
+            interrupted_in: Some((task, number)),
+            ..Servers::new("-d", "aa")
+        };
+        for tester_qps in [|_| 9_000, |_| 400_000_u64] {
+            let again = || Servers {
+                boot: "c",
+                tester_qps,
+                ..Servers::new("-d", "aa")
+            };
+            let first = Servers {
+                interrupted_in: first.interrupted_in,
+                ..Servers::new("-d", "aa")
+            };
+            let (plan, lines) = (plan(), written(honest::PLAN, [first, again()]));
+            let audited = audit(&plan, &lines);
+            assert!(audited.is_ok(), "{task}: {audited:?}");
+        }
+    }
+}
+
+/// What programs wrote that did not record themselves, nor most of what a trial tells now.
+fn older(lines: &mut [Line], format: u32) {
+    let strip = |trial: &mut TrialResult| {
+        (trial.losses, trial.names, trial.machine, trial.path) = (None, None, None, None);
+        (trial.resources, trial.segmentation) = (None, None);
+        trial.timing.clock_step_ns = None;
+        (trial.timing.catch_up, trial.timing.limits) = (None, None);
+        if format == 1 {
+            (trial.certified, trial.achieved) = (None, None);
+        }
+    };
+    for line in lines {
+        match &mut line.record {
+            Record::Campaign { format: told, .. } => *told = format,
+            Record::Session {
+                tester,
+                tester_sha256,
+                ..
+            } => (*tester, *tester_sha256) = (String::new(), None),
+            Record::SelfTest(test) => {
+                test.conditions.tester_sha256 = None;
+                test.trials.iter_mut().for_each(strip);
+            }
+            Record::Trial { result, .. } => strip(result),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn journals_of_older_programs_are_verified_and_say_what_was_not_checked() {
+    for format in [1, 2] {
+        let (plan, mut lines) = honest();
+        older(&mut lines, format);
+        let audited = audit(&plan, &lines).unwrap();
+        assert_eq!(audited.by_unknown, audited.trials);
+    }
+}
+
+#[test]
+fn an_older_program_that_went_on_above_a_lower_certificate_is_verified() {
+    let at = Task::Search { point: 0, run: 1 };
+    let first = Servers {
+        interrupted_in: Some((at, 5)),
+        ..Servers::new("-d", "aa")
+    };
+    let (plan, mut lines) = (
+        plan(),
+        written(
+            honest::PLAN,
+            [
+                first,
+                Servers {
+                    boot: "c",
+                    ..Servers::new("-d", "aa")
+                },
+            ],
+        ),
+    );
+    older(&mut lines, 2);
+    // The self-tests of the second process find less than the search then tries; its trials say so.
+    let end = place(&lines, |record| matches!(record, Record::Finished(_)));
+    lines.truncate(end + 1);
+    let low = written(
+        honest::PLAN,
+        [Servers {
+            boot: "c",
+            tester_qps: |_| 9_000,
+            ..Servers::new("-d", "aa")
+        }],
+    );
+    let mut low = low
+        .into_iter()
+        .filter(|line| matches!(line.record, Record::SelfTest(_)));
+    let mut certified_qps = None;
+    let second = lines
+        .iter()
+        .rposition(|line| matches!(line.record, Record::Session { .. }))
+        .unwrap();
+    for line in &mut lines[second..] {
+        match &mut line.record {
+            Record::SelfTest(test) => {
+                let Some(Line {
+                    record: Record::SelfTest(other),
+                    ..
+                }) = low.next()
+                else {
+                    panic!()
+                };
+                *test = other;
+                certified_qps = test.certified_rate_qps;
+            }
+            Record::Trial { result, .. } => {
+                result.certified = Some(Some(result.rate_qps) <= certified_qps);
+            }
+            _ => {}
+        }
+    }
+    older(&mut lines, 2);
+    let audited = audit(&plan, &lines);
+    assert!(audited.is_ok(), "{audited:?}");
+    // This program would have begun anew.
+    for line in &mut lines {
+        if let Record::Session { tester, .. } = &mut line.record {
+            *tester = crate::PROGRAM.to_owned();
+        }
+    }
+    let found = audit(&plan, &lines).unwrap_err().to_string();
+    assert!(found.contains(" has no "), "{found}");
+}
+
+#[test]
+fn a_certificate_that_expired_while_servers_started_is_verified() {
+    let (plan, mut lines) = honest();
+    let second = Task::Search { point: 0, run: 2 };
+    let is_start =
+        |record: &Record| matches!(record, Record::Started { task, .. } if *task == second);
+    let start = place(&lines, is_start);
+    lines.truncate(start + 1);
+    let tests: Vec<usize> = (0..start)
+        .filter(|&at| matches!(&lines[at].record, Record::SelfTest(test) if test.conditions.cell == "AAAA 0%, cached 0%"))
+        .collect();
+    let [a, b, c] = tests[..] else {
+        panic!("{tests:?}")
+    };
+    // The second was disturbed and found less; later two more were made.
+    let low = written(
+        honest::PLAN,
+        [Servers {
+            tester_qps: |n| if n == 2 { 150_000 } else { 200_000 },
+            ..Servers::new("-d", "aa")
+        }],
+    );
+    lines[b].record = low[b].record.clone();
+    let low_qps = match &lines[b].record {
+        Record::SelfTest(test) => test.certified_rate_qps,
+        other => panic!("{other:?}"),
+    };
+    for line in &mut lines[..start] {
+        if let Record::Started {
+            search: Some(spec),
+            task,
+            ..
+        } = &mut line.record
+            && matches!(task.point(), 0 | 2)
+        {
+            spec.ceiling_qps = low_qps;
+        }
+    }
+    let more = [lines[c].clone(), lines[c].clone()];
+    lines.splice(start - 1..start - 1, more);
+    let (minute, age) = (60_000, CERTIFICATE_AGE_MAX_MS);
+    let last = lines.len() - 1;
+    for (at, line) in lines.iter_mut().enumerate() {
+        line.at_unix_ms = match at {
+            _ if at <= a => 0,
+            _ if at <= b => minute,
+            _ if at < c => minute,
+            _ if at + 4 <= last => 2 * minute,
+            // D and E, the line after them, and the start.
+            _ if at + 1 < last => age + minute + 30_000,
+            _ if at < last => age + minute + 40_000,
+            _ => age + 3 * minute,
+        };
+    }
+    let audited = audit(&plan, &lines);
+    assert!(audited.is_ok(), "{audited:?}");
+    // The lower one of before is too old for any moment since the last line.
+    if let Record::Started {
+        search: Some(spec), ..
+    } = &mut lines[last].record
+    {
+        spec.ceiling_qps = low_qps;
+    }
+    let found = audit(&plan, &lines).unwrap_err().to_string();
+    assert!(found.contains(" has a ceiling of "), "{found}");
+}
+
+#[test]
+fn a_figure_that_is_left_out_is_found() {
+    type Leave = fn(&mut TrialResult);
+    let keys: [(&str, Leave); 11] = [
+        ("timing.limits", |trial| trial.timing.limits = None),
+        ("timing.clock_step_ns", |trial| {
+            trial.timing.clock_step_ns = None
+        }),
+        ("timing.catch_up", |trial| trial.timing.catch_up = None),
+        ("losses", |trial| trial.losses = None),
+        ("names", |trial| trial.names = None),
+        ("machine", |trial| trial.machine = None),
+        ("segmentation", |trial| trial.segmentation = None),
+        ("authority", |trial| {
+            (trial.authority, trial.achieved, trial.path) = (None, None, None)
+        }),
+        ("path", |trial| trial.path = None),
+        ("achieved", |trial| trial.achieved = None),
+        ("resources", |trial| trial.resources = None),
+    ];
+    for (key, leave) in keys {
+        let expected = format!("it has no {key}, which each trial of this program has");
+        assert_eq!(of_trial(1, 4, leave), expected);
+    }
+    for (key, leave) in &keys[..9] {
+        let said = first(|lines| leave(&mut self_test(lines).trials[0]));
+        assert!(
+            said.contains(&format!("trial 1 of the self-test: it has no {key}")),
+            "{said}"
+        );
+    }
+    let said = first(|lines| {
+        for line in lines {
+            if let Record::Session { tester, .. } = &mut line.record {
+                tester.clear();
+            }
+        }
+    });
+    assert!(
+        said.contains("its program recorded itself with the self-test"),
+        "{said}"
+    );
+}

@@ -1,0 +1,91 @@
+//! What a trial has to tell: a rule finds nothing in a figure that is missing.
+
+use super::Audit;
+use crate::campaign::tasks::{Point, Task};
+use crate::load::names::{Names, RESERVED};
+use crate::rig::spec::AuthorityChoice;
+use crate::trial::achieved::Achieved;
+use crate::trial::result::TrialResult;
+
+/// A figure by its key in the journal, and whether a result has it.
+type Figure = (&'static str, fn(&TrialResult) -> bool);
+
+/// What each trial has. Journals of programs that did not record themselves can lack any of these.
+const ALWAYS: [Figure; 7] = [
+    ("timing.limits", |trial| trial.timing.limits.is_some()),
+    ("timing.clock_step_ns", |trial| {
+        trial.timing.clock_step_ns.is_some()
+    }),
+    ("timing.catch_up", |trial| trial.timing.catch_up.is_some()),
+    ("losses", |trial| trial.losses.is_some()),
+    ("names", |trial| trial.names.is_some()),
+    ("machine", |trial| trial.machine.is_some()),
+    ("segmentation", |trial| trial.segmentation.is_some()),
+];
+
+impl Audit<'_> {
+    /// Whether the program at work has recorded itself.
+    pub(super) fn is_recorded(&self) -> bool {
+        let session = self.state.sessions.last();
+        session.is_some_and(|session| !session.tester.is_empty())
+    }
+
+    /// Which figure a trial or self-test for a point lacks.
+    pub(super) fn untold(&self, point: &Point, trial: &TrialResult) -> Option<String> {
+        if !self.is_recorded() {
+            return None;
+        }
+        let subject = &self.variant_of(point)?.subject;
+        let is_built_in = |choice: &AuthorityChoice| *choice == AuthorityChoice::BuiltIn;
+        let lab = subject.lab();
+        let authority = lab.is_some_and(|lab| is_built_in(&lab.authority));
+        // Without a DUT nobody asks the authority but the Measurer.
+        let has_dut = trial.certified.is_some();
+        let shares = trial.authority.as_ref().filter(|_| has_dut);
+        let all_answered = trial.answers.missing == 0 && trial.undecided == 0;
+        let shares =
+            shares.and_then(|counts| Achieved::by_counts(trial.queries_sent, counts, all_answered));
+        let sometimes = [
+            ("authority", authority, trial.authority.is_some()),
+            ("path", trial.authority.is_some(), trial.path.is_some()),
+            ("achieved", shares.is_some(), trial.achieved.is_some()),
+            (
+                "resources",
+                has_dut && subject.dut().is_some(),
+                trial.resources.is_some(),
+            ),
+        ];
+        let always = ALWAYS.iter().find(|(_, is_told)| !is_told(trial));
+        let other = sometimes.iter().find(|(_, is_due, is)| *is_due && !is);
+        let key = always.map(|it| it.0).or(other.map(|it| it.0))?;
+        Some(format!(
+            "it has no {key}, which each trial of this program has"
+        ))
+    }
+
+    /// Why its names are not those that the plan has for it. A soak needs its names all together, and may
+    /// have a wider range for that.
+    pub(super) fn named_otherwise(
+        &self,
+        task: Option<Task>,
+        point: &Point,
+        trial: &TrialResult,
+    ) -> Option<String> {
+        let dealt = trial.names.as_ref()?;
+        let planned = &self.plan.load.cidr;
+        let may_be_wider = !matches!(task, Some(Task::Search { .. } | Task::Overload { .. }));
+        let in_range =
+            dealt.namespace == *planned || may_be_wider && dealt.namespace.contains(planned);
+        let usable = dealt.namespace.names().saturating_sub(RESERVED);
+        let due = Names::fresh(point.cell.cached_share, trial.queries_due);
+        let is_within = dealt.fresh == 0 || dealt.first.max(dealt.begin) < usable;
+        let fits = in_range && is_within && dealt.fresh <= usable;
+        (!fits || dealt.fresh != due).then(|| {
+            let (is, range) = (dealt.fresh, dealt.namespace);
+            format!(
+                "it has {is} names from {} on of {range}, and by the plan {due} of {planned}",
+                dealt.first
+            )
+        })
+    }
+}
