@@ -466,4 +466,10 @@ mod tests {
             serde_json::from_str(&serde_json::to_string(&environment).unwrap()).unwrap();
         assert_eq!(again, environment);
     }
+
+    #[test]
+    fn the_program_is_told_by_the_hash_of_its_file() {
+        let octets = fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(tester_sha256(), Some(sha256_hex(&octets)));
+    }
 }

@@ -266,9 +266,22 @@ impl<R> History<R> {
         }
     }
 
-    fn session(&mut self, session: SessionHistory) {
+    fn session<'l>(
+        &mut self,
+        began_unix_ms: u64,
+        environment: &Environment,
+        torn_bytes: u64,
+        tester: &str,
+    ) -> News<'l> {
         self.trial_was_cut_off();
-        self.sessions.push(session);
+        self.sessions.push(SessionHistory {
+            began_unix_ms,
+            torn_bytes,
+            environment: environment.clone(),
+            tester: tester.to_owned(),
+            ended: None,
+        });
+        News::Session
     }
 
     fn session_ended(&mut self, how: &str) {
@@ -353,16 +366,7 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
                 torn_bytes,
                 tester,
                 ..
-            } => {
-                self.session(SessionHistory {
-                    began_unix_ms: line.at_unix_ms,
-                    torn_bytes: *torn_bytes,
-                    environment: (**environment).clone(),
-                    tester: tester.clone(),
-                    ended: None,
-                });
-                News::Session
-            }
+            } => self.session(line.at_unix_ms, environment, *torn_bytes, tester),
             Record::SelfTest(test) => {
                 self.self_tests.push(SelfTestHistory {
                     at_unix_ms: line.at_unix_ms,

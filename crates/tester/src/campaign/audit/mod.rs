@@ -204,14 +204,6 @@ impl<'a> Audit<'a> {
         let Some(&point) = of_a_point else {
             return vec!["a self-test that is for no point of the plan".to_owned()];
         };
-        let otherwise = test.trials.iter().zip(1..).find_map(|(trial, number)| {
-            let what = self.untold(&point, trial);
-            let what = what.or_else(|| self.named_otherwise(None, &point, trial));
-            what.map(|what| format!("trial {number} of the self-test: {what}"))
-        });
-        if let Some(what) = otherwise {
-            return vec![what];
-        }
         if test.conditions.tester_sha256.is_some() && !self.is_recorded() {
             return vec![
                 "its program recorded itself with the self-test, but not with the session"
@@ -223,6 +215,14 @@ impl<'a> Audit<'a> {
         let near_qps: BTreeSet<u64> = alike.filter_map(|test| test.certified_rate_qps).collect();
         let near_qps: Vec<u64> = near_qps.into_iter().collect();
         if let Some(what) = selftests::contradiction(self.plan, test, &near_qps) {
+            return vec![what];
+        }
+        let otherwise = test.trials.iter().zip(1..).find_map(|(trial, number)| {
+            let what = self.untold(&point, trial);
+            let what = what.or_else(|| self.named_otherwise(None, &point, trial));
+            what.map(|what| format!("trial {number} of the self-test: {what}"))
+        });
+        if let Some(what) = otherwise {
             return vec![what];
         }
         self.audited.trials += test.trials.len() as u64;

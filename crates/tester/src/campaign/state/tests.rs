@@ -333,6 +333,9 @@ fn self_tests_of_the_same_conditions_count_while_they_are_young() {
     let mut faster = conditions(1);
     faster.host.insert("turbo".to_owned(), "on".to_owned());
     assert_eq!(state.self_test_rates(&faster, 8), [0; 0]);
+    let mut rebuilt = conditions(1);
+    rebuilt.tester_sha256 = Some("dd".to_owned());
+    assert_eq!(state.self_test_rates(&rebuilt, 8), [0; 0]);
     state.apply(&at(8, 1, None));
     state.apply(&at(9, 1, Some(9)));
     assert_eq!(rates(&state, 9), [9]);

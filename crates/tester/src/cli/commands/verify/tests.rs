@@ -234,6 +234,13 @@ fn what_an_earlier_program_did_not_record_is_said() {
          journal did not record them"
     );
     assert_eq!(verify(dir.path()).unwrap().lines[1], said);
+    let audited = Audited {
+        by_unknown: 2,
+        ..Audited::default()
+    };
+    let missing = "not checked: whether figures of 2 trials are missing: the program that wrote the journal did \
+                   not record itself";
+    assert_eq!(unchecked(&audited, FORMAT), [missing]);
     let audited = Audited::default();
     assert_eq!(
         unchecked(&audited, 1),
