@@ -15,14 +15,14 @@ use crate::campaign::tasks::Task;
 use crate::lab::process::Resources;
 use crate::lab::usage::Usage;
 use crate::load::catch_up::Limits;
-use crate::load::names::{Dealt, RESERVED};
+use crate::load::names::{Dealt, Names, RESERVED};
 use crate::load::pace::Schedule;
 use crate::namespace::{Cidr, Share};
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::simulated::result;
 use crate::procedure::{Event, Trials};
 use crate::rig::certify::{COARSE, Lengths, Sought, highest};
-use crate::rig::spec::Subject;
+use crate::rig::spec::{AuthorityChoice, Subject};
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
 use crate::trial::path::{AnsweredNames, LostNames, Path as Ways, QuestionCounts};
@@ -165,6 +165,12 @@ impl Servers {
         }
     }
 
+    /// Whether the authority is the Tester's own.
+    fn has_authority(&self) -> bool {
+        let lab = self.subject().lab();
+        lab.is_some_and(|lab| lab.authority == AuthorityChoice::BuiltIn)
+    }
+
     fn subject(&self) -> &Subject {
         let point = self.assignment.unwrap().point;
         &self.plan.variants[point.variant].subject
@@ -214,8 +220,8 @@ impl Bench for Servers {
             tester_qps: (self.tester_qps)(self.self_tests),
             duration_ns: 0,
             timeout_ns: point.timeout_ns / 4,
-            has_authority: self.subject().lab().is_some(),
-            names: self.plan.load.cidr,
+            has_authority: self.has_authority(),
+            names: (self.plan.load.cidr, point.cell.cached_share),
         };
         let sought = Sought {
             resolution: COARSE,
@@ -260,11 +266,18 @@ impl Bench for Servers {
         };
         let spans = (point.duration_ns, timeout_ns);
         let mut told = counted(rate_qps, spans, rate_qps.saturating_sub(limit_qps));
-        tell(&mut told, self.plan.load.cidr, &mut self.next);
+        tell(
+            &mut told,
+            (self.plan.load.cidr, point.cell.cached_share),
+            &mut self.next,
+        );
         if !is_authority {
             told.certified = Some(self.certified_qps.is_some_and(|to| rate_qps <= to));
             if self.subject().lab().is_some() {
-                tell_lab(&mut told);
+                told.resources = Some(Resources::default());
+            }
+            if self.has_authority() {
+                tell_authority(&mut told);
             }
         }
         match (task, number) {
@@ -295,7 +308,7 @@ struct Looped {
     timeout_ns: Nanos,
     /// The authority is the Tester's own.
     has_authority: bool,
-    names: Cidr,
+    names: (Cidr, Share),
 }
 
 impl Trials for Looped {
@@ -312,7 +325,7 @@ impl Trials for Looped {
                 ..AuthorityCounts::default()
             });
             told.path = Some(Ways {
-                fresh_names: asked,
+                fresh_names: fresh(&told),
                 ..Ways::default()
             });
         }
@@ -380,8 +393,8 @@ fn counted(
 }
 
 /// What the result of every trial tells.
-fn tell(told: &mut TrialResult, namespace: Cidr, next: &mut u64) {
-    let fresh = told.queries_due;
+fn tell(told: &mut TrialResult, (namespace, cached): (Cidr, Share), next: &mut u64) {
+    let fresh = Names::fresh(cached, told.queries_due);
     if *next + fresh > namespace.names() - RESERVED {
         *next = 0;
     }
@@ -411,8 +424,12 @@ fn tell(told: &mut TrialResult, namespace: Cidr, next: &mut u64) {
     told.segmentation = Some(true);
 }
 
-/// What that of a DUT in a lab tells besides.
-fn tell_lab(told: &mut TrialResult) {
+fn fresh(told: &TrialResult) -> u64 {
+    told.names.map_or(0, |names| names.fresh)
+}
+
+/// What the Tester's own authority behind a DUT tells besides.
+fn tell_authority(told: &mut TrialResult) {
     let asked = told.queries_sent;
     let counts = AuthorityCounts {
         aaaa: asked,
@@ -423,10 +440,11 @@ fn tell_lab(told: &mut TrialResult) {
     };
     told.authority = Some(counts);
     told.achieved = Achieved::by_counts(asked, &counts, told.answers.missing == 0);
-    told.resources = Some(Resources::default());
-    let (valid, missing) = (told.answers.valid, told.answers.missing);
+    let fresh = fresh(told);
+    let missing = told.answers.missing.min(fresh);
+    let valid = fresh - missing;
     told.path = Some(Ways {
-        fresh_names: asked,
+        fresh_names: fresh,
         questions: QuestionCounts {
             aaaa: asked,
             a: asked,

@@ -46,6 +46,21 @@ fn running_servers_and_authorities_are_verified() {
 }
 
 #[test]
+fn authorities_of_profiles_and_repeated_names_are_verified() {
+    let subjects = honest::PLAN.replace("[trial]", "[tester]\nauthority = \"nsd\"\n[trial]");
+    let cells = honest::PLAN.replace(
+        "[cells]",
+        "[cells]\ncached-share = [\"0%\", \"33%\", \"100%\"]",
+    );
+    for text in [subjects, cells] {
+        assert_ne!(text, honest::PLAN);
+        let plan = Plan::parse("honest.toml", &text).unwrap();
+        let audited = audit(&plan, &written(&text, [Servers::of(&text)]));
+        assert!(audited.is_ok(), "{audited:?}");
+    }
+}
+
+#[test]
 fn a_second_process_with_another_certificate_is_verified() {
     let search = Task::Search { point: 1, run: 2 };
     let soak = Task::Soak { point: 2 };
