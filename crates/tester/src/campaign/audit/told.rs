@@ -39,6 +39,7 @@ impl Audit<'_> {
         let is_built_in = |choice: &AuthorityChoice| *choice == AuthorityChoice::BuiltIn;
         let lab = subject.lab();
         let authority = lab.is_some_and(|lab| is_built_in(&lab.authority));
+        let other_authority = lab.is_some() && !authority;
         // Without a DUT nobody asks the authority but the Measurer.
         let has_dut = trial.certified.is_some();
         let shares = trial.authority.as_ref().filter(|_| has_dut);
@@ -49,6 +50,11 @@ impl Audit<'_> {
             ("authority", authority, trial.authority.is_some()),
             ("path", trial.authority.is_some(), trial.path.is_some()),
             ("achieved", shares.is_some(), trial.achieved.is_some()),
+            (
+                "authority_sampled",
+                has_dut && other_authority,
+                trial.authority_sampled.is_some(),
+            ),
             (
                 "resources",
                 has_dut && subject.dut().is_some(),

@@ -25,7 +25,7 @@ use crate::rig::certify::{COARSE, Lengths, Sought, highest};
 use crate::rig::spec::{AuthorityChoice, Subject};
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
-use crate::trial::path::{AnsweredNames, LostNames, Path as Ways, QuestionCounts};
+use crate::trial::path::{AnsweredNames, AuthorityTimes, LostNames, Path as Ways, QuestionCounts};
 use crate::trial::place::{Facts, place};
 use crate::trial::result::{Answers, CatchUp, Outcome, Rtt, Timing, TrialResult};
 
@@ -278,6 +278,8 @@ impl Bench for Servers {
             }
             if self.has_authority() {
                 tell_authority(&mut told);
+            } else if self.subject().lab().is_some() {
+                told.authority_sampled = Some(AuthorityTimes::default());
             }
         }
         match (task, number) {

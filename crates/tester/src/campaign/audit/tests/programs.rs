@@ -52,11 +52,20 @@ fn authorities_of_profiles_and_repeated_names_are_verified() {
         "[cells]",
         "[cells]\ncached-share = [\"0%\", \"33%\", \"100%\"]",
     );
-    for text in [subjects, cells] {
+    for (text, left_out) in [(subjects, "authority_sampled"), (cells, "authority")] {
         assert_ne!(text, honest::PLAN);
         let plan = Plan::parse("honest.toml", &text).unwrap();
-        let audited = audit(&plan, &written(&text, [Servers::of(&text)]));
+        let mut lines = written(&text, [Servers::of(&text)]);
+        let audited = audit(&plan, &lines);
         assert!(audited.is_ok(), "{audited:?}");
+        let (_, result) = trial(&mut lines, 1, 1);
+        (result.authority, result.path, result.achieved) = (None, None, None);
+        result.authority_sampled = None;
+        let found = audit(&plan, &lines).unwrap_err().to_string();
+        assert!(
+            found.contains(&format!("it has no {left_out}, which")),
+            "{found}"
+        );
     }
 }
 
