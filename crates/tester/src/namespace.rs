@@ -86,6 +86,15 @@ impl Cidr {
         self.0.contains(&other.0)
     }
 
+    /// The smallest range with the same first name that holds at least `names` names; `None` if this one
+    /// does not.
+    #[must_use]
+    pub fn narrowed_to(&self, names: u64) -> Option<Self> {
+        let lengths = (self.0.prefix_len()..=32).rev();
+        let ranges = lengths.filter_map(|length| Ipv4Net::new(self.0.addr(), length).ok());
+        ranges.map(Self).find(|range| range.names() >= names)
+    }
+
     /// The range around this one that holds at least `names` names, if 2^32 suffice.
     #[must_use]
     pub fn widened_to(&self, names: u64) -> Option<Self> {
@@ -327,6 +336,18 @@ mod tests {
         assert_eq!(cidr.widened_to(257).unwrap().to_string(), "198.18.4.0/23");
         assert_eq!(cidr.widened_to(1 << 32).unwrap().to_string(), "0.0.0.0/0");
         assert_eq!(cidr.widened_to((1 << 32) + 1), None);
+    }
+
+    #[test]
+    fn a_range_narrows_to_what_is_needed_and_keeps_its_first_name() {
+        let cidr: Cidr = "10.0.0.0/8".parse().unwrap();
+        assert_eq!(cidr.narrowed_to(1).unwrap().to_string(), "10.0.0.0/32");
+        assert_eq!(
+            cidr.narrowed_to(600_064).unwrap().to_string(),
+            "10.0.0.0/12"
+        );
+        assert_eq!(cidr.narrowed_to(1 << 24), Some(cidr));
+        assert_eq!(cidr.narrowed_to((1 << 24) + 1), None);
     }
 
     proptest! {

@@ -67,10 +67,14 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// So many trials at least, likely and at most, and starts of the servers before them.
-    fn of(trials: [u64; 3], likely_trial_ns: Nanos, most_trial_ns: Nanos, starts: u64) -> Self {
+    /// So many trials at least, likely and at most, and the starts of the servers before them.
+    fn of(
+        trials: [u64; 3],
+        likely_trial_ns: Nanos,
+        most_trial_ns: Nanos,
+        starts_ns: Nanos,
+    ) -> Self {
         let [least_trials, likely_trials, most_trials] = trials;
-        let starts_ns = starts * START_NS;
         let time_ns =
             |trials: u64, each_ns| trials.saturating_mul(each_ns).saturating_add(starts_ns);
         Self {
@@ -132,6 +136,8 @@ pub fn estimate(plan: &Plan) -> Estimate {
 pub struct Estimator<'p> {
     plan: &'p Plan,
     points: Vec<Point>,
+    /// What it takes to start the servers, by variant.
+    starts_ns: Vec<Nanos>,
     /// By the length of the trials, and whether the search begins at what earlier runs found.
     searches: BTreeMap<(Nanos, bool), [u64; 3]>,
 }
@@ -142,6 +148,10 @@ impl<'p> Estimator<'p> {
         Self {
             plan,
             points: points(plan),
+            starts_ns: {
+                let loads_ns = plan.variants.iter().map(|it| plan.zone_load_ns(it));
+                loads_ns.map(|load_ns| START_NS + load_ns).collect()
+            },
             searches: BTreeMap::new(),
         }
     }
@@ -232,6 +242,7 @@ impl<'p> Estimator<'p> {
     /// each self-test confirms it.
     fn self_test(&self, point: &Point) -> Cost {
         let timeout_ns = self_test_timeout(point.timeout_ns);
+        let start_ns = self.starts_ns[point.variant];
         let short_ns = point.duration_ns.min(SEARCH_TRIAL_NS);
         let spec = certify::search_spec(COARSE, asked_qps(self.plan), short_ns);
         let likely_ns = self.trial_ns(likely_ns(short_ns), timeout_ns);
@@ -239,13 +250,14 @@ impl<'p> Estimator<'p> {
             simulated([&spec], HIGHEST_RATE_QPS, 2),
             likely_ns,
             self.trial_ns(short_ns, timeout_ns),
-            1,
+            start_ns,
         );
         let whole_ns = self.trial_ns(point.duration_ns, timeout_ns);
         let self_tests = self.plan.self_tests as u64;
         let most = self_tests * (1 + LOWERED_BY_PCT.len() as u64);
         let confirmed = [self_tests, self_tests, most];
-        short.and(Cost::of(confirmed, whole_ns, whole_ns, self_tests - 1))
+        let starts_ns = (self_tests - 1).saturating_mul(start_ns);
+        short.and(Cost::of(confirmed, whole_ns, whole_ns, starts_ns))
     }
 
     /// `moved` says that the servers of another point ran before. The point must be one of the plan.
@@ -257,6 +269,7 @@ impl<'p> Estimator<'p> {
             _ => point.timeout_ns,
         };
         let whole_ns = self.trial_ns(point.duration_ns, timeout_ns);
+        let start_ns = self.starts_ns[point.variant];
         let trials = match task {
             Task::Search { run, .. } => {
                 let shortened_ns = match plan.search.stop_early {
@@ -266,11 +279,12 @@ impl<'p> Estimator<'p> {
                 let likely_ns = self.trial_ns(shortened_ns, timeout_ns);
                 let started = moved || plan.search.restart == Restart::Search;
                 let trials = self.search(&point, run);
-                return Cost::of(trials, likely_ns, whole_ns, u64::from(started));
+                let start_ns = if started { start_ns } else { 0 };
+                return Cost::of(trials, likely_ns, whole_ns, start_ns);
             }
             Task::Overload { .. } | Task::Soak { .. } => rates(plan, task, 0).len() as u64,
         };
-        Cost::of([trials; 3], whole_ns, whole_ns, 1)
+        Cost::of([trials; 3], whole_ns, whole_ns, start_ns)
     }
 
     /// Trials of one search. Later runs that begin at what earlier ones found take the fewest and
@@ -398,7 +412,7 @@ fn likely_ns(duration_ns: Nanos) -> Nanos {
 }
 
 /// To build a lab of namespaces, start authority and DUT in it and probe them: what it takes with
-/// Unbound and dns64d on two cores of a virtual machine, rounded.
+/// Unbound and dns64d on two cores of a virtual machine, rounded. An authority loads its zone besides.
 const START_NS: Nanos = SECOND / 2 * 3;
 
 /// Between two trials, for ledgers, probes and the DUT's queues, on the same machine.
@@ -420,6 +434,7 @@ const PAPERS_REST_NS: Nanos = 10 * SECOND;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::profile::Profile;
 
     fn plan(text: &str) -> Plan {
         Plan::parse(
@@ -451,6 +466,24 @@ mod tests {
         let papers = estimate(&plan).papers;
         assert_eq!((papers.trials_per_search, papers.trials), (14, 280));
         assert_eq!(papers.time_ns, 280 * 71_000_000_000);
+    }
+
+    #[test]
+    fn a_start_takes_as_long_as_the_authority_loads_its_zone() {
+        let likely_ns = |authority: &str| {
+            let plan = Plan::parse(
+                "x.toml",
+                &format!(
+                    "[tester]\nnamespace = \"10.0.0.0/12\"\n[search]\nmethod = \"fixed-range\"\n\
+                     max-rate = 1024\nresolution = 1\nruns = 1\n[[dut]]\nauthority = \"{authority}\"\n"
+                ),
+            );
+            row(&plan.unwrap(), Kind::Search).1.likely_ns
+        };
+        let nsd = Profile::built_in("nsd").unwrap();
+        let load_ns = nsd.zone.load_ns(1 << 21).unwrap();
+        assert!(load_ns > SECOND);
+        assert_eq!(likely_ns("nsd"), likely_ns("built-in") + load_ns);
     }
 
     #[test]

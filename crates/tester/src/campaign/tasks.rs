@@ -125,10 +125,7 @@ pub fn tasks(plan: &Plan) -> Vec<Task> {
 
 /// The highest rate that a plan asks for.
 pub fn asked_qps(plan: &Plan) -> Option<u64> {
-    match plan.search.method {
-        Method::Galloping { max_qps, .. } => max_qps,
-        Method::FixedRange { max_qps } => Some(max_qps),
-    }
+    plan.search.method.max_qps()
 }
 
 /// How the search of a point chooses its rates: up to the certified rate, and from what the

@@ -16,6 +16,7 @@ use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::{Role, Setup};
+use crate::lab::zone::Form;
 use crate::load::pace::{BURST_MAX, Pacing};
 use crate::namespace::{Cidr, DEFAULT_SUFFIX, Pattern, Share, parse_suffix};
 use crate::procedure::certificate::SELF_TESTS_DEFAULT;
@@ -249,9 +250,12 @@ pub struct LoadArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Names and answers")]
 pub struct NameArgs {
-    /// IPv4 addresses whose names are asked, each at most once
-    #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/8")]
-    pub namespace: Cidr,
+    /// IPv4 addresses whose names are asked, each at most once [default: 10.0.0.0/8]
+    ///
+    /// For an authority that is a program the default is the smallest part of it that has the names of
+    /// the trial and of its self-test, because the program keeps all of them in memory.
+    #[arg(long, value_name = "CIDR")]
+    pub namespace: Option<Cidr>,
 
     /// What stands after the first label of a name
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
@@ -346,6 +350,51 @@ pub struct AuthorityArgs {
     /// What stands after the first label of a name: the zone
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
     pub suffix: NameBuf,
+}
+
+/// `dns64bench zone`
+#[derive(Args, Debug)]
+pub struct ZoneArgs {
+    /// IPv4 addresses whose names are in the zone
+    #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/8")]
+    pub namespace: Cidr,
+
+    /// Name of the zone
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
+    pub suffix: NameBuf,
+
+    /// Share of the names that have an AAAA of their own, 0 to 1 or in %
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0",
+        allow_negative_numbers = true
+    )]
+    pub aaaa_share: Share,
+
+    /// Give each name an AAAA of its own, with 2001:db8:: and its IPv4 address
+    #[arg(long, conflicts_with = "aaaa_share")]
+    pub self_test: bool,
+
+    /// TTL of the records, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
+    pub ttl: u32,
+
+    /// TTL and MINIMUM of the SOA record, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = NEGATIVE_TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
+    pub negative_ttl: u32,
+
+    /// How the records are written
+    #[arg(long, value_name = "FORM", default_value = "master")]
+    pub form: Form,
+
+    /// Where to write [default: standard output]
+    #[arg(short, long, value_name = "FILE|-")]
+    pub output: Option<PathBuf>,
+
+    /// Write nothing; compare a sample of the zone with what the server at this address answers
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "output")]
+    pub check: Option<SocketAddr>,
 }
 
 /// `dns64bench dns64perf`

@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 use args::{
     AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, ResumeArgs,
-    RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
+    RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs, ZoneArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -115,6 +115,13 @@ pub enum Command {
     /// the name, and AAAA queries for a share of the names, until it is interrupted.
     Authority(AuthorityArgs),
 
+    /// Write the zone of the test names, for an authoritative server
+    ///
+    /// What `authority` serves, as a zone file of any size: with a record on each line, or by $GENERATE. A
+    /// lab writes it by itself, into dns64bench below XDG_CACHE_HOME, /var/cache (root) or ~/.cache.
+    #[command(after_help = ZONE_EXAMPLES)]
+    Zone(ZoneArgs),
+
     /// Show how evenly a trial was sent, from its raw data
     ///
     /// Counts the queries sent in each 100 ms and in each 10 ms, and draws them as SVG.
@@ -175,6 +182,11 @@ const DNS64PERF_EXAMPLES: &str = "\
 Examples:
   dns64bench dns64perf 2001:db8::53 53 10.0.0.0/8 60000 1 1 1 1000000 1
   dns64bench dns64perf --classic 1 4 1 2001:db8::53";
+
+const ZONE_EXAMPLES: &str = "\
+Examples:
+  dns64bench zone --namespace 10.0.0.0/8 --self-test -o dns64perf.test.zone
+  dns64bench zone --namespace 10.0.0.0/8 --self-test --check [2001:db8::53]:53";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:

@@ -6,9 +6,11 @@ use super::args::{LoadArgs, MeasureArgs, NameArgs, OutputArgs, SubjectArgs};
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
 use crate::load::catch_up::Limits;
-use crate::namespace::Zone;
+use crate::namespace::{DEFAULT_NAMESPACE, Zone};
+use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
 use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Load, RigSpec, Subject};
+use crate::rig::zones::{self, Demand};
 
 /// A measurement, and what is to be done with it.
 #[derive(Debug)]
@@ -17,6 +19,8 @@ pub struct Measurement {
     pub spec: RigSpec,
     /// Where the roles run, if it needs a lab.
     pub lab: LabKind,
+    /// The user has said which names to ask for.
+    pub has_namespace: bool,
     /// Measure without a certificate.
     pub uncertified: bool,
     /// Self-tests of a certificate.
@@ -26,6 +30,27 @@ pub struct Measurement {
 }
 
 impl Measurement {
+    /// What trials of the DUT at no more than this rate ask of the authority, with their self-tests;
+    /// without a DUT, the self-tests for this rate. An authority that is a program then gets no more names
+    /// than they need, unless the user has said which.
+    pub fn fit_zone(&mut self, highest_qps: Option<u64>) -> Demand {
+        let lab = self.spec.subject.lab();
+        let self_test = !self.uncertified || self.spec.subject.is_authority();
+        let demand = Demand {
+            self_test,
+            highest_qps: match self_test {
+                true => highest_qps.map(self_test_rate),
+                false => highest_qps,
+            },
+        };
+        let is_program =
+            lab.is_some_and(|lab| matches!(lab.authority, AuthorityChoice::Profile { .. }));
+        if is_program && !self.has_namespace {
+            self.spec.load.cidr = zones::smallest(&self.spec.load, demand);
+        }
+        demand
+    }
+
     /// Where it leaves what RFC 8219 recommends.
     pub fn remarks(&self) -> Vec<String> {
         let server = match &self.spec.subject {
@@ -123,6 +148,7 @@ impl MeasureArgs {
         };
         let (lab, uncertified) = (subject.lab.unwrap_or_default(), subject.uncertified);
         let self_tests = subject.self_tests.into();
+        let has_namespace = names.namespace.is_some();
         Ok(Measurement {
             spec: RigSpec {
                 subject: subject.resolve(load.local, needs)?,
@@ -132,6 +158,7 @@ impl MeasureArgs {
                 },
             },
             lab,
+            has_namespace,
             uncertified,
             self_tests,
             output,
@@ -206,7 +233,7 @@ impl LoadArgs {
             segmentation: self.segmentation,
             burst_max: self.burst,
             cpus: self.cpus.unwrap_or_default(),
-            cidr: names.namespace,
+            cidr: names.namespace.unwrap_or(DEFAULT_NAMESPACE),
             zone: Zone {
                 suffix: names.suffix,
                 aaaa_share: names.aaaa_share,

@@ -90,6 +90,35 @@ impl Machine {
         number(&self.read("/proc/meminfo")?, field)?.checked_mul(1024)
     }
 
+    /// Memory that this process and those that it starts may still take, in octets: what the kernel says
+    /// is available, and no more than the limits of its cgroup and of all above it leave. Files that a
+    /// group keeps in memory count as free, because they are given up first.
+    pub fn memory_room(&self) -> Option<u64> {
+        let groups = self.groups(
+            &self.read("/proc/self/cgroup").unwrap_or_default(),
+            "memory",
+        );
+        let left = |folder: String| {
+            let figure = |names: [&str; 2]| {
+                let mut texts = names
+                    .iter()
+                    .filter_map(|name| self.read(&format!("{folder}/{name}")));
+                texts.next()?.parse::<u64>().ok()
+            };
+            let limit = figure(["memory.max", "memory.limit_in_bytes"])?;
+            let taken = figure(["memory.current", "memory.usage_in_bytes"])?;
+            let kept = self.read(&format!("{folder}/memory.stat"));
+            let kept = kept.and_then(|stat| {
+                let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+                let (_, octets) = lines.find(|(key, _)| *key == "inactive_file")?;
+                octets.parse::<u64>().ok()
+            });
+            Some(limit.saturating_sub(taken.saturating_sub(kept.unwrap_or(0))))
+        };
+        let available = self.memory_bytes("MemAvailable");
+        groups.into_iter().filter_map(left).chain(available).min()
+    }
+
     /// Name of the processor.
     pub fn cpu_model(&self) -> Option<String> {
         cpu_model(&self.read("/proc/cpuinfo")?)
@@ -195,6 +224,11 @@ impl Machine {
     /// in both versions, whether they exist or not (cgroups(7)). In a container the path may be one of
     /// the machine outside; its own cgroup is the root then.
     pub fn cpu_groups(&self, cgroups: &str) -> Vec<String> {
+        self.groups(cgroups, "cpu")
+    }
+
+    /// The same of another controller.
+    fn groups(&self, cgroups: &str, controller: &str) -> Vec<String> {
         let mut folders = Vec::new();
         for line in cgroups.lines() {
             let mut fields = line.splitn(3, ':').skip(1);
@@ -203,8 +237,8 @@ impl Machine {
             };
             let mounts = match controllers {
                 "" => ["", "/unified"].map(str::to_owned),
-                _ if controllers.split(',').any(|name| name == "cpu") => {
-                    ["/cpu".to_owned(), format!("/{controllers}")]
+                _ if controllers.split(',').any(|name| name == controller) => {
+                    [format!("/{controller}"), format!("/{controllers}")]
                 }
                 _ => continue,
             };

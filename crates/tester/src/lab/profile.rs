@@ -21,6 +21,12 @@
 //! upstream_family = "ipv4"
 //! upstream_port = 53
 //!
+//! [zone]                          # optional, for authorities: see `ZoneUse`
+//! base_mib = 20
+//! octets_per_name = 280
+//! octets_per_record = 90
+//! records_per_s = 400_000
+//!
 //! [settings]                      # optional: placeholders of its own and their defaults
 //! threads = "{cores}"
 //!
@@ -38,6 +44,7 @@
 //! than small letters, digits and underscores are left alone, so write `{ any; }` with spaces.
 
 mod template;
+mod zone_use;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,7 +59,10 @@ use toml::Spanned;
 use super::cpuset::CpuSet;
 use super::process::find_program;
 use super::{Blame, LabError};
+use crate::namespace::Share;
 use template::{is_plain, substitute, unknown};
+
+pub use zone_use::ZoneUse;
 
 /// How one kind of server is run.
 #[derive(Clone, Debug, Deserialize)]
@@ -77,6 +87,9 @@ pub struct Profile {
     /// What the server cannot do without.
     #[serde(default)]
     pub requires: Requires,
+    /// What an authority makes of its zone.
+    #[serde(default)]
+    pub zone: ZoneUse,
     #[serde(default)]
     settings: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
@@ -161,6 +174,8 @@ pub struct Settings {
     pub pref64: (Ipv6Addr, u8),
     /// Zone of the measurement names, without the last dot.
     pub suffix: String,
+    /// Share of the names with an AAAA record of their own, for an authority.
+    pub aaaa_share: Share,
     /// CPUs that the server runs on, with a thread for each.
     pub cpus: CpuSet,
     /// Values for the profile's own settings; the others have their defaults.
@@ -168,7 +183,7 @@ pub struct Settings {
 }
 
 /// The names that may stand in braces.
-pub const PLACEHOLDERS: [&str; 14] = [
+pub const PLACEHOLDERS: [&str; 15] = [
     "program",         // path of the program
     "workdir",         // directory of the server's files, its current directory
     "listen",          // IPv6 address to listen on
@@ -183,6 +198,7 @@ pub const PLACEHOLDERS: [&str; 14] = [
     "suffix",          // zone of the measurement names, without the last dot
     "cores",           // CPUs that the server may use
     "zone",            // path of the zone file (authorities)
+    "aaaa_share",      // share of the names with an AAAA record, such as 0, 0.25 or 1 (authorities)
 ];
 
 /// A profile with all placeholders replaced: what is executed and written.
@@ -345,6 +361,9 @@ impl Profile {
     pub fn remedy(&self) -> String {
         match &self.package {
             Some(package) => format!("install the Debian package {package}"),
+            None if self.role == ProfileRole::Authority => {
+                "build it and put it into a directory of PATH".to_owned()
+            }
             None => "build it and give its path (--dut-binary PATH)".to_owned(),
         }
     }
@@ -446,6 +465,7 @@ impl Settings {
             "pref64_address" => prefix.to_string(),
             "suffix" => self.suffix.clone(),
             "cores" => self.cpus.cores().to_string(),
+            "aaaa_share" => self.aaaa_share.fraction(),
             "zone" => workdir.join(ZONE_FILE).display().to_string(),
             // `Profile::check` has let nothing else through.
             _ => String::new(),
@@ -477,7 +497,7 @@ pub fn built_in_names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
 
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 14] = [
     ("dns64d", include_str!("../../profiles/dns64d.toml")),
     ("bind", include_str!("../../profiles/bind.toml")),
     ("unbound", include_str!("../../profiles/unbound.toml")),
@@ -493,6 +513,17 @@ const BUILT_IN: [(&str, &str); 9] = [
     ("mtd64-ng", include_str!("../../profiles/mtd64-ng.toml")),
     ("totd", include_str!("../../profiles/totd.toml")),
     ("nsd", include_str!("../../profiles/nsd.toml")),
+    (
+        "bind-authority",
+        include_str!("../../profiles/bind-authority.toml"),
+    ),
+    ("knot", include_str!("../../profiles/knot.toml")),
+    (
+        "pdns-authoritative",
+        include_str!("../../profiles/pdns-authoritative.toml"),
+    ),
+    ("yadifa", include_str!("../../profiles/yadifa.toml")),
+    ("fakedns", include_str!("../../profiles/fakedns.toml")),
 ];
 
 /// Checks that every placeholder of `template`, which is a part of `text`, stands for something.

@@ -1,9 +1,9 @@
 //! A server that was started from a profile: the DUT, or an authority such as NSD.
 
 use std::fs::{DirBuilder, DirEntry, File};
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,7 +16,7 @@ use super::host::Host;
 use super::owned::{self, OwnedDir};
 use super::process::{self, Resources};
 use super::profile::{Profile, Rendered, Settings, ZONE_FILE};
-use super::zone::ZoneFile;
+use super::zone::{self, Stored, ZoneFile};
 use super::{Blame, LabError};
 use crate::quantity::Span;
 
@@ -31,8 +31,16 @@ pub struct ServerSpec {
     pub host: Host,
     /// Addresses, prefix, CPUs.
     pub settings: Settings,
-    /// Contents of the zone file, for an authority that needs one.
+    /// The zone, for an authority.
     pub zone: Option<ZoneFile>,
+}
+
+impl ServerSpec {
+    /// How long a start may take, that of a large zone included.
+    fn start_limit_ns(&self) -> Nanos {
+        let records = self.zone.as_ref().map_or(0, ZoneFile::records);
+        START_LIMIT.saturating_add(self.profile.zone.load_limit_ns(records))
+    }
 }
 
 /// What a probe, a query that is waited for, found.
@@ -57,6 +65,8 @@ pub struct Server {
     spec: ServerSpec,
     program: PathBuf,
     workdir: OwnedDir,
+    /// The zone file, which is kept as long as the server may read it again.
+    zone: Option<Stored>,
     child: Child,
     /// After the child: a cgroup can be removed when its processes are gone.
     cores: Cores,
@@ -77,13 +87,17 @@ impl Server {
     pub fn start(spec: ServerSpec, mut probe: impl FnMut() -> Probe) -> Result<Self, LabError> {
         let program = spec.profile.program(spec.program.as_deref())?;
         check_address(&spec)?;
+        let zone = spec.zone.as_ref().filter(|_| spec.profile.zone.file);
+        let zone = zone.map(|zone| zone.stored(&zone::directory()));
+        let zone = zone.transpose()?;
         let workdir = workdir(&spec.profile.name)?;
         let cores = Cores::keep_to(&spec.settings.cpus);
-        let child = launch(&spec, &program, &workdir.path, &cores)?;
+        let child = launch(&spec, &program, &workdir.path, zone.as_ref(), &cores)?;
         let mut server = Self {
             spec,
             program,
             workdir,
+            zone,
             child,
             cores,
             silent_starts: 0,
@@ -106,14 +120,16 @@ impl Server {
     fn relaunch(&mut self) -> Result<(), LabError> {
         self.stop();
         empty(&self.workdir.path)?;
-        self.child = launch(&self.spec, &self.program, &self.workdir.path, &self.cores)?;
+        let (workdir, zone) = (&self.workdir.path, self.zone.as_ref());
+        self.child = launch(&self.spec, &self.program, workdir, zone, &self.cores)?;
         Ok(())
     }
 
     fn wait_ready(&mut self, probe: &mut impl FnMut() -> Probe) -> Result<(), LabError> {
+        let limit_ns = self.spec.start_limit_ns();
         loop {
             let mut last = Probe::Abandoned;
-            process::wait_until(START_LIMIT, || {
+            process::wait_until(limit_ns, || {
                 last = probe();
                 !matches!(last, Probe::NotYet(_)) || self.exit_status().is_some()
             });
@@ -134,7 +150,7 @@ impl Server {
             };
             self.silent_starts += 1;
             if self.silent_starts == STARTS_MAX {
-                let limit = Span(START_LIMIT);
+                let limit = Span(limit_ns);
                 return Err(Blame::Server.error(format!(
                     "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); \
                      its last words:\n{log}"
@@ -288,6 +304,7 @@ fn launch(
     spec: &ServerSpec,
     program: &Path,
     workdir: &Path,
+    zone: Option<&Stored>,
     cores: &Cores,
 ) -> Result<Child, LabError> {
     let refused = |source| refused(workdir, source);
@@ -295,11 +312,8 @@ fn launch(
     for (name, contents) in &rendered.files {
         std::fs::write(workdir.join(name), contents).map_err(refused)?;
     }
-    if let Some(zone) = &spec.zone {
-        let file = File::create(workdir.join(ZONE_FILE)).map_err(refused)?;
-        let mut file = BufWriter::new(file);
-        zone.write(&mut file)?;
-        file.flush().map_err(refused)?;
+    if let Some(zone) = zone {
+        symlink(&zone.path, workdir.join(ZONE_FILE)).map_err(refused)?;
     }
     let log = File::create(workdir.join(LOG_FILE)).map_err(refused)?;
     let log_too = log.try_clone().map_err(refused)?;
@@ -381,7 +395,7 @@ pub const STARTS_MAX: u32 = 4;
 pub const LOG_LINES: usize = 12;
 const LOG_TAIL_BYTES: u64 = 4096;
 const LOG_FILE: &str = "log";
-/// The slowest start seen, NSD with 2^20 names, takes 3.6 s.
+/// Without a zone; what that may take is added.
 const START_LIMIT: Nanos = 10 * SECOND;
 /// BIND takes a second to let go of a large cache.
 const STOP_PATIENCE: Nanos = 5 * SECOND;

@@ -1,124 +1,130 @@
-//! The zone file of the measurement namespace, for authorities that need one.
+//! The zone of the measurement names as a file, for authorities that need one: written from the names,
+//! never held in memory, kept in a cache between runs.
 
+mod cache;
+mod room;
+mod text;
+
+use std::fmt;
 use std::io::{self, Write};
 
-use super::{Blame, LabError};
+use sha2::{Digest, Sha256};
+
+pub use cache::{Stored, directory};
+pub use room::{Room, check};
+
 use crate::authority::zone::ZoneConfig;
-use crate::namespace::{self, Cidr, own_aaaa};
+use crate::namespace::{Cidr, Share};
+use crate::quantity::ValueError;
 
 /// What a zone file holds: each name of a range with its A record, and with an AAAA of its own
 /// where it has one.
 #[derive(Clone, Debug)]
 pub struct ZoneFile {
-    /// The range, of at most [`NAMES_MAX`] names.
+    /// The range.
     pub cidr: Cidr,
     /// What the built-in authority would serve.
     pub config: ZoneConfig,
+    /// How the records are written.
+    pub form: Form,
+}
+
+/// How the records of a zone file are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Form {
+    /// One by one (RFC 1035 section 5), which every authority reads
+    #[default]
+    Master,
+    /// By $GENERATE, one line for 256 names, which BIND and PowerDNS read
+    Generate,
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Master => "master",
+            Self::Generate => "generate",
+        })
+    }
 }
 
 impl ZoneFile {
-    /// Writes the zone in the format of RFC 1035 section 5.
+    /// Checks that the records can be written in this form.
     ///
     /// # Errors
     ///
-    /// The range is too large; writing failed.
-    pub fn write(&self, to: &mut impl Write) -> Result<(), LabError> {
-        let (cidr, names) = (self.cidr, self.cidr.names());
-        if names > NAMES_MAX {
-            return Err(Blame::Server.error(format!(
-                "a zone file of the {names} names of {cidr} is too large; use a --namespace of \
-                 /12 or less, or the built-in authority, which needs no zone file"
-            )));
+    /// `$GENERATE` cannot pick some of the names for an AAAA record.
+    pub fn check_form(&self) -> Result<(), ValueError> {
+        let share = self.config.zone.aaaa_share;
+        let some = !self.config.self_test && share != Share::NONE && share != Share::ALL;
+        match self.form {
+            Form::Generate if some => Err(ValueError(format!(
+                "$GENERATE cannot give AAAA records to {share} of the names: use an AAAA share of 0 \
+                 or 1, or --form master"
+            ))),
+            Form::Generate | Form::Master => Ok(()),
         }
-        let written = self.write_records(to);
-        written
-            .map_err(|reason| Blame::Server.error(format!("cannot write the zone file: {reason}")))
     }
 
-    fn write_records(&self, to: &mut impl Write) -> io::Result<()> {
-        let (cidr, config) = (self.cidr, &self.config);
-        let (ttl_s, negative_ttl_s) = (config.ttl_s, config.negative_ttl_s);
-        writeln!(
-            to,
-            "$ORIGIN {}\n$TTL {ttl_s}\n\
-             @ {negative_ttl_s} SOA ns hostmaster 1 3600 900 604800 {negative_ttl_s}\n\
-             @ NS ns\nns A 198.18.0.2\nns AAAA 2001:2:0:2::2",
-            config.zone.suffix
-        )?;
-        for index in 0..cidr.names() {
-            let address = cidr.address(index);
-            let label = namespace::label(address);
-            to.write_all(&label)?;
-            writeln!(to, " A {address}")?;
-            if config.has_aaaa(address) {
-                writeln!(to, " AAAA {}", own_aaaa(address))?;
-            }
+    /// Writes the zone. Only a buffer of it is ever in memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of `to`.
+    pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        match self.form {
+            Form::Master => text::master(self.cidr, &self.config, to),
+            Form::Generate => text::generate(self.cidr, &self.config, to),
         }
-        Ok(())
+    }
+
+    /// How many names it has, those of the zone itself left aside.
+    pub fn names(&self) -> u64 {
+        self.cidr.names()
+    }
+
+    /// How many A and AAAA records these names have together.
+    pub fn records(&self) -> u64 {
+        let first = u64::from(u32::from(self.cidr.first()));
+        let share = self.config.zone.aaaa_share;
+        let aaaa = match self.config.self_test {
+            true => self.names(),
+            false => share.below(first + self.names()) - share.below(first),
+        };
+        self.names() + aaaa
+    }
+
+    /// No file of the zone is longer, in octets.
+    pub fn octets_max(&self) -> u64 {
+        let (a, aaaa) = (self.names(), self.records() - self.names());
+        let lines = match self.form {
+            Form::Master => a * text::A_MAX + aaaa * text::AAAA_MAX,
+            Form::Generate => (a.div_ceil(256) + aaaa.div_ceil(256)) * text::GENERATE_MAX,
+        };
+        text::HEAD_MAX + lines
+    }
+
+    /// A hash over everything that decides the text: equal files, and only they, have the same one.
+    fn hash(&self) -> String {
+        let Self { cidr, config, form } = self;
+        let share = match config.self_test {
+            true => Share::ALL,
+            false => config.zone.aaaa_share,
+        };
+        let decisive = format!(
+            "{} {form} {cidr} {} {share} {} {}",
+            text::VERSION,
+            config.zone.suffix,
+            config.ttl_s,
+            config.negative_ttl_s
+        );
+        let hash = Sha256::digest(decisive.as_bytes());
+        hash.iter()
+            .take(16)
+            .map(|octet| format!("{octet:02x}"))
+            .collect()
     }
 }
-
-/// Most names that a zone file is written for. NSD 4.6 then takes 332 MiB, or 419 MiB when every
-/// name has an AAAA record as well, and 2.5 to 3.6 s to start.
-pub const NAMES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]
-mod tests {
-    use expect_test::expect;
-
-    use super::*;
-    use crate::namespace::DEFAULT_SUFFIX;
-
-    fn zone_file(cidr: &str, aaaa_share: &str, self_test: bool) -> ZoneFile {
-        let suffix = DEFAULT_SUFFIX.parse().unwrap();
-        let aaaa_share = aaaa_share.parse().unwrap();
-        let config = ZoneConfig {
-            zone: namespace::Zone { suffix, aaaa_share },
-            self_test,
-            ttl_s: 3600,
-            negative_ttl_s: 60,
-        };
-        let cidr = cidr.parse().unwrap();
-        ZoneFile { cidr, config }
-    }
-
-    fn written(file: &ZoneFile) -> String {
-        let mut text = Vec::new();
-        file.write(&mut text).unwrap();
-        String::from_utf8(text).unwrap()
-    }
-
-    #[test]
-    fn names_have_their_own_numbers_and_their_share_of_aaaa() {
-        expect![[r#"
-            $ORIGIN dns64perf.test.
-            $TTL 3600
-            @ 60 SOA ns hostmaster 1 3600 900 604800 60
-            @ NS ns
-            ns A 198.18.0.2
-            ns AAAA 2001:2:0:2::2
-            010-000-000-000 A 10.0.0.0
-            010-000-000-001 A 10.0.0.1
-             AAAA 2001:db8::a00:1
-        "#]]
-        .assert_eq(&written(&zone_file("10.0.0.0/31", "0.5", false)));
-    }
-
-    #[test]
-    fn in_a_self_test_every_name_has_an_aaaa() {
-        let text = written(&zone_file("255.255.255.254/31", "0", true));
-        assert!(text.ends_with("255-255-255-255 A 255.255.255.255\n AAAA 2001:db8::ffff:ffff\n"));
-        assert_eq!(text.matches(" AAAA 2001:db8::").count(), 2);
-    }
-
-    #[test]
-    fn ranges_out_of_bounds_are_refused() {
-        let error = zone_file("10.0.0.0/11", "0", false)
-            .write(&mut Vec::new())
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("2097152 names of 10.0.0.0/11"),
-            "{error}"
-        );
-    }
-}
+mod tests;

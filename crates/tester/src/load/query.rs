@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use dns64_wire::codes::Rtype;
 use dns64_wire::name::NameBuf;
 
 use crate::namespace::{self, LABEL_BYTES};
@@ -19,11 +20,17 @@ pub struct Template(Vec<u8>);
 impl Template {
     /// The template of queries below `suffix`.
     pub fn new(suffix: &NameBuf) -> Self {
+        Self::of_type(suffix, Rtype::AAAA)
+    }
+
+    /// The template of queries for another type.
+    pub fn of_type(suffix: &NameBuf, rtype: Rtype) -> Self {
         let mut bytes = vec![0, 0, 0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 0];
         bytes.push(15); // LABEL_BYTES
         bytes.extend([b'-'; LABEL_BYTES]);
         bytes.extend(suffix.as_wire());
-        bytes.extend([0, 28, 0, 1]); // AAAA, IN
+        bytes.extend(rtype.0.to_be_bytes());
+        bytes.extend([0, 1]); // IN
         Self(bytes)
     }
 
@@ -45,6 +52,9 @@ impl Template {
         own.len()
     }
 }
+
+/// Room for any query: a header and a question.
+pub const QUERY_BYTES: usize = HEADER_BYTES + QUESTION_BYTES;
 
 /// Room for any question: a name of at most 255 octets, type and class.
 pub const QUESTION_BYTES: usize = 259;

@@ -84,6 +84,13 @@ pub fn fit_together(shares: &[Share]) -> bool {
 
 const MILLION: u32 = 1_000_000;
 
+impl Share {
+    /// As a fraction for configuration files: 0, 0.25 or 1.
+    pub fn fraction(self) -> String {
+        (f64::from(self.0) / f64::from(MILLION)).to_string()
+    }
+}
+
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", f64::from(self.0) / 10_000.0)

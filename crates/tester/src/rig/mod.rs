@@ -18,8 +18,10 @@ pub mod probe;
 pub mod pulse;
 pub mod recommended;
 mod running;
+pub mod sample;
 pub mod spec;
 mod warm_up;
+pub mod zones;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -37,7 +39,6 @@ use crate::lab::profile::{Family, Profile, ProfileRole, Settings};
 use crate::lab::server::{Probe, Server, ServerSpec};
 use crate::lab::topology::{self, Lab, Role};
 use crate::lab::watch::Watched;
-use crate::lab::zone::ZoneFile;
 use crate::load::names::NamespaceTooSmall;
 use crate::namespace::Share;
 use crate::procedure::Trials;
@@ -50,7 +51,9 @@ use equipment::{Instruments, PROBE_NS};
 use placement::Placement;
 use probe::{ProbeError, Prober};
 use running::{Asker, Running};
+use sample::SAMPLE_MAX;
 use spec::{AuthorityChoice, LabSpec, RigSpec, Subject};
+use zones::Demand;
 
 /// Why a rig cannot be put together or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +72,9 @@ pub enum RigError {
     /// A probe.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// An authority does not serve what the Tester's own would.
+    #[error(transparent)]
+    Sample(#[from] sample::SampleError),
     /// The authority that was named for the self-test is none.
     #[error(
         "{server} is not an authority in self-test mode: {reason}; start one there with `dns64bench \
@@ -146,6 +152,11 @@ impl Profiles {
         };
         Ok(Self { dut, authority })
     }
+
+    /// Of the authority, unless it is the Tester's own.
+    pub fn authority(&self) -> Option<&Profile> {
+        self.authority.as_ref()
+    }
 }
 
 fn load(
@@ -179,6 +190,11 @@ impl Rig {
     pub fn open(spec: RigSpec, interrupted: Arc<AtomicBool>) -> Result<Self, RigError> {
         spec.load.names()?;
         let profiles = Profiles::load(&spec.subject)?;
+        let demand = Demand {
+            self_test: spec.subject.is_authority(),
+            highest_qps: None,
+        };
+        zones::check(&spec.load, profiles.authority(), demand)?;
         let behaviour = spec.subject.lab().map(|lab| lab.behaviour.clone());
         let behaviour = behaviour.filter(|behaviour| !behaviour.is_none());
         let rules = behaviour.map(Rules::new).transpose()?.map(Arc::new);
@@ -334,6 +350,7 @@ impl Rig {
                         upstream,
                         pref64: (asker.pref64.addr(), asker.pref64.prefix_len()),
                         suffix: load.suffix(),
+                        aaaa_share: load.zone.aaaa_share,
                         cpus: self.placement.dut.clone(),
                         chosen: choice.settings.clone(),
                     },
@@ -388,21 +405,12 @@ impl Rig {
                 (Some(built_in), None)
             }
             Some(profile) => {
-                let cidr = self.spec.load.cidr;
-                let spec = ServerSpec {
-                    profile: profile.clone(),
-                    program: None,
-                    host: host.clone(),
-                    settings: self.authority_settings(lab, listen),
-                    zone: Some(ZoneFile { cidr, config: zone }),
-                };
-                let prober = self.prober(host, None, listen);
-                // The first name exists, with or without an AAAA.
-                let probe = || match prober.answers(cidr.first(), PROBE_NS) {
-                    Ok(()) => Probe::Answered,
-                    Err(error) => Probe::NotYet(error.to_string()),
-                };
-                (None, Some(Server::start(spec, probe)?))
+                let settings = self.authority_settings(lab, listen, self_test);
+                let prober = self.prober(host.clone(), None, listen);
+                (
+                    None,
+                    Some(self.start_program(profile, host, settings, &prober, self_test)?),
+                )
             }
         };
         let measurer = self.measurer(setup.host(Role::Measurer), None);
@@ -410,18 +418,53 @@ impl Rig {
         Ok((tester, program))
     }
 
-    fn authority_settings(&self, lab: &LabSpec, listen: SocketAddr) -> Settings {
+    /// An authority that is a program, with a sample of its answers checked.
+    fn start_program(
+        &self,
+        profile: &Profile,
+        host: Host,
+        settings: Settings,
+        prober: &Prober,
+        self_test: bool,
+    ) -> Result<Server, RigError> {
+        let zone = self.spec.load.zone_file(self_test);
+        let spec = ServerSpec {
+            profile: profile.clone(),
+            program: None,
+            host,
+            settings,
+            zone: Some(zone.clone()),
+        };
+        // The last name exists, with or without an AAAA, and is loaded last.
+        let last = zone.cidr.address(zone.names() - 1);
+        let probe = || match prober.answers(last, PROBE_NS) {
+            _ if self.interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
+            Ok(()) => Probe::Answered,
+            Err(error) => Probe::NotYet(error.to_string()),
+        };
+        let server = Server::start(spec, probe)?;
+        sample::check(prober, &zone, SAMPLE_MAX)?;
+        Ok(server)
+    }
+
+    fn authority_settings(&self, lab: &LabSpec, listen: SocketAddr, self_test: bool) -> Settings {
         let (v6, v4, _) = lab.setup.authority_listen();
+        // BIND takes the address that means all for itself alone.
+        let (v6, v4) = match listen.ip() {
+            IpAddr::V6(address) => (address, v4),
+            IpAddr::V4(address) => (v6, address),
+        };
         Settings {
-            listen: match listen.ip() {
-                IpAddr::V6(address) => address,
-                IpAddr::V4(_) => v6,
-            },
+            listen: v6,
             listen_v4: v4,
             port: listen.port(),
             upstream: listen,
             pref64: topology::PREF64,
             suffix: self.spec.load.suffix(),
+            aaaa_share: match self_test {
+                true => Share::ALL,
+                false => self.spec.load.zone.aaaa_share,
+            },
             cpus: self.placement.authority.clone(),
             chosen: match &lab.authority {
                 AuthorityChoice::BuiltIn => BTreeMap::new(),

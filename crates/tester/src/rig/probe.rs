@@ -110,9 +110,19 @@ impl Prober {
         Ok(addresses)
     }
 
+    /// The reply to a query of this type for the name of `address`, whatever it says.
+    pub(super) fn reply(
+        &self,
+        address: Ipv4Addr,
+        rtype: Rtype,
+        wait_ns: Nanos,
+    ) -> Result<Vec<u8>, ProbeError> {
+        self.host.enter(|| self.exchange(address, rtype, wait_ns))?
+    }
+
     /// The AAAA records of a NOERROR answer.
     fn records(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
-        let reply = self.host.enter(|| self.exchange(address, wait_ns))??;
+        let reply = self.reply(address, Rtype::AAAA, wait_ns)?;
         let garbage = || self.garbage(address);
         let message = Message::parse(&reply).map_err(|_| garbage())?;
         if message.tc() {
@@ -146,15 +156,20 @@ impl Prober {
         }
     }
 
-    fn name(&self, address: Ipv4Addr) -> String {
+    pub(super) fn name(&self, address: Ipv4Addr) -> String {
         let label = crate::namespace::label(address);
         format!("{}.{}", String::from_utf8_lossy(&label), self.zone.suffix)
     }
 
     /// Sends one query and waits for the reply to it. What came from elsewhere, answers no query,
     /// or did not come at all, is told apart.
-    fn exchange(&self, asked: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<u8>, ProbeError> {
-        let template = Template::new(&self.zone.suffix);
+    fn exchange(
+        &self,
+        asked: Ipv4Addr,
+        rtype: Rtype,
+        wait_ns: Nanos,
+    ) -> Result<Vec<u8>, ProbeError> {
+        let template = Template::of_type(&self.zone.suffix, rtype);
         let mut link = UdpLink::client(self.server, self.local, 1, Segmentation::Off)?;
         link.send(0, 1, |_, frame| template.write(PROBE_ID, asked, frame))?;
         let until = MonotonicClock.now() + wait_ns;

@@ -19,6 +19,7 @@ use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
+use crate::lab::zone::{Form, ZoneFile};
 use crate::load::catch_up::Limits;
 use crate::load::names::{Begin, NameSource, Names};
 use crate::load::pace::{BURST_MAX, Pacing, Schedule};
@@ -282,6 +283,15 @@ impl Load {
             self_test,
             ttl_s: self.ttl_s,
             negative_ttl_s: self.negative_ttl_s,
+        }
+    }
+
+    /// The zone of an authority that is a program.
+    pub fn zone_file(&self, self_test: bool) -> ZoneFile {
+        ZoneFile {
+            cidr: self.cidr,
+            config: self.zone_config(self_test),
+            form: Form::Master,
         }
     }
 

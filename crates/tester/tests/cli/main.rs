@@ -8,6 +8,7 @@
 //! - `truth`: every class of answers at once, counted to the last.
 //! - `pref64`: what `--pref64 auto` learns, and what it says when there is nothing to learn.
 //! - `authority`: the authority as a process of its own, and the certificates that it gives.
+//! - `zone`: zone files, and servers that are compared with them.
 //! - `search`: how searches end.
 //! - `input`: what is refused, with which words, before anything is sent.
 //! - `output`: where JSON and tables go, and interrupts; `raw`: the rows of a trial and their figures.
@@ -35,3 +36,4 @@ mod script;
 mod search;
 mod truth;
 mod verdicts;
+mod zone;

@@ -14,7 +14,7 @@ use dns64bench::lab::process;
 use dns64bench::lab::profile::{Profile, ProfileRole, Settings, built_in_names};
 use dns64bench::lab::server::{Probe, Server, ServerSpec};
 use dns64bench::lab::topology::{Lab, PREF64, Role, Setup, down, leftovers};
-use dns64bench::lab::zone::ZoneFile;
+use dns64bench::lab::zone::{Form, ZoneFile};
 use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
 
 use crate::busy::BUSY_MAX;
@@ -261,6 +261,7 @@ fn settings(setup: Setup) -> Settings {
         upstream: setup.upstream_v4().into(),
         pref64: PREF64,
         suffix: "dns64perf.test".into(),
+        aaaa_share: Share::NONE,
         cpus: "0".parse().unwrap(),
         chosen: BTreeMap::new(),
     }
@@ -284,6 +285,7 @@ fn start_authority(setup: Setup) -> Server {
                 ttl_s: 3600,
                 negative_ttl_s: 3600,
             },
+            form: Form::Master,
         }),
     };
     let (address, port) = setup.self_test();

@@ -1,12 +1,14 @@
 //! Trials and searches with each server. Rates are modest.
 
+use std::process::Command;
+
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64bench::lab::profile::{Profile, ProfileRole, built_in_names};
 use serde_json::Value;
 
 use crate::accounts::{answers, assert_accounted, assert_found_by_trials, code_of, is_disturbed};
 use crate::busy::until;
-use crate::machine::{Run, left_behind, turn};
+use crate::machine::{Run, command, left_behind, turn};
 
 /// Queries of a trial.
 const QUERIES: u64 = 2000;
@@ -73,14 +75,34 @@ fn assert_asked(run: &Run, rtype: &str, expected: u64, what: &str) {
     );
 }
 
-/// Names of the built-in DNS64 servers that are installed.
-fn installed() -> Vec<&'static str> {
+/// Names of the built-in servers of a role that are installed.
+fn installed_as(role: ProfileRole) -> Vec<&'static str> {
     built_in_names()
         .filter(|name| {
             let profile = Profile::built_in(name).unwrap();
-            profile.role == ProfileRole::Dut && profile.program(None).is_ok()
+            profile.role == role && profile.program(None).is_ok()
         })
         .collect()
+}
+
+/// Names of the built-in DNS64 servers that are installed.
+fn installed() -> Vec<&'static str> {
+    installed_as(ProfileRole::Dut)
+}
+
+/// Names of the built-in authorities that are installed.
+fn authorities() -> Vec<&'static str> {
+    let installed = installed_as(ProfileRole::Authority);
+    for expected in [
+        "nsd",
+        "bind-authority",
+        "knot",
+        "pdns-authoritative",
+        "yadifa",
+    ] {
+        assert!(installed.contains(&expected), "{expected}: {installed:?}");
+    }
+    installed
 }
 
 #[test]
@@ -180,6 +202,72 @@ fn nsd_is_an_authority_and_a_server_is_restarted() {
         // Only the built-in authority counts.
         assert_eq!(run.json["authority"], Value::Null);
     }
+}
+
+/// A sample of the zone is compared at each start, so that a run that has begun had the right zone.
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn every_installed_authority_answers_a_self_test_and_a_dut_right() {
+    let _turn = turn();
+    for name in authorities() {
+        until("has an authority answered in time", || {
+            let run = Run::of(&format!(
+                "selftest --lab netns --authority {name} --self-tests 1 -Q 500 -l 1s"
+            ));
+            let trials = run.json["trials"].as_array().unwrap();
+            assert!(!trials.is_empty(), "{name}: {:#}", run.json);
+            for trial in trials {
+                assert_accounted(trial);
+                for class in ["wrong", "empty", "truncated", "error"] {
+                    assert_eq!(answers(trial, class), 0, "{name}: {trial:#}");
+                }
+            }
+            trials
+                .iter()
+                .find(|trial| answers(trial, "valid") > 0)
+                .map(drop)
+        });
+        // FakeDNS draws by lot which names have an AAAA record.
+        let share = if name == "fakedns" { "0" } else { "50%" };
+        let run = trial(&format!(
+            "--dut unbound --authority {name} --aaaa-share {share}"
+        ));
+        assert_eq!(run.text("/conditions/authority"), name);
+        // No flag says how many names: 2000 and the 64 that are reserved need 2^12.
+        let names = run.text("/conditions/namespace");
+        assert!(names.starts_with("10.0.0.0/20, "), "{name}: {names}");
+    }
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn both_forms_of_a_zone_are_the_same_zone_to_bind() {
+    let directory = tempfile::tempdir().unwrap();
+    let records = |form: &str| {
+        let path = directory.path().join(form);
+        let flags = "--namespace 10.1.254.0/23 --self-test --form";
+        let written = command(&format!("zone {flags} {form} -o {}", path.display())).output();
+        assert!(written.unwrap().status.success());
+        let mut compile = Command::new("named-compilezone");
+        let compiled = compile
+            .args(["-o", "-", "dns64perf.test"])
+            .arg(&path)
+            .output();
+        let text = String::from_utf8(compiled.unwrap().stdout).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let master = records("master");
+    assert_eq!(
+        master
+            .iter()
+            .filter(|line| line.contains("2001:db8::"))
+            .count(),
+        512
+    );
+    assert_eq!(master, records("generate"));
 }
 
 /// Whether it certifies the Tester, the machine decides.

@@ -13,6 +13,7 @@ mod file;
 mod lookup;
 mod read;
 mod values;
+mod zones;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -275,6 +276,16 @@ pub enum Method {
         /// Its upper end.
         max_qps: u64,
     },
+}
+
+impl Method {
+    /// The highest rate that is tried, if the plan says so.
+    pub fn max_qps(self) -> Option<u64> {
+        match self {
+            Self::Galloping { max_qps, .. } => max_qps,
+            Self::FixedRange { max_qps } => Some(max_qps),
+        }
+    }
 }
 
 /// When the DUT is started anew.

@@ -24,7 +24,7 @@ use crate::rig::spec::{AuthorityChoice, LabSpec, Load};
 pub(super) fn plan(file: &File, origin: &str) -> Result<Plan, Fault> {
     let hosts = hosts(&file.tester, origin)?;
     let search = search(&file.search)?;
-    let plan = Plan {
+    let mut plan = Plan {
         name: name(file, origin)?,
         description: file.description.clone(),
         lab: file.tester.lab,
@@ -45,6 +45,9 @@ pub(super) fn plan(file: &File, origin: &str) -> Result<Plan, Fault> {
         overload: file.overload.as_ref().map(overload).transpose()?,
         soak: file.soak.as_ref().map(soak).transpose()?,
     };
+    if file.tester.namespace.is_none() {
+        plan.load.cidr = plan.smallest_range();
+    }
     check_size(&plan, file)?;
     check_authorities(&plan, file)?;
     check_names(&plan, file)?;

@@ -96,6 +96,7 @@ fn prepare(
     for variant in &plan.variants {
         Profiles::load(&variant.subject)?;
     }
+    plan.rooms()?;
     Ok(None)
 }
 

@@ -110,6 +110,7 @@ fn measurement(profile: String) -> Measurement {
             },
         },
         lab: LabKind::Auto,
+        has_namespace: false,
         uncertified: false,
         self_tests: SELF_TESTS_DEFAULT.into(),
         output: OutputArgs::default(),

@@ -25,15 +25,19 @@ use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
 use crate::report::{Conditions, Thousands, json, text, timeline};
 use crate::rig::certify::{self, Question};
-use crate::rig::{Rig, RigError};
+use crate::rig::spec::RigSpec;
+use crate::rig::zones::{self, Demand};
+use crate::rig::{Profiles, Rig, RigError};
 
 /// `dns64bench trial`
 pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
     let (rate_qps, raw, which) = (args.rate, args.raw, args.timeline);
     let mut measurement = args.measure.resolve(Needs::Dut)?;
     measurement.spec.load.pacing = args.pacing;
+    let demand = measurement.fit_zone(Some(rate_qps));
     with_output(measurement, |session| {
         session.refuse_impossible(rate_qps)?;
+        session.refuse_zone(demand)?;
         let raw = raw.as_deref().map(RawFile::create).transpose()?;
         let mut rig = session.rig()?;
         let certificate = session.certify(&rig, Question::At(rate_qps))?;
@@ -62,7 +66,8 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
 
 /// `dns64bench selftest`
 pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
-    let measurement = args.measure.resolve(Needs::AuthorityOnly)?;
+    let mut measurement = args.measure.resolve(Needs::AuthorityOnly)?;
+    let demand = measurement.fit_zone(args.rate);
     let timeout_ns = measurement.spec.load.timeout_ns;
     let question = match args.rate {
         Some(rate_qps) => Question::At(rate_qps),
@@ -72,6 +77,7 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
         },
     };
     with_output(measurement, |session| {
+        session.refuse_zone(demand)?;
         let rig = session.rig()?;
         let Some(result) = session.self_test(&rig, question)? else {
             return Ok(exit::TESTER);
@@ -98,8 +104,10 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
     spec.resolution = args.resolution;
     spec.max_qps = args.max_rate;
     spec.lowest_qps = Schedule::lowest_rate_qps(measurement.spec.load.duration_ns);
+    let demand = measurement.fit_zone(args.max_rate);
     with_output(measurement, |session| {
         session.refuse_impossible(args.start_rate)?;
+        session.refuse_zone(demand)?;
         let mut rig = session.rig()?;
         let question = Question::Highest {
             resolution: certify::COARSE,
@@ -188,6 +196,13 @@ impl Session {
         let names = load.names()?.take(schedule.queries(), None)?;
         let anybody = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         Ok(load.trial(anybody, rate_qps, schedule, names).check()?)
+    }
+
+    /// Refuses a zone that the authority could not serve, before anything is set up.
+    fn refuse_zone(&self, demand: Demand) -> Result<(), Failure> {
+        let RigSpec { subject, load } = &self.measurement.spec;
+        let profiles = Profiles::load(subject)?;
+        Ok(zones::check(load, profiles.authority(), demand)?)
     }
 
     /// How long the trials take, and how long the last answer is waited for.

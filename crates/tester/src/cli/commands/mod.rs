@@ -12,6 +12,7 @@ mod plan;
 mod report;
 mod timing;
 mod verify;
+mod zone;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -72,6 +73,7 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Verify(args) => verify::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Authority(args) => authority::run(args),
+        Command::Zone(args) => zone::run(args),
         Command::Lab(command) => lab::run(command),
         Command::Timing(args) => timing::run(&args),
         Command::Dns64Perf(args) => dns64perf::run(&args),

@@ -182,6 +182,33 @@ fn the_nearest_limit_of_a_cgroup_counts() {
 }
 
 #[test]
+fn memory_room_is_the_least_of_what_the_machine_and_its_cgroups_leave() {
+    const AVAILABLE: (&str, &str) = ("/proc/meminfo", "MemAvailable: 8192 kB\n");
+    let (_root, free) = machine(&[AVAILABLE]);
+    assert_eq!(free.memory_room(), Some(8192 << 10));
+    let (_root, container) = machine(&[
+        AVAILABLE,
+        ("/proc/self/cgroup", "0::/a/b\n"),
+        ("/sys/fs/cgroup/a/memory.max", "5000000\n"),
+        ("/sys/fs/cgroup/a/memory.current", "4000000\n"),
+        (
+            "/sys/fs/cgroup/a/memory.stat",
+            "anon 1\ninactive_file 1500000\n",
+        ),
+        ("/sys/fs/cgroup/a/b/memory.max", "max\n"),
+        ("/sys/fs/cgroup/a/b/memory.current", "4000000\n"),
+    ]);
+    assert_eq!(container.memory_room(), Some(2_500_000));
+    let (_root, version_1) = machine(&[
+        AVAILABLE,
+        ("/proc/self/cgroup", "4:memory:/a\n"),
+        ("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "3000000\n"),
+        ("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1000000\n"),
+    ]);
+    assert_eq!(version_1.memory_room(), Some(2_000_000));
+}
+
+#[test]
 fn a_cpu_quota_is_found_in_both_versions_of_cgroups() {
     let (_root, laptop) = machine(LAPTOP);
     assert_eq!(laptop.cpu_quota().as_deref(), Some("150000 100000"));

@@ -18,6 +18,7 @@ fn settings() -> Settings {
         upstream: "[2001:2:0:2::2]:53".parse().unwrap(),
         pref64: ("2001:2:0:6464::".parse().unwrap(), 96),
         suffix: "dns64perf.test".into(),
+        aaaa_share: Share::NONE,
         cpus: "0-1".parse().unwrap(),
         chosen: BTreeMap::new(),
     }
@@ -37,7 +38,7 @@ fn toml_errors_say_where() {
               |
             8 | colour = "red"
               | ^^^^^^
-            unknown field `colour`, expected one of `name`, `role`, `programs`, `package`, `caches`, `command`, `stop_signal`, `receive_buffer`, `version`, `requires`, `settings`, `environment`, `files`"#]],
+            unknown field `colour`, expected one of `name`, `role`, `programs`, `package`, `caches`, `command`, `stop_signal`, `receive_buffer`, `version`, `requires`, `zone`, `settings`, `environment`, `files`"#]],
     );
     let error = Profile::parse("x.toml", "name = \n")
         .unwrap_err()
@@ -54,7 +55,7 @@ fn unknown_placeholders_are_pointed_at() {
     check_error(
         "[files]\n\"x.conf\" = '''\nlisten {listen};\n  port {prot};\n'''\n",
         &expect![
-            "profile x.toml, line 11, column 8: unknown placeholder {prot}; there are program, workdir, listen, listen_v4, port, upstream, upstream_port, upstream_socket, upstream_family, pref64, pref64_address, suffix, cores, zone"
+            "profile x.toml, line 11, column 8: unknown placeholder {prot}; there are program, workdir, listen, listen_v4, port, upstream, upstream_port, upstream_socket, upstream_family, pref64, pref64_address, suffix, cores, zone, aaaa_share"
         ],
     );
 }
@@ -163,7 +164,7 @@ fn settings_cannot_hide_placeholders_or_depend_on_each_other() {
         ),
         (
             "[settings]\na = '1'\n[files]\nf = '{c}'\n",
-            "upstream_family, pref64, pref64_address, suffix, cores, zone, a",
+            "upstream_family, pref64, pref64_address, suffix, cores, zone, aaaa_share, a",
         ),
     ] {
         let error = Profile::parse("x.toml", &format!("{MINIMAL}{extra}")).unwrap_err();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::namespace::Share;
 
 /// A server that is a shell script.
 fn spec(script: &str, port: u16) -> ServerSpec {
@@ -19,6 +20,7 @@ fn spec(script: &str, port: u16) -> ServerSpec {
             upstream: "127.0.0.1:9".parse().unwrap(),
             pref64: super::super::topology::PREF64,
             suffix: "dns64perf.test".into(),
+            aaaa_share: Share::NONE,
             cpus: super::super::cpuset::CpuSet::unrestricted(),
             chosen: std::collections::BTreeMap::new(),
         },

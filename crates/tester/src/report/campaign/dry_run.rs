@@ -6,18 +6,28 @@ use std::io::{self, Write};
 use crate::campaign::estimate::{Cost, Estimate, names_last};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{point_name, points};
+use crate::lab::zone::Room;
 use crate::report::numbers::{Span, Thousands, wait};
 
-/// Writes the plan's size, its points, what it takes, and where it leaves RFC 8219.
+/// Writes the plan's size, its points, what it takes, the zones of its authorities, and where it leaves
+/// RFC 8219.
 ///
 /// # Errors
 ///
 /// Those of `out`.
-pub fn write(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<()> {
+pub fn write(
+    out: &mut dyn Write,
+    plan: &Plan,
+    estimate: &Estimate,
+    rooms: &[Room],
+) -> io::Result<()> {
     heading(out, plan)?;
     costs(out, estimate)?;
     papers(out, plan, estimate)?;
     names(out, plan, estimate)?;
+    for room in rooms {
+        writeln!(out, "{room}.")?;
+    }
     for remark in plan.remarks() {
         writeln!(out, "Remark: {remark}.")?;
     }
@@ -192,7 +202,7 @@ mod tests {
         )
         .unwrap();
         let mut text = Vec::new();
-        write(&mut text, &plan, &estimate(&plan)).unwrap();
+        write(&mut text, &plan, &estimate(&plan), &[]).unwrap();
         expect![[r#"
             Plan small
             Two servers.

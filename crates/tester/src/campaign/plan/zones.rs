@@ -1,0 +1,190 @@
+//! The zones that the authorities of a plan have to serve.
+
+use dns64_transport::clock::Nanos;
+
+use super::{Cell, Plan, Variant};
+use crate::lab::profile::Profile;
+use crate::lab::zone::Room;
+use crate::namespace::{Cidr, Zone};
+use crate::procedure::selftest::self_test_rate;
+use crate::rig::RigError;
+use crate::rig::spec::{AuthorityChoice, Load};
+use crate::rig::zones::{self, Demand};
+
+impl Plan {
+    /// What the authorities that are programs need, each once; none for the built-in one.
+    ///
+    /// # Errors
+    ///
+    /// A profile cannot be read; the names are too few for the longest trial at the highest rate; memory
+    /// or disk of this machine is too small.
+    pub fn rooms(&self) -> Result<Vec<Room>, RigError> {
+        let mut rooms = Vec::new();
+        for variant in &self.variants {
+            let Some(name) = program(variant) else {
+                continue;
+            };
+            let profile = Profile::load(name)?;
+            let demand = self.demand(variant);
+            for load in self.loads() {
+                zones::check(&load, Some(&profile), demand)?;
+                let room = Room::of(&profile, &load.zone_file(demand.self_test));
+                if !rooms.contains(&room) {
+                    rooms.push(room);
+                }
+            }
+        }
+        Ok(rooms)
+    }
+
+    /// Processor time that the authority of a variant takes to load its zone at each start, as far as it is
+    /// known.
+    pub(in crate::campaign) fn zone_load_ns(&self, variant: &Variant) -> Nanos {
+        let profile = program(variant).and_then(|name| Profile::load(name).ok());
+        let self_test = self.demand(variant).self_test;
+        let records = self.loads().map(|load| load.zone_file(self_test).records());
+        let load_ns = profile.zip(records.max()).and_then(|(profile, records)| {
+            let zone_use = profile.zone;
+            zone_use.load_ns(records)
+        });
+        load_ns.unwrap_or(0)
+    }
+
+    /// The smallest part of the range that has the names of all trials, if an authority is a program,
+    /// which keeps each name in memory; otherwise the range. A server that runs already is asked for no
+    /// name twice, and so needs all of them.
+    pub(super) fn smallest_range(&self) -> Cidr {
+        if self.variants.iter().any(|it| it.subject.server().is_some()) {
+            return self.load.cidr;
+        }
+        let variants = self.variants.iter().filter(|it| program(it).is_some());
+        let demands = variants.map(|variant| self.demand(variant));
+        let ranges = demands.flat_map(|demand| {
+            let loads = self.loads();
+            loads.map(move |load| zones::smallest(&load, demand))
+        });
+        let widest = ranges.max_by_key(Cidr::names);
+        widest.unwrap_or(self.load.cidr)
+    }
+
+    /// What the trials of a variant ask of its authority. Self-tests are for the highest rate that a
+    /// DUT is searched at, overload goes beyond it.
+    fn demand(&self, variant: &Variant) -> Demand {
+        let max_qps = self.search.method.max_qps();
+        if variant.subject.is_authority() {
+            return Demand {
+                self_test: true,
+                highest_qps: max_qps,
+            };
+        }
+        let factors = self.overload.iter().flat_map(|it| &it.factors_milli);
+        let factor_milli = u64::from(factors.copied().max().unwrap_or(0).max(1000));
+        let highest = |max_qps: u64| {
+            let overload = max_qps.saturating_mul(factor_milli) / 1000;
+            match self.uncertified {
+                true => overload,
+                false => overload.max(self_test_rate(max_qps)),
+            }
+        };
+        Demand {
+            self_test: !self.uncertified,
+            highest_qps: max_qps.map(highest),
+        }
+    }
+
+    /// The load of each cell, in trials of the greatest length.
+    fn loads(&self) -> impl Iterator<Item = Load> {
+        let checks = self.queue_check.iter();
+        let more = checks.flat_map(|check| check.durations_ns.iter().copied());
+        let longest_ns = more.fold(self.load.duration_ns, u64::max);
+        self.cells.iter().map(move |cell: &Cell| Load {
+            duration_ns: longest_ns,
+            zone: Zone {
+                suffix: self.load.zone.suffix.clone(),
+                aaaa_share: cell.aaaa_share,
+            },
+            cached_share: cell.cached_share,
+            pattern: cell.pattern,
+            ..self.load.clone()
+        })
+    }
+}
+
+/// Name of the profile of a variant's authority, if that is a program.
+fn program(variant: &Variant) -> Option<&str> {
+    match &variant.subject.lab()?.authority {
+        AuthorityChoice::BuiltIn => None,
+        AuthorityChoice::Profile { profile, .. } => Some(profile),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The range of a plan with these tables that has trials of 60 s at 1091 queries per second at most.
+    fn range(tables: &str) -> String {
+        let text = format!("[search]\nstart-rate = 1000\nmax-rate = 1091\n{tables}");
+        let plan = Plan::parse("x.toml", &text);
+        plan.unwrap_or_else(|error| panic!("{error}"))
+            .load
+            .cidr
+            .to_string()
+    }
+
+    #[test]
+    fn a_plan_takes_the_names_that_its_longest_trial_needs() {
+        const NSD: &str = "[[dut]]\nauthority = \"nsd\"\n";
+        const BEHIND: &str = "[tester]\nauthority = \"nsd\"\n[[dut]]\nprofile = \"unbound\"\n";
+        assert_eq!(range(NSD), "10.0.0.0/16");
+        // 2.2 times as many for the self-test, 5 times as many for overload.
+        assert_eq!(range(BEHIND), "10.0.0.0/14");
+        assert_eq!(
+            range(&format!("{BEHIND}[overload]\nfactors = [1, 5]\n")),
+            "10.0.0.0/13"
+        );
+        let uncertified = BEHIND.replace("[tester]\n", "[tester]\nuncertified = true\n");
+        assert_eq!(range(&uncertified), "10.0.0.0/16");
+        assert_eq!(
+            range(&format!(
+                "[queue-check]\ndurations = [\"5s\", \"120s\"]\n{NSD}"
+            )),
+            "10.0.0.0/15"
+        );
+        let given = format!("[tester]\nnamespace = \"10.0.0.0/12\"\n{NSD}");
+        assert_eq!(range(&given), "10.0.0.0/12");
+    }
+
+    #[test]
+    fn a_plan_takes_all_names_if_none_are_kept_or_a_server_runs_already() {
+        let built_in = "[[dut]]\nauthority = \"built-in\"\n";
+        assert_eq!(range(built_in), "10.0.0.0/8");
+        let server = "[[dut]]\nauthority = \"nsd\"\n[[dut]]\nserver = \"2001:db8::53\"\n";
+        assert_eq!(range(server), "10.0.0.0/8");
+        let plan = Plan::parse("x.toml", "[[dut]]\nauthority = \"nsd\"\n").unwrap();
+        assert_eq!(plan.load.cidr.to_string(), "10.0.0.0/8", "no highest rate");
+    }
+
+    #[test]
+    fn a_zone_beyond_every_memory_or_below_the_trial_is_refused() {
+        let refused = |namespace: &str| {
+            let text = format!(
+                "[tester]\nnamespace = \"{namespace}\"\n[search]\nstart-rate = 1000\nmax-rate = 1092\n\
+                 [[dut]]\nauthority = \"bind-authority\"\n"
+            );
+            let plan = Plan::parse("x.toml", &text).unwrap();
+            plan.rooms().unwrap_err().to_string()
+        };
+        let memory = refused("0.0.0.0/0");
+        assert!(
+            memory.starts_with("bind-authority needs about 1984 GiB of memory"),
+            "{memory}"
+        );
+        assert!(
+            memory.contains("the 4,294,967,296 names of 0.0.0.0/0"),
+            "{memory}"
+        );
+        let names = refused("10.0.0.0/16");
+        assert!(names.contains("use --namespace 10.0.0.0/15"), "{names}");
+    }
+}

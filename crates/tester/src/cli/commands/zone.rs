@@ -1,0 +1,68 @@
+//! `dns64bench zone`
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::{Failure, exit, print};
+use crate::authority::zone::ZoneConfig;
+use crate::cli::args::ZoneArgs;
+use crate::lab::host::Host;
+use crate::lab::zone::ZoneFile;
+use crate::namespace::Zone;
+use crate::rig::probe::Prober;
+use crate::rig::sample::{self, SAMPLE_MAX};
+
+/// Writes the zone, or compares a sample of it with what a server answers.
+pub(super) fn run(args: ZoneArgs) -> Result<u8, Failure> {
+    let zone = ZoneFile {
+        cidr: args.namespace,
+        config: ZoneConfig {
+            zone: Zone {
+                suffix: args.suffix,
+                aaaa_share: args.aaaa_share,
+            },
+            self_test: args.self_test,
+            ttl_s: args.ttl,
+            negative_ttl_s: args.negative_ttl,
+        },
+        form: args.form,
+    };
+    zone.check_form()?;
+    match (args.check, args.output.as_deref()) {
+        (Some(server), _) => check(&zone, server),
+        (None, Some(path)) if path != Path::new("-") => {
+            let cannot = || format!("cannot write {}", path.display());
+            let mut file = File::create(path).with_context(cannot)?;
+            zone.write(&mut file).with_context(cannot)?;
+            Ok(exit::PASSED)
+        }
+        (None, _) => match zone.write(&mut io::stdout().lock()) {
+            // Whoever closed it does not want the rest.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(exit::PASSED),
+        },
+    }
+}
+
+fn check(zone: &ZoneFile, server: SocketAddr) -> Result<u8, Failure> {
+    let prober = Prober {
+        host: Host::Here,
+        local: None,
+        server,
+        zone: zone.config.zone.clone(),
+    };
+    let checked = sample::check(&prober, zone, SAMPLE_MAX)?;
+    let cidr = zone.cidr;
+    print(|out| {
+        writeln!(
+            out,
+            "{server} answers A and AAAA queries for {checked} names of {cidr} as the built-in \
+             authority does"
+        )
+    })?;
+    Ok(exit::PASSED)
+}

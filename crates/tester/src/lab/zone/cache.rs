@@ -1,0 +1,276 @@
+//! Zone files that were written before.
+//!
+//! A file is called by a hash over what decides its text, so that it is written once and every run
+//! that needs the same one finds it. Who uses a file holds a shared lock on it. Before a file is written,
+//! those that nobody uses are removed, the least recently used first, until all together take at most
+//! [`CACHE_MAX`] octets and the file system has room.
+
+use std::fs::{DirBuilder, File, remove_file, rename};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{FlockOperation, Timespec, Timestamps, UTIME_NOW, flock, futimens, statvfs};
+
+use super::ZoneFile;
+use crate::lab::{Blame, LabError, userns};
+
+/// Octets that all zone files take together at most; a larger one is alone.
+const CACHE_MAX: u64 = 16 << 30;
+
+/// What a zone file is called after its hash.
+const ENDING: &str = "zone";
+
+/// A file that is not complete.
+const PART: &str = "part";
+
+/// A zone file on the disk, which stays there as long as this is held.
+#[derive(Debug)]
+pub struct Stored {
+    /// Its path.
+    pub path: PathBuf,
+    /// Locked, shared.
+    _lock: File,
+}
+
+/// Where zone files are kept: `dns64bench` below `XDG_CACHE_HOME` if that is an absolute path, for root
+/// otherwise below `/var/cache`, and for other users below `~/.cache` or, without a home, among
+/// temporary files. Never below `/run`, which is memory.
+pub fn directory() -> PathBuf {
+    let absolute = |name| {
+        let path = PathBuf::from(std::env::var_os(name)?);
+        path.is_absolute().then_some(path)
+    };
+    let is_root = rustix::process::geteuid().is_root() && !userns::inside();
+    let base = absolute("XDG_CACHE_HOME")
+        .or_else(|| is_root.then(|| PathBuf::from("/var/cache")))
+        .or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let temporary = || {
+        let user = rustix::process::geteuid().as_raw();
+        std::env::temp_dir().join(format!("dns64bench-cache-{user}"))
+    };
+    base.map_or_else(temporary, |base| base.join("dns64bench"))
+}
+
+impl ZoneFile {
+    /// The file, which is written unless it is in the directory already.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be used, or has no room.
+    pub fn stored(&self, directory: &Path) -> Result<Stored, LabError> {
+        let cannot = |error| cannot_use(directory, error);
+        let mut private = DirBuilder::new();
+        private
+            .mode(0o700)
+            .recursive(true)
+            .create(directory)
+            .map_err(cannot)?;
+        // One at a time: two that need the same file write it once.
+        let door = File::open(directory).map_err(cannot)?;
+        flock(&door, FlockOperation::LockExclusive).map_err(|error| cannot(error.into()))?;
+        let path = self.path(directory);
+        if !path.exists() {
+            remove_parts(directory);
+            make_room(self, directory)?;
+            self.write_new(&path).map_err(cannot)?;
+        }
+        let used = File::open(&path).map_err(cannot)?;
+        flock(&used, FlockOperation::LockShared).map_err(|error| cannot(error.into()))?;
+        // It was used last; a file of another user stays as it is.
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        let _ = futimens(&used, &times);
+        Ok(Stored { path, _lock: used })
+    }
+
+    /// Refuses a file that would not have room, before anything is written or removed.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough room, even without those files that nobody uses.
+    pub fn check_space(&self, directory: &Path) -> Result<(), LabError> {
+        if self.path(directory).exists() {
+            return Ok(());
+        }
+        let unused = entries(directory)
+            .into_iter()
+            .filter(|entry| !entry.in_use());
+        let freed = unused.map(|entry| entry.octets).sum();
+        match free(directory) {
+            Some(available) => self.fits(directory, available.saturating_add(freed)),
+            None => Ok(()),
+        }
+    }
+
+    fn path(&self, directory: &Path) -> PathBuf {
+        directory.join(self.hash()).with_extension(ENDING)
+    }
+
+    fn fits(&self, directory: &Path, available: u64) -> Result<(), LabError> {
+        let needed = self.octets_max();
+        if needed <= available {
+            return Ok(());
+        }
+        let (cidr, needed, available) = (self.cidr, Mib(needed), Mib(available));
+        let directory = directory.display();
+        Err(Blame::Machine.error(format!(
+            "the zone file of {cidr} needs {needed} in {directory}, and {available} are available \
+             there; make room, use another directory (XDG_CACHE_HOME) or a smaller --namespace"
+        )))
+    }
+
+    fn write_new(&self, path: &Path) -> io::Result<()> {
+        let part = path.with_extension(PART);
+        let written = File::create(&part).and_then(|mut file| {
+            self.write(&mut file)?;
+            // A power cut must not leave a file that has its name and not all its text.
+            file.sync_all()?;
+            rename(&part, path)
+        });
+        if written.is_err() {
+            let _ = remove_file(&part);
+        }
+        written
+    }
+}
+
+/// An amount of octets in an error.
+pub(super) struct Mib(pub(super) u64);
+
+impl std::fmt::Display for Mib {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = self.0 >> 20;
+        match mib {
+            0..10_240 => write!(f, "{mib} MiB"),
+            _ => write!(f, "{} GiB", mib >> 10),
+        }
+    }
+}
+
+/// A file of the cache.
+struct Entry {
+    path: PathBuf,
+    octets: u64,
+    used: SystemTime,
+}
+
+impl Entry {
+    fn in_use(&self) -> bool {
+        let lock = |file: File| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        !File::open(&self.path).is_ok_and(lock)
+    }
+}
+
+/// The complete files, the least recently used first.
+fn entries(directory: &Path) -> Vec<Entry> {
+    let all = directory.read_dir().into_iter().flatten().flatten();
+    let mut entries: Vec<Entry> = all
+        .filter(|entry| entry.path().extension().is_some_and(|it| it == ENDING))
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok()?;
+            Some(Entry {
+                path: entry.path(),
+                octets: metadata.len(),
+                used: metadata.modified().ok()?,
+            })
+        })
+        .collect();
+    entries.sort_by_key(|entry| entry.used);
+    entries
+}
+
+/// Removes files that nobody uses until `zone` has room.
+fn make_room(zone: &ZoneFile, directory: &Path) -> Result<(), LabError> {
+    remove_until_fits(directory, zone.octets_max(), CACHE_MAX);
+    free(directory).map_or(Ok(()), |available| zone.fits(directory, available))
+}
+
+/// Removes files that nobody uses, the least recently used first, until a file of `needed` octets makes
+/// no more than `most` of all, and the disk has room for it.
+fn remove_until_fits(directory: &Path, needed: u64, most: u64) {
+    let entries = entries(directory);
+    let mut taken: u64 = entries.iter().map(|entry| entry.octets).sum();
+    let enough = |taken: u64| {
+        let has_room = free(directory).is_none_or(|free| free >= needed);
+        has_room && taken.saturating_add(needed) <= most
+    };
+    for entry in entries {
+        if enough(taken) {
+            break;
+        }
+        if !entry.in_use() && remove_file(&entry.path).is_ok() {
+            taken -= entry.octets;
+        }
+    }
+}
+
+/// What others have begun and left behind: nobody writes while the directory is held.
+fn remove_parts(directory: &Path) {
+    for entry in directory.read_dir().into_iter().flatten().flatten() {
+        if entry.path().extension().is_some_and(|it| it == PART) {
+            let _ = remove_file(entry.path());
+        }
+    }
+}
+
+/// Octets that this user may still write there, or where the directory will be made.
+fn free(directory: &Path) -> Option<u64> {
+    let existing = directory.ancestors().find(|path| path.exists())?;
+    let system = statvfs(existing).ok()?;
+    system.f_bavail.checked_mul(system.f_frsize)
+}
+
+fn cannot_use(directory: &Path, error: io::Error) -> LabError {
+    Blame::Machine.because(format!("cannot use {directory:?} for zone files"))(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::spec::Load;
+
+    #[test]
+    fn the_least_recently_used_files_go_first_and_those_in_use_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = |name: &str, age_s: u64| {
+            let path = directory.path().join(name).with_extension(ENDING);
+            std::fs::write(&path, [b' '; 100]).unwrap();
+            let used = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000 - age_s);
+            let file = File::options().append(true).open(&path).unwrap();
+            file.set_modified(used).unwrap();
+            path
+        };
+        let (used, old, new) = (made("used", 30), made("old", 20), made("new", 10));
+        let lock = File::open(&used).unwrap();
+        flock(&lock, FlockOperation::LockShared).unwrap();
+        let there = || [&used, &old, &new].map(|path| path.exists());
+        remove_until_fits(directory.path(), 100, 400);
+        assert_eq!(there(), [true; 3]);
+        remove_until_fits(directory.path(), 100, 300);
+        assert_eq!(there(), [true, false, true]);
+        remove_until_fits(directory.path(), 500, 300);
+        assert_eq!(there(), [true, false, false]);
+    }
+
+    #[test]
+    fn a_file_that_has_no_room_is_refused_with_what_is_there() {
+        let directory = Path::new("/var/cache/dns64bench");
+        let zone = Load::default().zone_file(true);
+        assert!(zone.fits(directory, 2 << 30).is_ok());
+        let error = zone.fits(directory, 100 << 20).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the zone file of 10.0.0.0/8 needs 960 MiB in /var/cache/dns64bench, and 100 MiB are \
+             available there; make room, use another directory (XDG_CACHE_HOME) or a smaller \
+             --namespace"
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! Whether an authority serves what the Tester's own would: a sample of names over the whole range, A and
+//! AAAA of each.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::{Message, Section};
+
+use super::probe::{ProbeError, Prober};
+use crate::authority::REPLY_LEN_MAX;
+use crate::authority::answer::{Authority, Transport};
+use crate::lab::zone::ZoneFile;
+use crate::load::query::{QUERY_BYTES, Template};
+use crate::namespace::Cidr;
+
+/// Names that are asked for at most.
+pub const SAMPLE_MAX: u64 = 64;
+
+/// Why a sample does not agree.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleError {
+    /// An answer other than that of the built-in authority.
+    #[error(
+        "{server} answers the {rtype} query for {name} with {found}, and the built-in authority with \
+         {expected}; it has to serve the zone that `dns64bench zone` writes"
+    )]
+    Different {
+        /// Who was asked.
+        server: SocketAddr,
+        /// Type of the query.
+        rtype: &'static str,
+        /// Name that was asked for.
+        name: String,
+        /// What the server said.
+        found: String,
+        /// What the built-in authority says.
+        expected: String,
+    },
+    /// No answer.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+}
+
+/// Compares the answers of the server that `prober` asks with those of the built-in authority, for at
+/// most `names` names; returns for how many it did.
+///
+/// # Errors
+///
+/// The first difference, or a query that stayed without an answer several times.
+pub fn check(prober: &Prober, zone: &ZoneFile, names: u64) -> Result<u64, SampleError> {
+    let mut built_in = Authority::new(zone.config.clone());
+    let mut checked = 0;
+    for address in sampled(zone.cidr, names) {
+        for (rtype, name_of_type) in [(Rtype::A, "A"), (Rtype::AAAA, "AAAA")] {
+            let expected = told(&answer(&mut built_in, zone, address, rtype));
+            let found = told(&reply(prober, address, rtype)?);
+            if found != expected {
+                return Err(SampleError::Different {
+                    server: prober.server,
+                    rtype: name_of_type,
+                    name: prober.name(address),
+                    found,
+                    expected,
+                });
+            }
+        }
+        checked += 1;
+    }
+    Ok(checked)
+}
+
+/// So many addresses of a range, in their order: the first, the last, and in between one of each of
+/// equally many, not always the first one.
+fn sampled(cidr: Cidr, most: u64) -> impl Iterator<Item = Ipv4Addr> {
+    let names = cidr.names();
+    let count = names.min(most);
+    (0..count).map(move |n| {
+        let (from, to) = (names * n / count, names * (n + 1) / count);
+        let index = match n {
+            0 => 0,
+            _ if n + 1 == count => names - 1,
+            _ => from + n.wrapping_mul(GOLDEN) % (to - from),
+        };
+        cidr.address(index)
+    })
+}
+
+/// 2^32 times the golden ratio's fraction: its multiples are spread evenly (Knuth, The Art of Computer
+/// Programming, volume 3, section 6.4).
+const GOLDEN: u64 = 2_654_435_769;
+
+fn answer(built_in: &mut Authority, zone: &ZoneFile, address: Ipv4Addr, rtype: Rtype) -> Vec<u8> {
+    let template = Template::of_type(&zone.config.zone.suffix, rtype);
+    let (mut query, mut reply) = ([0; QUERY_BYTES], vec![0; REPLY_LEN_MAX]);
+    let len = template.write(0, address, &mut query);
+    let answered = built_in.answer(&query[..len], &mut reply, Transport::Udp);
+    reply.truncate(answered.len);
+    reply
+}
+
+/// A datagram may be lost: the server has just loaded its zone.
+fn reply(prober: &Prober, address: Ipv4Addr, rtype: Rtype) -> Result<Vec<u8>, ProbeError> {
+    let mut tries = 1;
+    loop {
+        match prober.reply(address, rtype, WAIT_NS) {
+            Err(ProbeError::Silent { .. }) if tries < TRIES_MAX => tries += 1,
+            replied => return replied,
+        }
+    }
+}
+
+/// What a reply says, as far as it matters to a DNS64 server: its RCODE and the addresses in its answer.
+fn told(reply: &[u8]) -> String {
+    let Ok(message) = Message::parse(reply) else {
+        return "garbage".to_owned();
+    };
+    let mut words = Vec::new();
+    if message.rcode() != Rcode::NOERROR {
+        words.push(message.rcode().to_string());
+    }
+    if message.tc() {
+        words.push("a truncated answer".to_owned());
+    }
+    for record in message.records() {
+        match record {
+            Ok(record) if record.section == Section::Answer => {
+                words.push(match (record.rtype, record.a(), record.aaaa()) {
+                    (Rtype::A, Some(a), _) => a.to_string(),
+                    (Rtype::AAAA, _, Some(aaaa)) => aaaa.to_string(),
+                    (other, _, _) => format!("a record of type {}", other.0),
+                })
+            }
+            Ok(_) => {}
+            Err(_) => words.push("garbage".to_owned()),
+        }
+    }
+    match words.is_empty() {
+        true => "no record".to_owned(),
+        false => words.join(", "),
+    }
+}
+
+const WAIT_NS: Nanos = SECOND;
+const TRIES_MAX: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_the_ends_and_each_part_of_a_range() {
+        let cidr: Cidr = "10.0.0.0/8".parse().unwrap();
+        let indices: Vec<u64> = sampled(cidr, 64).map(|a| cidr.index(a).unwrap()).collect();
+        assert_eq!((indices[0], indices[63]), (0, (1 << 24) - 1));
+        for (n, index) in indices.iter().enumerate() {
+            assert_eq!(index >> 18, n as u64, "{indices:?}");
+        }
+        // Not a pattern of low bits that a fault could hide behind.
+        let odd = indices.iter().filter(|index| *index % 2 == 1).count();
+        assert!((16..48).contains(&odd), "{indices:?}");
+    }
+
+    #[test]
+    fn a_small_range_is_sampled_whole() {
+        let cidr: Cidr = "10.0.0.0/30".parse().unwrap();
+        let indices: Vec<u64> = sampled(cidr, 64).map(|a| cidr.index(a).unwrap()).collect();
+        assert_eq!(indices, [0, 1, 2, 3]);
+        let one: Vec<Ipv4Addr> = sampled("10.0.0.7/32".parse().unwrap(), 64).collect();
+        assert_eq!(one, [Ipv4Addr::new(10, 0, 0, 7)]);
+    }
+
+    #[test]
+    fn answers_are_told_by_what_matters() {
+        let cidr: Cidr = "10.0.0.0/30".parse().unwrap();
+        let zone = crate::rig::spec::Load::default();
+        let zone_file = |self_test| ZoneFile {
+            cidr,
+            ..zone.zone_file(self_test)
+        };
+        let told_of = |rtype, self_test| {
+            let zone = zone_file(self_test);
+            let mut built_in = Authority::new(zone.config.clone());
+            told(&answer(&mut built_in, &zone, cidr.first(), rtype))
+        };
+        assert_eq!(told_of(Rtype::A, false), "10.0.0.0");
+        assert_eq!(told_of(Rtype::AAAA, false), "no record");
+        assert_eq!(told_of(Rtype::AAAA, true), "2001:db8::a00:0");
+        assert_eq!(told(&[]), "garbage");
+    }
+}
