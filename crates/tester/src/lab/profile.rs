@@ -497,7 +497,7 @@ pub fn built_in_names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
 
-const BUILT_IN: [(&str, &str); 14] = [
+const BUILT_IN: [(&str, &str); 15] = [
     ("dns64d", include_str!("../../profiles/dns64d.toml")),
     ("bind", include_str!("../../profiles/bind.toml")),
     ("unbound", include_str!("../../profiles/unbound.toml")),
@@ -518,6 +518,7 @@ const BUILT_IN: [(&str, &str); 14] = [
         include_str!("../../profiles/bind-authority.toml"),
     ),
     ("knot", include_str!("../../profiles/knot.toml")),
+    ("knot-xdp", include_str!("../../profiles/knot-xdp.toml")),
     (
         "pdns-authoritative",
         include_str!("../../profiles/pdns-authoritative.toml"),

@@ -145,14 +145,21 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
     found.extend(far.damaged(Place::DutHost));
 }
 
+/// Whether most questions passed by the counters of the authority's host, as they do where it takes them from the driver
+/// (XDP): most queries were answered, so that they were not lost.
+fn is_passed_by(near: &Change, far: &Change, link: &str, own: &Own) -> bool {
+    let (sent, arrived) = (near.transmitted(Some(link), Layer::Ip6), far.received(link));
+    own.answered > own.sent / 2 && arrived < sent / 2
+}
+
 /// Between DUT and authority, where a loss can cost any number of answers, or none.
 fn upstream(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) {
     let (Some(link), Some(far)) = (leg.link.as_deref(), ends(observed, leg)) else {
         return;
     };
     let near = &observed.hosts[leg.near];
-    // What only a difference tells, tells nothing where the DUT passes its own host's counters by.
-    let is_counted = is_watched(observed, own);
+    // What only a difference tells, tells nothing where a server passes its host's counters by.
+    let is_counted = is_watched(observed, own) && !is_passed_by(near, far, link, own);
     let source = |(source, _): (Source, u64)| {
         let is_named = !source.counter.ends_with(NOT_ARRIVED);
         (is_named || is_counted).then_some(source)

@@ -97,6 +97,7 @@ fn authorities() -> Vec<&'static str> {
         "nsd",
         "bind-authority",
         "knot",
+        "knot-xdp",
         "pdns-authoritative",
         "yadifa",
     ] {

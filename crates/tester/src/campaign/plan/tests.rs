@@ -493,7 +493,7 @@ fn profiles_are_looked_up_when_a_plan_is_loaded() {
         (
             "[[dut]]\nprofile = \"unbund\"",
             expect![[
-                r#"plan DIR/x.toml, line 2, column 11: no profile "unbund"; there are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file"#
+                r#"plan DIR/x.toml, line 2, column 11: no profile "unbund"; there are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file"#
             ]],
         ),
         (

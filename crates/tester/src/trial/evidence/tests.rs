@@ -339,6 +339,24 @@ fn a_host_whose_counters_are_passed_by_tells_nothing() {
 }
 
 #[test]
+fn an_authority_that_passes_its_counters_by_loses_nothing() {
+    let mut observed = observed(2, &[]);
+    let asked = ("upstream", Layer::Ip6, "OutTransmits", 2_000);
+    let dut = [DUT.to_vec(), vec![asked]].concat();
+    observed.hosts[1] = change("DUT", false, &dut);
+    let own = Own {
+        answered: 990,
+        ..OWN
+    };
+    assert_eq!(found(&observed, &own), [""; 0]);
+    let half = Own {
+        answered: 500,
+        ..OWN
+    };
+    assert!(!found(&observed, &half).is_empty());
+}
+
+#[test]
 fn a_host_that_could_not_be_read_tells_nothing() {
     let mut observed = observed(1, &[("client", Layer::Device, "rx_drop", 7)]);
     observed.hosts[1].is_unread = true;
