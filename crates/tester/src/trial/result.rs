@@ -199,6 +199,15 @@ pub struct CatchUp {
     pub lost_in_bursts: u64,
 }
 
+impl CatchUp {
+    /// Queries without a valid answer that bursts explain beside another disturbance: no burst makes a server lose more
+    /// than it has.
+    pub(super) fn explained(&self) -> u64 {
+        let sent_at_once = self.stalls.saturating_mul(self.burst_queries_max);
+        self.lost_in_bursts.min(sent_at_once)
+    }
+}
+
 /// Where the distribution of the round-trip times is looked at: denser toward the tail, for a
 /// logarithmic axis.
 pub const PERCENTILES: [f64; 16] = [

@@ -86,8 +86,9 @@ fn theft(result: &TrialResult, lost: u64) -> Option<TesterFault> {
     let limits = result.timing.limits.unwrap_or_default();
     let schedule = Schedule::new(result.rate_qps, result.duration_ns);
     let span = result.losses.as_ref().and_then(|losses| losses.span);
+    let told = result.timing.catch_up.unwrap_or_default();
     let lost = disturbance::Lost {
-        queries: lost,
+        queries: lost.saturating_sub(told.explained()),
         span_ns: span.map(|span| span.span_ns()),
     };
     disturbance::fault(result.machine.as_ref()?, &limits, &schedule, lost)

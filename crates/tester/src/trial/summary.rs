@@ -12,7 +12,7 @@ use super::fault::TesterFault;
 use super::join::Join;
 use super::path::{AuthorityTimes, Path};
 use super::place::{self, Facts, Kind, Losses, Place, Placing};
-use super::result::{Answers, Outcome, Rtt, Timing, TrialResult};
+use super::result::{Answers, CatchUp, Outcome, Rtt, Timing, TrialResult};
 use super::service;
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Bursts, Certificate, Hanging, is_expired};
@@ -63,7 +63,7 @@ pub fn result(
         .or_else(|| sums.certificate.rate_fault(spec))
         .or_else(|| bursts.fault(spec))
         .or_else(|| slow_authority(&noted.or(sampled).filter(|_| shortfall > 0)?))
-        .or_else(|| theft(spec, shortfall, hanging, &around))
+        .or_else(|| theft(spec, shortfall, hanging, &bursts.told, &around))
         .map(|fault| disturbance::explained(fault, around.machine.as_ref()));
     let outcome = verdict(fault, shortfall, ended_early);
     let mut remarks = remarks(spec, &sums.answers, behind_dut, path.as_ref());
@@ -264,11 +264,13 @@ fn theft(
     spec: &TrialSpec,
     shortfall: u64,
     hanging: Hanging,
+    told: &CatchUp,
     around: &Surroundings,
 ) -> Option<TesterFault> {
     let usage = around.machine.as_ref().filter(|_| shortfall > 0)?;
+    let in_bursts = told.explained().min(shortfall);
     let lost = disturbance::Lost {
-        queries: shortfall + hanging.queries,
+        queries: shortfall - in_bursts + hanging.queries,
         span_ns: hanging.span.map(|span| span.span_ns()),
     };
     disturbance::fault(usage, &spec.limits, &spec.schedule, lost)

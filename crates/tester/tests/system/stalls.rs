@@ -232,6 +232,22 @@ fn a_failure_on_a_shared_core_says_nothing_and_a_pass_is_a_pass() {
 }
 
 #[test]
+fn a_burst_and_a_shared_core_can_explain_together_what_neither_does() {
+    // The core explains 5,500 queries, and two bursts of 160 what they sent at once.
+    let lost = |trial: Trial, after| {
+        let result = trial.amid(shared(Role::Dut, 25), Conduct::DieAfter(after), 1);
+        let is_excused = matches!(
+            result.outcome,
+            Outcome::Invalid(TesterFault::Disturbed { .. })
+        );
+        (10_000 - result.answers.valid, is_excused)
+    };
+    assert_eq!(lost(stalled(), 4_300), (5_700, true));
+    assert_eq!(lost(FAST, 4_300), (5_700, false));
+    assert_eq!(lost(stalled(), 4_100), (5_900, false));
+}
+
+#[test]
 fn a_shared_core_excuses_no_more_than_a_server_with_reserve_feels_of_it() {
     // 25 ms, and 250 ms until it has worked off what came in them: 5,500 queries.
     let amid = |trial: Trial, conduct| trial.amid(shared(Role::Dut, 25), conduct, 1);
