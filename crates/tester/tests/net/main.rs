@@ -11,6 +11,7 @@
 //! - `ways`: ways to spoil a trial, and whose fault it is said to be; `spoil`: how;
 //! - `users`: what users call: `demo`, `lab`, profiles of their own, no root;
 //! - `campaign`: a campaign, killed twice on the way;
+//! - `examples`: each plan of `examples/` to its end, in a copy that takes seconds (`shortened`);
 //! - `signature`: journals that are signed with keys of OpenSSH;
 //! - `machine`: one lab for all, and processes in it.
 
@@ -21,10 +22,12 @@ mod accounts;
 #[path = "../support/busy.rs"]
 mod busy;
 mod campaign;
+mod examples;
 mod faults;
 mod lab;
 mod machine;
 mod servers;
+mod shortened;
 mod signature;
 mod spoil;
 mod users;
