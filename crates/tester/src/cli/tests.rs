@@ -1,5 +1,7 @@
 //! The command line as a whole; the values of single flags are tested beside their parsers.
 
+use std::path::Path;
+
 use clap::error::ErrorKind;
 use clap::{Arg, Command as Definition, CommandFactory as _, Parser as _};
 use clap_complete::Shell;
@@ -274,6 +276,34 @@ fn contradictions_are_usage_errors() {
             Ok(cli) => panic!("{line}: {cli:?}"),
         }
     }
+}
+
+#[test]
+fn commands_and_plans_named_for_the_papers_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/papers.md")).unwrap();
+    let definition = Cli::command();
+    let (mut commands, mut plans) = (0, 0);
+    for code in page.split('`').skip(1).step_by(2) {
+        if code.ends_with(".toml") {
+            assert!(root.join("examples").join(code).exists(), "{code}");
+            plans += 1;
+        }
+        let Some(line) = code.strip_prefix("dns64bench ") else {
+            continue;
+        };
+        let mut words = line.split_whitespace();
+        let command = definition.find_subcommand(words.next().unwrap());
+        let command = command.unwrap_or_else(|| panic!("{code}"));
+        for flag in words.filter_map(|word| word.strip_prefix("--")) {
+            let known = command
+                .get_arguments()
+                .any(|it| it.get_long() == Some(flag));
+            assert!(known, "{code}: no --{flag}");
+        }
+        commands += 1;
+    }
+    assert!(commands >= 12 && plans >= 9, "{commands} {plans}");
 }
 
 #[test]

@@ -364,7 +364,7 @@ impl Profile {
             None if self.role == ProfileRole::Authority => {
                 "build it and put it into a directory of PATH".to_owned()
             }
-            None => "build it and give its path (--dut-binary PATH)".to_owned(),
+            None => "build it and give its path (--dut-binary PATH; in a plan: binary)".to_owned(),
         }
     }
 

@@ -76,3 +76,25 @@ fn a_dry_run_refuses_a_zone_that_memory_does_not_hold() {
     let zone = "knot serves 1,048,576 names of 10.0.0.0/12 with 2,097,152 records: about 448 MiB";
     assert!(told.stdout.contains(zone), "{told:?}");
 }
+
+#[test]
+fn a_dry_run_lists_the_missing_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = directory.path().join("plan.toml");
+    let dut = |name: &str| format!("[[dut]]\nname = \"{name}\"\nprofile = \"{name}.toml\"\n");
+    for name in ["one", "two"] {
+        let profile = format!(
+            "name = \"{name}\"\nrole = \"dut\"\nprograms = [\"no-such-{name}\"]\ncaches = true\n\
+             command = [\"{{program}}\"]\n[version]\ncommand = [\"{{program}}\"]\nstarts_with = \"\"\n"
+        );
+        std::fs::write(directory.path().join(format!("{name}.toml")), profile).unwrap();
+    }
+    std::fs::write(&plan, dut("one") + &dut("two")).unwrap();
+    let told = run(&format!("run --dry-run {}", plan.display()));
+    assert_eq!(told.code, Some(0), "{told:?}");
+    for name in ["one", "two"] {
+        let missing =
+            format!("cannot run the plan: {name}: found none of no-such-{name}; build it");
+        assert!(told.stdout.contains(&missing), "{told:?}");
+    }
+}

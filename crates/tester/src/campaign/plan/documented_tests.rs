@@ -21,21 +21,42 @@ fn keys_of(table: &str) -> Vec<String> {
     quoted.map(str::to_owned).collect()
 }
 
+const TABLES: [&str; 9] = [
+    "",
+    "[tester]",
+    "[trial]",
+    "[search]",
+    "[cells]",
+    "[[dut]]",
+    "[queue-check]",
+    "[overload]",
+    "[soak]",
+];
+
+#[test]
+fn keys_named_for_the_papers_exist() {
+    let page = read_to_string(root().join("docs/papers.md")).unwrap();
+    let codes = page.split('`').skip(1).step_by(2);
+    let values: Vec<_> = codes.filter_map(|code| code.split_once(" = ")).collect();
+    assert!(values.len() >= 15, "{values:?}");
+    for (key, value) in values {
+        let known = match key.split_once(' ') {
+            Some((table, key)) => keys_of(table).iter().any(|known| known == key),
+            None => TABLES
+                .iter()
+                .any(|table| keys_of(table).iter().any(|known| known == key)),
+        };
+        assert!(known, "{key} = {value}");
+        let readable: Result<toml::Table, _> = format!("value = {value}").parse();
+        assert!(readable.is_ok(), "{key} = {value}");
+    }
+}
+
 #[test]
 fn every_key_is_documented() {
     let page = read_to_string(root().join("docs/plan.md")).unwrap();
     let mut documented = 0;
-    for table in [
-        "",
-        "[tester]",
-        "[trial]",
-        "[search]",
-        "[cells]",
-        "[[dut]]",
-        "[queue-check]",
-        "[overload]",
-        "[soak]",
-    ] {
+    for table in TABLES {
         let section = match table {
             "" => page.split("## At the top").nth(1).unwrap(),
             table => {
