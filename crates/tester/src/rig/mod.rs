@@ -189,6 +189,7 @@ impl Rig {
     /// and the programs alone, before anything is set up.
     pub fn open(spec: RigSpec, interrupted: Arc<AtomicBool>) -> Result<Self, RigError> {
         spec.load.names()?;
+        placement::check(&spec.subject, &spec.load)?;
         let profiles = Profiles::load(&spec.subject)?;
         let demand = Demand {
             self_test: spec.subject.is_authority(),

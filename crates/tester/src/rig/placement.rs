@@ -2,8 +2,9 @@
 
 use dns64_transport::cpu;
 
-use super::spec::{RigSpec, Subject};
+use super::spec::{Load, RigSpec, Subject};
 use crate::lab::cpuset::CpuSet;
+use crate::lab::{Blame, LabError};
 
 /// Cores of the roles; unrestricted where the scheduler decides or, before they are placed, where they
 /// are left to be chosen.
@@ -47,6 +48,41 @@ impl Placement {
             .any(|core| self.dut.cpus().contains(core))
     }
 }
+
+/// Refuses CPUs that this machine does not have: a server that is to have four, of which there is one, would
+/// run on that one and be measured under a wrong name.
+///
+/// # Errors
+///
+/// Names the CPUs that are missing, and those that there are.
+pub fn check(subject: &Subject, load: &Load) -> Result<(), LabError> {
+    let online = std::fs::read_to_string(ONLINE).ok();
+    let Some(online) = online.and_then(|text| text.trim().parse().ok()) else {
+        return Ok(());
+    };
+    let lab = subject.lab();
+    let dut = lab.and_then(|lab| lab.dut.as_ref()).map(|dut| &dut.cpus);
+    let authority = lab.map(|lab| &lab.authority_cpus);
+    let wished = [Some(&load.cpus), authority, dut];
+    refuse(&missing(wished.into_iter().flatten(), &online), &online)
+}
+
+fn missing<'a>(wished: impl Iterator<Item = &'a CpuSet>, online: &CpuSet) -> CpuSet {
+    let cpus = wished.flat_map(|set| set.cpus().iter().copied());
+    cpus.filter(|cpu| !online.cpus().contains(cpu)).collect()
+}
+
+fn refuse(missing: &CpuSet, online: &CpuSet) -> Result<(), LabError> {
+    match missing.is_unrestricted() {
+        true => Ok(()),
+        false => Err(Blame::Machine.error(format!(
+            "CPU {missing} is missing; use those that there are, {online}"
+        ))),
+    }
+}
+
+/// In the form of a [`CpuSet`].
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Gives each role cores of its own as far as there are enough and none are wished: the first
 /// `threads` to the Measurer, the next one to the authority, the others to the DUT. On two cores
@@ -115,5 +151,21 @@ mod tests {
             authority: CpuSet::unrestricted(),
         };
         assert_eq!(placed(2, 1, wished), ["1", "1", "0"]);
+    }
+
+    #[test]
+    fn cpus_that_the_machine_lacks_are_refused() {
+        let set = |text: &str| -> CpuSet { text.parse().unwrap() };
+        let told = |wished: &[CpuSet]| {
+            let online = set("0-1");
+            let refused = refuse(&missing(wished.iter(), &online), &online);
+            refused.map_err(|error| error.to_string())
+        };
+        assert_eq!(told(&[CpuSet::unrestricted(), set("0-1")]), Ok(()));
+        let expected = "CPU 2-4,8 is missing; use those that there are, 0-1";
+        assert_eq!(
+            told(&[set("0"), set("1-4"), set("8")]),
+            Err(expected.to_owned())
+        );
     }
 }

@@ -24,7 +24,7 @@ use crate::lab::topology::{Lab, Role};
 use crate::report::campaign::live::Live;
 use crate::report::campaign::progress::CampaignProgress;
 use crate::report::raw;
-use crate::rig::Profiles;
+use crate::rig::{Profiles, RigError, placement};
 use crate::trial::rows::Rows;
 
 /// `dns64bench run`
@@ -95,6 +95,7 @@ fn prepare(
     }
     for variant in &plan.variants {
         Profiles::load(&variant.subject)?;
+        placement::check(&variant.subject, &plan.load).map_err(RigError::from)?;
     }
     plan.rooms()?;
     Ok(None)

@@ -6,20 +6,25 @@ use std::path::Path;
 
 use super::{Failure, exit, print};
 use crate::campaign::estimate::estimate;
-use crate::campaign::plan::Plan;
+use crate::campaign::plan::{Plan, Variant};
 use crate::report::campaign::dry_run;
-use crate::rig::Profiles;
+use crate::rig::{Profiles, placement};
 
-/// Prints what the plan in the file of this path would do, how long it would take, and which of its programs
-/// are not here: a plan may be looked at on another machine than it is for.
+/// Prints what the plan in the file of this path would do, how long it would take, and what of it this
+/// machine lacks: a plan may be looked at on another machine than it is for.
 pub(super) fn dry_run(path: &Path) -> Result<u8, Failure> {
     let (plan, _) = Plan::load(path)?;
     let rooms = plan.rooms()?;
     let estimate = estimate(&plan);
-    let loaded = plan.variants.iter().map(|it| Profiles::load(&it.subject));
-    let missing: BTreeSet<_> = loaded
-        .filter_map(|it| Some(it.err()?.to_string()))
-        .collect();
+    let lacks = |variant: &Variant| {
+        let program = Profiles::load(&variant.subject).err();
+        let cpus = placement::check(&variant.subject, &plan.load).err();
+        [
+            program.map(|it| it.to_string()),
+            cpus.map(|it| it.to_string()),
+        ]
+    };
+    let missing: BTreeSet<String> = plan.variants.iter().flat_map(lacks).flatten().collect();
     print(|out| {
         dry_run::write(out, &plan, &estimate, &rooms)?;
         missing
