@@ -12,7 +12,7 @@ use dns64_transport::clock::Nanos;
 
 use super::names::UsedNames;
 use super::plan::Plan;
-use super::record::{Environment, Line, Record, SelfTest, TaskEnd, VariantFacts};
+use super::record::{Environment, Line, Record, SelfTest, Start, TaskEnd, VariantFacts};
 use super::tasks::{Point, Task, points, rates};
 use crate::lab::LabKind;
 use crate::load::pace::Schedule;
@@ -33,6 +33,8 @@ pub struct History<R> {
     pub lab: Option<LabKind>,
     /// What each variant turned out to be, at each start that was recorded.
     pub variants: Vec<Vec<VariantFacts>>,
+    /// The starts of each variant that is an authority, in their order.
+    pub starts: Vec<Vec<Start>>,
     /// Tasks that were begun or given up.
     pub tasks: BTreeMap<Task, TaskHistory<R>>,
     /// Processes in their order.
@@ -212,6 +214,7 @@ impl<R> History<R> {
             command: Vec::new(),
             lab: None,
             variants: vec![Vec::new(); plan.variants.len()],
+            starts: vec![Vec::new(); plan.variants.len()],
             tasks: BTreeMap::new(),
             sessions: Vec::new(),
             self_tests: Vec::new(),
@@ -374,9 +377,18 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
                 });
                 News::SelfTest(test.certified_rate_qps)
             }
-            Record::Variant { variant, facts } => {
-                if let Some(seen) = self.variants.get_mut(*variant) {
+            Record::Variant {
+                variant,
+                start,
+                facts,
+            } => {
+                // An authority that is started often is the same each time.
+                let seen = self.variants.get_mut(*variant);
+                if let Some(seen) = seen.filter(|seen| seen.last() != Some(facts)) {
                     seen.push(facts.clone());
+                }
+                if let Some(starts) = self.starts.get_mut(*variant) {
+                    starts.extend(start);
                 }
                 News::Variant(facts)
             }

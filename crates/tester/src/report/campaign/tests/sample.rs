@@ -445,6 +445,7 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
 fn started_variant(variant: usize, it: &Variant) -> Record {
     Record::Variant {
         variant,
+        start: None,
         facts: VariantFacts {
             version: Some(format!("{} 1.2.3", it.dut)),
             server: "[2001:2::2]:53".to_owned(),
