@@ -1,5 +1,6 @@
 //! Every number that a report of a campaign prints, as plain data.
 
+mod authorities;
 mod authority;
 mod clause;
 mod evidence;
@@ -11,6 +12,7 @@ use crate::statistics::summary::Summary;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, Messages};
 use crate::trial::result::Outcome;
 use crate::warning::Warning;
+pub use authorities::{Authorities, AuthorityRow, Recommendation, ZoneGrowth, ZoneRow};
 pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
 pub use clause::{Clause, Met};
 pub use evidence::{Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread};
@@ -35,7 +37,7 @@ pub struct Analysis {
     pub journal_seal: String,
     /// Everything of the plan was done.
     pub complete: bool,
-    /// What was found, in a sentence for each variant: the verdict.
+    /// What was found, in a sentence for each variant, and which authority is the best: the verdict.
     pub verdict: Vec<String>,
     /// Why no number of it may be quoted as a measurement; empty if they may.
     pub not_a_measurement: Vec<String>,
@@ -65,6 +67,8 @@ pub struct Analysis {
     pub delays: Vec<DelayCurve>,
     /// Rates by the names that all queries are for, where there is more than one number of them.
     pub working_sets: Vec<WorkingSets>,
+    /// Authoritative servers by themselves, side by side.
+    pub authorities: Authorities,
     /// Beyond the rate that was found.
     pub overloads: Vec<OverloadCurve>,
     /// For long below it.
