@@ -293,6 +293,18 @@ impl<R> History<R> {
         }
     }
 
+    /// What a variant is, and how it came up if that is told. An authority that is started often is the same
+    /// each time.
+    fn variant_started(&mut self, variant: usize, start: Option<Start>, facts: &VariantFacts) {
+        let seen = self.variants.get_mut(variant);
+        if let Some(seen) = seen.filter(|seen| seen.last() != Some(facts)) {
+            seen.push(facts.clone());
+        }
+        if let Some(starts) = self.starts.get_mut(variant) {
+            starts.extend(start);
+        }
+    }
+
     fn start<'l>(
         &mut self,
         task: Task,
@@ -382,14 +394,7 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
                 start,
                 facts,
             } => {
-                // An authority that is started often is the same each time.
-                let seen = self.variants.get_mut(*variant);
-                if let Some(seen) = seen.filter(|seen| seen.last() != Some(facts)) {
-                    seen.push(facts.clone());
-                }
-                if let Some(starts) = self.starts.get_mut(*variant) {
-                    starts.extend(start);
-                }
+                self.variant_started(*variant, *start, facts);
                 News::Variant(facts)
             }
             Record::Started {

@@ -1,8 +1,11 @@
 //! Synthetic campaigns: a plan, and the journal that its driver would have written for DUTs whose
 //! limits are known. Everything is arithmetic, so that expected texts can be kept.
 
+mod authority;
+
 use std::collections::BTreeMap;
 
+use authority::{machine, starts};
 use dns64_transport::clock::SECOND;
 
 use crate::authority::behaviour::Behaviour;
@@ -10,20 +13,17 @@ use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{
-    CertificateConditions, Environment, InterfaceFacts, Line, Memory, Record, SelfTest, Start,
-    TaskEnd, VariantFacts,
+    CertificateConditions, Environment, InterfaceFacts, Line, Record, SelfTest, Start, TaskEnd,
+    VariantFacts,
 };
 use crate::campaign::tasks::{Point, Task, points};
 use crate::lab::process::Resources;
-use crate::lab::topology::Role;
-use crate::lab::usage::{RoleUsage, Usage};
 use crate::load::catch_up::Limits;
 use crate::namespace::Share;
 use crate::procedure::search::{Search, SearchEnd, SearchSpec};
 use crate::procedure::selftest::self_test_rate;
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::Analysis;
-use crate::rig::spec::AuthorityChoice;
 use crate::trial::fault::TesterFault;
 use crate::trial::path::{
     AnsweredNames, AuthorityTimes, LostNames, Messages, Path, QuestionCounts,
@@ -445,50 +445,6 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
     }
     journal.write(Record::Complete);
     journal.lines
-}
-
-/// One start without figures; of an authority that is a program three, with 80 MiB, 512 octets and 2 us for
-/// each name, all processes together.
-fn starts(plan: &Plan, variant: usize) -> Vec<Option<Start>> {
-    let subject = &plan.variants[variant].subject;
-    let authority = subject.lab().map(|lab| &lab.authority);
-    if !subject.is_authority() || authority == Some(&AuthorityChoice::BuiltIn) {
-        return vec![None];
-    }
-    let names = plan.cidr(variant).names();
-    let pss_bytes = (80 << 20) + 512 * names;
-    let start = |number: u64| Start {
-        took_ns: 2_000 * names + 100_000_000 + if number == 0 { SECOND } else { 0 },
-        memory: Some(Memory {
-            rss_bytes: pss_bytes + (30 << 20),
-            pss_bytes,
-        }),
-        zone_written: Some(number == 0),
-    };
-    (0..3).map(|number| Some(start(number))).collect()
-}
-
-/// What its authority used, if that is what is measured: 4 us for each query.
-fn machine(plan: &Plan, point: &Point, queries: u64) -> Option<Usage> {
-    let subject = &plan.variants[point.variant].subject;
-    subject.is_authority().then(|| Usage {
-        span_ns: point.duration_ns,
-        pressure_ns: None,
-        roles: vec![RoleUsage {
-            role: Role::Authority,
-            threads: 1,
-            cores: None,
-            cpu_ns: 4_000 * queries,
-            run_delay_ns: 0,
-            involuntary_switches: 0,
-            steal_ns: None,
-            foreign_ns: None,
-            neighbour: None,
-            throttled_ns: None,
-            pressure_ns: None,
-            frequency_khz: None,
-        }],
-    })
 }
 
 fn started_variant(variant: usize, it: &Variant, start: Option<Start>) -> Record {
