@@ -59,6 +59,11 @@ impl Cidr {
         self.0.addr()
     }
 
+    /// The last address.
+    pub fn last(&self) -> Ipv4Addr {
+        self.0.broadcast()
+    }
+
     /// How many names the range holds: 1 to 2^32.
     pub fn names(&self) -> u64 {
         1 << (32 - self.0.prefix_len())

@@ -12,7 +12,7 @@ use super::environment;
 use super::journal::sha256_hex;
 use super::names::UsedNames;
 use super::plan::{Plan, Restart};
-use super::record::{CertificateConditions, Environment, ProgramFacts, VariantFacts};
+use super::record::{CertificateConditions, Environment, ProgramFacts, Start, VariantFacts};
 use super::run::{Assignment, Bench, BenchError};
 use super::tasks::Point;
 use crate::lab::host::Host;
@@ -169,6 +169,10 @@ impl Bench for RigBench<'_> {
             open.looped = open.rig.looped_back()?;
         }
         Ok(facts(open))
+    }
+
+    fn take_start(&mut self) -> Option<Start> {
+        self.open.as_mut()?.looped.as_mut()?.take_start()
     }
 
     fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
@@ -346,6 +350,7 @@ pub fn spec(plan: &Plan, point: &Point, lab: LabKind) -> RigSpec {
             pacing: plan.variants[point.variant].pacing,
             duration_ns: point.duration_ns,
             timeout_ns: point.timeout_ns,
+            cidr: plan.cidr(point.variant),
             zone: Zone {
                 suffix: plan.load.zone.suffix.clone(),
                 aaaa_share: point.cell.aaaa_share,

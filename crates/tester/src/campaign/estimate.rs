@@ -397,7 +397,7 @@ fn limits(highest_qps: u64) -> impl Iterator<Item = u64> {
 
 /// The highest rate that the names of the plan are enough for.
 fn names_qps(plan: &Plan, point: &Point) -> u64 {
-    names_last(plan.load.cidr, point.duration_ns).max(1)
+    names_last(plan.cidr(point.variant), point.duration_ns).max(1)
 }
 
 /// The rate for which the names of a range last for so long, those reserved for probes left aside.

@@ -12,7 +12,7 @@ use dns64_transport::clock::Nanos;
 
 use super::names::UsedNames;
 use super::plan::Plan;
-use super::record::{Environment, Line, Record, SelfTest, TaskEnd, VariantFacts};
+use super::record::{Environment, Line, Record, SelfTest, Start, TaskEnd, VariantFacts};
 use super::tasks::{Point, Task, points, rates};
 use crate::lab::LabKind;
 use crate::load::pace::Schedule;
@@ -33,6 +33,8 @@ pub struct History<R> {
     pub lab: Option<LabKind>,
     /// What each variant turned out to be, at each start that was recorded.
     pub variants: Vec<Vec<VariantFacts>>,
+    /// The starts of each variant that is an authority, in their order.
+    pub starts: Vec<Vec<Start>>,
     /// Tasks that were begun or given up.
     pub tasks: BTreeMap<Task, TaskHistory<R>>,
     /// Processes in their order.
@@ -212,6 +214,7 @@ impl<R> History<R> {
             command: Vec::new(),
             lab: None,
             variants: vec![Vec::new(); plan.variants.len()],
+            starts: vec![Vec::new(); plan.variants.len()],
             tasks: BTreeMap::new(),
             sessions: Vec::new(),
             self_tests: Vec::new(),
@@ -287,6 +290,18 @@ impl<R> History<R> {
     fn session_ended(&mut self, how: &str) {
         if let Some(session) = self.sessions.last_mut() {
             session.ended = Some(how.to_owned());
+        }
+    }
+
+    /// What a variant is, and how it came up if that is told. An authority that is started often is the same
+    /// each time.
+    fn variant_started(&mut self, variant: usize, start: Option<Start>, facts: &VariantFacts) {
+        let seen = self.variants.get_mut(variant);
+        if let Some(seen) = seen.filter(|seen| seen.last() != Some(facts)) {
+            seen.push(facts.clone());
+        }
+        if let Some(starts) = self.starts.get_mut(variant) {
+            starts.extend(start);
         }
     }
 
@@ -374,10 +389,12 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
                 });
                 News::SelfTest(test.certified_rate_qps)
             }
-            Record::Variant { variant, facts } => {
-                if let Some(seen) = self.variants.get_mut(*variant) {
-                    seen.push(facts.clone());
-                }
+            Record::Variant {
+                variant,
+                start,
+                facts,
+            } => {
+                self.variant_started(*variant, *start, facts);
                 News::Variant(facts)
             }
             Record::Started {

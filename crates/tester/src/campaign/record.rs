@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::tasks::Task;
 use crate::lab::LabKind;
-pub use crate::lab::process::Resources;
+pub use crate::lab::process::{Memory, Resources};
+pub use crate::lab::server::Start;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::trial::result::{Outcome, TrialResult};
 
@@ -74,6 +75,9 @@ pub enum Record {
     Variant {
         /// Index into the plan's variants.
         variant: usize,
+        /// How the start went of an authority that is measured; `None` of others, and if it ran already.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        start: Option<Start>,
         /// What it turned out to be.
         #[serde(flatten)]
         facts: VariantFacts,

@@ -12,7 +12,7 @@ use super::estimate::Estimator;
 use super::facts::changes;
 use super::journal::{Journal, JournalError, unix_ms};
 use super::plan::Plan;
-use super::record::{CertificateConditions, Line, Record, SelfTest, TaskEnd, VariantFacts};
+use super::record::{CertificateConditions, Line, Record, SelfTest, Start, TaskEnd, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
 use super::tasks::{Point, Task, asked_qps, point_name, points, rates, search_spec, tasks};
@@ -44,6 +44,12 @@ pub trait Bench {
     /// Starts the servers, unless they run, for trials by a Tester that is certified up to this rate.
     /// Tells what they turned out to be.
     fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError>;
+
+    /// How the server that [`start`](Self::start) started came up, once; `None` unless it is an authority that
+    /// is measured.
+    fn take_start(&mut self) -> Option<Start> {
+        None
+    }
 
     /// Runs one trial. `number` and the assignment of [`prepare`](Self::prepare) name it.
     fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError>;
@@ -301,16 +307,19 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(Some(told))
     }
 
-    /// Starts the servers, and writes down what they are if that is not what it was.
+    /// Starts the servers, and writes down what they are if that is not what it was, and each start of an
+    /// authority that is measured.
     fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), BenchError> {
         let facts = self.bench.start(certified_rate_qps)?;
         self.refuse_another(point.variant, &facts)?;
         let known = self.facts.insert(point.variant, facts.clone());
-        if known.as_ref() == Some(&facts) {
+        let start = self.bench.take_start();
+        if known.as_ref() == Some(&facts) && start.is_none() {
             return Ok(());
         }
         self.record(Record::Variant {
             variant: point.variant,
+            start,
             facts,
         })?;
         Ok(())

@@ -202,6 +202,32 @@ pub struct Resources {
     pub threads: u64,
 }
 
+/// Memory of a process and of all that descend from it (`/proc/PID/smaps_rollup`, proc(5)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Resident set size in octets. A page that several of the processes share counts for each.
+    pub rss_bytes: u64,
+    /// Proportional set size in octets: a shared page counts once.
+    pub pss_bytes: u64,
+}
+
+/// The memory of `root` and its descendants now; `None` if that of one of them may not be read, or
+/// `root` has ended.
+pub fn memory(root: u32) -> Option<Memory> {
+    let mut all = Memory::default();
+    for pid in tree(root) {
+        // A process that has just ended has no memory any more.
+        let status = read(pid, "status").unwrap_or_default();
+        if number(&status, "VmRSS").is_none() {
+            continue;
+        }
+        let rollup = read(pid, "smaps_rollup")?;
+        all.rss_bytes += number(&rollup, "Rss")? * 1024;
+        all.pss_bytes += number(&rollup, "Pss")? * 1024;
+    }
+    (all.rss_bytes > 0).then_some(all)
+}
+
 /// What `root` and its descendants use now. A process that has ended uses nothing.
 pub fn resources(root: u32) -> Resources {
     let mut all = Resources::default();
@@ -327,6 +353,7 @@ mod tests {
         let grown = wait_until(SECOND * 10, || tree(child.id()).len() == 3);
         let pids = tree(child.id());
         let used = resources(child.id());
+        let memory = memory(child.id()).unwrap();
         for pid in pids {
             signal(pid, Signal::KILL);
         }
@@ -336,6 +363,9 @@ mod tests {
         assert_eq!(used.threads, 3);
         assert!(used.descriptors >= 9 && used.memory_bytes > 0, "{used:?}");
         assert_eq!(resources(child.id()), Resources::default());
+        // Both shells and sleep map the same library.
+        assert!(memory.pss_bytes > 0 && memory.pss_bytes < memory.rss_bytes);
+        assert_eq!(super::memory(child.id()), None);
     }
 
     #[test]

@@ -8,13 +8,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
 
 use super::cgroup::{self, Cores};
 use super::host::Host;
 use super::owned::{self, OwnedDir};
-use super::process::{self, Resources};
+use super::process::{self, Memory, Resources};
 use super::profile::{Profile, Rendered, Settings, ZONE_FILE};
 use super::zone::{self, Stored, ZoneFile};
 use super::{Blame, LabError};
@@ -59,6 +60,19 @@ pub enum Probe {
     Abandoned,
 }
 
+/// A start of a server, silent ones before it left aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// From the launch of its program until it gave the first right answer: it had loaded its zone then.
+    /// To within 10 ms, the pause between two probes.
+    pub took_ns: Nanos,
+    /// Its memory right after that answer; `None` where it may not be read.
+    pub memory: Option<Memory>,
+    /// Whether the zone file was written for this start, which is not in `took_ns`; `false` if it was there
+    /// from an earlier start or run, `None` if the server reads none.
+    pub zone_written: Option<bool>,
+}
+
 /// A server that runs. Dropping it stops it and removes its files.
 #[derive(Debug)]
 pub struct Server {
@@ -72,6 +86,10 @@ pub struct Server {
     cores: Cores,
     /// Silent starts before the present one.
     silent_starts: u32,
+    /// When the child was launched.
+    launched_ns: Nanos,
+    /// The last start, until it is taken.
+    start: Option<Start>,
 }
 
 impl Server {
@@ -92,6 +110,7 @@ impl Server {
         let zone = zone.transpose()?;
         let workdir = workdir(&spec.profile.name)?;
         let cores = Cores::keep_to(&spec.settings.cpus);
+        let launched_ns = MonotonicClock.now();
         let child = launch(&spec, &program, &workdir.path, zone.as_ref(), &cores)?;
         let mut server = Self {
             spec,
@@ -101,6 +120,8 @@ impl Server {
             child,
             cores,
             silent_starts: 0,
+            launched_ns,
+            start: None,
         };
         server.wait_ready(&mut probe)?;
         Ok(server)
@@ -120,7 +141,11 @@ impl Server {
     fn relaunch(&mut self) -> Result<(), LabError> {
         self.stop();
         empty(&self.workdir.path)?;
+        if let Some(zone) = &mut self.zone {
+            zone.is_new = false;
+        }
         let (workdir, zone) = (&self.workdir.path, self.zone.as_ref());
+        self.launched_ns = MonotonicClock.now();
         self.child = launch(&self.spec, &self.program, workdir, zone, &self.cores)?;
         Ok(())
     }
@@ -142,7 +167,14 @@ impl Server {
                 )));
             }
             let last = match last {
-                Probe::Answered => return Ok(()),
+                Probe::Answered => {
+                    self.start = Some(Start {
+                        took_ns: MonotonicClock.now().saturating_sub(self.launched_ns),
+                        memory: process::memory(self.child.id()),
+                        zone_written: self.zone.as_ref().map(|zone| zone.is_new),
+                    });
+                    return Ok(());
+                }
                 Probe::NotYet(why) | Probe::FellSilent(why) => why,
                 Probe::Abandoned => {
                     return Err(Blame::Server.error(format!("{name} was not waited for")));
@@ -174,6 +206,11 @@ impl Server {
     /// anew: a remark for the report, which is made once.
     pub fn take_silent_starts(&mut self) -> u32 {
         std::mem::take(&mut self.silent_starts)
+    }
+
+    /// The last start, once.
+    pub fn take_start(&mut self) -> Option<Start> {
+        self.start.take()
     }
 
     /// What the server says that it is: "BIND 9.18.49".

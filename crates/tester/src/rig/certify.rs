@@ -17,7 +17,7 @@ use super::probe::{ProbeError, Prober};
 use super::running::watched;
 use super::spec::Load;
 use super::{Rig, RigError};
-use crate::lab::server::Server;
+use crate::lab::server::{Probe, Server, Start};
 use crate::load::names::NameSource;
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::own_aaaa;
@@ -103,6 +103,29 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
     /// The authority, if it is a program of its own.
     pub fn authority(&self) -> Option<&S> {
         self.authority.as_ref()
+    }
+
+    /// The last start of the authority, once.
+    pub fn take_start(&mut self) -> Option<Start> {
+        self.authority.as_mut()?.take_start()
+    }
+
+    /// Starts an authority anew that is measured and has ended: its end was told by the trial before.
+    fn revive(&mut self) -> Result<(), RigError> {
+        let Some(authority) = self.authority.as_mut().filter(|_| self.is_subject) else {
+            return Ok(());
+        };
+        if authority.ended().is_none() {
+            return Ok(());
+        }
+        let (client, interrupted) = (&self.client, &self.interrupted);
+        let last = self.load.cidr.last();
+        let mut probe = || match client.answers(last, PROBE_NS) {
+            _ if interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
+            Ok(()) => Probe::Answered,
+            Err(error) => Probe::NotYet(error.to_string()),
+        };
+        Ok(authority.restart(&mut probe)?)
     }
 
     /// Answers the question by one self-test. One that looks for the highest rate begins at that which
@@ -223,6 +246,7 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
     type Error = RigError;
 
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
+        self.revive()?;
         let schedule = self.load.schedule(rate_qps);
         let queries = schedule.queries();
         // An authority has no cache: names may come again.
@@ -241,17 +265,30 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
         let watched = self.client.watched();
         let before = watched.read();
         let lost = |server: &Option<S>| drops(server).saturating_sub(drops_before);
-        let result = self.client.trial(&spec, || Surroundings {
-            // What is measured loses its queries itself.
-            dut_drops: if is_subject { lost(authority) } else { 0 },
-            authority_drops: if is_subject { 0 } else { lost(authority) },
-            observed: watched.since(&before),
-            resources: authority
-                .as_ref()
-                .filter(|_| is_subject)
-                .map(OwnServer::resources),
-            authority_exit: authority.as_mut().and_then(OwnServer::ended),
-            ..Surroundings::default()
+        let result = self.client.trial(&spec, || {
+            let (drops, exit) = (
+                lost(authority),
+                authority.as_mut().and_then(OwnServer::ended),
+            );
+            let around = Surroundings {
+                observed: watched.since(&before),
+                ..Surroundings::default()
+            };
+            match authority.as_ref().filter(|_| is_subject) {
+                // What is measured loses its queries itself, and ends by itself.
+                Some(subject) => Surroundings {
+                    dut_drops: drops,
+                    resources: Some(subject.resources()),
+                    dut_exit: exit
+                        .map(|exit| format!("{exit}; last log lines: {}", subject.log_tail())),
+                    ..around
+                },
+                None => Surroundings {
+                    authority_drops: drops,
+                    authority_exit: exit,
+                    ..around
+                },
+            }
         })?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(RigError::Interrupted);

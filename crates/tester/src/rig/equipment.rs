@@ -9,7 +9,7 @@ use super::pulse::{Patient, Pulse};
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::process::Resources;
-use crate::lab::server::{Probe, Server};
+use crate::lab::server::{Probe, Server, Start};
 use crate::lab::topology::Role;
 use crate::lab::watch::Watched;
 use crate::namespace::Zone;
@@ -95,6 +95,11 @@ pub trait OwnServer {
     /// How often it was silent after its last start and had to be started again, once.
     fn take_silent_starts(&mut self) -> u32;
 
+    /// Its last start, once; `None` for one that is no process.
+    fn take_start(&mut self) -> Option<Start> {
+        None
+    }
+
     /// Questions for a name to it beside a trial; `None` for one that is no process.
     fn pulse(
         &self,
@@ -178,6 +183,10 @@ impl OwnServer for Server {
 
     fn take_silent_starts(&mut self) -> u32 {
         Self::take_silent_starts(self)
+    }
+
+    fn take_start(&mut self) -> Option<Start> {
+        Self::take_start(self)
     }
 
     fn pulse(

@@ -437,7 +437,7 @@ impl Rig {
             zone: Some(zone.clone()),
         };
         // The last name exists, with or without an AAAA, and is loaded last.
-        let last = zone.cidr.address(zone.names() - 1);
+        let last = zone.cidr.last();
         let probe = || match prober.answers(last, PROBE_NS) {
             _ if self.interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
             Ok(()) => Probe::Answered,

@@ -42,6 +42,8 @@ struct World {
     is_silent: Cell<bool>,
     ended: RefCell<Option<String>>,
     authority_ended: RefCell<Option<String>>,
+    /// The authority ends in each trial.
+    ends_in_trial: Cell<bool>,
     restarts: Cell<u32>,
     silent_starts: Cell<u32>,
     asked: Cell<u64>,
@@ -61,6 +63,7 @@ impl World {
             is_silent: Cell::new(false),
             ended: RefCell::new(None),
             authority_ended: RefCell::new(None),
+            ends_in_trial: Cell::new(false),
             restarts: Cell::new(0),
             silent_starts: Cell::new(0),
             asked: Cell::new(0),
@@ -106,6 +109,9 @@ impl Client for Fake {
             found.outcome = Outcome::Failed { shortfall: queries };
         }
         found.answers.valid = queries - found.answers.missing;
+        if world.ends_in_trial.get() {
+            *world.authority_ended.borrow_mut() = Some("signal 9".to_owned());
+        }
         let around = around();
         if let Some(status) = around.authority_exit {
             found.outcome = Outcome::Invalid(TesterFault::AuthorityDied { status });
@@ -166,7 +172,10 @@ impl OwnServer for Program {
     fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError> {
         self.world.restarts.set(self.world.restarts.get() + 1);
         self.world.is_silent.set(false);
-        *self.world.ended.borrow_mut() = None;
+        match self.is_dut {
+            true => *self.world.ended.borrow_mut() = None,
+            false => *self.world.authority_ended.borrow_mut() = None,
+        }
         assert_eq!(ready(), Probe::Answered);
         Ok(())
     }
@@ -432,6 +441,34 @@ fn the_old_timer_paces_the_dut_and_an_authority_and_never_a_self_test() {
     looped.tests_the_tester();
     assert!(!of(looped.trial(1000).unwrap()));
     assert!(of(running(&world, old).trial(1000).unwrap()));
+}
+
+#[test]
+fn an_authority_that_is_measured_and_ends_is_told_as_its_own_end_and_is_started_again() {
+    let world = World::new();
+    world.limit_qps.set(100_000);
+    let server = SERVER.parse().unwrap();
+    let program = Program {
+        world: Rc::clone(&world),
+        is_dut: false,
+    };
+    let load = load(|_| {});
+    let client = Fake(Rc::clone(&world));
+    let mut looped = Loopback::new(client, Some(program), server, &load, Arc::default()).unwrap();
+    *world.authority_ended.borrow_mut() = Some("signal 9".to_owned());
+    let told = looped.trial(1000).unwrap();
+    assert_eq!((told.dut_exit, world.restarts.get()), (None, 1));
+    world.ends_in_trial.set(true);
+    let told = looped.trial(1000).unwrap();
+    let exit = "signal 9; last log lines: out of memory";
+    assert_eq!(told.dut_exit.as_deref(), Some(exit));
+    assert!(!matches!(told.outcome, Outcome::Invalid(_)));
+    looped.tests_the_tester();
+    let told = looped.trial(1000).unwrap();
+    assert!(matches!(
+        told.outcome,
+        Outcome::Invalid(TesterFault::AuthorityDied { .. })
+    ));
 }
 
 const HIGHEST: Question = Question::Highest {

@@ -141,7 +141,7 @@ impl<'a> Audit<'a> {
                 Vec::new()
             }
             Record::SelfTest(test) => self.self_test(test),
-            Record::Variant { variant, facts } => {
+            Record::Variant { variant, facts, .. } => {
                 self.audited.unknown_commands +=
                     u64::from(facts.command.is_empty() && facts.program_sha256.is_some());
                 self.variant(*variant)

@@ -78,7 +78,7 @@ impl Audit<'_> {
         trial: &TrialResult,
     ) -> Option<String> {
         let dealt = trial.names.as_ref()?;
-        let planned = &self.plan.load.cidr;
+        let planned = &self.plan.cidr(point.variant);
         let may_be_wider = !matches!(task, Some(Task::Search { .. } | Task::Overload { .. }));
         let in_range =
             dealt.namespace == *planned || may_be_wider && dealt.namespace.contains(planned);

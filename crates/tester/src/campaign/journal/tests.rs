@@ -79,6 +79,7 @@ pub(crate) fn every_record() -> Vec<Record> {
             trials: vec![result(220, Outcome::Passed)],
         }),
         Record::Variant {
+            start: None,
             variant: 0,
             facts: VariantFacts {
                 version: Some("1.0 \"\u{e9}\"\n".to_owned()),

@@ -10,6 +10,7 @@ use super::{Fault, Restart, Variant};
 use crate::authority::behaviour::{Behaviour, Delay};
 use crate::lab::cpuset::CpuSet;
 use crate::load::pace::Pacing;
+use crate::namespace::Cidr;
 use crate::quantity::ValueError;
 use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Subject};
 
@@ -59,12 +60,23 @@ fn variants_of(
     let cores = list_or(&dut.cores, str::parse::<CpuSet>, unrestricted)?;
     let behaviours = behaviours(dut, origin)?;
     let pacings = list_or(&dut.pacing, str::parse::<Pacing>, [Pacing::default()])?;
+    let namespaces = list_or(
+        &dut.namespace,
+        |text| text.parse::<Cidr>().map(Some),
+        [None],
+    )?;
     let mut variants = Vec::new();
     for settings in settings(at)? {
-        for cpus in &cores {
+        for (cpus, &cidr) in cores
+            .iter()
+            .flat_map(|cpus| namespaces.iter().map(move |cidr| (cpus, cidr)))
+        {
             let mut full = name.clone();
             if cores.len() > 1 {
                 full.push_str(&format!(" cores={cpus}"));
+            }
+            if let Some(cidr) = cidr.filter(|_| namespaces.len() > 1) {
+                full.push_str(&format!(" namespace={cidr}"));
             }
             for (key, value) in settings.iter().filter(|(k, _)| dut.sweep.contains_key(*k)) {
                 full.push_str(&format!(" {key}={value}"));
@@ -82,6 +94,7 @@ fn variants_of(
                     dut: name.clone(),
                     subject: with(subject.clone(), cpus, &settings, behaviour),
                     pacing,
+                    cidr,
                 }));
             }
         }
@@ -174,6 +187,13 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
     let behaviour = dut.authority_behaviour.as_ref().map(|at| at.span().start);
     let behaviour = ("authority-behaviour", behaviour);
     let self_test_server = ("self-test-server", at(&dut.self_test_server));
+    let namespace = dut.namespace.as_ref().map(|at| at.span().start);
+    if let Some(offset) = namespace.filter(|_| !subject.is_authority()) {
+        return Err(Fault::new(
+            offset,
+            "namespace in [[dut]] is for an authority by itself; give it in [tester]",
+        ));
+    }
     let binary = ("binary", at(&dut.binary));
     let settings = [("set", set), ("sweep", sweep)];
     let (what, strangers) = match subject {

@@ -133,6 +133,7 @@ pub(crate) struct Dut {
     pub authority: Option<At<String>>,
     pub authority_behaviour: Option<At<Many>>,
     pub cores: Option<At<Many>>,
+    pub namespace: Option<At<Many>>,
     pub pacing: Option<At<Many>>,
     #[serde(default)]
     pub set: BTreeMap<String, At<Word>>,

@@ -27,7 +27,7 @@ use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::position;
 use crate::load::pace::Pacing;
-use crate::namespace::{Pattern, Share};
+use crate::namespace::{Cidr, Pattern, Share};
 use crate::procedure::search::Resolution;
 use crate::rig::recommended::Recommended;
 use crate::rig::spec::{AuthorityChoice, LabSpec, Load, Subject};
@@ -100,6 +100,12 @@ impl Plan {
         let plan = read::plan(&file, &origin).map_err(locate)?;
         lookup::profiles(&file, &origin).map_err(locate)?;
         Ok((plan, text))
+    }
+
+    /// The names of the trials of a variant.
+    pub fn cidr(&self, variant: usize) -> Cidr {
+        let own = self.variants.get(variant).and_then(|variant| variant.cidr);
+        own.unwrap_or(self.load.cidr)
     }
 
     /// Where the plan leaves what RFC 8219 recommends.
@@ -323,6 +329,8 @@ pub struct Variant {
     pub subject: Subject,
     /// How its trials are paced.
     pub pacing: Pacing,
+    /// The names of its trials; `None` for those of the plan. Authorities only.
+    pub cidr: Option<Cidr>,
 }
 
 impl Variant {

@@ -7,14 +7,14 @@ use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
 use super::duts::resolved;
-use super::file::{self, At, File};
+use super::file::{self, At, File, Word};
 use super::values::{label, list_or, number, text, value, word_or};
 use super::{Cell, Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, cells, duts};
 use crate::authority::behaviour::Behaviour;
 use crate::load::catch_up::Limits;
 use crate::load::names::{Names, RESERVED};
 use crate::load::pace::{self, Schedule};
-use crate::namespace::{Share, parse_suffix};
+use crate::namespace::{Cidr, Share, parse_suffix};
 use crate::procedure::certificate::SELF_TESTS_DEFAULT;
 use crate::procedure::search::Resolution;
 use crate::quantity::{self, Span};
@@ -279,15 +279,37 @@ fn check_names(plan: &Plan, file: &File) -> Result<(), Fault> {
         );
         return Err(Fault::new(duration_at.or(rate_at).unwrap_or(0), message));
     }
-    let namespace = plan.load.cidr;
     let at = file.tester.namespace.as_ref().map(|at| at.span().start);
+    let trial = (first_qps, longest);
+    check_range(plan, file, plan.load.cidr, (at, rate_at), trial)?;
+    for at in file
+        .dut
+        .iter()
+        .filter_map(|dut| dut.get_ref().namespace.as_ref())
+    {
+        let ranges = at.get_ref().0.iter();
+        for range in ranges.filter_map(|Word(text)| text.parse().ok()) {
+            check_range(plan, file, range, (Some(at.span().start), None), trial)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a range has names enough for a trial of this rate and length, and for the patterns.
+fn check_range(
+    plan: &Plan,
+    file: &File,
+    namespace: Cidr,
+    (at, rate_at): (Option<usize>, Option<usize>),
+    (first_qps, length_ns): (u64, Nanos),
+) -> Result<(), Fault> {
     let pattern_at = file.cells.pattern.as_ref().map(|at| at.span().start);
     for cell in &plan.cells {
         let offset = pattern_at.or(at).unwrap_or(0);
         let fits = cell.pattern.fits(namespace);
         fits.map_err(|error| Fault::new(offset, error.to_string()))?;
     }
-    let queries = Schedule::new(first_qps, longest).queries();
+    let queries = Schedule::new(first_qps, length_ns).queries();
     let of_cell = |cell: &Cell| {
         let fresh = Names::fresh(cell.cached_share, queries);
         fresh.saturating_add(RESERVED)
@@ -302,7 +324,7 @@ fn check_names(plan: &Plan, file: &File) -> Result<(), Fault> {
             "the namespace {namespace} has {} names, and a trial of {} at the first rate, \
              {first_qps} queries per second, needs {needed}; {remedy}",
             namespace.names(),
-            Span(longest)
+            Span(length_ns)
         );
         return Err(Fault::new(at.or(rate_at).unwrap_or(0), message));
     }

@@ -1,4 +1,5 @@
 mod behaviours;
+mod namespaces;
 mod pacing;
 
 use expect_test::{Expect, expect};

@@ -26,7 +26,7 @@ impl Plan {
             };
             let profile = Profile::load(name)?;
             let demand = self.demand(variant);
-            for load in self.loads() {
+            for load in self.loads(variant) {
                 zones::check(&load, Some(&profile), demand)?;
                 let room = Room::of(&profile, &load.zone_file(demand.self_test));
                 if !rooms.contains(&room) {
@@ -42,7 +42,9 @@ impl Plan {
     pub(in crate::campaign) fn zone_load_ns(&self, variant: &Variant) -> Nanos {
         let profile = program(variant).and_then(|name| Profile::load(name).ok());
         let self_test = self.demand(variant).self_test;
-        let records = self.loads().map(|load| load.zone_file(self_test).records());
+        let records = self
+            .loads(variant)
+            .map(|load| load.zone_file(self_test).records());
         let load_ns = profile.zip(records.max()).and_then(|(profile, records)| {
             let zone_use = profile.zone;
             zone_use.load_ns(records)
@@ -57,10 +59,11 @@ impl Plan {
         if self.variants.iter().any(|it| it.subject.server().is_some()) {
             return self.load.cidr;
         }
-        let variants = self.variants.iter().filter(|it| program(it).is_some());
-        let demands = variants.map(|variant| self.demand(variant));
-        let ranges = demands.flat_map(|demand| {
-            let loads = self.loads();
+        let variants = self.variants.iter();
+        let variants = variants.filter(|it| program(it).is_some() && it.cidr.is_none());
+        let ranges = variants.flat_map(|variant| {
+            let demand = self.demand(variant);
+            let loads = self.loads(variant);
             loads.map(move |load| zones::smallest(&load, demand))
         });
         let widest = ranges.max_by_key(Cidr::names);
@@ -92,13 +95,15 @@ impl Plan {
         }
     }
 
-    /// The load of each cell, in trials of the greatest length.
-    fn loads(&self) -> impl Iterator<Item = Load> {
+    /// The load of each cell of a variant, in trials of the greatest length.
+    fn loads(&self, variant: &Variant) -> impl Iterator<Item = Load> {
+        let cidr = variant.cidr.unwrap_or(self.load.cidr);
         let checks = self.queue_check.iter();
         let more = checks.flat_map(|check| check.durations_ns.iter().copied());
         let longest_ns = more.fold(self.load.duration_ns, u64::max);
         self.cells.iter().map(move |cell: &Cell| Load {
             duration_ns: longest_ns,
+            cidr,
             zone: Zone {
                 suffix: self.load.zone.suffix.clone(),
                 aaaa_share: cell.aaaa_share,

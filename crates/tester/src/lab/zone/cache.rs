@@ -30,6 +30,8 @@ const PART: &str = "part";
 pub struct Stored {
     /// Its path.
     pub path: PathBuf,
+    /// Whether it had to be written for this use; otherwise it was there from before.
+    pub is_new: bool,
     /// Locked, shared.
     _lock: File,
 }
@@ -71,7 +73,8 @@ impl ZoneFile {
         let door = File::open(directory).map_err(cannot)?;
         flock(&door, FlockOperation::LockExclusive).map_err(|error| cannot(error.into()))?;
         let path = self.path(directory);
-        if !path.exists() {
+        let is_new = !path.exists();
+        if is_new {
             remove_parts(directory);
             make_room(self, directory)?;
             self.write_new(&path).map_err(cannot)?;
@@ -88,7 +91,11 @@ impl ZoneFile {
             last_modification: now,
         };
         let _ = futimens(&used, &times);
-        Ok(Stored { path, _lock: used })
+        Ok(Stored {
+            path,
+            is_new,
+            _lock: used,
+        })
     }
 
     /// Refuses a file that would not have room, before anything is written or removed.

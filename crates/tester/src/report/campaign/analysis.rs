@@ -1,8 +1,10 @@
 //! Every number that a report of a campaign prints, as plain data.
 
+mod authorities;
 mod authority;
 mod clause;
 mod evidence;
+mod load;
 
 use serde::{Serialize, Serializer};
 
@@ -11,9 +13,11 @@ use crate::statistics::summary::Summary;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, Messages};
 use crate::trial::result::Outcome;
 use crate::warning::Warning;
+pub use authorities::{Authorities, AuthorityRow, Recommendation, ZoneGrowth, ZoneRow};
 pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
 pub use clause::{Clause, Met};
 pub use evidence::{Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread};
+pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
 
 /// Version of the form of `results.json`; its schema is published as `results.schema.json`.
 pub const FORMAT: u32 = 2;
@@ -35,7 +39,7 @@ pub struct Analysis {
     pub journal_seal: String,
     /// Everything of the plan was done.
     pub complete: bool,
-    /// What was found, in a sentence for each variant: the verdict.
+    /// What was found, in a sentence for each variant, and which authority is the best: the verdict.
     pub verdict: Vec<String>,
     /// Why no number of it may be quoted as a measurement; empty if they may.
     pub not_a_measurement: Vec<String>,
@@ -65,6 +69,8 @@ pub struct Analysis {
     pub delays: Vec<DelayCurve>,
     /// Rates by the names that all queries are for, where there is more than one number of them.
     pub working_sets: Vec<WorkingSets>,
+    /// Authoritative servers by themselves, side by side.
+    pub authorities: Authorities,
     /// Beyond the rate that was found.
     pub overloads: Vec<OverloadCurve>,
     /// For long below it.
@@ -488,83 +494,6 @@ as_arrays! {
     FittedRow { share_pct, median, modelled, other_pct }
     QueueCheckRow { duration_s, timeout_s, median, calculated }
     ScalingRow { cores, point, median, per_core, factor }
-}
-
-/// An overload curve.
-#[derive(Clone, Debug, Serialize)]
-pub struct OverloadCurve {
-    /// Index into [`Analysis::variants`].
-    pub variant: usize,
-    /// The rate that the factors are of.
-    pub base_rate_qps: u64,
-    /// Its trials.
-    pub rows: Vec<OverloadRow>,
-}
-
-/// One trial of it.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct OverloadRow {
-    /// Offered rate.
-    pub rate_qps: u64,
-    /// Valid answers in time, per second.
-    pub goodput_qps: f64,
-    /// Median round-trip time.
-    pub rtt_ns_p50: Option<u64>,
-    /// 99th percentile.
-    pub rtt_ns_p99: Option<u64>,
-    /// Whether the Tester was certified for the offered rate.
-    pub certified: Option<bool>,
-    /// Beyond what the Tester is certified for, or disturbed: a lower bound.
-    pub doubtful: bool,
-}
-
-/// A soak.
-#[derive(Clone, Debug, Serialize)]
-pub struct SoakResult {
-    /// Index into [`Analysis::variants`].
-    pub variant: usize,
-    /// Offered rate.
-    pub rate_qps: u64,
-    /// Its segments.
-    pub rows: Vec<SoakRow>,
-    /// Queries without a valid answer in time, all segments together.
-    pub shortfall: u64,
-    /// What changes with time, and whether that is more than chance.
-    pub slopes: Vec<Slope>,
-}
-
-/// One segment of it.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct SoakRow {
-    /// Seconds from the beginning of the soak to the end of the segment.
-    pub at_s: f64,
-    /// Queries without a valid answer in time.
-    pub shortfall: u64,
-    /// 99th percentile of the round-trip times.
-    pub rtt_ns_p99: u64,
-    /// 99.9th percentile.
-    pub rtt_ns_p999: u64,
-    /// Resident memory of the DUT.
-    pub memory_bytes: Option<u64>,
-    /// Its descriptors.
-    pub descriptors: Option<u64>,
-    /// Its threads.
-    pub threads: Option<u64>,
-}
-
-/// A trend.
-#[derive(Clone, Debug, Serialize)]
-pub struct Slope {
-    /// Of what: "memory", "descriptors", "threads", "p99 of the round-trip time", ...
-    pub of: &'static str,
-    /// Change per hour, in the unit below.
-    pub per_hour: f64,
-    /// Unit.
-    pub unit: &'static str,
-    /// Probability of such a trend by chance (Mann-Kendall, two-sided).
-    pub p: f64,
-    /// In words.
-    pub verdict: String,
 }
 
 /// A process that worked on the campaign.

@@ -13,6 +13,7 @@ use crate::lab::LabKind;
 use crate::trial::result::TrialResult;
 use crate::warning::Severity;
 
+mod authorities;
 mod authority;
 pub(crate) mod sample;
 mod statement;

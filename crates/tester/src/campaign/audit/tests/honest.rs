@@ -9,7 +9,9 @@ use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::tests::conditions;
 use crate::campaign::journal::{self, Beginning, Journal};
 use crate::campaign::plan::Plan;
-use crate::campaign::record::{CertificateConditions, Environment, Line, Record, VariantFacts};
+use crate::campaign::record::{
+    CertificateConditions, Environment, Line, Record, Start, VariantFacts,
+};
 use crate::campaign::run::{Assignment, Bench, BenchError, Campaign, Parts};
 use crate::campaign::tasks::Task;
 use crate::lab::process::Resources;
@@ -244,6 +246,15 @@ impl Bench for Servers {
             program_sha256: Some("bb".to_owned()),
             profile_sha256: Some(self.profile.to_owned()),
             ..VariantFacts::default()
+        })
+    }
+
+    fn take_start(&mut self) -> Option<Start> {
+        let is_program = self.subject().is_authority() && !self.has_authority();
+        is_program.then_some(Start {
+            took_ns: SECOND,
+            memory: None,
+            zone_written: Some(false),
         })
     }
 

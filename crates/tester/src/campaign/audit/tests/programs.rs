@@ -2,6 +2,7 @@
 
 use super::honest::written;
 use super::*;
+use crate::campaign::history::History;
 use crate::campaign::state::CERTIFICATE_AGE_MAX_MS;
 use crate::report::campaign::analyse::analyse;
 
@@ -43,6 +44,23 @@ fn running_servers_and_authorities_are_verified() {
     let lines = written(&uncertified, [Servers::of(&uncertified)]);
     let audited = audit(&plan, &lines).unwrap();
     assert_eq!((audited.searches, audited.certificates), (6, 0));
+}
+
+#[test]
+fn each_start_of_an_authority_by_itself_is_written_down_and_its_facts_once() {
+    let ranges = "authority = \"nsd\"\nnamespace = [\"10.0.0.0/9\", \"10.0.0.0/8\"]";
+    let subjects = SUBJECTS.replace("authority = \"nsd\"", ranges);
+    let plan = Plan::parse("honest.toml", &subjects).unwrap();
+    let lines = written(&subjects, [Servers::of(&subjects)]);
+    let audited = audit(&plan, &lines).unwrap();
+    assert_eq!(audited.searches, 8);
+    let told: History<&TrialResult> = History::of(&plan, &lines);
+    let starts: Vec<_> = told.starts.iter().map(Vec::len).collect();
+    let facts: Vec<_> = told.variants.iter().map(Vec::len).collect();
+    assert_eq!((starts, facts), (vec![0, 0, 2, 2], vec![1; 4]));
+    let rows = analyse(&plan, &lines, "").authorities.rows;
+    let told: Vec<_> = rows.iter().map(|row| (row.names, row.starts)).collect();
+    assert_eq!(told, [(1 << 23, 2), (1 << 24, 2)]);
 }
 
 #[test]

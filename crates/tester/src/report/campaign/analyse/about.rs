@@ -126,7 +126,11 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
     let or = |text: Option<String>, or: &str| text.unwrap_or_else(|| or.to_owned());
     let ports = load.ports.map(|sockets| sockets.to_string());
     let pref64 = load.pref64.map(|pref64| pref64.to_string());
-    let names = format!("{} under {}", load.cidr, load.zone.suffix);
+    let mut ranges: Vec<_> = (0..plan.variants.len())
+        .map(|it| plan.cidr(it).to_string())
+        .collect();
+    ranges = distinct(ranges.into_iter());
+    let names = format!("{} under {}", ranges.join(", "), load.zone.suffix);
     let rest = Span(plan.search.settle_ns).to_string();
     let mut conditions = vec![
         ("lab", lab(plan, told)),

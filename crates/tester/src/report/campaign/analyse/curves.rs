@@ -94,7 +94,8 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
         };
         let is_same = |other: &Variant| {
             let same = other.dut == it.dut && other.settings() == it.settings();
-            same && other.behaviour() == it.behaviour() && other.pacing == it.pacing
+            let same = same && other.behaviour() == it.behaviour() && other.cidr == it.cidr;
+            same && other.pacing == it.pacing
         };
         match servers.iter_mut().find(|(other, _)| is_same(other)) {
             Some((_, rows)) => rows.push(row),
@@ -115,8 +116,20 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
     servers.into_iter().filter_map(scaling).collect()
 }
 
-/// A DUT with those of its settings that its variants differ in.
+/// A DUT with those of its settings that its variants differ in, and with its names if they do.
 pub(super) fn without_cores(plan: &Plan, variant: &Variant) -> String {
+    let mut name = without_cores_and_names(plan, variant);
+    let mut own = plan.variants.iter().filter(|v| v.dut == variant.dut);
+    if let Some(cidr) = variant.cidr
+        && own.any(|v| v.cidr != variant.cidr)
+    {
+        name += &format!(" namespace={cidr}");
+    }
+    name
+}
+
+/// A DUT with those of its settings that its variants differ in.
+pub(super) fn without_cores_and_names(plan: &Plan, variant: &Variant) -> String {
     let mut name = variant.dut.clone();
     for (key, value) in variant.settings() {
         let mut own = plan.variants.iter().filter(|v| v.dut == variant.dut);

@@ -5,6 +5,7 @@
 //! ```
 
 mod about;
+pub(super) mod authorities;
 mod authority;
 mod contradictions;
 mod curves;
@@ -54,6 +55,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         scaling: curves::scaling(plan, &points),
         delays: authority::delays(plan, &points),
         working_sets: authority::working_sets(plan, &planned, &points),
+        authorities: authorities::authorities(plan, &told, &points),
         overloads: curves::overloads(&planned, &told, &points),
         soaks: curves::soaks(&planned, &told),
         points,
@@ -66,6 +68,10 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     analysis.verdict = verdict(&analysis);
     let some = about::partly_uncertified(&analysis.variants, &analysis.points);
     analysis.not_a_measurement.extend(some);
+    analysis.authorities.recommendation = authorities::recommendation(&analysis);
+    let recommended = analysis.authorities.recommendation.iter();
+    let recommended: Vec<_> = recommended.map(|it| it.text.clone()).collect();
+    analysis.verdict.extend(recommended);
     analysis.warnings = warnings::all(plan, &told, &analysis);
     analysis.statement = statement::clauses(plan, &told, &analysis);
     analysis

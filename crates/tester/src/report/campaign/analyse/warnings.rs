@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::told::Told;
-use super::{contradictions, of_variant};
+use super::{authorities, contradictions, of_variant};
 use crate::campaign::environment;
 use crate::campaign::facts;
 use crate::campaign::plan::Plan;
@@ -36,6 +36,7 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
     warnings.extend(plan.remarks());
     certificates(analysis, &mut warnings);
     warnings.extend(contradictions::all(analysis));
+    warnings.extend(authorities::limited(analysis));
     if plan.search.runs >= RUNS_MIN {
         few_runs(analysis, &mut warnings);
     }

@@ -1,6 +1,7 @@
 //! The figures of a report: SVG with classes for colours, a legend in words, and the numbers that are
 //! drawn.
 
+mod authorities;
 mod authority;
 mod distribution;
 mod evidence;
@@ -101,6 +102,8 @@ pub struct Figures {
     pub curves: Vec<Figure>,
     /// Rates over cores.
     pub scaling: Vec<Figure>,
+    /// Rates of authorities over cores; their memory and starts over the names of the zone.
+    pub authorities: Vec<Figure>,
     /// Rates over the delay of the authority.
     pub delays: Vec<Figure>,
     /// Rates over the working set.
@@ -128,6 +131,7 @@ impl Figures {
             latency: trials::latency(analysis),
             curves: rates::curves(analysis),
             scaling: rates::scaling(analysis),
+            authorities: authorities::authorities(analysis),
             delays: authority::delays(analysis),
             working_sets: authority::working_sets(analysis),
             overload: load::overload(analysis),

@@ -150,6 +150,7 @@ fn tables_have_a_cell_for_each_column() {
         figures.latency,
         figures.curves,
         figures.scaling,
+        figures.authorities,
         figures.delays,
         figures.working_sets,
         figures.memory,

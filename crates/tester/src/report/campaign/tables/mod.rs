@@ -1,5 +1,6 @@
 //! All tables of a report, each in one place whatever it is written as.
 
+mod authorities;
 mod authority;
 mod certified;
 mod distribution;
@@ -35,6 +36,8 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
         achieved(analysis),
         path::path(analysis),
         models(analysis),
+        authorities::authorities(analysis),
+        authorities::zones(analysis),
         scaling(analysis),
         authority::delays(analysis),
         authority::working_sets(analysis),

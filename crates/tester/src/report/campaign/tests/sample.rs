@@ -1,8 +1,11 @@
 //! Synthetic campaigns: a plan, and the journal that its driver would have written for DUTs whose
 //! limits are known. Everything is arithmetic, so that expected texts can be kept.
 
+mod authority;
+
 use std::collections::BTreeMap;
 
+use authority::{machine, starts};
 use dns64_transport::clock::SECOND;
 
 use crate::authority::behaviour::Behaviour;
@@ -10,7 +13,7 @@ use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{
-    CertificateConditions, Environment, InterfaceFacts, Line, Record, SelfTest, TaskEnd,
+    CertificateConditions, Environment, InterfaceFacts, Line, Record, SelfTest, Start, TaskEnd,
     VariantFacts,
 };
 use crate::campaign::tasks::{Point, Task, points};
@@ -417,7 +420,9 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
     let points = points(plan);
     journal.self_test(plan, &points[0]);
     for (variant, it) in plan.variants.iter().enumerate() {
-        journal.write(started_variant(variant, it));
+        for start in starts(plan, variant) {
+            journal.write(started_variant(variant, it, start));
+        }
     }
     for run in 1..=plan.search.runs {
         if run == 2 {
@@ -442,9 +447,10 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
     journal.lines
 }
 
-fn started_variant(variant: usize, it: &Variant) -> Record {
+fn started_variant(variant: usize, it: &Variant, start: Option<Start>) -> Record {
     Record::Variant {
         variant,
+        start,
         facts: VariantFacts {
             version: Some(format!("{} 1.2.3", it.dut)),
             server: "[2001:2::2]:53".to_owned(),
@@ -481,6 +487,7 @@ fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: 
     while let Some(rate_qps) = search.next_rate() {
         number += 1;
         let mut result = trial(point, rate_qps, limit, false);
+        result.machine = machine(plan, point, result.queries_sent);
         for (_, rtt_ns) in &mut result.rtt_percentiles {
             *rtt_ns += 2 * delay_ns(plan, point);
         }

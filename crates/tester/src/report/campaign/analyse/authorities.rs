@@ -1,0 +1,267 @@
+//! Authoritative servers that are measured by themselves, side by side, and which of them to take.
+
+use super::about::is_authority;
+use super::curves::without_cores_and_names;
+use super::told::{TaskTold, Told};
+use super::{is_worst_case, of_variant};
+use crate::campaign::plan::Plan;
+use crate::campaign::record::{Memory, Start};
+use crate::campaign::tasks::Task;
+use crate::lab::topology::Role;
+use crate::procedure::selftest::certified_rate;
+use crate::report::campaign::analysis::{
+    Analysis, Authorities, AuthorityRow, PointResult, Recommendation, RunEnd, ZoneGrowth, ZoneRow,
+};
+use crate::report::campaign::numbers;
+use crate::statistics::line::{Line, line};
+use crate::statistics::quantile::median;
+use crate::trial::result::{Outcome, TrialResult};
+use crate::warning::{Severity, Warning};
+
+/// Names of a /5: the zone of Lencse, Pivoda and Shima 2021, section 2.3.
+const WHOLE_NAMES: u64 = 1 << 27;
+
+/// All authorities of a campaign; without a recommendation yet, which needs the names of variants.
+pub(super) fn authorities(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> Authorities {
+    let variants = 0..plan.variants.len();
+    let rows = variants
+        .filter(|variant| is_authority(plan, *variant))
+        .filter_map(|variant| row(plan, told, points, variant));
+    let rows: Vec<_> = rows.collect();
+    Authorities {
+        zones: zones(&rows),
+        rows,
+        recommendation: None,
+    }
+}
+
+fn row(
+    plan: &Plan,
+    told: &Told<'_>,
+    points: &[PointResult],
+    variant: usize,
+) -> Option<AuthorityRow> {
+    let it = plan.variants.get(variant)?;
+    let own = || of_variant(points, variant);
+    let point = own().find(|p| is_worst_case(p)).or(own().next())?;
+    let starts = told.starts.get(variant).map_or(&[][..], Vec::as_slice);
+    let later = starts.iter().skip(1).map(|start| start.took_ns as f64);
+    let most = |of: fn(&Memory) -> u64| {
+        let memories = starts.iter().filter_map(|start| start.memory.as_ref());
+        memories.map(of).max()
+    };
+    let summary = point.summary.as_ref();
+    let cores = it.cpus().cpus().len();
+    let ended = |how| point.runs.iter().filter(move |run| run.ended == how);
+    let trials = point.runs.iter().flat_map(|run| &run.trials);
+    let passed = trials.filter(|trial| trial.outcome == Outcome::Passed);
+    Some(AuthorityRow {
+        variant,
+        server: without_cores_and_names(plan, it),
+        cores: (cores > 0).then_some(cores),
+        names: plan.cidr(variant).names(),
+        point: point.point,
+        p1: summary.map(|s| s.p1),
+        median: summary.map(|s| s.median),
+        p99: summary.map(|s| s.p99),
+        dispersion_pct: summary.map(|s| s.dispersion_pct),
+        lower_bound: point.lower_bound,
+        tester_limited_runs: ended(RunEnd::TesterFault).count(),
+        passed_qps: passed.map(|trial| trial.rate_qps).max(),
+        certifies_qps: summary.map(|s| certified_rate(whole(s.p1))),
+        cpu_ns_per_query: cpu_ns_per_query(told, point),
+        rss_bytes: most(|memory| memory.rss_bytes),
+        pss_bytes: most(|memory| memory.pss_bytes),
+        starts: starts.len(),
+        first_start_ns: starts.first().map(|start| start.took_ns),
+        zone_written: starts.first().and_then(|start: &Start| start.zone_written),
+        later_starts_ns: median(&later.collect::<Vec<_>>()),
+    })
+}
+
+/// A rate that a run found is a whole number.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rates are above 0 and far below 2^53"
+)]
+fn whole(rate_qps: f64) -> u64 {
+    rate_qps as u64
+}
+
+/// The median over the runs, each by the trial that it found its rate by.
+fn cpu_ns_per_query(told: &Told<'_>, point: &PointResult) -> Option<f64> {
+    let found = |run: u32, rate_qps: u64| {
+        let task = Task::Search {
+            point: point.point,
+            run,
+        };
+        let task: &TaskTold<'_> = told.tasks.get(&task)?;
+        let passed = |result: &&TrialResult| {
+            result.outcome == Outcome::Passed && result.rate_qps == rate_qps
+        };
+        let result = task.trials.iter().map(|trial| trial.result).rfind(passed)?;
+        let used = result.machine.as_ref()?.of(Role::Authority)?;
+        (result.queries_sent > 0).then(|| used.cpu_ns as f64 / result.queries_sent as f64)
+    };
+    let runs = point.runs.iter();
+    let each = runs.filter_map(|run| found(run.run, run.rate_qps?));
+    median(&each.collect::<Vec<_>>())
+}
+
+/// Servers that were measured with more than one zone on the same cores.
+fn zones(rows: &[AuthorityRow]) -> Vec<ZoneGrowth> {
+    let mut servers: Vec<Vec<&AuthorityRow>> = Vec::new();
+    for row in rows {
+        let is_same = |other: &&mut Vec<&AuthorityRow>| {
+            let first = other.first();
+            first.is_some_and(|first| (&first.server, first.cores) == (&row.server, row.cores))
+        };
+        match servers.iter_mut().find(is_same) {
+            Some(own) => own.push(row),
+            None => servers.push(vec![row]),
+        }
+    }
+    servers.into_iter().filter_map(growth).collect()
+}
+
+fn growth(mut own: Vec<&AuthorityRow>) -> Option<ZoneGrowth> {
+    own.sort_by_key(|row| row.names);
+    let (first, last) = (*own.first()?, *own.last()?);
+    let first_start = |row: &AuthorityRow| row.first_start_ns.map(|ns| ns as f64);
+    let rows: Vec<ZoneRow> = own
+        .iter()
+        .map(|row| ZoneRow {
+            names: row.names,
+            variant: row.variant,
+            pss_bytes: row.pss_bytes,
+            start_ns: row.later_starts_ns.or(first_start(row)),
+        })
+        .filter(|row| row.pss_bytes.is_some() || row.start_ns.is_some())
+        .collect();
+    if first.names == last.names || rows.is_empty() {
+        return None;
+    }
+    let over_names = |of: fn(&ZoneRow) -> Option<f64>| {
+        let points = rows
+            .iter()
+            .filter_map(|row| Some((row.names as f64, of(row)?)));
+        line(&points.collect::<Vec<_>>())
+    };
+    let memory = over_names(|row| row.pss_bytes.map(|bytes| bytes as f64));
+    let start = over_names(|row| row.start_ns);
+    let whole = |line: &Line| {
+        let at = line.at(WHOLE_NAMES as f64);
+        (at > 0.0).then_some(at)
+    };
+    Some(ZoneGrowth {
+        server: first.server.clone(),
+        cores: first.cores,
+        memory,
+        start,
+        whole_names: WHOLE_NAMES,
+        whole_memory_bytes: memory.as_ref().and_then(whole),
+        whole_start_ns: start.as_ref().and_then(whole),
+        extrapolated: last.names < WHOLE_NAMES,
+        rows,
+    })
+}
+
+/// The authority with the highest 1st percentile, by RFC 8219 section 9.2.1: behind a Tester for DNS64
+/// servers at r queries per second it has to pass self-tests at 2(1 + 0.1)r.
+pub(in crate::report::campaign) fn recommendation(analysis: &Analysis) -> Option<Recommendation> {
+    let rows = &analysis.authorities.rows;
+    let known = rows.iter().filter_map(|row| Some((row, row.p1?)));
+    let (best, p1) = known.max_by(|a, b| {
+        // The first of equals, which needs the fewest cores if the plan begins with them.
+        a.1.total_cmp(&b.1).then(b.0.variant.cmp(&a.0.variant))
+    })?;
+    let others = || rows.iter().filter(|row| row.variant != best.variant);
+    let tied = others().filter(|row| row.p99 >= Some(p1));
+    let not_compared = others().filter(|row| {
+        let is_tied = row.p99 >= Some(p1);
+        !is_tied && (row.tester_limited_runs > 0 || row.lower_bound)
+    });
+    let mut found = Recommendation {
+        variant: best.variant,
+        p1,
+        certifies_qps: best.certifies_qps?,
+        lower_bound: best.lower_bound,
+        tied: tied.map(|row| row.variant).collect(),
+        not_compared: not_compared.map(|row| row.variant).collect(),
+        text: String::new(),
+    };
+    found.text = text(analysis, best, &found);
+    Some(found)
+}
+
+fn text(analysis: &Analysis, best: &AuthorityRow, found: &Recommendation) -> String {
+    let on_cores = |row: &AuthorityRow| match row.cores {
+        Some(cores) => format!("{} on {}", row.server, numbers::count(cores, "core")),
+        None => row.server.clone(),
+    };
+    let several = |row: &&AuthorityRow| row.names != best.names;
+    let sizes = analysis.authorities.rows.iter().any(|row| several(&row));
+    let name = |row: &AuthorityRow| match sizes {
+        true => format!(
+            "{} with {} names",
+            on_cores(row),
+            numbers::Thousands(row.names)
+        ),
+        false => on_cores(row),
+    };
+    let names = |variants: &[usize]| {
+        let rows = analysis.authorities.rows.iter();
+        let rows = rows.filter(|row| variants.contains(&row.variant));
+        rows.map(name).collect::<Vec<_>>().join(", ")
+    };
+    let at_least = if found.lower_bound { "at least " } else { "" };
+    let mut text = format!(
+        "Recommendation: {} certifies DNS64 tests up to {at_least}{} queries/s, the 1st percentile of its \
+         self-tests ({}) / 2.2 (RFC 8219 section 9.2.1)",
+        name(best),
+        numbers::Thousands(found.certifies_qps),
+        numbers::rate(found.p1),
+    );
+    if found.tied.is_empty() && analysis.authorities.rows.len() > 1 {
+        text += "; it is the highest";
+    }
+    if !found.tied.is_empty() {
+        text += &format!(
+            "; a tie with {}, whose rates from the 1st to the 99th percentile reach it",
+            names(&found.tied)
+        );
+    }
+    if best.tester_limited_runs > 0 {
+        text += "; the Tester was the limit in some of its runs";
+    }
+    if !found.not_compared.is_empty() {
+        let limited = names(&found.not_compared);
+        text += &format!("; not compared, because the Tester or max-rate was the limit: {limited}");
+    }
+    let info = analysis.variants.get(best.variant);
+    let own = info.into_iter().flat_map(|info| &info.not_a_measurement);
+    if let Some(reason) = analysis.not_a_measurement.iter().chain(own).next() {
+        text += &format!("; not a measurement: {reason}");
+    }
+    text
+}
+
+/// Authorities that may be faster than the Tester can ask.
+pub(in crate::report::campaign) fn limited(analysis: &Analysis) -> impl Iterator<Item = Warning> {
+    let rows = analysis.authorities.rows.iter();
+    rows.filter(|row| row.tester_limited_runs > 0).map(|row| {
+        let runs = numbers::count(row.tester_limited_runs, "run");
+        let passed = match row.passed_qps {
+            Some(rate) => format!("it passed at {} queries/s", numbers::Thousands(rate)),
+            None => "it passed at no rate".to_owned(),
+        };
+        let text = format!(
+            "the Tester, not the authority, was the limit in {runs}: {passed} and may do more"
+        );
+        let about = analysis.variants.get(row.variant);
+        let warning = Severity::Warning.warning(text);
+        let warning = warning.remedy("give the Tester more threads and cores");
+        warning.about(about.map_or("", |info| info.name.as_str()))
+    })
+}

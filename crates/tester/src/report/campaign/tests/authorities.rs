@@ -1,0 +1,187 @@
+//! Authoritative servers by themselves: the table, the lines over their zones, and which to take.
+
+use super::sample::analysed;
+use crate::report::campaign::analyse::authorities::{limited, recommendation};
+use crate::report::campaign::analysis::Analysis;
+use crate::report::campaign::plots::Figures;
+use crate::report::campaign::{html, tables};
+
+/// Of the sample the first variant can do 9,000 queries per second, the second 17,100, all others 6,000.
+const CORES: &str = r#"
+[search]
+runs = 3
+start-rate = 4000
+[tester]
+namespace = "10.0.0.0/12"
+[[dut]]
+authority = "nsd"
+cores = ["1", "1-2"]
+[[dut]]
+authority = "knot"
+cores = ["1", "1-2"]
+[[dut]]
+authority = "built-in"
+cores = "1"
+"#;
+
+const ZONES: &str = r#"
+[search]
+runs = 3
+start-rate = 4000
+[[dut]]
+authority = "knot"
+cores = "1"
+namespace = ["10.0.0.0/12", "10.0.0.0/8", "10.0.0.0/10"]
+"#;
+
+fn near(found: Option<f64>, expected: f64) -> bool {
+    found.is_some_and(|found| (found - expected).abs() < 1e-6 * expected.abs().max(1.0))
+}
+
+#[test]
+fn each_authority_has_its_rates_processor_time_memory_and_starts() {
+    let analysis = analysed(CORES);
+    let rows = &analysis.authorities.rows;
+    let servers: Vec<_> = rows
+        .iter()
+        .map(|row| (row.server.as_str(), row.cores))
+        .collect();
+    let expected = [
+        ("nsd", Some(1)),
+        ("nsd", Some(2)),
+        ("knot", Some(1)),
+        ("knot", Some(2)),
+        ("built-in", Some(1)),
+    ];
+    assert_eq!(servers, expected);
+    let (nsd, built_in) = (&rows[0], &rows[4]);
+    assert_eq!(nsd.names, 1 << 20);
+    assert!(near(nsd.cpu_ns_per_query, 4000.0), "{nsd:?}");
+    assert_eq!(nsd.pss_bytes, Some((80 << 20) + (512 << 20)));
+    assert_eq!(nsd.rss_bytes, nsd.pss_bytes.map(|bytes| bytes + (30 << 20)));
+    assert_eq!((nsd.starts, nsd.zone_written), (3, Some(true)));
+    let later_ns = 2_000 * (1 << 20) + 100_000_000;
+    assert_eq!(nsd.first_start_ns, Some(later_ns + 1_000_000_000));
+    assert!(near(nsd.later_starts_ns, later_ns as f64));
+    assert_eq!((built_in.starts, built_in.pss_bytes), (0, None));
+    assert!(nsd.p1 <= nsd.median && nsd.median <= nsd.p99 && nsd.p1 > Some(8_000.0));
+}
+
+#[test]
+fn the_highest_first_percentile_is_recommended_by_2_2() {
+    let analysis = analysed(CORES);
+    let found = analysis.authorities.recommendation.as_ref().unwrap();
+    let best = &analysis.authorities.rows[1];
+    assert_eq!((found.variant, Some(found.p1)), (1, best.p1));
+    assert!(found.tied.is_empty() && found.not_compared.is_empty());
+    let rate = found.p1 / 2.2;
+    assert!((found.certifies_qps as f64) <= rate && rate < found.certifies_qps as f64 + 1.0);
+    let said = analysis.verdict.last().unwrap();
+    assert!(
+        said.starts_with("Recommendation: nsd on 2 cores certifies DNS64 tests up to 7,"),
+        "{said}"
+    );
+    assert!(
+        said.contains("/ 2.2 (RFC 8219 section 9.2.1)") && !said.contains("at least"),
+        "{said}"
+    );
+    assert_eq!(analysis.verdict.len(), analysis.variants.len() + 1);
+}
+
+#[test]
+fn equals_are_told_as_a_tie() {
+    // Without the three that are faster all others are the same.
+    let more = CORES.replace(
+        "[[dut]]\nauthority = \"built-in\"",
+        "[[dut]]\nauthority = \"yadifa\"\ncores = \"1\"\n[[dut]]\nauthority = \"built-in\"",
+    );
+    let mut analysis = analysed(&more);
+    analysis.authorities.rows.drain(..3);
+    let found = recommendation(&analysis).unwrap();
+    assert_eq!((found.variant, found.tied), (3, vec![4, 5]));
+    let tie = "a tie with yadifa on 1 core, built-in on 1 core";
+    assert!(found.text.contains(tie), "{}", found.text);
+    assert!(!found.text.contains("it is the highest"));
+}
+
+#[test]
+fn who_was_limited_by_the_tester_is_neither_compared_nor_passed_over() {
+    let mut analysis = analysed(CORES);
+    let knot = &mut analysis.authorities.rows[2];
+    (knot.p1, knot.median, knot.p99) = (None, None, None);
+    (knot.tester_limited_runs, knot.passed_qps) = (3, Some(20_000));
+    let found = recommendation(&analysis).unwrap();
+    assert_eq!(found.not_compared, [2]);
+    assert!(
+        found.text.ends_with("was the limit: knot on 1 core"),
+        "{}",
+        found.text
+    );
+    let warnings: Vec<_> = limited(&analysis).collect();
+    assert_eq!(warnings.len(), 1);
+    let text = warnings[0].to_string();
+    assert!(
+        text.contains("in 3 runs: it passed at 20,000 queries/s and may do more"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_rate_that_may_be_higher_is_a_lower_bound_of_the_recommendation() {
+    let mut analysis = analysed(CORES);
+    analysis.authorities.rows[1].lower_bound = true;
+    analysis.authorities.rows[0].lower_bound = true;
+    let found = recommendation(&analysis).unwrap();
+    assert!(found.lower_bound);
+    assert_eq!((found.variant, found.not_compared), (1, vec![0]));
+    assert!(found.text.contains("up to at least 7,"), "{}", found.text);
+}
+
+#[test]
+fn memory_and_start_are_straight_lines_over_names_and_extrapolated_to_a_5() {
+    let analysis = analysed(ZONES);
+    let [zone] = &analysis.authorities.zones[..] else {
+        panic!("{:?}", analysis.authorities.zones);
+    };
+    let names: Vec<_> = zone.rows.iter().map(|row| row.names).collect();
+    assert_eq!(names, [1 << 20, 1 << 22, 1 << 24]);
+    let memory = zone.memory.unwrap();
+    assert!(near(Some(memory.slope), 512.0) && near(Some(memory.intercept), 83_886_080.0));
+    let whole = 134_217_728.0;
+    assert!(near(zone.whole_memory_bytes, 83_886_080.0 + 512.0 * whole));
+    assert!(near(zone.whole_start_ns, 1e8 + 2e3 * whole));
+    assert!(zone.extrapolated);
+    assert!(analysed(CORES).authorities.zones.is_empty());
+    let all = analysed(&ZONES.replace("10.0.0.0/8", "8.0.0.0/5"));
+    assert!(!all.authorities.zones[0].extrapolated);
+}
+
+fn page(analysis: &Analysis) -> String {
+    html::page(analysis, &tables::all(analysis), None).unwrap()
+}
+
+#[test]
+fn authorities_have_tables_figures_and_a_section_and_dns64_servers_have_none() {
+    let analysis = analysed(CORES);
+    let figures = Figures::of(&analysis).authorities;
+    assert_eq!(figures.len(), 1);
+    assert_eq!(
+        (figures[0].legend.len(), figures[0].table.rows.len()),
+        (3, 5)
+    );
+    assert!(page(&analysis).contains("<section id=\"authorities\">"));
+    let zones = analysed(ZONES);
+    let figures = Figures::of(&zones).authorities;
+    assert_eq!(figures.len(), 2);
+    let last = figures[0].table.rows.last().unwrap();
+    assert_eq!(
+        last[1..3],
+        ["134,217,728".to_owned(), "extrapolated".to_owned()]
+    );
+    let tables = tables::all(&zones);
+    let keys: Vec<_> = tables.iter().map(|table| table.key).collect();
+    assert!(keys.contains(&"authorities") && keys.contains(&"authority_zones"));
+    let other = analysed("[search]\nstart-rate = 4000\nruns = 3\n[[dut]]\nprofile = \"bind\"\n");
+    assert!(other.authorities.rows.is_empty() && other.authorities.recommendation.is_none());
+    assert!(!page(&other).contains("id=\"authorities\""));
+}
