@@ -279,7 +279,7 @@ impl Bench for Servers {
         let mut told = counted(rate_qps, spans, rate_qps.saturating_sub(limit_qps));
         tell(
             &mut told,
-            (self.plan.load.cidr, point.cell.cached_share),
+            (self.plan.cidr(point.variant), point.cell.cached_share),
             &mut self.next,
         );
         if !is_authority {
