@@ -76,7 +76,7 @@ fn refuse(missing: &CpuSet, online: &CpuSet) -> Result<(), LabError> {
     match missing.is_unrestricted() {
         true => Ok(()),
         false => Err(Blame::Machine.error(format!(
-            "CPU {missing} is missing; use those that there are, {online}"
+            "core {missing} is missing; use those that there are, {online}"
         ))),
     }
 }
@@ -162,7 +162,7 @@ mod tests {
             refused.map_err(|error| error.to_string())
         };
         assert_eq!(told(&[CpuSet::unrestricted(), set("0-1")]), Ok(()));
-        let expected = "CPU 2-4,8 is missing; use those that there are, 0-1";
+        let expected = "core 2-4,8 is missing; use those that there are, 0-1";
         assert_eq!(
             told(&[set("0"), set("1-4"), set("8")]),
             Err(expected.to_owned())
