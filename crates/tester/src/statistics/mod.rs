@@ -4,7 +4,7 @@
 //! - [`summary`]: spread and flags of the runs of one point;
 //! - [`bootstrap`], [`trend`], [`compare`]: intervals, slopes and differences with their tests;
 //! - [`model`]: the papers' models of work, fitted to the cells;
-//! - [`line`]: a straight line, and what it says beyond its points;
+//! - [`mod@line`]: a straight line, and what it says beyond its points;
 //! - [`queue`]: whether a DUT stores requests to answer them in the timeout;
 //! - [`outstanding`]: how many queries it has under way at once.
 //!
