@@ -34,9 +34,12 @@ fn trial(arguments: &str) -> Run {
         assert_eq!(run.code, code_of(json), "{json:#}");
         assert_accounted(json);
         assert_eq!(run.number("/queries_due"), QUERIES);
-        for class in ["wrong", "empty", "truncated"] {
-            assert_eq!(answers(json, class), 0, "{arguments}: {json:#}");
+        let others = ["wrong", "empty", "truncated"].map(|class| answers(json, class));
+        // A DUT that gives its authority up makes an AAAA where there is one, or answers without any.
+        if others != [0; 3] && is_disturbed(json) {
+            return None;
         }
+        assert_eq!(others, [0; 3], "{arguments}: {json:#}");
         let is_invalid = run.text("/outcome") == "invalid";
         assert_eq!(is_invalid, is_disturbed(json), "{arguments}: {json:#}");
         (answers(json, "valid") > 0).then_some(run)
