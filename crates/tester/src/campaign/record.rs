@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::tasks::Task;
+use super::tasks::{Point, Task};
 use crate::lab::LabKind;
 pub use crate::lab::process::{Memory, Resources};
 pub use crate::lab::server::Start;
@@ -285,6 +285,20 @@ pub struct CertificateConditions {
     /// The interfaces that datagrams pass: driver, MTU, offloads, by their name.
     #[serde(default)]
     pub links: BTreeMap<String, String>,
+}
+
+impl CertificateConditions {
+    /// Whether a self-test under these is for trials of this point.
+    pub fn fit(&self, point: &Point) -> bool {
+        let spans = (self.duration_ns, self.timeout_ns);
+        spans == (point.duration_ns, point.timeout_ns) && self.cell == point.cell.to_string()
+    }
+
+    /// Whether Measurer and authority had the same cores in it as beside a DUT, given all roles and theirs.
+    pub fn have_cores(&self, cpus: &[(String, String)]) -> bool {
+        let tester = cpus.iter().filter(|(role, _)| role != "DUT");
+        tester.eq(&self.cpus)
+    }
 }
 
 /// The machine that a session ran on. What cannot be read is an empty text or missing.

@@ -24,6 +24,16 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
     format!("{sign}{whole}{point}{fraction}")
 }
 
+/// A figure without its decimals: a rate is never rounded up to what no run has reached. Below 0 it is 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "no rate, size or span comes near 2^53"
+)]
+pub(super) fn whole(value: f64) -> u64 {
+    value.max(0.0) as u64
+}
+
 /// A number with as many decimals as it has, four at most: "0.25", "60".
 pub(super) fn short(value: f64) -> String {
     trimmed(&decimal(value, 4)).to_owned()

@@ -5,6 +5,7 @@ mod rows;
 
 use dns64_transport::clock::Nanos;
 
+use super::numbers::whole;
 use super::{Conditions, Span, Thousands, calculated_qps, judged_qps, passed, stored};
 use crate::authority::counts::{AuthorityCounts, FaultCounts};
 use crate::procedure::certificate::SelfTests;
@@ -472,15 +473,6 @@ fn remarks(trials: &[TrialResult]) -> Vec<String> {
         remarks.extend(notes.map(|note| format!("trial {number}: {note}")));
     }
     remarks
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a rate, rounded down"
-)]
-fn whole(qps: f64) -> u64 {
-    qps as u64
 }
 
 fn rate(qps: u64) -> String {

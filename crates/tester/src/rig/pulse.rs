@@ -10,6 +10,7 @@ use dns64_transport::socket::{Segmentation, UdpLink};
 use dns64_transport::{Link as _, cpu};
 
 use super::probe::ProbeError;
+use crate::lab::Blame;
 use crate::lab::host::Host;
 use crate::load::query::Template;
 use crate::namespace::Zone;
@@ -34,6 +35,7 @@ pub struct Patient {
 /// A question every [`PERIOD_NS`] at most, one at a time, until it is over.
 #[derive(Debug)]
 pub struct Pulse {
+    /// `None` once it has ended.
     asking: Option<JoinHandle<Vec<Nanos>>>,
     is_over: Arc<AtomicBool>,
 }
@@ -43,7 +45,7 @@ impl Pulse {
     ///
     /// # Errors
     ///
-    /// The host cannot be entered, a socket cannot be opened.
+    /// The host cannot be entered, a socket cannot be opened, a thread cannot be started.
     pub fn begin(patient: Patient) -> Result<Self, ProbeError> {
         let open = || UdpLink::client(patient.server, None, 1, Segmentation::Off);
         let link = patient.host.enter(open)??;
@@ -54,8 +56,11 @@ impl Pulse {
             let _ = patient.core.map(cpu::pin);
             ask(&patient, link, &over)
         });
+        let no_thread = "no thread can be started that asks the authority beside a trial; raise the limit of threads \
+                         (ulimit -u, pids.max)";
+        let asking = asking.map_err(Blame::Machine.because(no_thread))?;
         Ok(Self {
-            asking: asking.ok(),
+            asking: Some(asking),
             is_over,
         })
     }
@@ -86,8 +91,13 @@ fn ask(patient: &Patient, mut link: UdpLink, is_over: &AtomicBool) -> Vec<Nanos>
         if is_over.load(Ordering::Relaxed) {
             break;
         }
+        let sent = link.send(0, 1, |_, frame| template.write(id, patient.name, frame));
+        // After the call: whoever kept the asker from its core has not made the authority slow.
         let asked_at = MonotonicClock.now();
-        let _ = link.send(0, 1, |_, frame| template.write(id, patient.name, frame));
+        if !sent.is_ok_and(|sent| sent == 1) {
+            MonotonicClock.sleep(PERIOD_NS);
+            continue;
+        }
         let until = asked_at + patient.patience_ns;
         let answered_at = answer(&mut link, id, until, is_over);
         waits.push(answered_at.saturating_sub(asked_at));

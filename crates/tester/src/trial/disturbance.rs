@@ -12,36 +12,28 @@ use dns64_transport::clock::Nanos;
 
 use super::cause::Cause;
 use super::fault::TesterFault;
+use super::place::LossSpan;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::topology::Role;
 use crate::lab::usage::{RoleUsage, TICK_NS, Usage};
 use crate::load::catch_up::{Limits, RESERVE};
 use crate::load::pace::Schedule;
 
-/// What a trial that failed has lost.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lost {
-    /// Queries without a valid answer, those included that would not have had one.
-    pub(super) queries: u64,
-    /// From the sending of the first of them to that of the last, if it is known.
-    pub(super) span_ns: Option<Nanos>,
-}
-
-/// The fault of a trial that failed by these losses while others had the core of its DUT or its authority
-/// for longer than is allowed. Where all that was lost was sent within the time that one theft is felt, a tenth of the
+/// The fault of a trial that failed with so many queries without a valid answer, sent within a span, if that is known,
+/// while others had the core of its DUT or its authority for longer than is allowed. Where all that was lost was sent within the time that one theft is felt, a tenth of the
 /// share is enough: a DUT that is too slow loses queries all the time.
 pub(super) fn fault(
     usage: &Usage,
     limits: &Limits,
     schedule: &Schedule,
-    lost: Lost,
+    (queries, span): (u64, Option<LossSpan>),
 ) -> Option<TesterFault> {
     ROLES.into_iter().find_map(|role| {
         let row = usage.of(role)?;
         let felt_ns = felt_ns(row);
-        let is_short = lost.span_ns.is_some_and(|span_ns| span_ns <= felt_ns);
+        let is_short = span.is_some_and(|span| span.span_ns() <= felt_ns);
         let part = if is_short { SHORT } else { 1 };
-        let explains = lost.queries <= schedule.due_within(felt_ns);
+        let explains = queries <= schedule.due_within(felt_ns);
         theft(usage, row, limit_ns(usage, row, limits) / part).filter(|_| explains)
     })
 }
@@ -49,7 +41,7 @@ pub(super) fn fault(
 /// The roles whose cores are not to be used by others: the Measurer is judged by what it did.
 const ROLES: [Role; 2] = [Role::Dut, Role::Authority];
 
-/// See [`fault`].
+/// What part of the allowed share is enough for losses that lie together: a choice, not a measurement.
 const SHORT: Nanos = 10;
 
 /// The fault of a role that was kept from its core for longer than this, whatever became of the trial.
@@ -82,7 +74,7 @@ pub(super) fn remark(usage: &Usage, limits: &Limits, has_passed: bool) -> Option
     let what = cause.what(row.role);
     Some(match has_passed {
         true => format!("passed although {what}: it may pass at a higher rate"),
-        false => format!("{what}, which explains no more than a part of the losses"),
+        false => format!("{what}, which accounts for only part of the losses"),
     })
 }
 
@@ -215,12 +207,8 @@ mod tests {
 
     /// Beyond the share that is allowed for a trial that may have lost anything.
     fn theft_of_any(usage: &Usage) -> Option<TesterFault> {
-        let lost = Lost {
-            queries: 0,
-            span_ns: None,
-        };
         let schedule = Schedule::new(1000, 10 * SECOND);
-        fault(usage, &Limits::default(), &schedule, lost)
+        fault(usage, &Limits::default(), &schedule, (0, None))
     }
 
     /// A trial of 10 s in which this happened to the DUT.
@@ -347,8 +335,16 @@ mod tests {
         assert_eq!(of(Role::Measurer), None);
     }
 
+    fn within(span_ns: Nanos) -> LossSpan {
+        LossSpan::at(0).with(span_ns)
+    }
+
     /// A trial of 60 s at 20,000 queries/s whose DUT and authority were kept from their cores for so long.
-    fn of_a_minute(dut_ns: Nanos, authority_ns: Nanos, lost: Lost) -> Option<Role> {
+    fn of_a_minute(
+        dut_ns: Nanos,
+        authority_ns: Nanos,
+        lost: (u64, Option<LossSpan>),
+    ) -> Option<Role> {
         let robbed = |role, steal_ns| RoleUsage {
             steal_ns: Some(steal_ns),
             ..row(role)
@@ -370,10 +366,7 @@ mod tests {
 
     #[test]
     fn the_role_counts_whose_theft_explains_the_losses() {
-        let lost = |queries| Lost {
-            queries,
-            span_ns: Some(50 * SECOND),
-        };
+        let lost = |queries| (queries, Some(within(50 * SECOND)));
         let robbed = |queries| of_a_minute(650 * MS, 20 * SECOND, lost(queries));
         assert_eq!(robbed(143_000), Some(Role::Dut));
         assert_eq!(robbed(200_000), Some(Role::Authority));
@@ -382,9 +375,9 @@ mod tests {
 
     #[test]
     fn a_short_theft_explains_losses_that_lie_together() {
-        let robbed = |taken_ns, span_ns| {
+        let robbed = |taken_ns, span_ns: Option<Nanos>| {
             let queries = 5000;
-            of_a_minute(taken_ns, 0, Lost { queries, span_ns })
+            of_a_minute(taken_ns, 0, (queries, span_ns.map(within)))
         };
         assert_eq!(robbed(300 * MS, Some(3300 * MS)), Some(Role::Dut));
         assert_eq!(robbed(300 * MS, Some(3301 * MS)), None, "lost all the time");
@@ -403,12 +396,8 @@ mod tests {
                 ..row(Role::Dut)
             }],
         };
-        let lost = |queries| Lost {
-            queries,
-            span_ns: None,
-        };
         let schedule = Schedule::new(1000, 60 * SECOND);
-        let told = |queries| fault(&usage, &Limits::default(), &schedule, lost(queries));
+        let told = |queries| fault(&usage, &Limits::default(), &schedule, (queries, None));
         assert!(told(11_000).is_some());
         assert_eq!(told(11_001), None);
     }

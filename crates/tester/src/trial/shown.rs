@@ -87,10 +87,7 @@ fn theft(result: &TrialResult, lost: u64) -> Option<TesterFault> {
     let schedule = Schedule::new(result.rate_qps, result.duration_ns);
     let span = result.losses.as_ref().and_then(|losses| losses.span);
     let told = result.timing.catch_up.unwrap_or_default();
-    let lost = disturbance::Lost {
-        queries: lost.saturating_sub(told.explained()),
-        span_ns: span.map(|span| span.span_ns()),
-    };
+    let lost = (lost.saturating_sub(told.explained()), span);
     disturbance::fault(result.machine.as_ref()?, &limits, &schedule, lost)
 }
 
@@ -189,7 +186,7 @@ const PCT_STEP: f64 = 1e-9;
 mod tests {
     use super::*;
     use crate::procedure::simulated::result;
-    use crate::trial::place::{Evidence, Facts, Kind, place};
+    use crate::trial::place::{Evidence, Facts, Kind, Placing, place};
 
     /// What held answers back between DUT and authority, where only the difference of two counters tells it.
     fn held() -> Evidence {
@@ -207,17 +204,22 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_loss_that_only_made_answers_late_is_taken_on_trust() {
-        let (missing, late) = (0, 5);
-        let placing = place(Facts {
+    /// Where the answers of a trial were held back that left so many queries without a valid one.
+    fn held_back(missing: u64, late: u64) -> Placing {
+        place(Facts {
             missing,
             late,
             each: 1000,
             is_watched: true,
             evidence: vec![held()],
             ..Facts::default()
-        });
+        })
+    }
+
+    #[test]
+    fn a_loss_that_only_made_answers_late_is_taken_on_trust() {
+        let (missing, late) = (0, 5);
+        let placing = held_back(missing, late);
         let source = placing.cause.expect("it explains late answers").source;
         let fault = TesterFault::NetworkDelay(source);
         let mut told = result(100, Outcome::Invalid(fault.clone()));
@@ -229,14 +231,7 @@ mod tests {
     #[test]
     fn a_loss_that_explains_missing_answers_is_among_the_places() {
         let (missing, late) = (5, 0);
-        let placing = place(Facts {
-            missing,
-            late,
-            each: 1000,
-            is_watched: true,
-            evidence: vec![held()],
-            ..Facts::default()
-        });
+        let placing = held_back(missing, late);
         let source = placing.cause.expect("it explains missing answers").source;
         let mut told = result(100, Outcome::Failed { shortfall: missing });
         told.losses = Some(placing.losses);

@@ -269,11 +269,8 @@ fn theft(
 ) -> Option<TesterFault> {
     let usage = around.machine.as_ref().filter(|_| shortfall > 0)?;
     let in_bursts = told.explained().min(shortfall);
-    let lost = disturbance::Lost {
-        queries: shortfall - in_bursts + hanging.queries,
-        span_ns: hanging.span.map(|span| span.span_ns()),
-    };
-    disturbance::fault(usage, &spec.limits, &spec.schedule, lost)
+    let queries = shortfall - in_bursts + hanging.queries;
+    disturbance::fault(usage, &spec.limits, &spec.schedule, (queries, hanging.span))
 }
 
 /// An authority that answered too late for a DUT that left queries without a valid answer. What passes with such

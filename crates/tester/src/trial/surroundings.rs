@@ -116,15 +116,15 @@ impl Surroundings {
             .is_some_and(|leg| leg.far.is_none())
         {
             notes.push(
-                "the host of the server and the network on the way are not watched: what was lost there counts as \
-                 the server's"
+                "the server's host and the network on the way to it are not watched: losses there count against \
+                 the server"
                     .to_owned(),
             );
         }
         let dut = self.machine.as_ref().and_then(|usage| usage.of(Role::Dut));
         if dut.is_some_and(|row| row.cores.is_some() && row.foreign_ns.is_none()) {
             notes.push(
-                "whether others used the cores of the DUT is not known: not all processes can be seen in /proc"
+                "not all processes are visible in /proc: others may have used the DUT's cores"
                     .to_owned(),
             );
         }

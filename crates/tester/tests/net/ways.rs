@@ -1,6 +1,6 @@
 //! Ways to spoil a trial of a DUT that is fast enough: none may be told as the DUT's failure, and so lower its rate.
 
-use crate::accounts::assert_accounted;
+use crate::accounts::{assert_accounted, code_of};
 use crate::machine::{Run, Underway, left_behind, turn};
 use crate::spoil::{self, Guard};
 
@@ -22,6 +22,7 @@ struct Way {
 }
 
 const HELD_UP: Told = Told::Invalid("held up");
+const NOT_ARRIVED: Told = Told::Invalid("did not arrive");
 const SMALL: (&str, &str) = ("100kbit", "4000");
 const LONG: (&str, &str) = ("1mbit", "10000000");
 
@@ -46,10 +47,10 @@ const WAYS: [Way; 26] = [
     way("delay on the way from the DUT", "", |_| limit("dut", "client", LONG), Told::NoFailure),
     way("delay on the way to the authority", "", |_| limit("dut", "upstream", LONG), Told::NoFailure),
     way("delay on the way from the authority", "", |_| limit("authority", "upstream", LONG), Told::NoFailure),
-    way("0.1 % lost on the way to the DUT, as it leaves", "", |_| spoil::lose("measurer", "client", "egress"), Told::Invalid("")),
-    way("0.1 % lost on the way to the DUT, as it arrives", "", |_| spoil::lose("dut", "client", "ingress"), Told::Invalid("")),
-    way("0.1 % lost on the way from the DUT, as it leaves", "", |_| spoil::lose("dut", "client", "egress"), Told::Invalid("")),
-    way("0.1 % lost on the way from the DUT, as it arrives", "", |_| spoil::lose("measurer", "client", "ingress"), Told::Invalid("")),
+    way("0.1 % lost on the way to the DUT, as it leaves", "", |_| spoil::lose("measurer", "client", "egress"), Told::Invalid("did not take")),
+    way("0.1 % lost on the way to the DUT, as it arrives", "", |_| spoil::lose("dut", "client", "ingress"), NOT_ARRIVED),
+    way("0.1 % lost on the way from the DUT, as it leaves", "", |_| spoil::lose("dut", "client", "egress"), NOT_ARRIVED),
+    way("0.1 % lost on the way from the DUT, as it arrives", "", |_| spoil::lose("measurer", "client", "ingress"), NOT_ARRIVED),
     way("0.1 % lost on the way to the authority", "", |_| spoil::lose("dut", "upstream", "egress"), Told::NoFailure),
     way("0.1 % lost on the way from the authority", "", |_| spoil::lose("authority", "upstream", "egress"), Told::NoFailure),
     way("authority that answers 0.1 % of the names not", "--authority-behaviour loss=0.1%", |_| Box::new(()), Told::NoFailure),
@@ -84,6 +85,13 @@ impl Way {
         drop(guard);
         let run = Run::new(&output);
         assert_accounted(&run.json);
+        assert_eq!(
+            run.code,
+            code_of(&run.json),
+            "{}: {:#}",
+            self.name,
+            run.json
+        );
         run
     }
 

@@ -82,7 +82,7 @@ impl Audit<'_> {
         let tests = self.state.self_tests.iter().map(|told| &told.test);
         let held = tests.filter(move |test| {
             self.machine().is_some_and(|machine| is_of(test, machine))
-                && fits(&test.conditions, point)
+                && test.conditions.fit(point)
                 && test.conditions.lab.is_empty() != in_lab
                 && self.has_cores(point, &test.conditions)
         });
@@ -92,11 +92,8 @@ impl Audit<'_> {
     /// Whether Measurer and authority are on the cores that they were on in the self-test.
     fn has_cores(&self, point: &Point, conditions: &CertificateConditions) -> bool {
         let facts = self.state.variants.get(point.variant);
-        let Some(facts) = facts.and_then(|all| all.last()) else {
-            return false;
-        };
-        let tester = facts.cpus.iter().filter(|(role, _)| role != "DUT");
-        tester.eq(&conditions.cpus)
+        let facts = facts.and_then(|all| all.last());
+        facts.is_some_and(|facts| conditions.have_cores(&facts.cpus))
     }
 
     /// A process goes on with a task that another began: by which certificate, its first trial tells.
@@ -145,10 +142,4 @@ pub(super) fn rates(rates_qps: &[Option<u64>]) -> String {
 pub(super) fn is_of(test: &SelfTest, machine: &Environment) -> bool {
     let conditions = &test.conditions;
     (&conditions.boot_id, &conditions.kernel) == (&machine.boot_id, &machine.kernel)
-}
-
-/// Whether a certificate is for trials of this point.
-pub(super) fn fits(conditions: &CertificateConditions, point: &Point) -> bool {
-    let spans = (conditions.duration_ns, conditions.timeout_ns);
-    spans == (point.duration_ns, point.timeout_ns) && conditions.cell == point.cell.to_string()
 }

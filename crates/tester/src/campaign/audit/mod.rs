@@ -26,7 +26,7 @@ use crate::procedure::search::{Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
 use crate::quantity::Thousands;
 use crate::trial::result::{Outcome, TrialResult};
-use certificates::{fits, is_of, rates};
+use certificates::{is_of, rates};
 
 /// What was computed anew, and fits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -189,7 +189,7 @@ impl<'a> Audit<'a> {
         let of_a_point = self.points.iter().find(|point| {
             let is_of_lab = self.variant_of(point).map(|v| v.subject.lab().is_some());
             let is_dut = !self.is_authority(point) && is_of_lab == Some(in_lab);
-            is_dut && fits(&test.conditions, point)
+            is_dut && test.conditions.fit(point)
         });
         if !on_this_machine {
             return vec!["a self-test of another machine, or of before its last start".to_owned()];

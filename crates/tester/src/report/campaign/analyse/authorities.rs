@@ -12,7 +12,7 @@ use crate::procedure::selftest::certified_rate;
 use crate::report::campaign::analysis::{
     Analysis, Authorities, AuthorityRow, PointResult, Recommendation, RunEnd, ZoneGrowth, ZoneRow,
 };
-use crate::report::campaign::numbers;
+use crate::report::numbers::{self, whole};
 use crate::statistics::line::{Line, line};
 use crate::statistics::quantile::median;
 use crate::trial::result::{Outcome, TrialResult};
@@ -77,16 +77,6 @@ fn row(
         zone_written: starts.first().and_then(|start: &Start| start.zone_written),
         later_starts_ns: median(&later.collect::<Vec<_>>()),
     })
-}
-
-/// A rate that a run found is a whole number.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "rates are above 0 and far below 2^53"
-)]
-fn whole(rate_qps: f64) -> u64 {
-    rate_qps as u64
 }
 
 /// The median over the runs, each by the trial that it found its rate by.

@@ -144,8 +144,8 @@ pub(super) fn margins(planned: &[Point], analysis: &Analysis) -> Vec<Margin> {
             let result = &analysis.points[*point];
             result.summary.is_some()
                 && result.certified_rate_qps.is_some()
-                && fits(conditions, &planned[*point])
-                && has_cores(conditions, analysis, result.variant)
+                && conditions.fit(&planned[*point])
+                && conditions.have_cores(&analysis.variants[result.variant].cpus)
         };
         Margin {
             certified_rate_qps: Certificate::of(&rates).map(|certificate| certificate.rate_qps),
@@ -154,17 +154,6 @@ pub(super) fn margins(planned: &[Point], analysis: &Analysis) -> Vec<Margin> {
         }
     };
     alike.into_iter().map(margin).collect()
-}
-
-fn fits(conditions: &CertificateConditions, point: &Point) -> bool {
-    let spans = (conditions.duration_ns, conditions.timeout_ns);
-    spans == (point.duration_ns, point.timeout_ns) && conditions.cell == point.cell.to_string()
-}
-
-/// Whether the Tester had the cores of the self-test when it measured a variant.
-fn has_cores(conditions: &CertificateConditions, analysis: &Analysis, variant: usize) -> bool {
-    let cores = analysis.variants[variant].cpus.iter();
-    cores.filter(|(role, _)| role != "DUT").eq(&conditions.cpus)
 }
 
 #[cfg(test)]

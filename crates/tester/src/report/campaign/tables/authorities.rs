@@ -3,6 +3,7 @@
 use super::two;
 use crate::report::campaign::analysis::{Analysis, AuthorityRow, ZoneGrowth};
 use crate::report::campaign::table::{Cell, Table, columns};
+use crate::report::numbers::whole;
 
 /// Rates, processor time, memory and starts.
 pub(super) fn authorities(analysis: &Analysis) -> Table {
@@ -86,14 +87,4 @@ fn bytes(octets: f64) -> Cell {
 
 fn span(ns: f64) -> Cell {
     Cell::Span(whole(ns))
-}
-
-/// Of a figure that is not negative; less is 0.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "octets and nanoseconds far below 2^53, and a negative one is 0"
-)]
-fn whole(value: f64) -> u64 {
-    value.max(0.0).round() as u64
 }
