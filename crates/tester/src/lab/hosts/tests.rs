@@ -1,0 +1,419 @@
+//! Laboratories as plans have them, and each way in which hosts cannot be one.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use expect_test::{Expect, expect};
+
+use super::*;
+
+/// Link, interface, addresses.
+type End<'a> = (LinkName, &'a str, &'a [&'a str]);
+
+fn host(name: &str, roles: &[Role], ends: &[End<'_>]) -> HostSpec {
+    let mut links: BTreeMap<LinkName, Vec<LinkEnd>> = BTreeMap::new();
+    for (link, interface, addresses) in ends {
+        links.entry(*link).or_default().push(LinkEnd {
+            interface: (*interface).to_owned(),
+            addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
+        });
+    }
+    HostSpec {
+        name: name.to_owned(),
+        reach: Reach::Ssh(format!("root@{name}")),
+        sudo: false,
+        roles: roles.to_vec(),
+        cpus: CpuSet::unrestricted(),
+        authority_cpus: CpuSet::unrestricted(),
+        threads: 1,
+        links,
+    }
+}
+
+const GEN1: End<'_> = (LinkName::Client, "ens1", &["2001:2:0:1::1/64"]);
+const GEN2: End<'_> = (LinkName::Client, "ens1", &["2001:2:0:11::1/64"]);
+const DUT1: End<'_> = (LinkName::Client, "client1", &["2001:2:0:1::2/64"]);
+const DUT2: End<'_> = (LinkName::Client, "client2", &["2001:2:0:11::2/64"]);
+const UP: End<'_> = (
+    LinkName::Upstream,
+    "up",
+    &["2001:2:0:2::1/64", "198.18.0.1/24"],
+);
+const AUTH: End<'_> = (
+    LinkName::Upstream,
+    "up",
+    &["2001:2:0:2::2/64", "198.18.0.2/24"],
+);
+const SELF1: End<'_> = (LinkName::SelfTest, "self", &["2001:2:0:3::1/64"]);
+const SELF2: End<'_> = (LinkName::SelfTest, "self", &["2001:2:0:3::2/64"]);
+
+fn three() -> Vec<HostSpec> {
+    vec![
+        host("gen1", &[Role::Measurer], &[GEN1]),
+        host("dut", &[Role::Dut], &[DUT1, UP]),
+        host("auth", &[Role::Authority], &[AUTH]),
+    ]
+}
+
+fn two() -> Vec<HostSpec> {
+    vec![
+        host("tester", &[Role::Measurer, Role::Authority], &[GEN1, AUTH]),
+        host("dut", &[Role::Dut], &[DUT1, UP]),
+    ]
+}
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().unwrap()
+}
+
+fn links(site: &Site) -> Vec<String> {
+    let told = |link: &SiteLink| {
+        let end = |end: &SiteEnd| format!("{}/{}", end.host, end.interface);
+        format!("{}: {} - {}", link.name, end(&link.near), end(&link.far))
+    };
+    site.links.iter().map(told).collect()
+}
+
+#[test]
+fn three_devices_test_themselves_through_the_host_of_the_dut() {
+    let hosts = Hosts::new(three()).unwrap();
+    let site = hosts.site(Some("dut"), Family::Ipv4).unwrap();
+    let measurer = &site.measurers[0];
+    assert_eq!(measurer.host, "gen1");
+    assert_eq!(measurer.local, address("2001:2:0:1::1"));
+    assert_eq!(measurer.dut, Some(at("[2001:2:0:1::2]:53")));
+    assert_eq!(measurer.self_test_local, measurer.local);
+    assert_eq!(measurer.self_test, at("[2001:2:0:2::2]:53"));
+    let dut = site.dut.as_ref().unwrap();
+    assert_eq!(dut.listen, address("2001:2:0:1::2"));
+    assert_eq!(dut.probe, at("[2001:2:0:1::2]:53"));
+    assert_eq!(dut.upstream, at("198.18.0.2:53"));
+    assert_eq!(site.authority.host, "auth");
+    assert_eq!(site.authority.listen, at("198.18.0.2:53"));
+    assert_eq!(site.authority.self_test_listen, at("[2001:2:0:2::2]:53"));
+    assert_eq!(
+        links(&site),
+        [
+            "client: gen1/ens1 - dut/client1",
+            "upstream: dut/up - auth/up"
+        ]
+    );
+    let over_v6 = hosts.site(Some("dut"), Family::Ipv6).unwrap();
+    assert_eq!(over_v6.dut.unwrap().upstream, at("[2001:2:0:2::2]:53"));
+}
+
+#[test]
+fn two_devices_test_themselves_over_the_loopback_interface() {
+    let mut specs = two();
+    specs[0].cpus = "0-1".parse().unwrap();
+    specs[0].authority_cpus = "2".parse().unwrap();
+    specs[0].threads = 2;
+    let site = Hosts::new(specs).unwrap();
+    let site = site.site(Some("dut"), Family::Ipv6).unwrap();
+    let measurer = &site.measurers[0];
+    assert_eq!(measurer.self_test, at("[::1]:53"));
+    assert_eq!(measurer.self_test_local, Ipv6Addr::LOCALHOST);
+    assert_eq!(
+        (measurer.threads, measurer.cpus.to_string()),
+        (2, "0-1".into())
+    );
+    assert_eq!(site.authority.self_test_listen, at("[::1]:53"));
+    assert_eq!(site.authority.cpus.to_string(), "2");
+    assert_eq!(
+        links(&site),
+        [
+            "client: tester/ens1 - dut/client1",
+            "upstream: dut/up - tester/up"
+        ]
+    );
+}
+
+#[test]
+fn each_of_two_measurers_reaches_the_dut_in_its_own_prefix() {
+    let mut specs = three();
+    specs[1] = host("dut", &[Role::Dut], &[DUT1, DUT2, UP]);
+    specs.push(host("gen2", &[Role::Measurer], &[GEN2]));
+    let site = Hosts::new(specs).unwrap();
+    let site = site.site(Some("dut"), Family::Ipv4).unwrap();
+    let servers: Vec<_> = site.measurers.iter().filter_map(|it| it.dut).collect();
+    assert_eq!(
+        servers,
+        [at("[2001:2:0:1::2]:53"), at("[2001:2:0:11::2]:53")]
+    );
+    let dut = site.dut.as_ref().unwrap();
+    assert_eq!(dut.listen, Ipv6Addr::UNSPECIFIED);
+    assert_eq!(dut.probe, servers[0]);
+    // Both reach the authority at one address.
+    assert_eq!(site.authority.self_test_listen, at("[2001:2:0:2::2]:53"));
+    assert_eq!(
+        links(&site),
+        [
+            "client: gen1/ens1 - dut/client1",
+            "client: gen2/ens1 - dut/client2",
+            "upstream: dut/up - auth/up"
+        ]
+    );
+}
+
+#[test]
+fn two_measurers_behind_a_switch_share_an_address_of_the_dut() {
+    let mut specs = three();
+    let other = (LinkName::Client, "eth0", &["2001:2:0:1::3/64"][..]);
+    specs.push(host("gen2", &[Role::Measurer], &[other]));
+    let site = Hosts::new(specs).unwrap();
+    let site = site.site(Some("dut"), Family::Ipv4).unwrap();
+    assert_eq!(site.dut.unwrap().listen, address("2001:2:0:1::2"));
+    assert_eq!(site.measurers[1].local, address("2001:2:0:1::3"));
+}
+
+#[test]
+fn a_link_for_self_tests_is_used_by_those_who_have_it() {
+    let mut specs = three();
+    specs[0] = host("gen1", &[Role::Measurer], &[GEN1, SELF1]);
+    specs[1] = host("dut", &[Role::Dut], &[DUT1, DUT2, UP]);
+    specs[2] = host("auth", &[Role::Authority], &[AUTH, SELF2]);
+    specs.push(host("gen2", &[Role::Measurer], &[GEN2]));
+    let site = Hosts::new(specs).unwrap();
+    let site = site.site(Some("dut"), Family::Ipv4).unwrap();
+    assert_eq!(site.measurers[0].local, address("2001:2:0:1::1"));
+    assert_eq!(site.measurers[0].self_test_local, address("2001:2:0:3::1"));
+    assert_eq!(site.measurers[0].self_test, at("[2001:2:0:3::2]:53"));
+    assert_eq!(site.measurers[1].self_test, at("[2001:2:0:2::2]:53"));
+    assert_eq!(site.authority.self_test_listen, at("[::]:53"));
+    assert!(links(&site).contains(&"self-test: gen1/self - auth/self".to_owned()));
+}
+
+#[test]
+fn without_a_dut_only_the_way_of_the_self_test_is_left() {
+    let hosts = Hosts::new(three()).unwrap();
+    let site = hosts.site(None, Family::Ipv4).unwrap();
+    assert_eq!((site.dut, site.measurers[0].dut), (None, None));
+    assert_eq!(site.authority.listen, at("[2001:2:0:2::2]:53"));
+    // A laboratory for authorities needs no DUT.
+    let direct = Hosts::new(vec![
+        host("gen1", &[Role::Measurer], &[SELF1]),
+        host("auth", &[Role::Authority], &[SELF2]),
+    ]);
+    let site = direct.unwrap().site(None, Family::Ipv4).unwrap();
+    assert_eq!(site.measurers[0].local, address("2001:2:0:3::1"));
+    assert_eq!(site.authority.listen, at("[2001:2:0:3::2]:53"));
+    assert_eq!(links(&site), ["self-test: gen1/self - auth/self"]);
+}
+
+#[test]
+fn a_dut_with_ipv4_alone_toward_the_authority_needs_another_way_for_self_tests() {
+    let v4 = |own| (LinkName::Upstream, "up", own);
+    let mut specs = three();
+    specs[1] = host("dut", &[Role::Dut], &[DUT1, v4(&["198.18.0.1/24"])]);
+    specs[2] = host("auth", &[Role::Authority], &[v4(&["198.18.0.2/24"])]);
+    expect!["host gen1: no way to the authority auth for self-tests; connect both by a link self-test, or give the upstream link IPv6 addresses of one prefix at the DUT and at the authority"]
+        .assert_eq(&Hosts::new(specs.clone()).unwrap_err().to_string());
+    specs[0] = host("gen1", &[Role::Measurer], &[GEN1, SELF1]);
+    specs[2] = host("auth", &[Role::Authority], &[v4(&["198.18.0.2/24"]), SELF2]);
+    let hosts = Hosts::new(specs).unwrap();
+    assert!(hosts.site(Some("dut"), Family::Ipv4).is_ok());
+    expect!["host dut: no IPv6 address on a link upstream; add one in the prefix of auth"]
+        .assert_eq(
+            &hosts
+                .site(Some("dut"), Family::Ipv6)
+                .unwrap_err()
+                .to_string(),
+        );
+    expect![[r#"no host of a DUT is named "gen1"; there is dut"#]].assert_eq(
+        &hosts
+            .site(Some("gen1"), Family::Ipv4)
+            .unwrap_err()
+            .to_string(),
+    );
+}
+
+/// The error of three devices that `spoil` has changed.
+fn check(spoil: impl FnOnce(&mut Vec<HostSpec>), expected: &Expect) {
+    let mut specs = three();
+    spoil(&mut specs);
+    expected.assert_eq(&Hosts::new(specs).unwrap_err().to_string());
+}
+
+#[test]
+fn names_and_reaches_that_cannot_be_are_refused() {
+    check(|specs| specs[0].name = "Gen_1".into(), &expect![]);
+    check(|specs| specs[0].name = "x".repeat(33), &expect![]);
+    check(|specs| specs[0].name = "dut".into(), &expect![]);
+    check(
+        |specs| specs[0].reach = Reach::Ssh("-oProxyCommand=x".into()),
+        &expect![],
+    );
+    check(
+        |specs| specs[0].reach = Reach::Netns("../x".into()),
+        &expect![],
+    );
+    check(|specs| specs[0].reach = specs[2].reach.clone(), &expect![]);
+    check(
+        |specs| {
+            let one = specs[0].clone();
+            specs.extend(vec![one; HOSTS_MAX]);
+        },
+        &expect![],
+    );
+}
+
+#[test]
+fn roles_and_numbers_that_cannot_be_are_refused() {
+    check(|specs| specs[0].roles.clear(), &expect![]);
+    check(|specs| specs[0].roles.push(Role::Measurer), &expect![]);
+    check(|specs| specs[1].roles.push(Role::Authority), &expect![]);
+    check(
+        |specs| {
+            specs.remove(2);
+        },
+        &expect![],
+    );
+    check(
+        |specs| {
+            specs.remove(0);
+        },
+        &expect![],
+    );
+    check(
+        |specs| {
+            let second = (LinkName::Upstream, "up", &["2001:2:0:2::3/64"][..]);
+            specs.push(host("auth2", &[Role::Authority], &[second]));
+        },
+        &expect![],
+    );
+    check(|specs| specs[0].threads = 0, &expect![]);
+    check(|specs| specs[1].threads = 2, &expect![]);
+    check(
+        |specs| specs[2].authority_cpus = "1".parse().unwrap(),
+        &expect![],
+    );
+    let mut specs = two();
+    specs[0].cpus = "0-2".parse().unwrap();
+    specs[0].authority_cpus = "2-3".parse().unwrap();
+    expect![].assert_eq(&Hosts::new(specs).unwrap_err().to_string());
+}
+
+/// The error of three devices of which one has other ends.
+fn check_ends(number: usize, ends: &[End<'_>], expected: &Expect) {
+    let replace = |specs: &mut Vec<HostSpec>| {
+        specs[number].links = host("x", &[], ends).links;
+    };
+    check(replace, expected);
+}
+
+#[test]
+fn links_that_cannot_be_are_refused() {
+    check_ends(0, &[GEN1, UP], &expect![]);
+    check_ends(
+        0,
+        &[(LinkName::Client, "", &["2001:2:0:1::1/64"])],
+        &expect![],
+    );
+    check_ends(
+        0,
+        &[(LinkName::Client, "an/interface", &["2001:2:0:1::1/64"])],
+        &expect![],
+    );
+    check_ends(
+        1,
+        &[DUT1, (LinkName::Upstream, "client1", UP.2)],
+        &expect![],
+    );
+    check_ends(0, &[(LinkName::Client, "ens1", &[])], &expect![]);
+    check_ends(
+        0,
+        &[(LinkName::Client, "ens1", &["fe80::1/64"])],
+        &expect![],
+    );
+    check(
+        |specs| {
+            specs[0].links.insert(LinkName::Client, Vec::new());
+        },
+        &expect![],
+    );
+}
+
+#[test]
+fn addresses_that_leave_it_open_who_is_meant_are_refused() {
+    let client = |addresses| (LinkName::Client, "ens1", addresses);
+    check_ends(0, &[client(&["2001:2:0:1::2/64"])], &expect![]);
+    check_ends(0, &[client(&["2001:2:0:2::7/64"])], &expect![]);
+    check_ends(0, &[client(&["2001:2::7/32"])], &expect![]);
+    check_ends(0, &[client(&["2001:2:0:1::1/56"])], &expect![]);
+    check_ends(
+        1,
+        &[
+            DUT1,
+            (LinkName::Client, "client2", &["2001:2:0:1::4/64"]),
+            UP,
+        ],
+        &expect![],
+    );
+}
+
+#[test]
+fn links_that_do_not_connect_are_refused() {
+    check_ends(
+        0,
+        &[(LinkName::Client, "ens1", &["2001:2:0:9::1/64"])],
+        &expect![],
+    );
+    check_ends(0, &[], &expect![]);
+    check_ends(
+        0,
+        &[(LinkName::Client, "ens1", &["198.18.1.1/24"])],
+        &expect![],
+    );
+    check_ends(1, &[DUT1], &expect![]);
+    check_ends(
+        2,
+        &[(LinkName::Upstream, "up", &["2001:2:0:8::2/64"])],
+        &expect![],
+    );
+    // Every Measurer is connected to every DUT.
+    check(
+        |specs| specs.push(host("gen2", &[Role::Measurer], &[GEN2])),
+        &expect![],
+    );
+}
+
+#[test]
+fn addresses_are_read_with_the_length_of_their_prefix() {
+    let address: LinkAddress = "2001:2:0:1::1/64".parse().unwrap();
+    assert_eq!(
+        address.address(),
+        "2001:2:0:1::1".parse::<IpAddr>().unwrap()
+    );
+    assert_eq!(address.prefix().to_string(), "2001:2:0:1::/64");
+    assert_eq!(address.to_string(), "2001:2:0:1::1/64");
+    for (text, expected) in [
+        ("2001:2:0:1::1", expect![]),
+        ("2001:2:0:1::1/128", expect![]),
+        ("198.18.0.1/0", expect![]),
+        ("198.18.0.1/33", expect![]),
+    ] {
+        let error = text.parse::<LinkAddress>().unwrap_err();
+        expected.assert_eq(&error.to_string());
+    }
+}
+
+#[test]
+fn hosts_are_the_same_after_a_journey_as_json() {
+    let mut specs = two();
+    specs[0].cpus = "0-1,4".parse().unwrap();
+    specs[1].reach = Reach::Local;
+    let hosts = Hosts::new(specs).unwrap();
+    let text = serde_json::to_string(&hosts).unwrap();
+    assert_eq!(serde_json::from_str::<Hosts>(&text).unwrap(), hosts);
+    assert!(text.contains(r#""reach":{"ssh":"root@tester"}"#), "{text}");
+    assert!(
+        text.contains(r#""cpus":"0-1,4","authority_cpus":"""#),
+        "{text}"
+    );
+    // What is read is checked as well.
+    let spoilt = text.replace("2001:2:0:1::1/64", "2001:2:0:1::2/64");
+    assert!(serde_json::from_str::<Hosts>(&spoilt).is_err());
+}
