@@ -103,12 +103,9 @@ impl Hosts {
         check::roles(&hosts)?;
         let hosts = Self(hosts);
         for dut in hosts.duts() {
-            // One of the two families has to be there; which of them is used, a plan says later.
-            let v6 = hosts.site(Some(&dut.name), Family::Ipv6);
-            match hosts.has_upstream(dut, Family::Ipv4) {
-                true if v6.is_err() => hosts.site(Some(&dut.name), Family::Ipv4)?,
-                _ => v6?,
-            };
+            // One of the two has to be there; which of them is used, a plan says later.
+            let family = hosts.upstream_family(dut);
+            hosts.site(Some(&dut.name), family)?;
         }
         if hosts.duts().is_empty() {
             hosts.site(None, Family::Ipv6)?;
@@ -145,10 +142,22 @@ impl Hosts {
         self.0.iter().filter(|host| host.has(role)).collect()
     }
 
-    /// Whether a DUT and the authority have addresses of a family in one prefix.
-    fn has_upstream(&self, dut: &HostSpec, family: Family) -> bool {
-        let authority = self.authority();
-        authority.is_some_and(|host| link::meeting(dut, host, LinkName::Upstream, family).is_some())
+    /// By what a DUT and the authority are connected: IPv6 where both are possible.
+    fn upstream_family(&self, dut: &HostSpec) -> Family {
+        let link = LinkName::Upstream;
+        let are_connected = |family| {
+            let authority = self.authority();
+            authority.is_some_and(|host| link::meeting(dut, host, link, family).is_some())
+        };
+        let has_v6 = |host: &HostSpec| {
+            let mut addresses = host.ends(link).iter().flat_map(|end| &end.addresses);
+            addresses.any(|address| address.is_of(Family::Ipv6))
+        };
+        match are_connected(Family::Ipv4) {
+            true if !are_connected(Family::Ipv6) => Family::Ipv4,
+            false if !has_v6(dut) => Family::Ipv4,
+            _ => Family::Ipv6,
+        }
     }
 }
 

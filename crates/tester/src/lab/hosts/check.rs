@@ -28,6 +28,7 @@ pub(super) fn each(hosts: &[HostSpec]) -> Result<(), HostsError> {
                 return Err(HostsError::of(&host.name, what, remedy));
             }
         }
+        own_roles(host)?;
         numbers(host)?;
         links(host)?;
     }
@@ -66,6 +67,26 @@ fn reach(host: &HostSpec) -> Result<(), HostsError> {
     }
 }
 
+fn own_roles(host: &HostSpec) -> Result<(), HostsError> {
+    let fault = |what: &str, remedy: &str| Err(HostsError::of(&host.name, what, remedy));
+    if host.roles.is_empty() {
+        let example = "write such as roles = [\"measurer\"]; there are measurer, dut and authority";
+        return fault("it has no role", example);
+    }
+    let mut roles = host.roles.iter().enumerate();
+    if roles.any(|(number, role)| host.roles[..number].contains(role)) {
+        return fault("it has a role twice", "omit one");
+    }
+    if host.has(Role::Dut) && host.roles.len() > 1 {
+        return fault(
+            "it is the host of a DUT and has another role",
+            "the DUT has a host of its own (RFC 8219 section 9), so that nobody else takes its \
+                 CPUs",
+        );
+    }
+    Ok(())
+}
+
 fn numbers(host: &HostSpec) -> Result<(), HostsError> {
     let fault = |what: String, remedy: &str| Err(HostsError::of(&host.name, what, remedy));
     let (measurer, authority) = (host.has(Role::Measurer), host.has(Role::Authority));
@@ -79,7 +100,8 @@ fn numbers(host: &HostSpec) -> Result<(), HostsError> {
             "omit it, or add the role \"measurer\"",
         );
     }
-    if !host.authority_cpus.is_unrestricted() && !(measurer && authority) {
+    let is_shared = measurer && authority;
+    if !(host.authority_cpus.is_unrestricted() || is_shared) {
         return fault(
             format!(
                 "authority-cpus = \"{}\" without both roles",
@@ -106,7 +128,7 @@ fn links(host: &HostSpec) -> Result<(), HostsError> {
         if !users.iter().any(|&role| host.has(role)) {
             let [one, other] = users.map(word);
             return fault(
-                format!("link {link} is for a {one} or a {other}"),
+                format!("link {link} is between {one} and {other}"),
                 "omit the link, or add the role",
             );
         }
@@ -196,24 +218,6 @@ fn ends(host: &HostSpec) -> impl Iterator<Item = (&HostSpec, LinkName, &LinkEnd)
 
 /// Who has which role.
 pub(super) fn roles(hosts: &[HostSpec]) -> Result<(), HostsError> {
-    for host in hosts {
-        let fault = |what: &str, remedy: &str| Err(HostsError::of(&host.name, what, remedy));
-        let example = "write such as roles = [\"measurer\"]; there are measurer, dut and authority";
-        if host.roles.is_empty() {
-            return fault("it has no role", example);
-        }
-        let mut others = host.roles.iter().enumerate();
-        if others.any(|(number, role)| host.roles[..number].contains(role)) {
-            return fault("it has a role twice", "omit one");
-        }
-        if host.has(Role::Dut) && host.roles.len() > 1 {
-            return fault(
-                "it is the host of a DUT and has another role",
-                "the DUT has a host of its own (RFC 8219 section 9), so that nobody else takes its \
-                 CPUs",
-            );
-        }
-    }
     let with = |role: Role| hosts.iter().filter(move |host| host.has(role));
     for role in [Role::Measurer, Role::Authority] {
         if with(role).next().is_none() {

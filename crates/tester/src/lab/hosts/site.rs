@@ -105,6 +105,9 @@ impl Hosts {
         let no_authority = || HostsError::of_all("no host is the authority", "add the role to one");
         let authority = self.authority().ok_or_else(no_authority)?;
         let dut = dut.map(|name| self.dut_named(name)).transpose()?;
+        let upstream = dut
+            .map(|dut| upstream_of(dut, authority, upstream))
+            .transpose()?;
         let mut links = Vec::new();
         let mut measurers = Vec::new();
         for host in self.measurers() {
@@ -125,20 +128,18 @@ impl Hosts {
         }
         let at = |listen: Ipv6Addr| SocketAddr::from((listen, DNS_PORT));
         let self_test_listen = at(listen(measurers.iter().map(|it| it.self_test)));
-        let dut = dut.map(|dut| {
-            let met = upstream_of(dut, authority, upstream)?;
+        let dut = dut.zip(upstream).map(|(dut, met)| {
             links.push(SiteLink::of(LinkName::Upstream, (dut, authority), &met));
             let listen = listen(measurers.iter().filter_map(|it| it.dut));
-            Ok(SiteDut {
+            SiteDut {
                 host: dut.name.clone(),
                 listen,
                 port: DNS_PORT,
                 probe: measurers.iter().find_map(|it| it.dut).unwrap_or(at(listen)),
                 upstream: SocketAddr::from((met.far.1, DNS_PORT)),
                 cpus: dut.cpus.clone(),
-            })
+            }
         });
-        let dut = dut.transpose()?;
         let authority = SiteAuthority {
             host: authority.name.clone(),
             listen: dut.as_ref().map_or(self_test_listen, |dut| dut.upstream),

@@ -9,6 +9,10 @@ use super::*;
 /// Link, interface, addresses.
 type End<'a> = (LinkName, &'a str, &'a [&'a str]);
 
+fn end<'a>(link: LinkName, interface: &'a str, addresses: &'a [&'a str]) -> End<'a> {
+    (link, interface, addresses)
+}
+
 fn host(name: &str, roles: &[Role], ends: &[End<'_>]) -> HostSpec {
     let mut links: BTreeMap<LinkName, Vec<LinkEnd>> = BTreeMap::new();
     for (link, interface, addresses) in ends {
@@ -161,7 +165,7 @@ fn each_of_two_measurers_reaches_the_dut_in_its_own_prefix() {
 #[test]
 fn two_measurers_behind_a_switch_share_an_address_of_the_dut() {
     let mut specs = three();
-    let other = (LinkName::Client, "eth0", &["2001:2:0:1::3/64"][..]);
+    let other = end(LinkName::Client, "eth0", &["2001:2:0:1::3/64"]);
     specs.push(host("gen2", &[Role::Measurer], &[other]));
     let site = Hosts::new(specs).unwrap();
     let site = site.site(Some("dut"), Family::Ipv4).unwrap();
@@ -205,7 +209,7 @@ fn without_a_dut_only_the_way_of_the_self_test_is_left() {
 
 #[test]
 fn a_dut_with_ipv4_alone_toward_the_authority_needs_another_way_for_self_tests() {
-    let v4 = |own| (LinkName::Upstream, "up", own);
+    let v4 = |own| end(LinkName::Upstream, "up", own);
     let mut specs = three();
     specs[1] = host("dut", &[Role::Dut], &[DUT1, v4(&["198.18.0.1/24"])]);
     specs[2] = host("auth", &[Role::Authority], &[v4(&["198.18.0.2/24"])]);
@@ -239,61 +243,113 @@ fn check(spoil: impl FnOnce(&mut Vec<HostSpec>), expected: &Expect) {
 
 #[test]
 fn names_and_reaches_that_cannot_be_are_refused() {
-    check(|specs| specs[0].name = "Gen_1".into(), &expect![]);
-    check(|specs| specs[0].name = "x".repeat(33), &expect![]);
-    check(|specs| specs[0].name = "dut".into(), &expect![]);
+    check(
+        |specs| specs[0].name = "Gen_1".into(),
+        &expect![[
+            r#""Gen_1" is not the name of a host; use 1-32 of a-z, 0-9 and -, the first no -"#
+        ]],
+    );
+    check(
+        |specs| specs[0].name = "x".repeat(33),
+        &expect![[
+            r#""xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" is not the name of a host; use 1-32 of a-z, 0-9 and -, the first no -"#
+        ]],
+    );
+    check(
+        |specs| specs[0].name = "dut".into(),
+        &expect!["host dut: the name is given to two hosts; rename one of them"],
+    );
     check(
         |specs| specs[0].reach = Reach::Ssh("-oProxyCommand=x".into()),
-        &expect![],
+        &expect![[
+            r#"host gen1: ssh = "-oProxyCommand=x" is not a destination of ssh; write "gen1", "root@gen1" or "ssh://root@gen1:2222""#
+        ]],
     );
     check(
         |specs| specs[0].reach = Reach::Netns("../x".into()),
-        &expect![],
+        &expect![[
+            r#"host gen1: netns = "../x" is not the name of a network namespace; write one that `ip netns` lists"#
+        ]],
     );
-    check(|specs| specs[0].reach = specs[2].reach.clone(), &expect![]);
+    check(
+        |specs| specs[0].reach = specs[2].reach.clone(),
+        &expect![
+            "host auth: it is the same machine as host gen1; give one host both roles, or correct ssh, netns or local of one"
+        ],
+    );
     check(
         |specs| {
             let one = specs[0].clone();
             specs.extend(vec![one; HOSTS_MAX]);
         },
-        &expect![],
+        &expect!["67 hosts; must be at most 64"],
     );
 }
 
 #[test]
-fn roles_and_numbers_that_cannot_be_are_refused() {
-    check(|specs| specs[0].roles.clear(), &expect![]);
-    check(|specs| specs[0].roles.push(Role::Measurer), &expect![]);
-    check(|specs| specs[1].roles.push(Role::Authority), &expect![]);
+fn roles_that_cannot_be_are_refused() {
+    check(
+        |specs| specs[0].roles.clear(),
+        &expect![[
+            r#"host gen1: it has no role; write such as roles = ["measurer"]; there are measurer, dut and authority"#
+        ]],
+    );
+    check(
+        |specs| specs[0].roles.push(Role::Measurer),
+        &expect!["host gen1: it has a role twice; omit one"],
+    );
+    check(
+        |specs| specs[1].roles.push(Role::Authority),
+        &expect![
+            "host dut: it is the host of a DUT and has another role; the DUT has a host of its own (RFC 8219 section 9), so that nobody else takes its CPUs"
+        ],
+    );
     check(
         |specs| {
             specs.remove(2);
         },
-        &expect![],
+        &expect![[r#"no host is the authority; add "authority" to the roles of one"#]],
     );
     check(
         |specs| {
             specs.remove(0);
         },
-        &expect![],
+        &expect![[r#"no host is the measurer; add "measurer" to the roles of one"#]],
     );
     check(
         |specs| {
-            let second = (LinkName::Upstream, "up", &["2001:2:0:2::3/64"][..]);
+            let second = end(LinkName::Upstream, "up", &["2001:2:0:2::3/64"]);
             specs.push(host("auth2", &[Role::Authority], &[second]));
         },
-        &expect![],
+        &expect![
+            "host auth2: it is a second authority; a plan has one authority host: remove the role from all others"
+        ],
     );
-    check(|specs| specs[0].threads = 0, &expect![]);
-    check(|specs| specs[1].threads = 2, &expect![]);
+}
+
+#[test]
+fn numbers_that_cannot_be_are_refused() {
+    check(
+        |specs| specs[0].threads = 0,
+        &expect!["host gen1: invalid thread count 0; must be 1-256"],
+    );
+    check(
+        |specs| specs[1].threads = 2,
+        &expect![[
+            r#"host dut: threads = 2 is for a Measurer; omit it, or add the role "measurer""#
+        ]],
+    );
     check(
         |specs| specs[2].authority_cpus = "1".parse().unwrap(),
-        &expect![],
+        &expect![[
+            r#"host auth: authority-cpus = "1" without both roles; it is for a host that is Measurer and authority; of any other, give cpus"#
+        ]],
     );
     let mut specs = two();
     specs[0].cpus = "0-2".parse().unwrap();
     specs[0].authority_cpus = "2-3".parse().unwrap();
-    expect![].assert_eq(&Hosts::new(specs).unwrap_err().to_string());
+    expect!["host tester: CPU 2 is in cpus and in authority-cpus; give each CPU to one role"]
+        .assert_eq(&Hosts::new(specs).unwrap_err().to_string());
 }
 
 /// The error of three devices of which one has other ends.
@@ -306,51 +362,97 @@ fn check_ends(number: usize, ends: &[End<'_>], expected: &Expect) {
 
 #[test]
 fn links_that_cannot_be_are_refused() {
-    check_ends(0, &[GEN1, UP], &expect![]);
     check_ends(
         0,
-        &[(LinkName::Client, "", &["2001:2:0:1::1/64"])],
-        &expect![],
+        &[GEN1, UP],
+        &expect![
+            "host gen1: link upstream is between dut and authority; omit the link, or add the role"
+        ],
     );
     check_ends(
         0,
-        &[(LinkName::Client, "an/interface", &["2001:2:0:1::1/64"])],
-        &expect![],
+        &[end(LinkName::Client, "", &["2001:2:0:1::1/64"])],
+        &expect![[
+            r#"host gen1: "" of link client is not the name of an interface; write one that `ip link` lists"#
+        ]],
+    );
+    check_ends(
+        0,
+        &[end(LinkName::Client, "an/interface", &["2001:2:0:1::1/64"])],
+        &expect![[
+            r#"host gen1: "an/interface" of link client is not the name of an interface; write one that `ip link` lists"#
+        ]],
     );
     check_ends(
         1,
-        &[DUT1, (LinkName::Upstream, "client1", UP.2)],
-        &expect![],
+        &[DUT1, end(LinkName::Upstream, "client1", UP.2)],
+        &expect![
+            "host dut: interface client1 is given twice; give each link an interface of its own, all addresses of one in one list"
+        ],
     );
-    check_ends(0, &[(LinkName::Client, "ens1", &[])], &expect![]);
     check_ends(
         0,
-        &[(LinkName::Client, "ens1", &["fe80::1/64"])],
-        &expect![],
+        &[end(LinkName::Client, "ens1", &[])],
+        &expect![[
+            r#"host gen1: interface ens1 of link client has no address; add one, such as "2001:2:0:1::1/64""#
+        ]],
+    );
+    check_ends(
+        0,
+        &[end(LinkName::Client, "ens1", &["fe80::1/64"])],
+        &expect![
+            "host gen1: fe80::1/64 of link client is not the address of a host; use a global unicast address, such as one of 2001:2::/48 or 198.18.0.0/15"
+        ],
     );
     check(
         |specs| {
             specs[0].links.insert(LinkName::Client, Vec::new());
         },
-        &expect![],
+        &expect!["host gen1: link client has no end; omit it"],
     );
 }
 
 #[test]
 fn addresses_that_leave_it_open_who_is_meant_are_refused() {
-    let client = |addresses| (LinkName::Client, "ens1", addresses);
-    check_ends(0, &[client(&["2001:2:0:1::2/64"])], &expect![]);
-    check_ends(0, &[client(&["2001:2:0:2::7/64"])], &expect![]);
-    check_ends(0, &[client(&["2001:2::7/32"])], &expect![]);
-    check_ends(0, &[client(&["2001:2:0:1::1/56"])], &expect![]);
+    let client = |addresses| end(LinkName::Client, "ens1", addresses);
+    check_ends(
+        0,
+        &[client(&["2001:2:0:1::2/64"])],
+        &expect![
+            "host dut: 2001:2:0:1::2/64 is also the address of host gen1; give each interface addresses of its own"
+        ],
+    );
+    check_ends(
+        0,
+        &[client(&["2001:2:0:2::7/64"])],
+        &expect![
+            "host dut: 2001:2:0:2::1/64 of link upstream and 2001:2:0:2::7/64 of host gen1 of link client are in one prefix; give each link a prefix of its own"
+        ],
+    );
+    check_ends(
+        0,
+        &[client(&["2001:2::7/32"])],
+        &expect![
+            "host dut: 2001:2:0:1::2/64 and 2001:2::7/32 of host gen1 have prefixes of different lengths on one link; give both ends the same length"
+        ],
+    );
+    check_ends(
+        0,
+        &[client(&["2001:2:0:1::1/56"])],
+        &expect![
+            "host dut: 2001:2:0:1::2/64 and 2001:2:0:1::1/56 of host gen1 have prefixes of different lengths on one link; give both ends the same length"
+        ],
+    );
     check_ends(
         1,
         &[
             DUT1,
-            (LinkName::Client, "client2", &["2001:2:0:1::4/64"]),
+            end(LinkName::Client, "client2", &["2001:2:0:1::4/64"]),
             UP,
         ],
-        &expect![],
+        &expect![
+            "host dut: its interfaces client1 and client2 have addresses in one prefix; give each interface a prefix of its own"
+        ],
     );
 }
 
@@ -358,25 +460,39 @@ fn addresses_that_leave_it_open_who_is_meant_are_refused() {
 fn links_that_do_not_connect_are_refused() {
     check_ends(
         0,
-        &[(LinkName::Client, "ens1", &["2001:2:0:9::1/64"])],
-        &expect![],
+        &[end(LinkName::Client, "ens1", &["2001:2:0:9::1/64"])],
+        &expect![
+            "host gen1: link client does not connect it to host dut: no two IPv6 addresses in one prefix; correct the addresses of one"
+        ],
     );
-    check_ends(0, &[], &expect![]);
     check_ends(
         0,
-        &[(LinkName::Client, "ens1", &["198.18.1.1/24"])],
-        &expect![],
+        &[],
+        &expect!["host gen1: no IPv6 address on a link client; add one in the prefix of dut"],
     );
-    check_ends(1, &[DUT1], &expect![]);
+    check_ends(
+        0,
+        &[end(LinkName::Client, "ens1", &["198.18.1.1/24"])],
+        &expect!["host gen1: no IPv6 address on a link client; add one in the prefix of dut"],
+    );
+    check_ends(
+        1,
+        &[DUT1],
+        &expect!["host dut: no IPv4 address on a link upstream; add one in the prefix of auth"],
+    );
     check_ends(
         2,
-        &[(LinkName::Upstream, "up", &["2001:2:0:8::2/64"])],
-        &expect![],
+        &[end(LinkName::Upstream, "up", &["2001:2:0:8::2/64"])],
+        &expect![
+            "host dut: link upstream does not connect it to host auth: no two IPv6 addresses in one prefix; correct the addresses of one"
+        ],
     );
     // Every Measurer is connected to every DUT.
     check(
         |specs| specs.push(host("gen2", &[Role::Measurer], &[GEN2])),
-        &expect![],
+        &expect![
+            "host gen2: link client does not connect it to host dut: no two IPv6 addresses in one prefix; correct the addresses of one"
+        ],
     );
 }
 
@@ -390,10 +506,30 @@ fn addresses_are_read_with_the_length_of_their_prefix() {
     assert_eq!(address.prefix().to_string(), "2001:2:0:1::/64");
     assert_eq!(address.to_string(), "2001:2:0:1::1/64");
     for (text, expected) in [
-        ("2001:2:0:1::1", expect![]),
-        ("2001:2:0:1::1/128", expect![]),
-        ("198.18.0.1/0", expect![]),
-        ("198.18.0.1/33", expect![]),
+        (
+            "2001:2:0:1::1",
+            expect![[
+                r#""2001:2:0:1::1" is not an address with the length of its prefix, such as "2001:2:0:1::1/64" or "198.18.0.1/24""#
+            ]],
+        ),
+        (
+            "2001:2:0:1::1/128",
+            expect![[
+                r#"prefix length 128 of "2001:2:0:1::1/128" leaves nobody to talk to: must be 1-127"#
+            ]],
+        ),
+        (
+            "198.18.0.1/0",
+            expect![[
+                r#"prefix length 0 of "198.18.0.1/0" leaves nobody to talk to: must be 1-31"#
+            ]],
+        ),
+        (
+            "198.18.0.1/33",
+            expect![[
+                r#""198.18.0.1/33" is not an address with the length of its prefix, such as "2001:2:0:1::1/64" or "198.18.0.1/24""#
+            ]],
+        ),
     ] {
         let error = text.parse::<LinkAddress>().unwrap_err();
         expected.assert_eq(&error.to_string());
