@@ -45,17 +45,14 @@ fn run(folder: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     } = Command::new(env!("CARGO_BIN_EXE_dns64bench"))
         .args(words)
         .current_dir(folder)
-        .env(
-            "PATH",
-            format!("{}:/bin:/usr/sbin:/sbin", folder.join("bin").display()),
-        )
+        .env("PATH", folder.join("bin"))
         .output()
         .unwrap();
     let text = |octets| String::from_utf8(octets).unwrap();
     (status.code(), text(stdout), text(stderr))
 }
 
-const LISTS: &str = "test \"$1 $3\" = '-i --list' && test -e \"$2\" && exec cat listed.json";
+const LISTS: &str = "test \"$1 $3\" = '-i --list' && test -e \"$2\" && $ANSIBLE_INVENTORY_UNPARSED_FAILED && exec /bin/cat listed.json";
 
 #[test]
 fn an_inventory_is_read_when_a_plan_is_loaded() {
@@ -69,10 +66,6 @@ fn an_inventory_is_read_when_a_plan_is_loaded() {
 
 #[test]
 fn an_inventory_without_ansible_names_its_package() {
-    // A machine with Ansible in /bin would find it.
-    if Path::new("/bin/ansible-inventory").exists() {
-        return;
-    }
     let folder = folder(None);
     let (code, _, stderr) = run(folder.path(), &["run", "--dry-run", "plan.toml"]);
     assert_eq!(code, Some(exit::USAGE.into()));

@@ -57,23 +57,18 @@ pub(super) fn expand(file: &File, origin: &str, text: &str) -> Result<Option<Exp
     };
     let json = listed(&path).map_err(fault)?;
     let tables = as_toml(&json).map_err(fault)?;
-    let mut expanded = without(text, at);
-    expanded.push_str(&format!(
-        "\n# Read from the inventory {}:\n",
-        at.get_ref().escape_debug()
-    ));
-    let begin = expanded.len();
-    expanded.push_str(&tables);
+    let (text, begin) = put_in(text, at, &tables);
     Ok(Some(Expanded {
-        text: expanded,
+        text,
         begin,
         at: offset,
         path: path.display().to_string(),
     }))
 }
 
-/// The text with the lines of the key as a remark: all others stay where they are, so that errors point at them.
-fn without(text: &str, at: &At<String>) -> String {
+/// The text with the lines of the key as a remark and these tables at its end, and where they begin. All other
+/// lines stay where they are, so that errors point at them.
+fn put_in(text: &str, at: &At<String>, tables: &str) -> (String, usize) {
     let span = at.span();
     let begin = text[..span.start].rfind('\n').map_or(0, |end| end + 1);
     let lines = text[begin..span.end].replace('\n', "\n# ");
@@ -81,7 +76,11 @@ fn without(text: &str, at: &At<String>) -> String {
     if !result.ends_with('\n') {
         result.push('\n');
     }
-    result
+    let name = at.get_ref().escape_debug();
+    result.push_str(&format!("\n# Read from the inventory {name}:\n"));
+    let tables_begin = result.len();
+    result.push_str(tables);
+    (result, tables_begin)
 }
 
 /// What `ansible-inventory --list` says.
@@ -94,6 +93,8 @@ fn listed(path: &Path) -> Result<String, String> {
          plan as [hosts.NAME]",
     )?;
     let mut command = Command::new(program);
+    // Without this an inventory that cannot be read is an empty one, with a warning.
+    command.env("ANSIBLE_INVENTORY_UNPARSED_FAILED", "true");
     let end = run(command.arg("-i").arg(path).arg("--list"), LIMIT);
     let end = end.map_err(|error| error.to_string())?;
     if end.status.success() {
@@ -310,5 +311,46 @@ const PROGRAM: &str = "ansible-inventory";
 /// Python starts within a second; an inventory may be a program that asks others.
 const LIMIT: Nanos = 30 * SECOND;
 
-/// Lines of its messages that an error shows.
-const LINES_MAX: usize = 5;
+/// Lines of its messages that an error shows: it says for each of three formats why it is not that.
+const LINES_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Plan, file};
+    use super::*;
+
+    const TABLES: &str = "[hosts.gen]\nlocal = true\nroles = [\"measurer\", \"authority\"]\n";
+
+    fn put_into(text: &str) -> (String, usize) {
+        let file = file::parse("x.toml", text).unwrap();
+        put_in(text, &file.inventory.unwrap(), TABLES)
+    }
+
+    #[test]
+    fn hosts_stand_at_the_end_and_all_else_where_it_was() {
+        let text = "name = \"x\"\n  inventory=\"a/b.yml\"  # ours\n[[dut]]\nauthority = \"nsd\"";
+        let (expanded, begin) = put_into(text);
+        expect_test::expect![[r#"
+            name = "x"
+            #   inventory="a/b.yml"  # ours
+            [[dut]]
+            authority = "nsd"
+
+            # Read from the inventory a/b.yml:
+            [hosts.gen]
+            local = true
+            roles = ["measurer", "authority"]
+        "#]]
+        .assert_eq(&expanded);
+        assert_eq!(&expanded[begin..], TABLES);
+        let plan = Plan::parse("x.toml", &expanded).unwrap();
+        assert_eq!(plan.hosts.at.unwrap().iter().count(), 1);
+    }
+
+    #[test]
+    fn a_name_over_several_lines_is_a_remark_as_a_whole() {
+        let text = "inventory = \"\"\"\\\n  b.yml\"\"\"\r\n[[dut]]\r\nauthority = \"nsd\"\r\n";
+        let (expanded, _) = put_into(text);
+        Plan::parse("x.toml", &expanded).unwrap();
+    }
+}
