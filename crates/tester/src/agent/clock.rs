@@ -226,7 +226,9 @@ fn moved(moment_ns: Nanos, by_ns: i128) -> Nanos {
 
 /// Rate at which two clocks move apart at most, in parts per million. Linux steers the frequency of a clock by up to
 /// 500 ppm (`MAXFREQ` in linux/timex.h, adjtimex(2)), and here are two of them. An oscillator by itself is within
-/// 100 ppm (IEEE 802.3 asks for that of a network card).
+/// 100 ppm (IEEE 802.3 asks for that of a network card). A program can go beyond by the length of a tick (`ADJ_TICK` of
+/// adjtimex(2)), as chronyd does while it corrects a large offset; [`Drift::between`] then finds two offsets that contradict
+/// each other.
 pub const RATE_MAX_PPM: u64 = 1000;
 
 /// How far the rate of a clock is from its mean over a trial: the frequency tolerance PHI of RFC 5905 (section
