@@ -1,6 +1,9 @@
 //! What this machine can do for a benchmark, and how to make it better.
 //!
-//! Every [`Finding`] is read from the system at the moment of asking and nothing is changed.
+//! Every [`Finding`] is read from the system at the moment of asking and nothing is changed. [`hosts`] does the same for
+//! the hosts of a plan.
+
+pub mod hosts;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::cpu;
@@ -40,7 +43,11 @@ pub enum Grade {
 /// Everything that is known about this machine.
 pub fn examine() -> Vec<Finding> {
     let here = Machine::here();
-    let mut findings = vec![best_tier(), kernel(&here), user()];
+    let mut findings = vec![
+        best_tier(),
+        kernel(&here.sysctl("kernel.osrelease").unwrap_or_default()),
+        user(),
+    ];
     if !userns::inside() {
         findings.push(user_namespaces());
     }
@@ -52,7 +59,7 @@ pub fn examine() -> Vec<Finding> {
     findings.push(stalls());
     findings.extend(BUFFERS.iter().filter_map(|name| buffer(&here, name)));
     findings.push(conntrack(&here));
-    findings.extend(memory(&here));
+    findings.extend(here.memory_bytes("MemAvailable").map(memory));
     let profiles = built_in_names().filter_map(|name| Profile::built_in(name).ok());
     findings.extend(profiles.map(|profile| server(&profile)));
     findings
@@ -96,9 +103,8 @@ fn best_tier() -> Finding {
     }
 }
 
-fn kernel(here: &Machine) -> Finding {
-    let release = here.sysctl("kernel.osrelease").unwrap_or_default();
-    let remedy = match kernel_version(&release) {
+fn kernel(release: &str) -> Finding {
+    let remedy = match kernel_version(release) {
         Some(version) if version >= GRO_KERNEL => None,
         Some(version) if version >= SEGMENT_KERNEL => {
             Some("Linux 5.0 or later has UDP_GRO: fewer system calls for each reply".into())
@@ -275,8 +281,7 @@ fn longest_stall_ns(core: usize) -> Nanos {
     longest
 }
 
-fn memory(here: &Machine) -> Option<Finding> {
-    let available = here.memory_bytes("MemAvailable")?;
+fn memory(available: u64) -> Finding {
     let queries = available / 2 / LEDGER_BYTES_PER_QUERY;
     let value = format!(
         "{} MiB: trials of up to {} M queries",
@@ -285,7 +290,7 @@ fn memory(here: &Machine) -> Option<Finding> {
     );
     let remedy = "60 s at 1 M/s need 1 GiB for the ledger and as much again";
     let remedy = unless(queries >= LEDGER_QUERIES, remedy);
-    Some(finding("memory available", value, remedy))
+    finding("memory available", value, remedy)
 }
 
 fn server(profile: &Profile) -> Finding {

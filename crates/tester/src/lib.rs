@@ -12,12 +12,14 @@
 //! - [`lab`]: hosts, links, and the servers that are started on them;
 //! - [`trial`]: one trial, run by threads that turn Measurer and authority over links;
 //! - [`procedure`]: what to try next, and what the trials add up to;
+//! - [`agent`]: what the hosts of a laboratory of several machines and their controller know of each other;
 //! - [`rig`]: lab, servers and Tester put together;
 //! - [`campaign`]: many searches by one plan, which survive crashes;
 //! - [`report`]: what the user sees;
 //! - [`doctor`]: what this machine can do;
 //! - [`cli`]: what the user types, and what it does.
 
+pub mod agent;
 pub mod authority;
 pub mod campaign;
 pub mod cli;

@@ -140,7 +140,14 @@ pub enum Command {
     Lab(LabCommand),
 
     /// Say what this machine can do, and how to make it better
-    Doctor,
+    ///
+    /// With --hosts what the hosts of a plan can do: their links, addresses, CPUs and clocks, and what else runs on
+    /// them. Nothing is changed.
+    Doctor {
+        /// Plan whose hosts are to be looked at
+        #[arg(long, value_name = "PLAN.toml")]
+        hosts: Option<PathBuf>,
+    },
 
     /// Do the whole job on this machine in about a minute
     ///

@@ -189,9 +189,11 @@ impl SubjectArgs {
             }
             (None, _, _) => Ok(Subject::Lab(Box::new(LabSpec {
                 behaviour: self.behaviour(needs)?,
+                at: None,
                 setup: self.setup.unwrap_or_default(),
                 dut: self.dut.map(|profile| DutChoice {
                     profile,
+                    host: None,
                     program: self.dut_binary,
                     settings: self.dut_set.into_iter().collect(),
                     restart: self.restart,

@@ -3,10 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::quantity::ValueError;
 
-/// A set of CPUs as `taskset -c` writes it: "0", "0,2-3".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A set of CPUs as `taskset -c` writes it: "0", "0,2-3". In JSON it is that text, which is empty for an
+/// unrestricted one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct CpuSet(Vec<usize>);
 
 impl CpuSet {
@@ -51,6 +55,23 @@ impl FromIterator<usize> for CpuSet {
         cpus.sort_unstable();
         cpus.dedup();
         Self(cpus)
+    }
+}
+
+impl TryFrom<String> for CpuSet {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        match text.as_str() {
+            "" => Ok(Self::unrestricted()),
+            text => text.parse(),
+        }
+    }
+}
+
+impl From<CpuSet> for String {
+    fn from(set: CpuSet) -> Self {
+        set.to_string()
     }
 }
 

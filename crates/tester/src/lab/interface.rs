@@ -105,7 +105,7 @@ fn complete(host: &Host, interface: &mut Interface) {
 }
 
 /// What a program says on a host; `None` if it is not installed or fails.
-fn output(host: &Host, program: &str, arguments: &[&str]) -> Option<String> {
+pub(crate) fn output(host: &Host, program: &str, arguments: &[&str]) -> Option<String> {
     let path = find_program(program)?;
     let mut command = host.command(Path::new(&path), &CpuSet::unrestricted());
     let end = run(command.args(arguments), LIMIT).ok()?;

@@ -4,7 +4,7 @@
 //! network namespace. A [`topology::Lab`] makes the namespaces and the links of a
 //! [`topology::Setup`] and takes them down again; [`userns`] gives the same to users who are not
 //! root. A [`profile::Profile`] says how a server is configured and started, [`server::Server`]
-//! starts it, watches it and stops it. [`watch`] reads what the kernel counts of losses on the hosts.
+//! starts it, watches it and stops it. [`hosts`] are those of a plan over several machines. [`watch`] reads what the kernel counts of losses on the hosts.
 //!
 //! Nothing here prints, and nothing here changes a setting of the machine outside the namespaces
 //! and cgroups that it made.
@@ -14,6 +14,7 @@ pub mod counters;
 pub mod cpuset;
 mod error;
 pub mod host;
+pub mod hosts;
 pub mod interface;
 mod kind;
 pub mod machine;

@@ -436,7 +436,7 @@ fn lock(path: &Path) -> Result<File, LabError> {
 
 const LOCK: &str = "/run/dns64bench/lab.lock";
 /// Common to all of the lab's namespaces, so that they can be told from everybody else's.
-const NAME_PREFIX: &str = "dns64bench-";
+pub(crate) const NAME_PREFIX: &str = "dns64bench-";
 const MEASURER: &str = "dns64bench-measurer";
 const TESTER: &str = "dns64bench-tester";
 const DUT: &str = "dns64bench-dut";

@@ -175,6 +175,34 @@ impl Look {
             roles: roles.collect(),
         }
     }
+
+    /// What everybody else on the machine did since an earlier look.
+    pub fn others_since(&self, before: &Self) -> Others {
+        let difference = Difference {
+            before,
+            after: self,
+            span_ns: self.at_ns.saturating_sub(before.at_ns),
+        };
+        let all: CpuSet = self.cores.keys().copied().collect();
+        let tasks_ns = |core: &usize| difference.core(*core, |times| times.tasks_ns);
+        let all_ns: Nanos = self.cores.keys().map(tasks_ns).sum();
+        let own = std::process::id();
+        let own_ns = self.processes.get(&own);
+        let own_ns = own_ns.map_or(0, |process| difference.ran_ns(own, process));
+        Others {
+            cpu_ns: all_ns.saturating_sub(own_ns),
+            busiest: difference.neighbour(&all),
+        }
+    }
+}
+
+/// What all processes but this one did between two looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Others {
+    /// CPU time of their tasks, those of the kernel included, in steps of 10 ms.
+    pub cpu_ns: Nanos,
+    /// The process with most of it.
+    pub busiest: Option<Neighbour>,
 }
 
 /// Between two looks.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
@@ -17,6 +18,7 @@ use crate::authority::behaviour::Behaviour;
 use crate::authority::zone::ZoneConfig;
 use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
+use crate::lab::hosts::Hosts;
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::lab::zone::{Form, ZoneFile};
@@ -93,7 +95,9 @@ impl Subject {
 /// A lab and the servers in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabSpec {
-    /// Hosts and links.
+    /// The hosts of a laboratory of several machines; `None` for one on this machine.
+    pub at: Option<Arc<Hosts>>,
+    /// Hosts and links of one on this machine.
     pub setup: Setup,
     /// The DUT; `None` for a self-test alone.
     pub dut: Option<DutChoice>,
@@ -112,6 +116,8 @@ pub struct LabSpec {
 pub struct DutChoice {
     /// Name of a built-in profile, or path of a file.
     pub profile: String,
+    /// The host that it runs on, by its name; `None` in a lab on this machine.
+    pub host: Option<String>,
     /// Its program, where it is not to be looked up.
     pub program: Option<PathBuf>,
     /// Values for settings of the profile; the others have their defaults.

@@ -12,6 +12,7 @@
 //! - `search`: how searches end.
 //! - `input`: what is refused, with which words, before anything is sent.
 //! - `output`: where JSON and tables go, and interrupts; `raw`: the rows of a trial and their figures.
+//! - `hosts`: plans with hosts and inventories, and `doctor --hosts`.
 //! - `names`: which names a server is asked for by several processes and rigs.
 //! - `dns64perf`: the command lines and the output of the ancestors.
 
@@ -24,6 +25,7 @@ mod authority;
 mod busy;
 mod dns64perf;
 mod dut;
+mod hosts;
 mod input;
 mod names;
 mod output;

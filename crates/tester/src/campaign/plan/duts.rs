@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use super::file::{At, Dut, Word};
+use super::hosts::host_of;
 use super::values::{label, list_or, text};
 use super::{Fault, Restart, Variant};
 use crate::authority::behaviour::{Behaviour, Delay};
@@ -116,10 +117,15 @@ fn subject(
                 profile: resolved(profile.get_ref(), origin),
                 program: dut.binary.as_ref().map(|b| beside(origin, b.get_ref())),
                 restart: restart == Restart::Trial,
+                host: host_of(at, hosts.at.as_deref())?,
                 ..DutChoice::default()
             }),
             ..hosts.clone()
         }))),
+        (None, Some(_), None) if hosts.at.is_some() => Err(Fault::new(
+            dut.server.as_ref().map_or(0, |at| at.span().start),
+            "a server that runs already is measured from this machine; put it into a plan without hosts",
+        )),
         (None, Some(server_at), None) => Ok(Subject::Server {
             server: server_at,
             local: None,
@@ -187,6 +193,7 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
     let behaviour = dut.authority_behaviour.as_ref().map(|at| at.span().start);
     let behaviour = ("authority-behaviour", behaviour);
     let self_test_server = ("self-test-server", at(&dut.self_test_server));
+    let host = ("host", at(&dut.host));
     let namespace = dut.namespace.as_ref().map(|at| at.span().start);
     if let Some(offset) = namespace.filter(|_| !subject.is_authority()) {
         return Err(Fault::new(
@@ -199,7 +206,7 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
     let (what, strangers) = match subject {
         Subject::Server { .. } => (
             "a server that runs",
-            [&[binary, ("cores", cores), behaviour], &settings[..]].concat(),
+            [&[binary, host, ("cores", cores), behaviour], &settings[..]].concat(),
         ),
         Subject::Lab(lab) => match (&lab.dut, &lab.authority) {
             (Some(_), AuthorityChoice::BuiltIn) => ("a profile", vec![self_test_server]),
@@ -207,12 +214,13 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
                 "a profile whose authority is not the built-in one",
                 vec![self_test_server, behaviour],
             ),
-            (None, AuthorityChoice::Profile { .. }) => {
-                ("an authority", vec![self_test_server, binary, behaviour])
-            }
+            (None, AuthorityChoice::Profile { .. }) => (
+                "an authority",
+                vec![self_test_server, binary, host, behaviour],
+            ),
             (None, AuthorityChoice::BuiltIn) => (
                 "the Tester's own authority",
-                [&[self_test_server, binary, behaviour], &settings[..]].concat(),
+                [&[self_test_server, binary, host, behaviour], &settings[..]].concat(),
             ),
         },
     };
@@ -287,7 +295,7 @@ fn is_path(profile: &str) -> bool {
 }
 
 /// A path that was relative to the plan's directory.
-fn beside(origin: &str, path: &str) -> PathBuf {
+pub(super) fn beside(origin: &str, path: &str) -> PathBuf {
     let directory = Path::new(origin).parent();
     directory.map_or_else(|| PathBuf::from(path), |directory| directory.join(path))
 }

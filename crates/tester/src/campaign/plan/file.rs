@@ -1,13 +1,16 @@
 //! A plan as it is written: every key that there is, and where its value stands.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
-use serde::de::Unexpected;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::{Spanned, Value};
 
 use super::{Order, PlanError, RawFormat, Restart};
 use crate::lab::LabKind;
+use crate::lab::hosts::{LinkName, Role};
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 
@@ -28,6 +31,9 @@ pub(crate) struct File {
     pub name: Option<At<String>>,
     #[serde(default)]
     pub description: String,
+    pub inventory: Option<At<String>>,
+    #[serde(default)]
+    pub hosts: BTreeMap<String, At<Host>>,
     #[serde(default)]
     pub tester: Tester,
     #[serde(default)]
@@ -43,13 +49,36 @@ pub(crate) struct File {
     pub soak: Option<At<Soak>>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Host {
+    pub ssh: Option<String>,
+    pub netns: Option<String>,
+    #[serde(default)]
+    pub local: bool,
+    #[serde(default)]
+    pub sudo: bool,
+    #[serde(default)]
+    pub roles: Vec<Role>,
+    pub cpus: Option<At<String>>,
+    pub authority_cpus: Option<At<String>>,
+    pub threads: Option<At<u64>>,
+    #[serde(default)]
+    pub links: BTreeMap<LinkName, Links>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Link {
+    pub interface: String,
+    pub addresses: Vec<At<String>>,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Tester {
-    #[serde(default)]
-    pub lab: LabKind,
-    #[serde(default)]
-    pub setup: Setup,
+    pub lab: Option<At<LabKind>>,
+    pub setup: Option<At<Setup>>,
     pub upstream_family: Option<Family>,
     pub authority: Option<At<String>>,
     pub threads: Option<At<u64>>,
@@ -126,6 +155,7 @@ pub(crate) enum Grid {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Dut {
     pub name: Option<At<String>>,
+    pub host: Option<At<String>>,
     pub profile: Option<At<String>>,
     pub binary: Option<At<String>>,
     pub server: Option<At<String>>,
@@ -171,6 +201,35 @@ pub(crate) struct Word(pub String);
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub(crate) struct Many(pub Vec<Word>);
+
+/// One [`Link`], or a list of them. No derived type tells the two apart and still knows where values stand.
+#[derive(Debug)]
+pub(crate) struct Links(pub Vec<Link>);
+
+impl<'de> Deserialize<'de> for Links {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Links;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table with interface and addresses, or a list of them")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Links, A::Error> {
+                let one = Link::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Links(vec![one]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Links, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(Links)
+            }
+        }
+
+        deserializer.deserialize_any(OneOrMore)
+    }
+}
 
 fn word(value: Value, expected: &str) -> Result<Word, String> {
     let found = match value {

@@ -5,13 +5,15 @@ use std::error::Error;
 
 use super::duts::{behaviours, resolved};
 use super::file::{At, Dut, File};
+use super::hosts::host_of;
 use super::{Fault, RawFormat};
 use crate::authority::behaviour::Rules;
-use crate::lab::profile::{Profile, ProfileRole};
+use crate::lab::hosts::Hosts;
+use crate::lab::profile::{Family, Profile, ProfileRole};
 use crate::rig::spec::AuthorityChoice;
 
 /// Whether all profiles can be used as the plan uses them.
-pub(super) fn profiles(file: &File, origin: &str) -> Result<(), Fault> {
+pub(super) fn profiles(file: &File, origin: &str, hosts: Option<&Hosts>) -> Result<(), Fault> {
     if let Some(at) = &file.tester.raw
         && *at.get_ref() == RawFormat::Parquet
         && !cfg!(feature = "parquet")
@@ -25,11 +27,14 @@ pub(super) fn profiles(file: &File, origin: &str) -> Result<(), Fault> {
     if let Some(at) = &file.tester.authority {
         authority(at, origin)?;
     }
-    for dut in &file.dut {
-        let dut = dut.get_ref();
+    for written in &file.dut {
+        let dut = written.get_ref();
         if let Some(at) = &dut.profile {
             let profile = load(at, origin, ProfileRole::Dut)?;
             check_family(&profile, at, file)?;
+            if let Some(hosts) = hosts {
+                check_site(&profile, written, file, hosts)?;
+            }
             check_settings(&profile, dut)?;
         }
         if let Some(at) = &dut.authority_behaviour {
@@ -94,6 +99,22 @@ fn check_family(profile: &Profile, at: &At<String>, file: &File) -> Result<(), F
         )),
         _ => Ok(()),
     }
+}
+
+/// Whether the DUT's host is connected to the authority by the IP version that the DUT asks over.
+fn check_site(profile: &Profile, at: &At<Dut>, file: &File, hosts: &Hosts) -> Result<(), Fault> {
+    let wanted = file.tester.upstream_family;
+    let family = wanted.or(profile.requires.upstream_family);
+    let host = host_of(at, Some(hosts))?;
+    let site = hosts.site(host.as_deref(), family.unwrap_or(Family::Ipv4));
+    site.map(drop).map_err(|error| {
+        let offset = at.span().start;
+        let hint = match wanted {
+            None => ", or give upstream-family in [tester]",
+            Some(_) => "",
+        };
+        Fault::new(offset, format!("{error}{hint}"))
+    })
 }
 
 /// Whether the profile has the settings that are set or swept.

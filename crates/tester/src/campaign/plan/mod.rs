@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! text -> file (what is written) -> read (what it means) -> Plan
-//!                     \-> lookup (profiles that it names, when it is loaded)
+//!     \-> inventory (hosts)  \-> lookup (profiles that it names)         when it is loaded from a file
 //! ```
 //!
 //! The keys are described in `docs/plan.md`.
@@ -10,6 +10,8 @@
 mod cells;
 mod duts;
 mod file;
+mod hosts;
+mod inventory;
 mod lookup;
 mod read;
 mod values;
@@ -40,9 +42,9 @@ pub struct Plan {
     pub name: String,
     /// What it is for, in the user's words.
     pub description: String,
-    /// Where the roles run, if a server has to be started.
+    /// Where the roles run, if a server has to be started; of no consequence with hosts of its own.
     pub lab: LabKind,
-    /// The lab without a DUT: what the labs of all variants have in common.
+    /// The lab without a DUT: what the labs of all variants have in common, the hosts of the plan among it.
     pub hosts: LabSpec,
     /// What all trials have in common, but for the shares of their cells, and durations and timeouts
     /// of the queue check.
@@ -82,12 +84,12 @@ impl Plan {
         read::plan(&file, origin).map_err(|fault| fault.locate(origin, text))
     }
 
-    /// Reads the plan in a file and looks up the profiles that it names. The second value is the
-    /// text of the file.
+    /// Reads the plan in a file and looks up the profiles and the inventory that it names. The second value is
+    /// the text of the file, with the hosts of the inventory in the place of its name: all that the plan says.
     ///
     /// # Errors
     ///
-    /// As [`Self::parse`]; the file cannot be read; a profile cannot be read, is not of the role
+    /// As [`Self::parse`]; the file or the inventory cannot be read; a profile cannot be read, is not of the role
     /// that it is used for, or does not have a setting that the plan sets.
     pub fn load(path: &Path) -> Result<(Self, String), PlanError> {
         let origin = path.display().to_string();
@@ -96,10 +98,18 @@ impl Plan {
             reason,
         })?;
         let file = file::parse(&origin, &text)?;
-        let locate = |fault: Fault| fault.locate(&origin, &text);
-        let plan = read::plan(&file, &origin).map_err(locate)?;
-        lookup::profiles(&file, &origin).map_err(locate)?;
-        Ok((plan, text))
+        let expanded = inventory::expand(&file, &origin, &text);
+        let Some(expanded) = expanded.map_err(|fault| fault.locate(&origin, &text))? else {
+            let looked_up = looked_up(&file, &origin);
+            let plan = looked_up.map_err(|fault| fault.locate(&origin, &text))?;
+            return Ok((plan, text));
+        };
+        let file = file::parse(&origin, &expanded.text)?;
+        let plan = looked_up(&file, &origin).map_err(|fault| match expanded.relocate(fault) {
+            Ok(in_inventory) => in_inventory.locate(&origin, &text),
+            Err(in_plan) => in_plan.locate(&origin, &expanded.text),
+        })?;
+        Ok((plan, expanded.text))
     }
 
     /// The names of the trials of a variant.
@@ -129,7 +139,7 @@ impl Plan {
                  requires",
             ));
         }
-        if self.uses_lab() && self.lab == LabKind::Loopback {
+        if self.uses_lab() && self.hosts.at.is_none() && self.lab == LabKind::Loopback {
             remarks.push(
                 Severity::Critical
                     .warning("all roles on the loopback interface are no measurement"),
@@ -176,6 +186,13 @@ impl Plan {
         let mut variants = self.variants.iter();
         variants.any(|variant| variant.subject.lab().is_some())
     }
+}
+
+/// The plan that `file` stands for, with all that it names.
+fn looked_up(file: &file::File, origin: &str) -> Result<Plan, Fault> {
+    let plan = read::plan(file, origin)?;
+    lookup::profiles(file, origin, plan.hosts.at.as_deref())?;
+    Ok(plan)
 }
 
 /// Why a plan cannot be used.

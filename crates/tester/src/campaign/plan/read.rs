@@ -9,8 +9,12 @@ use dns64_wire::pref64::Pref64;
 use super::duts::resolved;
 use super::file::{self, At, File, Word};
 use super::values::{label, list_or, number, text, value, word_or};
-use super::{Cell, Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, cells, duts};
+use super::{
+    Cell, Fault, Method, Overload, Plan, QueueCheck, SearchPlan, Soak, cells, duts, hosts,
+};
 use crate::authority::behaviour::Behaviour;
+use crate::lab::LabKind;
+use crate::lab::topology::Setup;
 use crate::load::catch_up::Limits;
 use crate::load::names::{Names, RESERVED};
 use crate::load::pace::{self, Schedule};
@@ -22,12 +26,16 @@ use crate::rig::spec::{AuthorityChoice, LabSpec, Load};
 
 /// The plan that `file` stands for.
 pub(super) fn plan(file: &File, origin: &str) -> Result<Plan, Fault> {
-    let hosts = hosts(&file.tester, origin)?;
+    let hosts = lab(file, origin)?;
     let search = search(&file.search)?;
     let mut plan = Plan {
         name: name(file, origin)?,
         description: file.description.clone(),
-        lab: file.tester.lab,
+        lab: file
+            .tester
+            .lab
+            .as_ref()
+            .map_or_else(LabKind::default, |at| *at.get_ref()),
         load: load(file, search.stop_early)?,
         uncertified: file.tester.uncertified,
         self_tests: number(
@@ -62,10 +70,15 @@ fn name(file: &File, origin: &str) -> Result<String, Fault> {
 }
 
 /// The lab that all DUTs are started in.
-fn hosts(written: &file::Tester, origin: &str) -> Result<LabSpec, Fault> {
+fn lab(file: &File, origin: &str) -> Result<LabSpec, Fault> {
+    let written = &file.tester;
     let authority = |name: &str| resolved(name, origin).parse::<AuthorityChoice>();
     Ok(LabSpec {
-        setup: written.setup,
+        at: hosts::hosts(file)?,
+        setup: written
+            .setup
+            .as_ref()
+            .map_or_else(Setup::default, |at| *at.get_ref()),
         dut: None,
         upstream: written.upstream_family,
         authority: text(written.authority.as_ref(), authority)?.unwrap_or_default(),

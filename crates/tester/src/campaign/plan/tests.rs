@@ -1,4 +1,5 @@
 mod behaviours;
+mod hosts;
 mod namespaces;
 mod pacing;
 
@@ -182,6 +183,7 @@ fn every_key_of_cells_and_duts_is_taken() {
                 profile: "dir/my/own.toml".into(),
                 program: Some("dir/bin/own".into()),
                 settings: settings.map(|(k, v)| (k.into(), v.into())).into(),
+                host: None,
                 restart: false,
                 cpus: "1-2".parse().unwrap(),
             }),

@@ -88,6 +88,11 @@ fn prepare(
     lab: Option<LabKind>,
     interrupted: &AtomicBool,
 ) -> Result<Option<u8>, Failure> {
+    if plan.hosts.at.is_some() {
+        let why =
+            "plans with hosts can be checked (run --dry-run, doctor --hosts) and not be run yet";
+        return Err(Failure::new(exit::USAGE, anyhow::anyhow!(why)));
+    }
     if let Some(kind) = lab
         && let Some(code) = in_user_namespace(kind, interrupted)?
     {

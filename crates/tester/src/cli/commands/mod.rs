@@ -77,7 +77,8 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Lab(command) => lab::run(command),
         Command::Timing(args) => timing::run(&args),
         Command::Dns64Perf(args) => dns64perf::run(&args),
-        Command::Doctor => doctor::run(),
+        Command::Doctor { hosts: None } => doctor::run(),
+        Command::Doctor { hosts: Some(plan) } => doctor::of_hosts(&plan),
         Command::Demo(args) => demo::run(args),
         Command::Generate(what) => {
             generate::run(&what, &mut std::io::stdout().lock())?;

@@ -1,0 +1,244 @@
+//! Interfaces, routes and listening sockets of a host's network.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::lab::host::Host;
+use crate::lab::interface;
+use crate::lab::machine::Machine;
+
+/// One network interface of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceFacts {
+    /// Its name.
+    pub name: String,
+    /// Its kind if it is virtual, or its driver.
+    pub driver: Option<String>,
+    /// Largest IP packet in octets.
+    pub mtu: u32,
+    /// Speed in Mbit/s.
+    pub speed_mbps: Option<u32>,
+    /// It is switched on.
+    pub is_up: bool,
+    /// Its carrier is there: a cable, and something at the other end.
+    pub has_carrier: bool,
+    /// Addresses with the lengths of their prefixes, without those that are tentative or a duplicate.
+    pub addresses: Vec<String>,
+    /// Packets that it sent and received in [`super::LOOK_NS`].
+    pub packets: u64,
+}
+
+/// Packets so far, by interface.
+pub(super) type Packets = BTreeMap<String, u64>;
+
+/// What the interfaces of a host have sent and received so far.
+pub(super) fn packets(host: &Host) -> Packets {
+    let links = links(host).into_iter();
+    links
+        .map(|link| (link.ifname.clone(), link.packets()))
+        .collect()
+}
+
+/// All interfaces of a host, and what they have carried since `before`.
+pub(super) fn interfaces(host: &Host, before: &Packets) -> Vec<InterfaceFacts> {
+    let known = interface::list(host);
+    let fact = |link: IpLink| {
+        let known = known.iter().find(|it| it.name == link.ifname);
+        let mut fact = link.fact(before);
+        fact.driver = known.and_then(|it| it.driver.clone());
+        fact.speed_mbps = known.and_then(|it| it.speed_mbps);
+        fact
+    };
+    links(host).into_iter().map(fact).collect()
+}
+
+fn links(host: &Host) -> Vec<IpLink> {
+    let text = interface::output(host, "ip", &["-j", "-s", "address", "show"]);
+    text.map_or_else(Vec::new, |text| from_ip(&text))
+}
+
+fn from_ip(text: &str) -> Vec<IpLink> {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// What `ip -j -s address show` says of one interface.
+#[derive(Debug, Deserialize)]
+struct IpLink {
+    ifname: String,
+    #[serde(default)]
+    flags: Vec<String>,
+    mtu: u32,
+    #[serde(default)]
+    addr_info: Vec<IpAddress>,
+    #[serde(default)]
+    stats64: Stats,
+}
+
+#[derive(Debug, Deserialize)]
+struct IpAddress {
+    local: Option<IpAddr>,
+    prefixlen: Option<u8>,
+    #[serde(default)]
+    tentative: bool,
+    #[serde(default)]
+    dadfailed: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Stats {
+    rx: Direction,
+    tx: Direction,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Direction {
+    packets: u64,
+}
+
+impl IpLink {
+    fn packets(&self) -> u64 {
+        self.stats64.rx.packets + self.stats64.tx.packets
+    }
+
+    fn fact(self, before: &Packets) -> InterfaceFacts {
+        let has = |wanted: &str| self.flags.iter().any(|flag| flag == wanted);
+        let usable = |it: &&IpAddress| !it.tentative && !it.dadfailed;
+        let told = |it: &IpAddress| Some(format!("{}/{}", it.local?, it.prefixlen?));
+        let addresses = self.addr_info.iter().filter(usable);
+        let carried = before.get(&self.ifname).copied().unwrap_or(0);
+        InterfaceFacts {
+            mtu: self.mtu,
+            is_up: has("UP"),
+            has_carrier: has("LOWER_UP"),
+            addresses: addresses.filter_map(told).collect(),
+            packets: self.packets().saturating_sub(carried),
+            name: self.ifname,
+            ..InterfaceFacts::default()
+        }
+    }
+}
+
+/// Interfaces of the default routes of a host, each once.
+pub(super) fn default_routes(host: &Host) -> Vec<String> {
+    let show = |family| {
+        let words = ["-j", family, "route", "show", "default"];
+        interface::output(host, "ip", &words).unwrap_or_default()
+    };
+    let mut interfaces = ["-4", "-6"]
+        .map(|family| from_routes(&show(family)))
+        .concat();
+    interfaces.sort();
+    interfaces.dedup();
+    interfaces
+}
+
+fn from_routes(text: &str) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Hop {
+        dev: Option<String>,
+        #[serde(default)]
+        nexthops: Vec<Self>,
+    }
+    let routes: Vec<Hop> = serde_json::from_str(text).unwrap_or_default();
+    let hops = routes.into_iter().flat_map(|route| {
+        let more = route.nexthops.into_iter().map(|hop| hop.dev);
+        std::iter::once(route.dev).chain(more)
+    });
+    hops.flatten().collect()
+}
+
+/// Sockets that listen at a port in the network of this thread: protocol and address, each once.
+pub(super) fn listeners(here: &Machine, port: u16) -> Vec<String> {
+    let mut found = Vec::new();
+    for (protocol, file, state) in [
+        ("udp", "udp", UDP_UNCONNECTED),
+        ("udp", "udp6", UDP_UNCONNECTED),
+        ("tcp", "tcp", TCP_LISTEN),
+        ("tcp", "tcp6", TCP_LISTEN),
+    ] {
+        let text = here.read(&format!("/proc/thread-self/net/{file}"));
+        let lines = text.unwrap_or_default();
+        let addresses = lines.lines().filter_map(|line| listener(line, state, port));
+        found.extend(addresses.map(|address| format!("{protocol} {address}")));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The local address of a line of `/proc/net/udp` or its like, if its socket is in this state at this
+/// port (proc_net_udp(5)).
+fn listener(line: &str, state: &str, port: u16) -> Option<IpAddr> {
+    let mut fields = line.split_whitespace().skip(1);
+    let (address, own_port) = fields.next()?.split_once(':')?;
+    let own_state = fields.nth(1)?;
+    (own_state == state && u16::from_str_radix(own_port, 16).ok()? == port).then_some(())?;
+    // Words of 32 bits, each as the processor has it.
+    let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok();
+    match address.len() {
+        8 => Some(Ipv4Addr::from(word(0)?.to_ne_bytes()).into()),
+        32 => {
+            let mut octets = [0; 16];
+            for (number, four) in octets.chunks_exact_mut(4).enumerate() {
+                four.copy_from_slice(&word(8 * number)?.to_ne_bytes());
+            }
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
+}
+
+/// `TCP_CLOSE` of include/net/tcp_states.h, which a UDP socket has that is not connected.
+const UDP_UNCONNECTED: &str = "07";
+
+/// `TCP_LISTEN` of the same.
+const TCP_LISTEN: &str = "0A";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_read_with_addresses_and_traffic() {
+        let text = r#"[
+            {"ifname":"client","flags":["BROADCAST","UP","LOWER_UP"],"mtu":9000,
+             "addr_info":[{"family":"inet6","local":"2001:2:0:1::1","prefixlen":64},
+                          {"family":"inet6","local":"2001:2:0:1::9","prefixlen":64,"tentative":true},
+                          {"family":"inet6","local":"2001:2:0:1::8","prefixlen":64,"dadfailed":true}],
+             "stats64":{"rx":{"packets":7},"tx":{"packets":5}}},
+            {"ifname":"up","flags":["NO-CARRIER","UP"],"mtu":1500,"addr_info":[]}]"#;
+        let before = BTreeMap::from([("client".to_owned(), 10)]);
+        let links = from_ip(text).into_iter();
+        let facts: Vec<_> = links.map(|link| link.fact(&before)).collect();
+        assert_eq!(facts[0].addresses, ["2001:2:0:1::1/64"]);
+        assert!(facts[0].is_up && facts[0].has_carrier);
+        assert_eq!((facts[0].mtu, facts[0].packets), (9000, 2));
+        assert!(facts[1].is_up && !facts[1].has_carrier);
+        assert!(from_ip("Device \"x\" does not exist.").is_empty());
+    }
+
+    #[test]
+    fn default_routes_over_several_hops_are_found() {
+        let text = r#"[{"dst":"default","gateway":"192.0.2.1","dev":"eth0","flags":[]},
+            {"dst":"default","flags":[],"nexthops":[{"dev":"eth1","weight":1},{"dev":"eth2"}]}]"#;
+        assert_eq!(from_routes(text), ["eth0", "eth1", "eth2"]);
+        assert!(from_routes("").is_empty());
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn listening_sockets_are_told_from_others() {
+        let line = "  1: 3500007F:0035 00000000:0000 07 00000000:00000000 00:00000000 0 101 0 23";
+        let found = |state, port| listener(line, state, port).map(|it| it.to_string());
+        assert_eq!(found(UDP_UNCONNECTED, 53).as_deref(), Some("127.0.0.53"));
+        assert_eq!(found(UDP_UNCONNECTED, 54), None);
+        assert_eq!(found(TCP_LISTEN, 53), None);
+        let line = "  2: 02000120010000000000000002000000:0035 00:00 0A 0:0 00:0 0 0 0 1";
+        let found = listener(line, TCP_LISTEN, 53).map(|it| it.to_string());
+        assert_eq!(found.as_deref(), Some("2001:2:0:1::2"));
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when";
+        assert_eq!(listener(head, TCP_LISTEN, 53), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Facts of literal machines, and of this one.
+
+use super::*;
+use crate::campaign::journal::sha256_hex;
+
+fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = root.path().join(path.trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let machine = Machine::at(root.path());
+    (root, machine)
+}
+
+#[test]
+fn clocks_of_ptp_are_told_with_interface_and_programs() {
+    let (_root, here) = machine(&[
+        ("/sys/class/ptp/ptp0/clock_name", "e1000e\n"),
+        ("/sys/class/ptp/ptp1/clock_name", "KVM virtual PTP\n"),
+        ("/sys/class/net/ens1f0/device/ptp/ptp0/dev", "248:0\n"),
+        ("/proc/7/comm", "ptp4l\n"),
+        ("/proc/8/comm", "chronyd\n"),
+        ("/proc/self/comm", "phc2sys\n"),
+    ]);
+    let facts = of_machine(&here);
+    assert_eq!(
+        facts.ptp.as_deref(),
+        Some("ptp0 of ens1f0, ptp1 of KVM virtual PTP; ptp4l runs")
+    );
+    assert_eq!(facts.time_sync, ["chronyd"]);
+    let (_root, none) = machine(&[("/proc/7/comm", "ptp4l\n")]);
+    assert_eq!(of_machine(&none).ptp, None);
+}
+
+#[test]
+fn only_namespaces_of_a_lab_are_told() {
+    let (_root, here) = machine(&[
+        ("/run/netns/dns64bench-dut", ""),
+        ("/run/netns/rehearsal-dut", ""),
+        ("/sys/devices/system/cpu/online", "0-3\n"),
+        ("/sys/devices/system/cpu/cpufreq/policy0/affected_cpus", "0"),
+        (
+            "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor",
+            "powersave",
+        ),
+        ("/sys/devices/system/cpu/cpufreq/policy1/affected_cpus", "1"),
+        (
+            "/sys/devices/system/cpu/cpufreq/policy1/scaling_governor",
+            "powersave",
+        ),
+    ]);
+    let facts = of_machine(&here);
+    assert_eq!(facts.lab_namespaces, ["dns64bench-dut"]);
+    assert_eq!(facts.cpus.cpus(), [0, 1, 2, 3]);
+    assert_eq!(facts.governors, ["powersave"]);
+}
+
+#[test]
+fn facts_of_this_machine_are_the_same_after_a_journey_as_json() {
+    let facts = HostFacts::here();
+    assert!(!facts.kernel.is_empty() && !facts.boot_id.is_empty());
+    assert!(!facts.cpus.is_unrestricted());
+    assert_eq!(facts.tester, crate::PROGRAM);
+    assert_eq!(facts.tester_sha256.as_ref().map(String::len), Some(64));
+    let text = serde_json::to_string(&facts).unwrap();
+    assert_eq!(serde_json::from_str::<HostFacts>(&text).unwrap(), facts);
+}
+
+#[test]
+fn a_namespace_that_is_not_there_has_no_facts() {
+    let error = HostFacts::of(&Host::Netns("no-such-lab".into())).unwrap_err();
+    assert!(error.to_string().contains("\"no-such-lab\""));
+}
+
+#[test]
+fn the_program_is_told_by_the_hash_of_its_file() {
+    let octets = fs::read(std::env::current_exe().unwrap()).unwrap();
+    assert_eq!(tester_sha256(), Some(sha256_hex(&octets)));
+}

@@ -1,0 +1,356 @@
+//! Hosts from an Ansible inventory: its variables become the tables of a plan, once, when the plan is loaded.
+//!
+//! The text with these tables is what a journal keeps, so that whoever resumes a campaign or reads its results needs
+//! neither the inventory nor Ansible.
+
+use std::path::Path;
+use std::process::Command;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+use super::Fault;
+use super::duts::beside;
+use super::file::{At, File};
+use crate::lab::process::{find_program, run};
+
+/// A plan whose inventory has been read.
+pub(super) struct Expanded {
+    /// The text of the plan; the key `inventory` has become a remark, and the hosts stand at the end.
+    pub text: String,
+    /// Where they begin.
+    begin: usize,
+    /// Where the inventory was named in the text before.
+    at: usize,
+    path: String,
+}
+
+impl Expanded {
+    /// A fault in what came from the inventory is at the key, since nobody has seen these tables; it belongs to the
+    /// text before then.
+    pub(super) fn relocate(&self, fault: Fault) -> Result<Fault, Fault> {
+        if fault.offset < self.begin {
+            return Err(fault);
+        }
+        let message = format!("inventory {}: {}", self.path, fault.message);
+        Ok(Fault::new(self.at, message))
+    }
+}
+
+/// Reads the inventory of a plan, if it has one.
+pub(super) fn expand(file: &File, origin: &str, text: &str) -> Result<Option<Expanded>, Fault> {
+    let Some(at) = &file.inventory else {
+        return Ok(None);
+    };
+    let offset = at.span().start;
+    if !file.hosts.is_empty() {
+        return Err(Fault::new(
+            offset,
+            "both inventory and [hosts.NAME] describe the hosts; omit one of them",
+        ));
+    }
+    let path = beside(origin, at.get_ref());
+    let fault = |message: String| {
+        let path = path.display();
+        Fault::new(offset, format!("inventory {path}: {message}"))
+    };
+    let json = listed(&path).map_err(fault)?;
+    let tables = as_toml(&json).map_err(fault)?;
+    let (text, begin) = put_in(text, at, &tables);
+    Ok(Some(Expanded {
+        text,
+        begin,
+        at: offset,
+        path: path.display().to_string(),
+    }))
+}
+
+/// The text with the lines of the key as a remark and these tables at its end, and where they begin. All other
+/// lines stay where they are, so that errors point at them.
+fn put_in(text: &str, at: &At<String>, tables: &str) -> (String, usize) {
+    let span = at.span();
+    let begin = text[..span.start].rfind('\n').map_or(0, |end| end + 1);
+    let lines = text[begin..span.end].replace('\n', "\n# ");
+    let mut result = format!("{}# {lines}{}", &text[..begin], &text[span.end..]);
+    if !result.ends_with('\n') {
+        result.push('\n');
+    }
+    let name = at.get_ref().escape_debug();
+    result.push_str(&format!("\n# Read from the inventory {name}:\n"));
+    let tables_begin = result.len();
+    result.push_str(tables);
+    (result, tables_begin)
+}
+
+/// What `ansible-inventory --list` says.
+fn listed(path: &Path) -> Result<String, String> {
+    if !path.exists() {
+        return Err("there is no such file; give the path of an Ansible inventory".to_owned());
+    }
+    let program = find_program(PROGRAM).ok_or(
+        "ansible-inventory is not installed: install the Debian package ansible-core, or write the hosts into the \
+         plan as [hosts.NAME]",
+    )?;
+    let mut command = Command::new(program);
+    // Without this an inventory that cannot be read is an empty one, with a warning.
+    command.env("ANSIBLE_INVENTORY_UNPARSED_FAILED", "true");
+    let end = run(command.arg("-i").arg(path).arg("--list"), LIMIT);
+    let end = end.map_err(|error| error.to_string())?;
+    if end.status.success() {
+        return Ok(end.stdout);
+    }
+    let lines: Vec<_> = end
+        .stderr
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
+    Err(format!(
+        "{PROGRAM} failed ({}): {}",
+        end.status,
+        last.join("\n")
+    ))
+}
+
+/// The hosts with `dns64bench_roles` in what `ansible-inventory --list` says, as tables of a plan.
+///
+/// # Errors
+///
+/// It is not such a list, no host has roles, or a variable has a value that cannot be; with the host and the
+/// remedy.
+pub(super) fn as_toml(json: &str) -> Result<String, String> {
+    let list: Json = serde_json::from_str(json).map_err(|error| {
+        format!("what {PROGRAM} says is not JSON ({error}); update ansible-core")
+    })?;
+    let all = list.pointer("/_meta/hostvars").and_then(Json::as_object);
+    let mut hosts = Table::new();
+    for (name, variables) in all.into_iter().flatten() {
+        if variables.get("dns64bench_roles").is_some() {
+            let variables = Variables(variables);
+            let host = variables.host(name);
+            let host = host.map_err(|message| format!("host {name}: {message}"))?;
+            hosts.insert(name.clone(), Value::Table(host));
+        }
+    }
+    if hosts.is_empty() {
+        return Err(
+            "no host has the variable dns64bench_roles; set it, such as dns64bench_roles: [measurer]".to_owned(),
+        );
+    }
+    let plan = Table::from_iter([("hosts".to_owned(), Value::Table(hosts))]);
+    toml::to_string(&plan).map_err(|error| error.to_string())
+}
+
+/// The variables of a host.
+struct Variables<'a>(&'a Json);
+
+impl Variables<'_> {
+    /// The table of a plan that says the same.
+    fn host(&self, name: &str) -> Result<Table, String> {
+        let mut host = Table::new();
+        let (key, value) = self.reach(name)?;
+        host.insert(key.to_owned(), value);
+        if self.needs_sudo()? {
+            host.insert("sudo".to_owned(), Value::Boolean(true));
+        }
+        let roles = self.0.get("dns64bench_roles").unwrap_or(&Json::Null);
+        host.insert(
+            "roles".to_owned(),
+            Value::Array(texts("dns64bench_roles", roles)?),
+        );
+        for (variable, key) in [
+            ("dns64bench_cpus", "cpus"),
+            ("dns64bench_authority_cpus", "authority-cpus"),
+        ] {
+            if let Some(cpus) = self.text(variable)? {
+                host.insert(key.to_owned(), Value::String(cpus));
+            }
+        }
+        if let Some(threads) = self.text("dns64bench_threads")? {
+            let threads = threads.parse().map_err(|_| {
+                format!("dns64bench_threads is {threads:?}; must be a number such as 4")
+            })?;
+            host.insert("threads".to_owned(), Value::Integer(threads));
+        }
+        if let Some(links) = self.0.get("dns64bench_links") {
+            host.insert("links".to_owned(), Value::Table(all_links(links)?));
+        }
+        Ok(host)
+    }
+
+    /// Key and value of how the host is reached.
+    fn reach(&self, name: &str) -> Result<(&'static str, Value), String> {
+        if let Some(netns) = self.text("dns64bench_netns")? {
+            return Ok(("netns", Value::String(netns)));
+        }
+        match self.text("ansible_connection")?.as_deref() {
+            Some("local" | "ansible.builtin.local") => return Ok(("local", Value::Boolean(true))),
+            None | Some("ssh" | "ansible.builtin.ssh" | "smart" | "paramiko" | "paramiko_ssh") => {}
+            Some(other) => {
+                return Err(format!(
+                    "ansible_connection is {other:?}; an agent is reached by ssh or local"
+                ));
+            }
+        }
+        let host = self
+            .text("ansible_host")?
+            .unwrap_or_else(|| name.to_owned());
+        let user = self.text("ansible_user")?.map(|user| format!("{user}@"));
+        let user = user.unwrap_or_default();
+        Ok((
+            "ssh",
+            Value::String(match self.text("ansible_port")? {
+                Some(port) if host.contains(':') => format!("ssh://{user}[{host}]:{port}"),
+                Some(port) => format!("ssh://{user}{host}:{port}"),
+                None => format!("{user}{host}"),
+            }),
+        ))
+    }
+
+    fn needs_sudo(&self) -> Result<bool, String> {
+        // Ansible takes these words for a truth value as well.
+        let becomes = match self
+            .text("ansible_become")?
+            .as_deref()
+            .map(str::to_lowercase)
+            .as_deref()
+        {
+            None | Some("false" | "no" | "off" | "0") => false,
+            Some("true" | "yes" | "on" | "1") => true,
+            Some(other) => {
+                return Err(format!(
+                    "ansible_become is {other:?}; must be true or false"
+                ));
+            }
+        };
+        match self.text("ansible_become_method")?.as_deref() {
+            None | Some("sudo" | "ansible.builtin.sudo") => {}
+            Some(other) if becomes => {
+                return Err(format!("ansible_become_method is {other:?}; must be sudo"));
+            }
+            Some(_) => {}
+        }
+        Ok(becomes && self.text("ansible_user")?.as_deref() != Some("root"))
+    }
+
+    /// A variable as text, if it is set.
+    fn text(&self, variable: &str) -> Result<Option<String>, String> {
+        match self.0.get(variable) {
+            None | Some(Json::Null) => Ok(None),
+            Some(value) => text(variable, value).map(Some),
+        }
+    }
+}
+
+fn text(what: &str, value: &Json) -> Result<String, String> {
+    match value {
+        // `ansible-inventory` shows variables as they are written.
+        Json::String(text) if text.contains("{{") || text.contains("{%") => Err(format!(
+            "{what} is the template {text:?}, which {PROGRAM} does not expand; write its value"
+        )),
+        Json::String(text) => Ok(text.clone()),
+        Json::Number(number) => Ok(number.to_string()),
+        Json::Bool(on) => Ok(on.to_string()),
+        other => Err(format!("{what} is {other}; must be a text or a number")),
+    }
+}
+
+/// A list of texts, or one.
+fn texts(what: &str, value: &Json) -> Result<Vec<Value>, String> {
+    let one = std::slice::from_ref(value);
+    let all = value.as_array().map_or(one, Vec::as_slice);
+    all.iter()
+        .map(|it| text(what, it).map(Value::String))
+        .collect()
+}
+
+fn all_links(value: &Json) -> Result<Table, String> {
+    let example = "must be such as {client: {interface: ens1, addresses: [\"2001:2:0:1::1/64\"]}}";
+    let links = value
+        .as_object()
+        .ok_or_else(|| format!("dns64bench_links is {value}; {example}"))?;
+    let end = |link: &str, end: &Json| {
+        let what = |key: &str| format!("{key} of the link {link} in dns64bench_links");
+        let known = end.as_object().filter(|end| {
+            let keys: Vec<_> = end.keys().map(String::as_str).collect();
+            keys.len() == 2 && keys.contains(&"interface") && keys.contains(&"addresses")
+        });
+        let Some(end) = known else {
+            return Err(format!(
+                "the link {link} in dns64bench_links is {end}; {example}"
+            ));
+        };
+        let interface = text(&what("interface"), &end["interface"])?;
+        let addresses = texts(&what("addresses"), &end["addresses"])?;
+        Ok(Value::Table(Table::from_iter([
+            ("interface".to_owned(), Value::String(interface)),
+            ("addresses".to_owned(), Value::Array(addresses)),
+        ])))
+    };
+    let mut table = Table::new();
+    for (link, value) in links {
+        if !["client", "upstream", "self-test"].contains(&link.as_str()) {
+            let known = "there are client, upstream and self-test";
+            return Err(format!("dns64bench_links has a link {link:?}; {known}"));
+        }
+        let ends = match value {
+            Json::Array(ends) => {
+                let ends = ends.iter().map(|it| end(link, it));
+                Value::Array(ends.collect::<Result<_, _>>()?)
+            }
+            one => end(link, one)?,
+        };
+        table.insert(link.clone(), ends);
+    }
+    Ok(table)
+}
+
+const PROGRAM: &str = "ansible-inventory";
+
+/// Python starts within a second; an inventory may be a program that asks others.
+const LIMIT: Nanos = 30 * SECOND;
+
+/// Lines of its messages that an error shows: it says for each of three formats why it is not that.
+const LINES_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Plan, file};
+    use super::*;
+
+    const TABLES: &str = "[hosts.gen]\nlocal = true\nroles = [\"measurer\", \"authority\"]\n";
+
+    fn put_into(text: &str) -> (String, usize) {
+        let file = file::parse("x.toml", text).unwrap();
+        put_in(text, &file.inventory.unwrap(), TABLES)
+    }
+
+    #[test]
+    fn hosts_stand_at_the_end_and_all_else_where_it_was() {
+        let text = "name = \"x\"\n  inventory=\"a/b.yml\"  # ours\n[[dut]]\nauthority = \"nsd\"";
+        let (expanded, begin) = put_into(text);
+        expect_test::expect![[r#"
+            name = "x"
+            #   inventory="a/b.yml"  # ours
+            [[dut]]
+            authority = "nsd"
+
+            # Read from the inventory a/b.yml:
+            [hosts.gen]
+            local = true
+            roles = ["measurer", "authority"]
+        "#]]
+        .assert_eq(&expanded);
+        assert_eq!(&expanded[begin..], TABLES);
+        let plan = Plan::parse("x.toml", &expanded).unwrap();
+        assert_eq!(plan.hosts.at.unwrap().iter().count(), 1);
+    }
+
+    #[test]
+    fn a_name_over_several_lines_is_a_remark_as_a_whole() {
+        let text = "inventory = \"\"\"\\\n  b.yml\"\"\"\r\n[[dut]]\r\nauthority = \"nsd\"\r\n";
+        let (expanded, _) = put_into(text);
+        Plan::parse("x.toml", &expanded).unwrap();
+    }
+}

@@ -1,0 +1,429 @@
+//! Plans with hosts of their own, and inventories.
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::campaign::plan::inventory::as_toml;
+use crate::lab::hosts::{Reach, Role};
+
+const HOSTS: &str = r#"
+[hosts.gen1]
+ssh = "root@gen1"
+sudo = true
+roles = ["measurer"]
+cpus = "2-5"
+threads = 4
+[hosts.gen1.links]
+client = { interface = "ens1", addresses = ["2001:2:0:1::1/64"] }
+[hosts.a-dut]
+netns = "the-dut"
+roles = ["dut"]
+[hosts.a-dut.links]
+client = [
+  { interface = "client1", addresses = ["2001:2:0:1::2/64"] },
+  { interface = "client2", addresses = ["2001:2:0:11::2/64"] },
+]
+upstream = { interface = "up", addresses = ["2001:2:0:2::1/64", "198.18.0.1/24"] }
+[hosts.gen2]
+local = true
+roles = ["measurer", "authority"]
+authority-cpus = "6"
+links.client = { interface = "ens1", addresses = ["2001:2:0:11::1/64"] }
+links.upstream = { interface = "ens2", addresses = ["2001:2:0:2::2/64", "198.18.0.2/24"] }
+"#;
+
+fn with_hosts(more: &str) -> String {
+    format!("{more}{HOSTS}{MINIMAL}")
+}
+
+#[test]
+fn hosts_are_read_in_the_order_of_the_plan() {
+    let plan = plan(&with_hosts(""));
+    let hosts = plan.hosts.at.as_ref().unwrap();
+    let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
+    assert_eq!(names, ["gen1", "a-dut", "gen2"]);
+    let gen1 = hosts.by_name("gen1").unwrap();
+    assert_eq!(gen1.reach, Reach::Ssh("root@gen1".into()));
+    assert_eq!((gen1.sudo, gen1.threads), (true, 4));
+    assert_eq!(gen1.cpus.to_string(), "2-5");
+    assert_eq!(gen1.roles, [Role::Measurer]);
+    let dut = hosts.by_name("a-dut").unwrap();
+    assert_eq!(dut.reach, Reach::Netns("the-dut".into()));
+    let gen2 = hosts.by_name("gen2").unwrap();
+    assert_eq!(gen2.reach, Reach::Local);
+    let subject = &plan.variants[0].subject;
+    assert_eq!(subject.dut().unwrap().host.as_deref(), Some("a-dut"));
+    assert_eq!(subject.lab().unwrap().at.as_ref(), Some(hosts));
+    assert_eq!(plan.remarks(), []);
+}
+
+#[test]
+fn a_plan_without_hosts_has_a_lab_on_this_machine() {
+    let plan = plan(MINIMAL);
+    assert_eq!(plan.hosts.at, None);
+    assert_eq!(plan.variants[0].subject.dut().unwrap().host, None);
+}
+
+fn refused(text: &str, expected: &Expect) {
+    expected.assert_eq(&error(text));
+}
+
+#[test]
+fn what_contradicts_hosts_is_pointed_at() {
+    for (key, expected) in [
+        (
+            "lab = \"netns\"",
+            expect![
+                "plan dir/x.toml, line 2, column 7: lab contradicts the hosts of the plan: the roles run on them; omit it"
+            ],
+        ),
+        (
+            "setup = \"two-device\"",
+            expect![
+                "plan dir/x.toml, line 2, column 9: setup contradicts the hosts of the plan: it follows from their roles; omit it"
+            ],
+        ),
+        (
+            "threads = 2",
+            expect![
+                "plan dir/x.toml, line 2, column 11: threads contradicts the hosts of the plan: each host has its own; omit it"
+            ],
+        ),
+        (
+            "cpus = \"1\"",
+            expect![
+                "plan dir/x.toml, line 2, column 8: cpus contradicts the hosts of the plan: each host has its own; omit it"
+            ],
+        ),
+        (
+            "authority-cpus = \"1\"",
+            expect![
+                "plan dir/x.toml, line 2, column 18: authority-cpus contradicts the hosts of the plan: each host has its own; omit it"
+            ],
+        ),
+    ] {
+        refused(&with_hosts(&format!("[tester]\n{key}\n")), &expected);
+    }
+    refused(
+        &format!("{HOSTS}[[dut]]\nserver = \"2001:db8::53\"\n"),
+        &expect![
+            "plan dir/x.toml, line 26, column 10: a server that runs already is measured from this machine; put it into a plan without hosts"
+        ],
+    );
+    refused(
+        &with_hosts("inventory = \"hosts.yml\"\n"),
+        &expect![
+            "plan dir/x.toml, line 1, column 13: an inventory is read when a plan is run: give the path of this plan to `dns64bench run`, or write its hosts as [hosts.NAME]"
+        ],
+    );
+    refused(
+        &format!("inventory = \"hosts.yml\"\n{MINIMAL}"),
+        &expect![
+            "plan dir/x.toml, line 1, column 13: an inventory is read when a plan is run: give the path of this plan to `dns64bench run`, or write its hosts as [hosts.NAME]"
+        ],
+    );
+    refused(
+        &format!("{MINIMAL}host = \"x\"\n"),
+        &expect![
+            "plan dir/x.toml, line 3, column 8: host is for a plan with [hosts.NAME] or an inventory; omit it"
+        ],
+    );
+}
+
+/// The error of a plan in whose hosts `from` is `to`.
+fn spoilt(from: &str, to: &str, expected: &Expect) {
+    assert!(HOSTS.contains(from), "{from}");
+    refused(&with_hosts("").replace(from, to), expected);
+}
+
+#[test]
+fn hosts_that_cannot_be_are_pointed_at() {
+    spoilt(
+        "ssh = \"root@gen1\"",
+        "local = false",
+        &expect![[
+            r#"plan dir/x.toml, line 2, column 1: host gen1: nothing says how it is reached; give one of ssh = "root@gen1", netns = "gen1" and local = true"#
+        ]],
+    );
+    spoilt(
+        "sudo = true",
+        "netns = \"x\"",
+        &expect![[
+            r#"plan dir/x.toml, line 2, column 1: host gen1: more than one thing says how it is reached; give one of ssh = "root@gen1", netns = "gen1" and local = true"#
+        ]],
+    );
+    spoilt(
+        "sudo = true",
+        "port = 22",
+        &expect![[r#"
+        plan dir/x.toml: TOML parse error at line 4, column 1
+          |
+        4 | port = 22
+          | ^^^^
+        unknown field `port`, expected one of `ssh`, `netns`, `local`, `sudo`, `roles`, `cpus`, `authority-cpus`, `threads`, `links`"#]],
+    );
+    spoilt(
+        "[\"measurer\"]",
+        "[\"tester\"]",
+        &expect![[r#"
+        plan dir/x.toml: TOML parse error at line 5, column 10
+          |
+        5 | roles = ["tester"]
+          |          ^^^^^^^^
+        unknown variant `tester`, expected one of `measurer`, `dut`, `authority`"#]],
+    );
+    spoilt(
+        "\"2-5\"",
+        "\"5-2\"",
+        &expect![[
+            r#"plan dir/x.toml, line 6, column 8: "5-2" is not a set of CPUs; write "0" or "0,2-3""#
+        ]],
+    );
+    spoilt(
+        "threads = 4",
+        "threads = 1000",
+        &expect![
+            "plan dir/x.toml, line 2, column 1: host gen1: invalid thread count 1000; must be 1-256"
+        ],
+    );
+    spoilt(
+        "roles = [\"dut\"]",
+        "roles = []",
+        &expect![[
+            r#"plan dir/x.toml, line 10, column 1: host a-dut: it has no role; write such as roles = ["measurer"]; there are measurer, dut and authority"#
+        ]],
+    );
+}
+
+#[test]
+fn links_that_cannot_be_are_pointed_at() {
+    spoilt(
+        "2001:2:0:1::1/64",
+        "2001:2:0:1::1",
+        &expect![[
+            r#"plan dir/x.toml, line 9, column 45: "2001:2:0:1::1" is not an address with the length of its prefix, such as "2001:2:0:1::1/64" or "198.18.0.1/24""#
+        ]],
+    );
+    spoilt(
+        "2001:2:0:11::1/64",
+        "2001:2:0:12::1/64",
+        &expect![
+            "plan dir/x.toml, line 19, column 1: host gen2: link client does not connect it to host a-dut: no two IPv6 addresses in one prefix; correct the addresses of one"
+        ],
+    );
+    spoilt(
+        "{ interface = \"ens1\", addresses = [\"2001:2:0:1::1/64\"] }",
+        "\"ens1\"",
+        &expect![[r#"
+            plan dir/x.toml: TOML parse error at line 9, column 10
+              |
+            9 | client = "ens1"
+              |          ^^^^^^
+            invalid type: string "ens1", expected a table with interface and addresses, or a list of them"#]],
+    );
+    spoilt(
+        "client = { interface",
+        "server = { interface",
+        &expect![[r#"
+        plan dir/x.toml: TOML parse error at line 9, column 1
+          |
+        9 | server = { interface = "ens1", addresses = ["2001:2:0:1::1/64"] }
+          | ^^^^^^
+        unknown variant `server`, expected one of `client`, `upstream`, `self-test`"#]],
+    );
+    spoilt(
+        "interface = \"client2\"",
+        "dev = \"client2\"",
+        &expect![[r#"
+        plan dir/x.toml: TOML parse error at line 16, column 5
+           |
+        16 |   { dev = "client2", addresses = ["2001:2:0:11::2/64"] },
+           |     ^^^
+        unknown field `dev`, expected `interface` or `addresses`"#]],
+    );
+}
+
+#[test]
+fn a_dut_has_to_say_on_which_of_two_hosts_it_is() {
+    let second = "[hosts.dut2]\nssh = \"dut2\"\nroles = [\"dut\"]\n[hosts.dut2.links]\n\
+                  client = [{ interface = \"c1\", addresses = [\"2001:2:0:1::3/64\"] },\n\
+                  { interface = \"c2\", addresses = [\"2001:2:0:11::3/64\"] }]\n\
+                  upstream = { interface = \"up\", addresses = [\"2001:2:0:2::3/64\"] }\n";
+    refused(
+        &with_hosts(second),
+        &expect![[
+            r#"plan dir/x.toml, line 32, column 1: several hosts have the role "dut"; give host = "dut2" or another of them"#
+        ]],
+    );
+    let text = format!("{}host = \"dut2\"\n", with_hosts(second));
+    let plan = plan(&text);
+    assert_eq!(
+        plan.variants[0].subject.dut().unwrap().host.as_deref(),
+        Some("dut2")
+    );
+    // It has no IPv4 address toward the authority, which the DUT asks over unless told otherwise.
+    let error = load_error(&text);
+    expect!["plan DIR/x.toml, line 32, column 1: host dut2: no IPv4 address on a link upstream; add one in the prefix of gen2, or give upstream-family in [tester]"].assert_eq(&error);
+    let over_v6 = format!("[tester]\nupstream-family = \"ipv6\"\n{text}");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.toml");
+    std::fs::write(&path, over_v6).unwrap();
+    Plan::load(&path).unwrap();
+    refused(
+        &text.replace("host = \"dut2\"", "host = \"gen1\""),
+        &expect![[
+            r#"plan dir/x.toml, line 34, column 8: "gen1" is not a host with the role "dut"; there is dut2, a-dut"#
+        ]],
+    );
+}
+
+/// What `ansible-inventory --list` says of the hosts above, less what nobody reads.
+const INVENTORY: &str = r#"{
+ "_meta": {"hostvars": {
+  "gen1": {"ansible_host": "gen1.example.org", "ansible_user": "bench", "ansible_port": 2222, "ansible_become": true,
+   "dns64bench_roles": ["measurer"], "dns64bench_cpus": "2-5", "dns64bench_threads": 4,
+   "dns64bench_links": {"client": {"interface": "ens1", "addresses": ["2001:2:0:1::1/64"]}}},
+  "dut": {"ansible_user": "root", "ansible_become": "yes", "dns64bench_roles": "dut",
+   "dns64bench_links": {
+    "client": [{"interface": "client1", "addresses": ["2001:2:0:1::2/64"]}],
+    "upstream": {"interface": "up", "addresses": ["2001:2:0:2::1/64", "198.18.0.1/24"]}}},
+  "auth": {"ansible_connection": "local", "dns64bench_roles": ["authority"], "dns64bench_cpus": 6,
+   "dns64bench_links": {"upstream": {"interface": "up", "addresses": ["2001:2:0:2::2/64", "198.18.0.2/24"]}}},
+  "switch": {"ansible_host": "192.0.2.1"}
+ }},
+ "all": {"children": ["ungrouped"]}
+}"#;
+
+#[test]
+fn an_inventory_becomes_tables_of_a_plan() {
+    let tables = as_toml(INVENTORY).unwrap();
+    expect![[r#"
+        [hosts.auth]
+        cpus = "6"
+        local = true
+        roles = ["authority"]
+
+        [hosts.auth.links.upstream]
+        addresses = ["2001:2:0:2::2/64", "198.18.0.2/24"]
+        interface = "up"
+
+        [hosts.dut]
+        roles = ["dut"]
+        ssh = "root@dut"
+
+        [[hosts.dut.links.client]]
+        addresses = ["2001:2:0:1::2/64"]
+        interface = "client1"
+
+        [hosts.dut.links.upstream]
+        addresses = ["2001:2:0:2::1/64", "198.18.0.1/24"]
+        interface = "up"
+
+        [hosts.gen1]
+        cpus = "2-5"
+        roles = ["measurer"]
+        ssh = "ssh://bench@gen1.example.org:2222"
+        sudo = true
+        threads = 4
+
+        [hosts.gen1.links.client]
+        addresses = ["2001:2:0:1::1/64"]
+        interface = "ens1"
+    "#]]
+    .assert_eq(&tables);
+    let plan = plan(&format!("{tables}\n{MINIMAL}"));
+    let hosts = plan.hosts.at.unwrap();
+    assert_eq!(hosts.iter().count(), 3);
+    assert!(hosts.site(Some("dut"), Family::Ipv4).is_ok());
+}
+
+/// The error of an inventory in which `from` is `to`.
+fn inventory_refused(from: &str, to: &str, expected: &Expect) {
+    assert!(INVENTORY.contains(from), "{from}");
+    expected.assert_eq(&as_toml(&INVENTORY.replace(from, to)).unwrap_err());
+}
+
+#[test]
+fn variables_that_cannot_be_are_told_with_their_host() {
+    for (from, to, expected) in [
+        (
+            "\"2-5\"",
+            "[2, 5]",
+            expect!["host gen1: dns64bench_cpus is [2,5]; must be a text or a number"],
+        ),
+        (
+            "\"2-5\"",
+            "\"{{ cpus }}\"",
+            expect![[
+                r#"host gen1: dns64bench_cpus is the template "{{ cpus }}", which ansible-inventory does not expand; write its value"#
+            ]],
+        ),
+        (
+            "\"dns64bench_threads\": 4",
+            "\"dns64bench_threads\": \"x\"",
+            expect![[r#"host gen1: dns64bench_threads is "x"; must be a number such as 4"#]],
+        ),
+        (
+            "\"yes\"",
+            "\"maybe\"",
+            expect![[r#"host dut: ansible_become is "maybe"; must be true or false"#]],
+        ),
+    ] {
+        inventory_refused(from, to, &expected);
+    }
+}
+
+#[test]
+fn inventories_that_cannot_be_are_told() {
+    for (from, to, expected) in [
+        (
+            "\"local\"",
+            "\"docker\"",
+            expect![[
+                r#"host auth: ansible_connection is "docker"; an agent is reached by ssh or local"#
+            ]],
+        ),
+        (
+            "{\"client\": {",
+            "{\"server\": {",
+            expect![[
+                r#"host gen1: dns64bench_links has a link "server"; there are client, upstream and self-test"#
+            ]],
+        ),
+        (
+            "{\"interface\": \"ens1\",",
+            "{\"dev\": \"ens1\",",
+            expect![[
+                r#"host gen1: the link client in dns64bench_links is {"addresses":["2001:2:0:1::1/64"],"dev":"ens1"}; must be such as {client: {interface: ens1, addresses: ["2001:2:0:1::1/64"]}}"#
+            ]],
+        ),
+        (
+            "\"ansible_become\": true",
+            "\"ansible_become\": true, \"ansible_become_method\": \"su\"",
+            expect![[r#"host gen1: ansible_become_method is "su"; must be sudo"#]],
+        ),
+        (
+            "dns64bench_roles",
+            "roles",
+            expect![
+                "no host has the variable dns64bench_roles; set it, such as dns64bench_roles: [measurer]"
+            ],
+        ),
+        (
+            "_meta",
+            "meta",
+            expect![
+                "no host has the variable dns64bench_roles; set it, such as dns64bench_roles: [measurer]"
+            ],
+        ),
+        (
+            " \"_meta\"",
+            "_meta",
+            expect![
+                "what ansible-inventory says is not JSON (key must be a string at line 2 column 1); update ansible-core"
+            ],
+        ),
+    ] {
+        inventory_refused(from, to, &expected);
+    }
+}

@@ -1,0 +1,250 @@
+//! What the hosts of a plan lack: follows from what each says of itself, and from the plan.
+
+mod links;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+use super::{Finding, Grade, finding, kernel, memory, unless};
+use crate::agent::facts::{HostFacts, LOOK_NS};
+use crate::lab::hosts::{HostSpec, Hosts, Role};
+use crate::lab::machine::{CLOCK_REMEDY, FAST_CLOCK_SOURCES, GOVERNOR_REMEDY};
+
+/// Looks at all hosts whose facts are known, by their names in the plan; why those of the others are `unknown`
+/// is told in their place. What a finding is about begins with the host: "gen1: link client".
+pub fn check(
+    hosts: &Hosts,
+    facts: &[(String, HostFacts)],
+    unknown: &[(&str, String)],
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for host in hosts {
+        if let Some(facts) = of(&host.name, facts) {
+            findings.extend(one(host, facts));
+        }
+        let here = unknown.iter().filter(|(name, _)| *name == host.name);
+        findings.extend(here.map(|(name, why)| broken(name, "host", why, UNKNOWN)));
+    }
+    findings.extend(links::between(hosts, facts));
+    findings.extend(same_program(hosts, facts));
+    findings.extend(same_machine(hosts, facts));
+    findings
+}
+
+/// The facts of the host of this name.
+fn of<'a>(name: &str, facts: &'a [(String, HostFacts)]) -> Option<&'a HostFacts> {
+    let (_, facts) = facts.iter().find(|(other, _)| other == name)?;
+    Some(facts)
+}
+
+/// A finding about a host.
+fn about(host: &str, what: &str, value: impl ToString, remedy: Option<String>) -> Finding {
+    finding(&format!("{host}: {what}"), value, remedy)
+}
+
+/// The same about something that does not work as it is.
+fn broken(host: &str, what: &str, value: impl ToString, remedy: impl Into<String>) -> Finding {
+    Finding {
+        grade: Grade::Missing,
+        ..about(host, what, value, Some(remedy.into()))
+    }
+}
+
+/// What can be said of a host by itself.
+fn one(host: &HostSpec, facts: &HostFacts) -> Vec<Finding> {
+    let name = &host.name;
+    let mut findings = vec![
+        about(name, "program", &facts.tester, None),
+        Finding {
+            what: format!("{name}: kernel"),
+            ..kernel(&facts.kernel)
+        },
+        cpus(host, facts),
+    ];
+    let clock = facts.clock_source.as_deref().unwrap_or("unknown");
+    let remedy = unless(FAST_CLOCK_SOURCES.contains(&clock), CLOCK_REMEDY);
+    findings.push(about(name, "clock source", clock, remedy));
+    findings.push(time_sync(host, facts));
+    if let Some(ptp) = &facts.ptp {
+        findings.push(about(name, "PTP", ptp, None));
+    }
+    if !facts.governors.is_empty() {
+        let well = facts.governors == ["performance"];
+        let remedy = unless(well, format!("{GOVERNOR_REMEDY}, or {PLAY}"));
+        findings.push(about(
+            name,
+            "frequency governor",
+            facts.governors.join(", "),
+            remedy,
+        ));
+    }
+    findings.push(others(host, facts));
+    let memory = facts.memory_available_bytes.map(memory);
+    findings.extend(memory.map(|finding| Finding {
+        what: format!("{name}: {}", finding.what),
+        ..finding
+    }));
+    if let Some(bytes) = facts.disk_free_bytes {
+        let remedy = unless(
+            bytes >= DISK_BYTES,
+            "zone files and logs need room below /var: free 1 GiB",
+        );
+        findings.push(about(
+            name,
+            "disk free",
+            format!("{} MiB", bytes >> 20),
+            remedy,
+        ));
+    }
+    if host.has(Role::Dut) || host.has(Role::Authority) {
+        findings.push(port_53(host, facts));
+    }
+    if !facts.lab_namespaces.is_empty() {
+        let remedy =
+            "a local lab is in use there, or a crash left it: `dns64bench lab down` on the host";
+        let namespaces = facts.lab_namespaces.join(", ");
+        findings.push(about(
+            name,
+            "namespaces of a lab",
+            namespaces,
+            Some(remedy.into()),
+        ));
+    }
+    findings.extend(links::of(host, facts));
+    findings
+}
+
+/// Whether the CPUs that the plan names are there.
+fn cpus(host: &HostSpec, facts: &HostFacts) -> Finding {
+    let wanted = host.cpus.cpus().iter().chain(host.authority_cpus.cpus());
+    let absent: Vec<_> = wanted
+        .filter(|cpu| !facts.cpus.cpus().contains(cpu))
+        .map(ToString::to_string)
+        .collect();
+    if facts.cpus.is_unrestricted() || absent.is_empty() {
+        let online = match facts.cpus.is_unrestricted() {
+            true => "unknown".to_owned(),
+            false => facts.cpus.to_string(),
+        };
+        return about(&host.name, "CPUs online", online, None);
+    }
+    let remedy = format!("the plan names {}, too: correct cpus", absent.join(", "));
+    broken(&host.name, "CPUs online", &facts.cpus, remedy)
+}
+
+/// Offsets are measured by the Tester itself, so that no program is needed; two of them fight.
+fn time_sync(host: &HostSpec, facts: &HostFacts) -> Finding {
+    let remedy = unless(
+        facts.time_sync.len() < 2,
+        "they steer one clock against each other: stop all but one",
+    );
+    let programs = match facts.time_sync.as_slice() {
+        [] => "none".to_owned(),
+        programs => programs.join(", "),
+    };
+    about(&host.name, "time synchronization", programs, remedy)
+}
+
+/// CPU time of processes that have nothing to do with the measurement.
+fn others(host: &HostSpec, facts: &HostFacts) -> Finding {
+    let percent = facts.others_cpu_ns * 100 / LOOK_NS;
+    let busiest = facts.busiest.as_deref();
+    let who = busiest.map_or_else(String::new, |name| format!(", most of it {name}"));
+    let remedy = "others take the CPUs of a role: stop them, or give cpus that they do not use";
+    let remedy = unless(percent <= OTHERS_PERCENT_MAX, remedy);
+    let value = format!("{percent} % of a CPU{who}");
+    about(&host.name, "other processes", value, remedy)
+}
+
+/// Whether a DUT or an authority can listen.
+fn port_53(host: &HostSpec, facts: &HostFacts) -> Finding {
+    // A resolver of systemd has 127.0.0.53, which nobody here asks. [::1] is where a Measurer asks the authority on its
+    // own host.
+    let is_elsewhere = |socket: &&String| {
+        let address = socket.rsplit(' ').next().and_then(|text| text.parse().ok());
+        matches!(address, Some(IpAddr::V4(address)) if address.is_loopback())
+    };
+    let taken = facts.port_53.iter().filter(|socket| !is_elsewhere(socket));
+    let taken: Vec<_> = taken.map(String::as_str).collect();
+    let what = "port 53";
+    if !taken.is_empty() {
+        let remedy =
+            format!("stop the server that listens there (`ss -lnp sport = 53`), or {PLAY}");
+        return broken(&host.name, what, taken.join(", "), remedy);
+    }
+    match facts.port_53.as_slice() {
+        [] => about(&host.name, what, "free", None),
+        local => {
+            let remedy = "a server that takes all addresses fails: `systemctl disable --now systemd-resolved`";
+            about(&host.name, what, local.join(", "), Some(remedy.into()))
+        }
+    }
+}
+
+/// One build on all hosts, or a number may come from a difference between them.
+fn same_program(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
+    let known = || {
+        hosts
+            .iter()
+            .filter_map(|host| Some((host, of(&host.name, facts)?)))
+    };
+    let Some((first, reference)) = known().next() else {
+        return Vec::new();
+    };
+    let other = |(host, facts): (&HostSpec, &HostFacts)| {
+        let is_same =
+            facts.tester == reference.tester && facts.tester_sha256 == reference.tester_sha256;
+        if is_same {
+            return None;
+        }
+        let digits = |facts: &HostFacts| match &facts.tester_sha256 {
+            Some(sha256) => format!("{} (SHA-256 {:.12})", facts.tester, sha256),
+            None => facts.tester.clone(),
+        };
+        let (own, its) = (digits(facts), digits(reference));
+        let value = format!("{own}, on {} {its}", first.name);
+        Some(broken(
+            &host.name,
+            "program",
+            value,
+            format!("install one build everywhere: --push-binary, or {PLAY}"),
+        ))
+    };
+    known().filter_map(other).collect()
+}
+
+/// Hosts that are one machine share its CPUs: good for a rehearsal.
+fn same_machine(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut findings = Vec::new();
+    for host in hosts {
+        let Some(boot_id) = of(&host.name, facts).map(|facts| facts.boot_id.as_str()) else {
+            continue;
+        };
+        match seen
+            .iter()
+            .find(|(_, other)| *other == boot_id && !boot_id.is_empty())
+        {
+            Some((other, _)) => {
+                let value = format!("the same as that of {other}");
+                let remedy =
+                    "roles on one machine take CPUs from each other: use a machine for each";
+                findings.push(about(&host.name, "machine", value, Some(remedy.into())));
+            }
+            None => seen.push((&host.name, boot_id)),
+        }
+    }
+    findings
+}
+
+/// What a finding about nothing but an error leaves to do.
+const UNKNOWN: &str = "nothing else of this host is checked until that is solved";
+
+/// What sets up a host.
+const PLAY: &str = "`ansible-playbook -i hosts.yml deploy/ansible/site.yml`";
+
+/// A tenth of one CPU is what a quiet system and its monitoring take.
+const OTHERS_PERCENT_MAX: u64 = 10;
+
+const DISK_BYTES: u64 = 1 << 30;

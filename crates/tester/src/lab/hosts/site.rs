@@ -1,0 +1,277 @@
+//! Who asks whom in one laboratory with one DUT: addresses, interfaces and CPUs.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use super::link::{LinkName, Meeting, meeting};
+use super::{HostSpec, Hosts, HostsError};
+use crate::lab::cpuset::CpuSet;
+use crate::lab::profile::Family;
+
+/// Who speaks to whom, in one setup with one DUT.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// In the order of the plan; at least one.
+    pub measurers: Vec<SiteMeasurer>,
+    /// `None` for a self-test alone, or an authority that is measured by itself.
+    pub dut: Option<SiteDut>,
+    /// The authority.
+    pub authority: SiteAuthority,
+    /// The links that are used, each once: client and upstream of the DUT, and those of the self-test
+    /// that are links of their own.
+    pub links: Vec<SiteLink>,
+}
+
+/// A host that sends queries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteMeasurer {
+    /// Its name.
+    pub host: String,
+    /// Its address toward the DUT; without a DUT the same as `self_test_local`.
+    pub local: Ipv6Addr,
+    /// The DUT as this Measurer reaches it; `None` without one.
+    pub dut: Option<SocketAddr>,
+    /// Its address toward the authority in a self-test.
+    pub self_test_local: Ipv6Addr,
+    /// The authority as this Measurer reaches it in a self-test: over a link of its own, over the
+    /// loopback interface of their common host, or through the host of the DUT, which forwards.
+    pub self_test: SocketAddr,
+    /// Threads that send.
+    pub threads: usize,
+    /// Their CPUs; unrestricted to have them chosen.
+    pub cpus: CpuSet,
+}
+
+/// The host of the DUT.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteDut {
+    /// Its name.
+    pub host: String,
+    /// Where it listens: `::` if Measurers reach it at different addresses.
+    pub listen: Ipv6Addr,
+    /// That of the DNS.
+    pub port: u16,
+    /// Where a first query shows that it is ready: as the first Measurer reaches it.
+    pub probe: SocketAddr,
+    /// Where it finds the authority.
+    pub upstream: SocketAddr,
+    /// Its CPUs, unless its variant of the plan says otherwise.
+    pub cpus: CpuSet,
+}
+
+/// The host of the authority.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteAuthority {
+    /// Its name.
+    pub host: String,
+    /// Where it listens behind the DUT; without a DUT the same as `self_test_listen`.
+    pub listen: SocketAddr,
+    /// Where it listens in a self-test: `::` if Measurers reach it at different addresses.
+    pub self_test_listen: SocketAddr,
+    /// Its CPUs; unrestricted to have them chosen.
+    pub cpus: CpuSet,
+}
+
+/// One link between two hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteLink {
+    /// What it is for.
+    pub name: LinkName,
+    /// Its end at the Measurer; of an upstream link that at the DUT.
+    pub near: SiteEnd,
+    /// Its other end.
+    pub far: SiteEnd,
+}
+
+/// One end of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteEnd {
+    /// Name of the host.
+    pub host: String,
+    /// Its interface.
+    pub interface: String,
+}
+
+impl Hosts {
+    /// Who speaks to whom with the DUT on the host of this name, which asks the authority over `upstream`.
+    /// Without a name it is a self-test alone, or an authority by itself, and `upstream` says nothing.
+    ///
+    /// # Errors
+    ///
+    /// There is no such host of a DUT, or two that have to speak are not connected. All but the name
+    /// and the family is known since [`Self::new`].
+    pub fn site(&self, dut: Option<&str>, upstream: Family) -> Result<Site, HostsError> {
+        let no_authority = || HostsError::of_all("no host is the authority", "add the role to one");
+        let authority = self.authority().ok_or_else(no_authority)?;
+        let dut = dut.map(|name| self.dut_named(name)).transpose()?;
+        let upstream = dut
+            .map(|dut| upstream_of(dut, authority, upstream))
+            .transpose()?;
+        let mut links = Vec::new();
+        let mut measurers = Vec::new();
+        for host in self.measurers() {
+            let client = dut.map(|dut| client(host, dut)).transpose()?;
+            if let (Some(dut), Some((_, _, met))) = (dut, &client) {
+                links.push(SiteLink::of(LinkName::Client, (host, dut), met));
+            }
+            let (local, server) = self.self_test(host, authority, dut, &mut links)?;
+            measurers.push(SiteMeasurer {
+                host: host.name.clone(),
+                local: client.map_or(local, |(local, _, _)| local),
+                dut: client.map(|(_, dut, _)| SocketAddr::from((dut, DNS_PORT))),
+                self_test_local: local,
+                self_test: SocketAddr::from((server, DNS_PORT)),
+                threads: host.threads,
+                cpus: host.cpus.clone(),
+            });
+        }
+        let at = |listen: Ipv6Addr| SocketAddr::from((listen, DNS_PORT));
+        let self_test_listen = at(listen(measurers.iter().map(|it| it.self_test)));
+        let dut = dut.zip(upstream).map(|(dut, met)| {
+            links.push(SiteLink::of(LinkName::Upstream, (dut, authority), &met));
+            let listen = listen(measurers.iter().filter_map(|it| it.dut));
+            SiteDut {
+                host: dut.name.clone(),
+                listen,
+                port: DNS_PORT,
+                probe: measurers.iter().find_map(|it| it.dut).unwrap_or(at(listen)),
+                upstream: SocketAddr::from((met.far.1, DNS_PORT)),
+                cpus: dut.cpus.clone(),
+            }
+        });
+        let authority = SiteAuthority {
+            host: authority.name.clone(),
+            listen: dut.as_ref().map_or(self_test_listen, |dut| dut.upstream),
+            self_test_listen,
+            cpus: authority.cpus_of_authority().clone(),
+        };
+        Ok(Site {
+            measurers,
+            dut,
+            authority,
+            links,
+        })
+    }
+
+    /// The host of a DUT by its name.
+    fn dut_named(&self, name: &str) -> Result<&HostSpec, HostsError> {
+        let duts = self.duts();
+        let found = duts.iter().find(|host| host.name == name);
+        found.copied().ok_or_else(|| {
+            let names: Vec<_> = duts.iter().map(|host| host.name.as_str()).collect();
+            let remedy = match names.as_slice() {
+                [] => "add \"dut\" to the roles of one".to_owned(),
+                names => format!("there is {}", names.join(", ")),
+            };
+            HostsError::of_all(format!("no host of a DUT is named {name:?}"), remedy)
+        })
+    }
+
+    /// Local and remote address of a Measurer in a self-test.
+    fn self_test(
+        &self,
+        host: &HostSpec,
+        authority: &HostSpec,
+        dut: Option<&HostSpec>,
+        links: &mut Vec<SiteLink>,
+    ) -> Result<(Ipv6Addr, Ipv6Addr), HostsError> {
+        // A host is not connected to itself, though it meets itself in each of its prefixes.
+        let own = host.name == authority.name;
+        let direct = meeting(host, authority, LinkName::SelfTest, Family::Ipv6);
+        if let Some(met) = direct.filter(|_| !own)
+            && let (IpAddr::V6(local), IpAddr::V6(there)) = (met.near.1, met.far.1)
+        {
+            links.push(SiteLink::of(LinkName::SelfTest, (host, authority), &met));
+            return Ok((local, there));
+        }
+        if own {
+            return Ok((Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST));
+        }
+        let candidates = dut.map_or_else(|| self.duts(), |dut| vec![dut]);
+        let through = |dut: &HostSpec| {
+            let near = meeting(host, dut, LinkName::Client, Family::Ipv6)?;
+            let far = meeting(dut, authority, LinkName::Upstream, Family::Ipv6)?;
+            match (near.near.1, far.far.1) {
+                (IpAddr::V6(local), IpAddr::V6(there)) => Some((local, there)),
+                _ => None,
+            }
+        };
+        let way = candidates.into_iter().find_map(through);
+        way.ok_or_else(|| {
+            let what = format!("no way to the authority {} for self-tests", authority.name);
+            let remedy = "connect both by a link self-test, or give the upstream link IPv6 addresses \
+                          of one prefix at the DUT and at the authority";
+            HostsError::of(&host.name, what, remedy)
+        })
+    }
+}
+
+impl SiteLink {
+    fn of(name: LinkName, (near, far): (&HostSpec, &HostSpec), met: &Meeting<'_>) -> Self {
+        let end = |host: &HostSpec, interface: &str| SiteEnd {
+            host: host.name.clone(),
+            interface: interface.to_owned(),
+        };
+        Self {
+            name,
+            near: end(near, met.near.0),
+            far: end(far, met.far.0),
+        }
+    }
+}
+
+/// Address of a Measurer toward a DUT, and that of the DUT.
+fn client<'a>(
+    host: &'a HostSpec,
+    dut: &'a HostSpec,
+) -> Result<(Ipv6Addr, Ipv6Addr, Meeting<'a>), HostsError> {
+    let met = meeting(host, dut, LinkName::Client, Family::Ipv6);
+    match met.map(|met| (met.near.1, met.far.1, met)) {
+        Some((IpAddr::V6(local), IpAddr::V6(there), met)) => Ok((local, there, met)),
+        _ => Err(unconnected(host, dut, LinkName::Client, Family::Ipv6)),
+    }
+}
+
+fn upstream_of<'a>(
+    dut: &'a HostSpec,
+    authority: &'a HostSpec,
+    family: Family,
+) -> Result<Meeting<'a>, HostsError> {
+    let met = meeting(dut, authority, LinkName::Upstream, family);
+    met.ok_or_else(|| unconnected(dut, authority, LinkName::Upstream, family))
+}
+
+fn unconnected(near: &HostSpec, far: &HostSpec, link: LinkName, family: Family) -> HostsError {
+    for host in [near, far] {
+        let mut addresses = host.ends(link).iter().flat_map(|end| &end.addresses);
+        if !addresses.any(|address| address.is_of(family)) {
+            let what = format!("no {family} address on a link {link}");
+            let remedy = format!("add one in the prefix of {}", {
+                if host.name == near.name {
+                    &far.name
+                } else {
+                    &near.name
+                }
+            });
+            return HostsError::of(&host.name, what, remedy);
+        }
+    }
+    let what = format!(
+        "link {link} does not connect it to host {}: no two {family} addresses in one prefix",
+        far.name
+    );
+    HostsError::of(&near.name, what, "correct the addresses of one")
+}
+
+/// The address, if all are the same; `::` otherwise.
+fn listen(servers: impl Iterator<Item = SocketAddr>) -> Ipv6Addr {
+    let mut all = servers.map(|server| server.ip());
+    match all.next() {
+        Some(IpAddr::V6(first)) if all.all(|other| other == first) => first,
+        _ => Ipv6Addr::UNSPECIFIED,
+    }
+}
+
+/// RFC 1035 section 4.2.
+const DNS_PORT: u16 = 53;
