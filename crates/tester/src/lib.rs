@@ -11,6 +11,7 @@
 //! - [`authority`]: the AuthDNS subsystem, which the DUT asks;
 //! - [`lab`]: hosts, links, and the servers that are started on them;
 //! - [`trial`]: one trial, run by threads that turn Measurer and authority over links;
+//! - [`agent`]: the connection between the controller of a laboratory and its hosts;
 //! - [`procedure`]: what to try next, and what the trials add up to;
 //! - [`rig`]: lab, servers and Tester put together;
 //! - [`campaign`]: many searches by one plan, which survive crashes;
@@ -18,6 +19,7 @@
 //! - [`doctor`]: what this machine can do;
 //! - [`cli`]: what the user types, and what it does.
 
+pub mod agent;
 pub mod authority;
 pub mod campaign;
 pub mod cli;

@@ -2,14 +2,11 @@
 //! numbers doubtful.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::process::Command;
-use std::sync::OnceLock;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::cpu;
 
-use super::journal::sha256_hex;
 use super::record::{Environment, InterfaceFacts};
 use crate::lab::cpuset::CpuSet;
 use crate::lab::host::Host;
@@ -61,14 +58,6 @@ pub fn capture(hosts: &[Host]) -> Environment {
         }
     }
     environment
-}
-
-/// SHA-256 of the program at work, if it can be read: versions do not tell builds apart.
-pub fn tester_sha256() -> Option<String> {
-    static SHA256: OnceLock<Option<String>> = OnceLock::new();
-    let read = || fs::read("/proc/self/exe").ok();
-    let sha256 = SHA256.get_or_init(|| read().map(|octets| sha256_hex(&octets)));
-    sha256.clone()
 }
 
 /// What makes a machine faster or slower, by its name: it changes what a Tester is good for.
@@ -299,6 +288,7 @@ const VERSION_LIMIT: Nanos = 2 * SECOND;
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
+    use std::fs;
 
     use expect_test::expect;
 
@@ -465,11 +455,5 @@ mod tests {
         let again: Environment =
             serde_json::from_str(&serde_json::to_string(&environment).unwrap()).unwrap();
         assert_eq!(again, environment);
-    }
-
-    #[test]
-    fn the_program_is_told_by_the_hash_of_its_file() {
-        let octets = fs::read(std::env::current_exe().unwrap()).unwrap();
-        assert_eq!(tester_sha256(), Some(sha256_hex(&octets)));
     }
 }

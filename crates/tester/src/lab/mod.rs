@@ -14,6 +14,7 @@ pub mod counters;
 pub mod cpuset;
 mod error;
 pub mod host;
+pub mod hosts;
 pub mod interface;
 mod kind;
 pub mod machine;
@@ -29,3 +30,4 @@ pub mod zone;
 
 pub use error::{Blame, LabError};
 pub use kind::LabKind;
+pub(crate) use owned::OwnedDir;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use imports::Sources;
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 15] = [
+const FLOW: [&str; 16] = [
     "statistics",
     "quantity",
     "warning",
@@ -22,6 +22,7 @@ const FLOW: [&str; 15] = [
     "authority",
     "lab",
     "trial",
+    "agent",
     "procedure",
     "rig",
     "campaign",
