@@ -13,18 +13,21 @@
 //! - `input`: what is refused, with which words, before anything is sent.
 //! - `output`: where JSON and tables go, and interrupts; `raw`: the rows of a trial and their figures.
 //! - `names`: which names a server is asked for by several processes and rigs.
+//! - `agent`: the agent of a laboratory as a process; `link`: how a controller reaches one.
 //! - `dns64perf`: the command lines and the output of the ancestors.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 #[path = "../support/accounts.rs"]
 mod accounts;
+mod agent;
 mod authority;
 #[path = "../support/busy.rs"]
 mod busy;
 mod dns64perf;
 mod dut;
 mod input;
+mod link;
 mod names;
 mod output;
 mod pref64;

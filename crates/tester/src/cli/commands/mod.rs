@@ -1,5 +1,6 @@
 //! What the subcommands do, from resolved arguments to an exit code.
 
+mod agent;
 mod authority;
 mod campaign;
 mod compare;
@@ -77,6 +78,7 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Lab(command) => lab::run(command),
         Command::Timing(args) => timing::run(&args),
         Command::Dns64Perf(args) => dns64perf::run(&args),
+        Command::Agent { inner } => agent::run(inner),
         Command::Doctor => doctor::run(),
         Command::Demo(args) => demo::run(args),
         Command::Generate(what) => {
