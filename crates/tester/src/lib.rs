@@ -11,6 +11,7 @@
 //! - [`authority`]: the AuthDNS subsystem, which the DUT asks;
 //! - [`lab`]: hosts, links, and the servers that are started on them;
 //! - [`trial`]: one trial, run by threads that turn Measurer and authority over links;
+//! - [`agent`]: the connection between the controller of a laboratory and its hosts;
 //! - [`procedure`]: what to try next, and what the trials add up to;
 //! - [`agent`]: what the hosts of a laboratory of several machines and their controller know of each other;
 //! - [`rig`]: lab, servers and Tester put together;

@@ -15,6 +15,7 @@ use super::plan::{Plan, Restart};
 use super::record::{CertificateConditions, Environment, ProgramFacts, Start, VariantFacts};
 use super::run::{Assignment, Bench, BenchError};
 use super::tasks::Point;
+use crate::agent::program;
 use crate::lab::host::Host;
 use crate::lab::interface::{self, Interface};
 use crate::lab::machine::Machine;
@@ -235,7 +236,7 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
         duration_ns: point.duration_ns,
         timeout_ns: point.timeout_ns,
         tester: crate::PROGRAM.to_owned(),
-        tester_sha256: environment::tester_sha256(),
+        tester_sha256: program::sha256(),
         covers: described.self_test_covers.unwrap_or_default(),
         upstream_family: described.upstream_family.unwrap_or_default(),
         authority_sha256: open

@@ -290,6 +290,7 @@ const VERSION_LIMIT: Nanos = 2 * SECOND;
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
+    use std::fs;
 
     use expect_test::expect;
 

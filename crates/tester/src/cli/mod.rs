@@ -139,6 +139,16 @@ pub enum Command {
     #[command(subcommand)]
     Lab(LabCommand),
 
+    /// Serve a controller on this host of a laboratory
+    ///
+    /// Started by `run` over ssh: speaks frames on standard input and output, and ends, with all that it has
+    /// started, when standard input ends. One agent runs on a host at a time.
+    Agent {
+        /// Be the inner process, which the process with this ID has started
+        #[arg(long, value_name = "PID", hide = true)]
+        inner: Option<u32>,
+    },
+
     /// Say what this machine can do, and how to make it better
     ///
     /// With --hosts what the hosts of a plan can do: their links, addresses, CPUs and clocks, and what else runs on

@@ -99,6 +99,7 @@ fn man_pages_of_all_commands_are_written() {
         "dns64bench-lab-up",
         "dns64bench-lab-down",
         "dns64bench-lab-exec",
+        "dns64bench-agent",
         "dns64bench-doctor",
         "dns64bench-demo",
     ] {

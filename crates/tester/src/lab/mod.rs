@@ -30,3 +30,4 @@ pub mod zone;
 
 pub use error::{Blame, LabError};
 pub use kind::LabKind;
+pub(crate) use owned::OwnedDir;

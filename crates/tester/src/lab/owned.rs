@@ -14,8 +14,8 @@ use super::process;
 /// A directory of this process, removed when dropped. Its lock tells those that are in use from
 /// those that a crash left behind, which the next one removes.
 #[derive(Debug)]
-pub(super) struct OwnedDir {
-    pub(super) path: PathBuf,
+pub(crate) struct OwnedDir {
+    pub(crate) path: PathBuf,
     /// Open and locked as long as the directory is in use.
     _lock: File,
 }

@@ -381,8 +381,8 @@ fn log_tail(path: &Path) -> std::io::Result<String> {
     Ok(lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
 }
 
-/// A directory for one server's files.
-fn workdir(name: &str) -> Result<OwnedDir, LabError> {
+/// A directory for the files of one server, or of whoever starts one elsewhere.
+pub(crate) fn workdir(name: &str) -> Result<OwnedDir, LabError> {
     let base = workdir_base();
     let mut private = DirBuilder::new();
     let private = private.mode(0o700).recursive(true).create(&base);
@@ -420,7 +420,7 @@ fn workdir_base() -> PathBuf {
 
 /// Removes what servers of crashed Testers have left: their cgroups, and this user's working
 /// directories. Where there are none, there is nothing to do.
-pub(super) fn sweep_abandoned() {
+pub(crate) fn sweep_abandoned() {
     cgroup::sweep_abandoned();
     owned::sweep(&workdir_base(), "");
 }

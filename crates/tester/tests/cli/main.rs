@@ -14,12 +14,14 @@
 //! - `output`: where JSON and tables go, and interrupts; `raw`: the rows of a trial and their figures.
 //! - `hosts`: plans with hosts and inventories, and `doctor --hosts`.
 //! - `names`: which names a server is asked for by several processes and rigs.
+//! - `agent`: the agent of a laboratory as a process; `link`: how a controller reaches one.
 //! - `dns64perf`: the command lines and the output of the ancestors.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 #[path = "../support/accounts.rs"]
 mod accounts;
+mod agent;
 mod authority;
 #[path = "../support/busy.rs"]
 mod busy;
@@ -27,6 +29,7 @@ mod dns64perf;
 mod dut;
 mod hosts;
 mod input;
+mod link;
 mod names;
 mod output;
 mod pref64;

@@ -13,12 +13,14 @@
 //! - `campaign`: a campaign, killed twice on the way;
 //! - `examples`: each plan of `examples/` to its end, in a copy that takes seconds (`shortened`);
 //! - `signature`: journals that are signed with keys of OpenSSH;
+//! - `agent`: an agent over OpenSSH;
 //! - `machine`: one lab for all, and processes in it.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 #[path = "../support/accounts.rs"]
 mod accounts;
+mod agent;
 #[path = "../support/busy.rs"]
 mod busy;
 mod campaign;

@@ -9,6 +9,7 @@ use dns64_transport::random;
 
 use super::lab::in_user_namespace;
 use super::{Failure, exit, interrupt, report};
+use crate::agent::program;
 use crate::campaign::bench::{NamesFrom, RigBench};
 use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
@@ -139,7 +140,7 @@ impl Opened<'_> {
             environment: Box::new(environment.clone()),
             torn_bytes: self.torn_bytes,
             tester: crate::PROGRAM.to_owned(),
-            tester_sha256: environment::tester_sha256(),
+            tester_sha256: program::sha256(),
         };
         self.lines.push(self.journal.append(session)?);
         let shared = Arc::new(Mutex::new(Status::default()));

@@ -1,5 +1,6 @@
 //! What the subcommands do, from resolved arguments to an exit code.
 
+mod agent;
 mod authority;
 mod campaign;
 mod compare;
@@ -77,8 +78,12 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Lab(command) => lab::run(command),
         Command::Timing(args) => timing::run(&args),
         Command::Dns64Perf(args) => dns64perf::run(&args),
-        Command::Doctor { hosts: None } => doctor::run(),
-        Command::Doctor { hosts: Some(plan) } => doctor::of_hosts(&plan),
+        Command::Agent { inner } => agent::run(inner),
+        Command::Doctor { hosts: None, .. } => doctor::run(),
+        Command::Doctor {
+            hosts: Some(plan),
+            push,
+        } => doctor::of_hosts(&plan, &push),
         Command::Demo(args) => demo::run(args),
         Command::Generate(what) => {
             generate::run(&what, &mut std::io::stdout().lock())?;

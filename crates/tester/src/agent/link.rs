@@ -1,0 +1,442 @@
+//! The controller's end of the connection to one agent.
+//!
+//! A request waits for its answer until a deadline and never longer, whatever ssh and the host do. After any fault
+//! of the connection it is ended, and every later request says why.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::frame::{self, Frame, FrameError, Kind};
+use super::handshake::{About, Answer, Call, Hello, VERSION, Welcome};
+use super::pipe::{self, News, Outlet, Stuck, Tail};
+use super::ssh::{self, Options};
+use super::trouble::{LinkError, Remains, Trouble, printable, tail};
+use crate::lab::hosts::Reach;
+use crate::lab::process;
+
+/// A connection to the agent of one host, which serves until this is dropped.
+#[derive(Debug)]
+pub struct Link {
+    host: String,
+    reach: Reach,
+    /// Its standard input. Closing it ends the agent.
+    output: Option<Outlet>,
+    news: Receiver<News>,
+    /// ssh, or the agent itself.
+    child: Option<Child>,
+    stderr: Option<Tail>,
+    welcome: Option<Welcome>,
+    last_id: u64,
+    /// Why the connection has ended.
+    dead: Option<LinkError>,
+}
+
+/// Why an exchange came to nothing.
+enum Fault {
+    /// The deadline passed.
+    Deadline,
+    /// The stream ended, or the agent reads no more.
+    End,
+    /// There was no frame; what stood there.
+    Bad(FrameError, Vec<u8>),
+    /// Something is known to be wrong.
+    Known(Trouble),
+}
+
+impl Link {
+    /// Starts the agent of a host and greets it.
+    ///
+    /// # Errors
+    ///
+    /// The host cannot be reached, or its agent cannot be started or refuses: see [`Trouble`].
+    pub fn open(
+        host: &str,
+        reach: &Reach,
+        sudo: bool,
+        options: &Options,
+    ) -> Result<Self, LinkError> {
+        let failed = |trouble| LinkError {
+            host: host.to_owned(),
+            reach: reach.clone(),
+            trouble,
+        };
+        let mut command = ssh::agent(reach, sudo, options).map_err(failed)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A process group of its own: Ctrl-C at the terminal is for the controller.
+        command.stderr(Stdio::piped()).process_group(0);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let start = |error| failed(Trouble::Start(format!("{program}: {error}")));
+        let mut child = command.spawn().map_err(start)?;
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(failed(Trouble::Start("no pipes".into())));
+        };
+        let mut link = Self::new(host, reach, stdout, stdin).map_err(start)?;
+        link.child = Some(child);
+        link.stderr = Some(Tail::of(stderr));
+        link.greet(options)?;
+        Ok(link)
+    }
+
+    /// Greets an agent that is there already, at the other ends of two pipes.
+    ///
+    /// # Errors
+    ///
+    /// It refuses, or is none.
+    pub fn over(
+        host: &str,
+        input: impl Into<OwnedFd>,
+        output: impl Into<OwnedFd>,
+        options: &Options,
+    ) -> Result<Self, LinkError> {
+        let mut link =
+            Self::new(host, &Reach::Local, input, output).map_err(|error| LinkError {
+                host: host.to_owned(),
+                reach: Reach::Local,
+                trouble: Trouble::Start(error.to_string()),
+            })?;
+        link.greet(options)?;
+        Ok(link)
+    }
+
+    fn new(
+        host: &str,
+        reach: &Reach,
+        input: impl Into<OwnedFd>,
+        output: impl Into<OwnedFd>,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            host: host.to_owned(),
+            reach: reach.clone(),
+            output: Some(Outlet::new(output)?),
+            news: pipe::frames(input),
+            child: None,
+            stderr: None,
+            welcome: None,
+            last_id: 0,
+            dead: None,
+        })
+    }
+
+    /// The host's name in the plan.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// What the agent has said of itself and its host.
+    pub fn welcome(&self) -> &Welcome {
+        static NOBODY: Welcome = Welcome {
+            version: 0,
+            tester: String::new(),
+            sha256: None,
+            host: About {
+                hostname: String::new(),
+                kernel: String::new(),
+                boot_id: String::new(),
+                cpus: 0,
+            },
+        };
+        // There is one from the moment on that a link can be had.
+        self.welcome.as_ref().unwrap_or(&NOBODY)
+    }
+
+    /// Sends a request and waits for its reply and the blobs that follow it, for `limit_ns` altogether.
+    ///
+    /// # Errors
+    ///
+    /// The agent failed to do it ([`Trouble::Failed`]), the connection is lost, or it was lost before.
+    pub fn ask<Q: Serialize, R: DeserializeOwned>(
+        &mut self,
+        request: &Q,
+        limit_ns: Nanos,
+    ) -> Result<(R, Vec<Vec<u8>>), LinkError> {
+        self.within(limit_ns, |link, deadline_ns| {
+            let unfit = |error: serde_json::Error| Fault::Known(Trouble::Unfit(error.to_string()));
+            let id = link.next_id();
+            let request = serde_json::to_value(request).map_err(unfit)?;
+            let (answer, _, _) = link.exchange(&Call::Request { id, request }, deadline_ns)?;
+            match answer {
+                Answer::Done {
+                    id: of,
+                    reply,
+                    blobs,
+                } if of == id => {
+                    let blobs = link.blobs(&blobs, deadline_ns)?;
+                    let reply = serde_json::from_value(reply).map_err(|error| {
+                        protocol(format!("not the reply that was asked for: {error}"))
+                    })?;
+                    Ok((reply, blobs))
+                }
+                Answer::Failed { id: of, error } if of == id => {
+                    Err(Fault::Known(Trouble::Failed(texts(&error))))
+                }
+                other => Err(unexpected(&other)),
+            }
+        })
+    }
+
+    /// Asks for the time there: when the call was sent, when it arrived, when the answer was sent, when it arrived. The
+    /// first and the last are on the monotonic clock of this machine, the other two on that of the agent's.
+    ///
+    /// # Errors
+    ///
+    /// The connection is lost, or was lost before.
+    pub fn clock_exchange(&mut self) -> Result<[Nanos; 4], LinkError> {
+        self.within(CLOCK_LIMIT, |link, deadline_ns| {
+            let id = link.next_id();
+            match link.exchange(&Call::Clock { id }, deadline_ns)? {
+                (
+                    Answer::Clock {
+                        id: of,
+                        received_ns,
+                        sent_ns,
+                    },
+                    called_ns,
+                    returned_ns,
+                ) if of == id => Ok([called_ns, received_ns, sent_ns, returned_ns]),
+                (other, _, _) => Err(unexpected(&other)),
+            }
+        })
+    }
+
+    /// Whether the agent may be asked, as far as is known without asking it.
+    pub fn alive(&mut self) -> bool {
+        let running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+        self.dead.is_none() && self.child.as_mut().is_none_or(running)
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn greet(&mut self, options: &Options) -> Result<(), LinkError> {
+        let hello = Call::Hello(Hello::new(&options.controller));
+        let welcome = self.within(options.open_limit_ns, |link, deadline_ns| {
+            match link.exchange(&hello, deadline_ns)?.0 {
+                Answer::Welcome(welcome) if welcome.version == VERSION => Ok(welcome),
+                Answer::Welcome(Welcome {
+                    version, tester, ..
+                }) => {
+                    let tester = printable(&tester);
+                    Err(Fault::Known(Trouble::OtherVersion { version, tester }))
+                }
+                Answer::Refused(refusal) => Err(Fault::Known(refusal.into())),
+                other => Err(unexpected(&other)),
+            }
+        })?;
+        self.welcome = Some(welcome);
+        Ok(())
+    }
+
+    /// Does `work` on a connection that works; ends it if it does not any more.
+    fn within<T>(
+        &mut self,
+        limit_ns: Nanos,
+        work: impl FnOnce(&mut Self, Nanos) -> Result<T, Fault>,
+    ) -> Result<T, LinkError> {
+        if let Some(error) = &self.dead {
+            return Err(error.clone());
+        }
+        let deadline_ns = MonotonicClock.now().saturating_add(limit_ns);
+        work(self, deadline_ns).map_err(|fault| self.end_by(fault, limit_ns))
+    }
+
+    /// Sends a call and takes the answer; with the moments of both.
+    fn exchange(
+        &mut self,
+        call: &Call,
+        deadline_ns: Nanos,
+    ) -> Result<(Answer, Nanos, Nanos), Fault> {
+        let unfit = |text: String| Fault::Known(Trouble::Unfit(text));
+        let text = serde_json::to_vec(call).map_err(|error| unfit(error.to_string()))?;
+        let octets =
+            frame::encode(Kind::Message, &text).map_err(|error| unfit(error.to_string()))?;
+        let called_ns = MonotonicClock.now();
+        let output = self.output.as_mut().ok_or(Fault::End)?;
+        match output.write(&octets, deadline_ns) {
+            Ok(()) => {}
+            Err(Stuck::Deadline) => return Err(Fault::Deadline),
+            // An agent that refuses may have ended; what it has said comes first.
+            Err(Stuck::Closed) => {}
+        }
+        let (frame, at_ns) = self.next_frame(deadline_ns)?;
+        if frame.kind != Kind::Message {
+            return Err(protocol("a blob that was not announced".into()));
+        }
+        let answer = serde_json::from_slice(&frame.payload)
+            .map_err(|error| protocol(format!("not an answer: {error}")))?;
+        Ok((answer, called_ns, at_ns))
+    }
+
+    fn blobs(&self, lengths: &[u64], deadline_ns: Nanos) -> Result<Vec<Vec<u8>>, Fault> {
+        let all = lengths.iter().try_fold(0_u64, |all, n| all.checked_add(*n));
+        if all.is_none_or(|all| all > BLOBS_MAX) {
+            return Err(protocol(format!("blobs of more than {BLOBS_MAX} octets")));
+        }
+        lengths.iter().map(|&n| self.blob(n, deadline_ns)).collect()
+    }
+
+    /// Memory grows with what has come and not with what was announced.
+    fn blob(&self, length: u64, deadline_ns: Nanos) -> Result<Vec<u8>, Fault> {
+        let mut blob = Vec::new();
+        while (blob.len() as u64) < length {
+            let (frame, _) = self.next_frame(deadline_ns)?;
+            let left = length - blob.len() as u64;
+            let got = frame.payload.len() as u64;
+            if frame.kind != Kind::Blob || got == 0 || got > left {
+                return Err(protocol(format!(
+                    "a frame of {got} octets where {left} octets of a blob were left"
+                )));
+            }
+            blob.extend(frame.payload);
+        }
+        Ok(blob)
+    }
+
+    fn next_frame(&self, deadline_ns: Nanos) -> Result<(Frame, Nanos), Fault> {
+        let left = Duration::from_nanos(deadline_ns.saturating_sub(MonotonicClock.now()));
+        match self.news.recv_timeout(left) {
+            Ok(News::Frame(frame, at_ns)) => Ok((frame, at_ns)),
+            Ok(News::Bad(error, found)) => Err(Fault::Bad(error, found)),
+            Ok(News::End) | Err(RecvTimeoutError::Disconnected) => Err(Fault::End),
+            Err(RecvTimeoutError::Timeout) => Err(Fault::Deadline),
+        }
+    }
+
+    /// What a fault means. Unless it passes, the connection is ended.
+    fn end_by(&mut self, fault: Fault, limit_ns: Nanos) -> LinkError {
+        let trouble = match fault {
+            Fault::Known(trouble) if trouble.is_passing() => return self.error(trouble),
+            Fault::Known(trouble) => {
+                self.end(END_PATIENCE);
+                trouble
+            }
+            Fault::Deadline => {
+                self.end(0);
+                let said = self.stderr.as_ref().map(Tail::text).unwrap_or_default();
+                let said = tail(&said);
+                Trouble::Silent { limit_ns, said }
+            }
+            Fault::End => self.remains(),
+            Fault::Bad(error, found) if self.welcome.is_none() && !found.is_empty() => {
+                self.end(0);
+                let _ = error;
+                Trouble::Garbage(printable(String::from_utf8_lossy(&found).trim()))
+            }
+            Fault::Bad(FrameError::Truncated { .. }, _) => self.remains(),
+            Fault::Bad(error, _) => {
+                self.end(0);
+                Trouble::Protocol(error.to_string())
+            }
+        };
+        let error = self.error(trouble);
+        self.dead = Some(error.clone());
+        error
+    }
+
+    /// Why the other end has ended.
+    fn remains(&mut self) -> Trouble {
+        let status = self.end(END_PATIENCE);
+        let stderr = self.stderr.as_ref().map(Tail::text).unwrap_or_default();
+        let remains = Remains {
+            reach: &self.reach,
+            greeted: self.welcome.is_some(),
+            status,
+            stderr: &stderr,
+        };
+        remains.trouble()
+    }
+
+    fn error(&self, trouble: Trouble) -> LinkError {
+        LinkError {
+            host: self.host.clone(),
+            reach: self.reach.clone(),
+            trouble,
+        }
+    }
+
+    /// Closes the connection. The process at this end of it has `patience_ns` to end by itself, which an agent
+    /// does as soon as its input ends.
+    fn end(&mut self, patience_ns: Nanos) -> Option<ExitStatus> {
+        self.output = None;
+        let mut child = self.child.take()?;
+        if let Some(status) = process::wait(&mut child, patience_ns) {
+            return Some(status);
+        }
+        end_child(child, matches!(self.reach, Reach::Ssh(_)))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.end(DROP_PATIENCE);
+    }
+}
+
+/// Ends a process that does not end by itself: ssh at once, with what it has started. An agent on this machine
+/// gets time to clean up, and nobody waits for it.
+fn end_child(mut child: Child, is_ssh: bool) -> Option<ExitStatus> {
+    if is_ssh {
+        kill_group(&mut child);
+        return child.wait().ok();
+    }
+    process::signal(child.id(), Signal::TERM);
+    std::thread::spawn(move || {
+        if process::wait(&mut child, AGENT_PATIENCE).is_none() {
+            kill_group(&mut child);
+            let _ = child.wait();
+        }
+    });
+    None
+}
+
+/// The child has not been waited for, so the group's number is still its own.
+fn kill_group(child: &mut Child) {
+    let group = Pid::from_child(child);
+    // There may be no such group yet, or not any more; the child is killed in any case.
+    let _ = kill_process_group(group, Signal::KILL);
+    let _ = child.kill();
+}
+
+fn protocol(what: String) -> Fault {
+    Fault::Known(Trouble::Protocol(what))
+}
+
+fn unexpected(answer: &Answer) -> Fault {
+    let value = serde_json::to_value(answer).unwrap_or(Value::Null);
+    protocol(format!(
+        "unexpected answer {}",
+        printable(&value.to_string())
+    ))
+}
+
+/// Lines of somebody else.
+fn texts(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(printable).collect();
+    lines.join("\n")
+}
+
+/// The answer takes no work.
+const CLOCK_LIMIT: Nanos = 10 * SECOND;
+/// An end that has closed its output ends at once.
+const END_PATIENCE: Nanos = 5 * SECOND;
+/// An agent stops its servers first, 5 s for each at most.
+const DROP_PATIENCE: Nanos = 15 * SECOND;
+/// An outer process kills the inner one after 30 s and cleans up.
+const AGENT_PATIENCE: Nanos = 45 * SECOND;
+/// A ledger has 16 octets for each query, and there are 2^32 names.
+const BLOBS_MAX: u64 = 1 << 36;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+use std::io::{PipeReader, PipeWriter, Write as _, pipe};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde_json::json;
+
+use super::*;
+use crate::agent::handshake::Refusal;
+use crate::agent::serve::{Done, Work, serve};
+
+/// Both ends in one process.
+struct Echo;
+
+impl Work for Echo {
+    fn handle(&mut self, request: Value) -> Result<Done, String> {
+        if request == "fail" {
+            return Err("no such\x1b[2J thing".to_owned());
+        }
+        let sizes = request.as_array().cloned().unwrap_or_default();
+        let sizes = sizes.iter().filter_map(Value::as_u64);
+        let blobs = sizes.map(|n| vec![9; usize::try_from(n).unwrap()]);
+        Ok(Done {
+            blobs: blobs.collect(),
+            reply: request,
+        })
+    }
+}
+
+fn welcome() -> Welcome {
+    Welcome {
+        version: VERSION,
+        tester: "test".into(),
+        sha256: None,
+        host: About::default(),
+    }
+}
+
+fn options() -> Options {
+    let mut options = Options::new("test");
+    options.open_limit_ns = 60 * SECOND;
+    options
+}
+
+/// A link to an agent that is served on a thread.
+fn linked() -> Link {
+    let (agent_input, output) = pipe().unwrap();
+    let (input, agent_output) = pipe().unwrap();
+    std::thread::spawn(move || {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        serve(
+            agent_input,
+            agent_output,
+            interrupted,
+            |_| Ok(welcome()),
+            &mut Echo,
+        )
+    });
+    Link::over("gen1", input, output, &options()).unwrap()
+}
+
+/// A link whose other end is held by the test, which has answered the hello.
+fn held() -> (Link, PipeReader, PipeWriter) {
+    let (agent_input, output) = pipe().unwrap();
+    let (input, mut agent_output) = pipe().unwrap();
+    say(&mut agent_output, &Answer::Welcome(welcome()));
+    let link = Link::over("gen1", input, output, &options()).unwrap();
+    (link, agent_input, agent_output)
+}
+
+fn say(to: &mut PipeWriter, answer: &Answer) {
+    let text = serde_json::to_vec(answer).unwrap();
+    frame::write(to, Kind::Message, &text).unwrap();
+}
+
+/// What comes of a greeting that is answered by these octets and the end.
+fn greeted_by(octets: &[u8]) -> Trouble {
+    let (_agent_input, output) = pipe().unwrap();
+    let (input, mut agent_output) = pipe().unwrap();
+    agent_output.write_all(octets).unwrap();
+    drop(agent_output);
+    Link::over("gen1", input, output, &options())
+        .unwrap_err()
+        .trouble
+}
+
+const LIMIT: Nanos = 60 * SECOND;
+
+#[test]
+fn requests_come_back_with_their_blobs() {
+    let mut link = linked();
+    assert_eq!((link.host(), link.welcome()), ("gen1", &welcome()));
+    let sizes = [3, 0, frame::PAYLOAD_MAX + 1];
+    let (reply, blobs): (Vec<usize>, _) = link.ask(&sizes, LIMIT).unwrap();
+    assert_eq!(reply, sizes);
+    assert_eq!(blobs.iter().map(Vec::len).collect::<Vec<_>>(), sizes);
+    assert!(blobs.iter().flatten().all(|&octet| octet == 9));
+    let (reply, blobs): (String, _) = link.ask(&"x", LIMIT).unwrap();
+    assert_eq!((reply.as_str(), blobs.len()), ("x", 0));
+}
+
+#[test]
+fn a_request_that_failed_leaves_the_link_alive() {
+    let mut link = linked();
+    let error = link.ask::<_, Value>(&"fail", LIMIT).unwrap_err();
+    assert_eq!(error.to_string(), "host gen1: no such?[2J thing");
+    let long = "x".repeat(frame::PAYLOAD_MAX);
+    let error = link.ask::<_, Value>(&long, LIMIT).unwrap_err();
+    assert!(matches!(error.trouble, Trouble::Unfit(_)), "{error}");
+    assert!(link.alive());
+    assert!(link.ask::<_, Value>(&"x", LIMIT).is_ok());
+}
+
+#[test]
+fn the_four_stamps_are_in_order_on_one_clock() {
+    let mut link = linked();
+    let stamps = link.clock_exchange().unwrap();
+    assert!(stamps.is_sorted(), "{stamps:?}");
+}
+
+#[test]
+fn an_agent_that_is_silent_ends_the_link_and_later_requests_say_why() {
+    let (mut link, _agent_input, _agent_output) = held();
+    let error = link.ask::<_, Value>(&"x", SECOND / 50).unwrap_err();
+    assert!(matches!(error.trouble, Trouble::Silent { limit_ns, .. } if limit_ns == SECOND / 50));
+    assert!(
+        error
+            .to_string()
+            .starts_with("host gen1: no answer within 20 ms"),
+        "{error}"
+    );
+    assert!(!link.alive());
+    assert_eq!(link.ask::<_, Value>(&"x", LIMIT).unwrap_err(), error);
+    assert_eq!(link.clock_exchange().unwrap_err(), error);
+}
+
+#[test]
+fn an_agent_that_does_not_read_ends_the_link() {
+    let (mut link, _agent_input, _agent_output) = held();
+    // More than a pipe holds (pipe(7): 64 KiB).
+    let long = "x".repeat(1 << 19);
+    let error = link.ask::<_, Value>(&long, SECOND / 50).unwrap_err();
+    assert!(matches!(error.trouble, Trouble::Silent { .. }), "{error}");
+}
+
+#[test]
+fn an_agent_that_ends_is_noticed() {
+    let (mut link, agent_input, agent_output) = held();
+    drop((agent_input, agent_output));
+    let error = link.ask::<_, Value>(&"x", LIMIT).unwrap_err();
+    assert!(matches!(error.trouble, Trouble::Died { .. }), "{error}");
+    let (mut link, _agent_input, mut agent_output) = held();
+    agent_output.write_all(&[0, 0, 0, 9, 1, b'{']).unwrap();
+    drop(agent_output);
+    let error = link.ask::<_, Value>(&"x", LIMIT).unwrap_err();
+    assert!(matches!(error.trouble, Trouble::Died { .. }), "{error}");
+}
+
+#[test]
+fn an_answer_to_something_else_breaks_the_protocol() {
+    let (id, reply) = (1, json!(null));
+    for wrong in [
+        Answer::Done {
+            id: 2,
+            reply: reply.clone(),
+            blobs: vec![],
+        },
+        Answer::Clock {
+            id: 1,
+            received_ns: 0,
+            sent_ns: 0,
+        },
+        Answer::Welcome(welcome()),
+        Answer::Done {
+            id,
+            reply: reply.clone(),
+            blobs: vec![u64::MAX, 1],
+        },
+        Answer::Done {
+            id,
+            reply: reply.clone(),
+            blobs: vec![1 << 37],
+        },
+        // The reply is not of the type that was asked for.
+        Answer::Done {
+            id,
+            reply: json!({}),
+            blobs: vec![],
+        },
+    ] {
+        let (mut link, _agent_input, mut agent_output) = held();
+        say(&mut agent_output, &wrong);
+        let error = link.ask::<_, Vec<u8>>(&"x", LIMIT).unwrap_err();
+        assert!(
+            matches!(error.trouble, Trouble::Protocol(_)),
+            "{wrong:?}: {error}"
+        );
+        assert!(!link.alive());
+    }
+}
+
+#[test]
+fn blobs_that_differ_from_the_announced_ones_break_the_protocol() {
+    for parts in [&[4][..], &[2, 2], &[0]] {
+        let (mut link, _agent_input, mut agent_output) = held();
+        let blobs = vec![3];
+        say(
+            &mut agent_output,
+            &Answer::Done {
+                id: 1,
+                reply: json!(null),
+                blobs,
+            },
+        );
+        for &part in parts {
+            frame::write(&mut agent_output, Kind::Blob, &vec![0; part]).unwrap();
+        }
+        let error = link.ask::<_, Value>(&"x", LIMIT).unwrap_err();
+        assert!(
+            error.to_string().contains("octets of a blob were left"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn what_is_printed_before_the_first_frame_is_shown() {
+    let trouble = greeted_by(b"Welcome to gen1!\nHave a nice day\n");
+    assert_eq!(
+        trouble,
+        Trouble::Garbage("Welcome to gen1!?Have a nice day".into())
+    );
+    // Not a text, but not a frame either.
+    assert!(matches!(greeted_by(&[0, 0, 0, 1, 9]), Trouble::Garbage(_)));
+    assert!(matches!(greeted_by(b""), Trouble::Died { .. }));
+    assert!(matches!(greeted_by(&[0, 0]), Trouble::Died { .. }));
+}
+
+#[test]
+fn refusals_and_other_versions_are_told_apart() {
+    let octets = |answer: &Answer| {
+        frame::encode(Kind::Message, &serde_json::to_vec(answer).unwrap()).unwrap()
+    };
+    let by = "alice@ctl, PID 7".to_owned();
+    let in_use = Answer::Refused(Refusal::InUse { by: by.clone() });
+    assert_eq!(greeted_by(&octets(&in_use)), Trouble::InUse { by });
+    let (version, tester) = (VERSION + 1, "dns64bench 9".to_owned());
+    let other = Trouble::OtherVersion {
+        version,
+        tester: tester.clone(),
+    };
+    let refused = Answer::Refused(Refusal::Version {
+        version,
+        tester: tester.clone(),
+    });
+    assert_eq!(greeted_by(&octets(&refused)), other);
+    let newer = Welcome {
+        version,
+        tester,
+        ..welcome()
+    };
+    assert_eq!(greeted_by(&octets(&Answer::Welcome(newer))), other);
+}

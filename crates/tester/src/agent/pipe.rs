@@ -1,0 +1,141 @@
+//! The controller's side of pipes to another process: nothing waits for longer than a deadline.
+
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use super::frame::{self, Frame, FrameError};
+use crate::lab::process;
+
+/// Why nothing more can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stuck {
+    /// The other process does not read.
+    Deadline,
+    /// It has closed its end.
+    Closed,
+}
+
+/// What another process reads.
+#[derive(Debug)]
+pub(super) struct Outlet(File);
+
+impl Outlet {
+    /// Takes one end of a pipe.
+    pub(super) fn new(end: impl Into<OwnedFd>) -> std::io::Result<Self> {
+        let end = end.into();
+        fcntl_setfl(&end, fcntl_getfl(&end)? | OFlags::NONBLOCK)?;
+        Ok(Self(end.into()))
+    }
+
+    /// Writes all octets, at the latest by `deadline_ns` of the monotonic clock.
+    pub(super) fn write(&mut self, mut octets: &[u8], deadline_ns: Nanos) -> Result<(), Stuck> {
+        while !octets.is_empty() {
+            match self.0.write(octets) {
+                Ok(0) => return Err(Stuck::Closed),
+                Ok(n) => octets = &octets[n..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(deadline_ns)?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(Stuck::Closed),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns when something can be written, or an error will tell that nothing can.
+    fn wait(&self, deadline_ns: Nanos) -> Result<(), Stuck> {
+        let left_ns = deadline_ns.saturating_sub(MonotonicClock.now());
+        let left = Timespec {
+            tv_sec: (left_ns / SECOND).cast_signed(),
+            tv_nsec: (left_ns % SECOND).cast_signed(),
+        };
+        let mut ends = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::OUT)];
+        match poll(&mut ends, Some(&left)) {
+            Ok(0) => Err(Stuck::Deadline),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted && left_ns > 0 => Ok(()),
+            Err(_) => Err(Stuck::Closed),
+        }
+    }
+}
+
+/// What came from the agent.
+#[derive(Debug)]
+pub(super) enum News {
+    /// A frame, and when it had been read.
+    Frame(Frame, Nanos),
+    /// The stream ended after a frame.
+    End,
+    /// There is no frame, and what stands there and had already come.
+    Bad(FrameError, Vec<u8>),
+}
+
+/// Reads frames on a thread of its own, which ends with the stream or when nobody takes them.
+pub(super) fn frames(end: impl Into<OwnedFd>) -> Receiver<News> {
+    let (sender, news) = sync_channel(FRAMES_WAITING_MAX);
+    let mut input = BufReader::new(File::from(end.into()));
+    std::thread::spawn(move || {
+        loop {
+            let (item, is_last) = match frame::read(&mut input) {
+                Ok(Some(frame)) => (News::Frame(frame, MonotonicClock.now()), false),
+                Ok(None) => (News::End, true),
+                Err(error) => {
+                    let mut found = error.strange();
+                    found.extend(input.buffer());
+                    (News::Bad(error, found), true)
+                }
+            };
+            if sender.send(item).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    news
+}
+
+/// The last of what a process says to humans.
+#[derive(Debug)]
+pub(super) struct Tail {
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Tail {
+    /// Reads on a thread of its own, so that the pipe cannot fill up and stop the process.
+    pub(super) fn of(end: impl Into<OwnedFd>) -> Self {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let mut input = File::from(end.into());
+        let kept = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let mut octets = [0; 1024];
+            while let Ok(n) = input.read(&mut octets) {
+                if n == 0 {
+                    return;
+                }
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend(&octets[..n]);
+                let old = kept.len().saturating_sub(TAIL_MAX);
+                kept.drain(..old);
+            }
+        });
+        Self { text, reader }
+    }
+
+    /// What the process has said last; waits for the end of it for half a second.
+    pub(super) fn text(&self) -> String {
+        process::wait_until(SECOND / 2, || self.reader.is_finished());
+        let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// Frames that wait to be taken: 4 MiB at most.
+const FRAMES_WAITING_MAX: usize = 4;
+const TAIL_MAX: usize = 8 << 10;

@@ -1,0 +1,224 @@
+//! Copies this program to a host that has none, or another version.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::pipe::{Outlet, Tail};
+use super::program;
+use super::ssh::{self, Options};
+use super::trouble::{LinkError, Remains, Trouble, printable, tail};
+use crate::lab::hosts::Reach;
+use crate::lab::process;
+
+/// Copies the program `file`, [`program::OWN`] for the one that runs, to a host that is reached by ssh, unless it is there already:
+/// to `~/.cache/dns64bench/SHA256/dns64bench`, checked by its SHA-256 before it gets this name. Returns its path there,
+/// for [`Options::program`]; `None` for a host on this machine, which needs no copy.
+///
+/// # Errors
+///
+/// As [`Link::open`](super::link::Link::open); or the copy fails.
+pub fn push(
+    host: &str,
+    reach: &Reach,
+    file: &Path,
+    options: &Options,
+) -> Result<Option<String>, LinkError> {
+    let Reach::Ssh(target) = reach else {
+        return Ok(None);
+    };
+    let pushed = copy(reach, target, file, options);
+    pushed.map(Some).map_err(|trouble| LinkError {
+        host: host.to_owned(),
+        reach: reach.clone(),
+        trouble,
+    })
+}
+
+fn copy(reach: &Reach, target: &str, file: &Path, options: &Options) -> Result<String, Trouble> {
+    let unreadable = |error| Trouble::Push(format!("cannot read {}: {error}", file.display()));
+    let sha256 = program::sha256_of(file).map_err(unreadable)?;
+    let source = File::open(file).map_err(unreadable)?;
+    let line = format!("sh -c {}", ssh::quoted(&script(&sha256)));
+    let mut command = ssh::remote(target, &line, options)?;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped()).process_group(0);
+    let start = |error: std::io::Error| Trouble::Start(error.to_string());
+    let mut child = command.spawn().map_err(start)?;
+    let (Some(stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(Trouble::Start("no pipes".into()));
+    };
+    let copying = Copying {
+        said: lines(stdout),
+        stderr: Tail::of(stderr),
+        child,
+        reach,
+    };
+    copying.run(source, Outlet::new(stdin).map_err(start)?, options)
+}
+
+/// A copy under way.
+struct Copying<'a> {
+    said: Receiver<String>,
+    stderr: Tail,
+    child: Child,
+    reach: &'a Reach,
+}
+
+impl Copying<'_> {
+    fn run(mut self, source: File, mut to: Outlet, options: &Options) -> Result<String, Trouble> {
+        if let Some(path) = self.line(SEND, HAVE, options.open_limit_ns)? {
+            return Ok(path);
+        }
+        let deadline_ns = MonotonicClock.now() + COPY_LIMIT;
+        let mut source = BufReader::with_capacity(1 << 16, source);
+        loop {
+            let octets = source.fill_buf();
+            let octets = octets.map_err(|error| Trouble::Push(error.to_string()))?;
+            // Whoever reads no more says why at the end.
+            let is_over = octets.is_empty() || to.write(octets, deadline_ns).is_err();
+            let n = octets.len();
+            source.consume(n);
+            if is_over {
+                break;
+            }
+        }
+        drop(to);
+        match self.line(HAVE, HAVE, COPY_LIMIT)? {
+            Some(path) => Ok(path),
+            None => Err(Trouble::Push("the host has sent no path".into())),
+        }
+    }
+
+    /// The next line of the script, those of profiles left aside: `None` if it is `go_on`, the path if it is `found` and
+    /// not the same.
+    fn line(
+        &mut self,
+        go_on: &str,
+        found: &str,
+        limit_ns: Nanos,
+    ) -> Result<Option<String>, Trouble> {
+        let deadline_ns = MonotonicClock.now() + limit_ns;
+        loop {
+            let left = deadline_ns.saturating_sub(MonotonicClock.now());
+            match self.said.recv_timeout(Duration::from_nanos(left)) {
+                Ok(line) => {
+                    if let Some(path) = line.strip_prefix(found) {
+                        return Ok(Some(path.to_owned()));
+                    }
+                    if line.starts_with(go_on) {
+                        return Ok(None);
+                    }
+                }
+                Err(_) => return Err(self.trouble(limit_ns, deadline_ns)),
+            }
+        }
+    }
+
+    /// Why there is no line.
+    fn trouble(&mut self, limit_ns: Nanos, deadline_ns: Nanos) -> Trouble {
+        let is_late = MonotonicClock.now() >= deadline_ns;
+        let status = match is_late {
+            true => None,
+            false => process::wait(&mut self.child, END_PATIENCE),
+        };
+        let stderr = self.stderr.text();
+        if is_late {
+            let said = tail(&stderr);
+            return Trouble::Silent { limit_ns, said };
+        }
+        let remains = Remains {
+            reach: self.reach,
+            greeted: false,
+            status,
+            stderr: &stderr,
+        };
+        match remains.trouble() {
+            Trouble::Died { how, said } if said.is_empty() => Trouble::Push(how),
+            Trouble::Died { said, .. } | Trouble::NoProgram(said) => Trouble::Push(said),
+            other => other,
+        }
+    }
+}
+
+impl Drop for Copying<'_> {
+    fn drop(&mut self) {
+        if process::wait(&mut self.child, END_PATIENCE).is_none() {
+            // It has not been waited for, so the number of its group is still its own.
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            process::kill(&mut self.child);
+        }
+    }
+}
+
+/// What runs on the host, in one line, because not every login shell takes more. A transfer that is cut off does not have
+/// the SHA-256 and leaves nothing.
+fn script(sha256: &str) -> String {
+    format!(
+        "umask 077; d=\"$HOME/.cache/dns64bench/{sha256}\"; f=\"$d/dns64bench\"; \
+         sum() {{ sha256sum <\"$1\" | cut -c1-64; }}; \
+         if [ -x \"$f\" ] && [ \"$(sum \"$f\")\" = {sha256} ]; then echo \"{HAVE}$f\"; exit 0; fi; \
+         mkdir -p \"$d\" && t=$(mktemp \"$d/new.XXXXXX\") || exit 1; \
+         trap \"rm -f \\\"$t\\\"\" EXIT; trap \"exit 1\" HUP INT TERM PIPE; \
+         echo {SEND}; cat >\"$t\" || exit 1; \
+         if [ \"$(sum \"$t\")\" != {sha256} ]; then echo \"the copy is damaged or incomplete\" >&2; exit 1; fi; \
+         chmod 700 \"$t\" && mv -f \"$t\" \"$f\" && echo \"{HAVE}$f\""
+    )
+}
+
+/// Lines of at most 4 KiB, until the stream ends.
+fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    let mut from = BufReader::new(from);
+    std::thread::spawn(move || {
+        for _ in 0..LINES_MAX {
+            let mut line = Vec::new();
+            let read = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+            let line = printable(String::from_utf8_lossy(&line).trim());
+            if read.is_err() || read.is_ok_and(|n| n == 0) || sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+const HAVE: &str = "dns64bench-push-have ";
+const SEND: &str = "dns64bench-push-send";
+/// 150 MB, the size with debug information, at 2 Mbit/s.
+const COPY_LIMIT: Nanos = 600 * SECOND;
+const END_PATIENCE: Nanos = 5 * SECOND;
+const LINE_MAX: u64 = 4096;
+/// A profile that prints more than this is not read.
+const LINES_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_on_this_machine_needs_no_copy() {
+        let options = Options::new("test");
+        for reach in [Reach::Local, Reach::Netns("x".into())] {
+            let pushed = push("h", &reach, Path::new("/no/such/file"), &options);
+            assert_eq!(pushed, Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let options = Options::new("test");
+        let reach = Reach::Ssh("gen1".into());
+        let error = push("gen1", &reach, Path::new("/no/such/file"), &options).unwrap_err();
+        assert!(error.to_string().contains("/no/such/file"), "{error}");
+    }
+}

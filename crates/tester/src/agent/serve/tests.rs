@@ -1,0 +1,268 @@
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use serde_json::json;
+
+use super::*;
+use crate::agent::handshake::About;
+
+/// Echoes requests, and does as some of them say.
+struct Echo {
+    interrupted: Arc<AtomicBool>,
+    /// Told when a request that waits has begun.
+    waits: Sender<()>,
+}
+
+impl Work for Echo {
+    fn handle(&mut self, request: Value) -> Result<Done, String> {
+        match request["what"].as_str() {
+            Some("fail") => return Err("it did not work".to_owned()),
+            Some("wait") => {
+                self.waits.send(()).unwrap();
+                while !self.interrupted.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+            }
+            Some("large") => {
+                return Ok(Done {
+                    reply: json!("x".repeat(frame::PAYLOAD_MAX)),
+                    blobs: vec![vec![1]],
+                });
+            }
+            _ => {}
+        }
+        let n = request["blob"].as_u64().unwrap_or(0);
+        Ok(Done {
+            reply: request,
+            blobs: vec![vec![7; usize::try_from(n).unwrap()]],
+        })
+    }
+}
+
+/// An agent on a thread, and the other ends of its pipes.
+struct Agent {
+    input: Option<PipeWriter>,
+    output: PipeReader,
+    interrupted: Arc<AtomicBool>,
+    waits: Receiver<()>,
+    thread: JoinHandle<Result<(), AgentError>>,
+}
+
+fn welcome() -> Welcome {
+    Welcome {
+        version: VERSION,
+        tester: "test".into(),
+        sha256: None,
+        host: About::default(),
+    }
+}
+
+impl Agent {
+    fn start(answer: Result<Welcome, Refusal>) -> Self {
+        let (agent_input, input) = pipe().unwrap();
+        let (output, agent_output) = pipe().unwrap();
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let (begun, waits) = channel();
+        let flag = Arc::clone(&interrupted);
+        let thread = std::thread::spawn(move || {
+            let mut echo = Echo {
+                interrupted: Arc::clone(&flag),
+                waits: begun,
+            };
+            serve(agent_input, agent_output, flag, |_| answer, &mut echo)
+        });
+        Self {
+            input: Some(input),
+            output,
+            interrupted,
+            waits,
+            thread,
+        }
+    }
+
+    /// One that has been greeted.
+    fn greeted() -> Self {
+        let mut agent = Self::start(Ok(welcome()));
+        agent.call(&Call::Hello(Hello::new("c")));
+        assert_eq!(agent.answer(), Answer::Welcome(welcome()));
+        agent
+    }
+
+    fn write(&mut self, kind: Kind, payload: &[u8]) {
+        frame::write(self.input.as_mut().unwrap(), kind, payload).unwrap();
+    }
+
+    fn call(&mut self, call: &Call) {
+        self.write(Kind::Message, &serde_json::to_vec(call).unwrap());
+    }
+
+    fn request(&mut self, id: u64, request: Value) {
+        self.call(&Call::Request { id, request });
+    }
+
+    fn frame(&mut self) -> frame::Frame {
+        frame::read(&mut self.output).unwrap().unwrap()
+    }
+
+    fn answer(&mut self) -> Answer {
+        let frame = self.frame();
+        assert_eq!(frame.kind, Kind::Message);
+        serde_json::from_slice(&frame.payload).unwrap()
+    }
+
+    /// Hangs up and waits for the end.
+    fn end(mut self) -> Result<(), AgentError> {
+        self.input = None;
+        self.thread.join().unwrap()
+    }
+
+    /// Waits for an end that comes by itself.
+    fn fault(self) -> String {
+        let ended = self.thread.join().unwrap();
+        ended.unwrap_err().to_string()
+    }
+}
+
+#[test]
+fn requests_are_answered_in_order_each_with_its_id_and_blobs() {
+    let mut agent = Agent::greeted();
+    agent.request(5, json!({"blob": 3}));
+    agent.request(6, json!({"what": "fail"}));
+    assert_eq!(
+        agent.answer(),
+        Answer::Done {
+            id: 5,
+            reply: json!({"blob": 3}),
+            blobs: vec![3]
+        }
+    );
+    let blob = agent.frame();
+    assert_eq!((blob.kind, blob.payload), (Kind::Blob, vec![7; 3]));
+    let error = "it did not work".to_owned();
+    assert_eq!(agent.answer(), Answer::Failed { id: 6, error });
+    assert!(agent.end().is_ok());
+}
+
+#[test]
+fn the_clock_is_read_on_arrival_and_before_the_answer() {
+    let mut agent = Agent::greeted();
+    let before = MonotonicClock.now();
+    agent.call(&Call::Clock { id: 9 });
+    let Answer::Clock {
+        id,
+        received_ns,
+        sent_ns,
+    } = agent.answer()
+    else {
+        panic!("not a clock");
+    };
+    let after = MonotonicClock.now();
+    assert_eq!(id, 9);
+    assert!(before <= received_ns && received_ns <= sent_ns && sent_ns <= after);
+}
+
+#[test]
+fn the_end_of_input_interrupts_a_request_that_runs() {
+    let mut agent = Agent::greeted();
+    agent.request(1, json!({"what": "wait"}));
+    agent.waits.recv().unwrap();
+    let interrupted = Arc::clone(&agent.interrupted);
+    assert!(!interrupted.load(Ordering::Relaxed));
+    // Its answer is written into a pipe that is still there.
+    assert!(agent.end().is_ok());
+    assert!(interrupted.load(Ordering::Relaxed));
+}
+
+#[test]
+fn an_interrupt_ends_it_while_the_controller_is_there() {
+    let agent = Agent::greeted();
+    agent.interrupted.store(true, Ordering::Relaxed);
+    assert!(agent.thread.join().unwrap().is_ok());
+}
+
+#[test]
+fn a_reply_that_does_not_fit_has_failed_and_its_blobs_are_not_sent() {
+    let mut agent = Agent::greeted();
+    agent.request(1, json!({"what": "large"}));
+    let Answer::Failed { id: 1, error } = agent.answer() else {
+        panic!("not failed");
+    };
+    assert!(error.contains("at most 1048576 are allowed"), "{error}");
+    agent.request(2, json!({}));
+    assert!(matches!(agent.answer(), Answer::Done { id: 2, .. }));
+}
+
+#[test]
+fn another_version_is_refused_before_anybody_is_asked() {
+    let mut agent = Agent::start(Ok(welcome()));
+    let hello = Hello {
+        version: VERSION + 1,
+        ..Hello::new("c")
+    };
+    agent.call(&Call::Hello(hello));
+    let Answer::Refused(Refusal::Version { version, .. }) = agent.answer() else {
+        panic!("not refused");
+    };
+    assert_eq!(version, VERSION);
+    let said = agent.fault();
+    assert!(said.contains("another protocol version"), "{said}");
+}
+
+#[test]
+fn a_host_in_use_is_refused_with_the_name_of_its_user() {
+    let refusal = Refusal::InUse { by: "alice".into() };
+    let mut agent = Agent::start(Err(refusal.clone()));
+    agent.call(&Call::Hello(Hello::new("c")));
+    assert_eq!(agent.answer(), Answer::Refused(refusal));
+    assert_eq!(agent.fault(), "the host is in use by alice");
+}
+
+#[test]
+fn what_is_not_a_call_ends_it() {
+    let mut early = Agent::start(Ok(welcome()));
+    early.call(&Call::Clock { id: 1 });
+    assert!(early.fault().contains("the first call is not a hello"));
+
+    let mut again = Agent::greeted();
+    again.call(&Call::Hello(Hello::new("c")));
+    assert!(again.fault().contains("a second hello"));
+
+    let mut text = Agent::greeted();
+    text.write(Kind::Message, b"{\"dance\": 1}");
+    assert!(text.fault().contains("not a call: unknown variant `dance`"));
+
+    let mut blob = Agent::greeted();
+    blob.write(Kind::Blob, b"x");
+    assert!(blob.fault().contains("a blob from the controller"));
+
+    let mut garbage = Agent::greeted();
+    garbage
+        .input
+        .as_mut()
+        .unwrap()
+        .write_all(b"GET / HTTP/1.1\r\n")
+        .unwrap();
+    assert!(garbage.fault().contains("invalid frame length"));
+
+    let mut cut = Agent::greeted();
+    cut.input
+        .as_mut()
+        .unwrap()
+        .write_all(&[0, 0, 0, 9, 1, b'{'])
+        .unwrap();
+    let said = cut.end().unwrap_err().to_string();
+    assert!(said.contains("after 6 of the 13 octets"), "{said}");
+}
+
+#[test]
+fn calls_that_pile_up_end_it() {
+    let mut agent = Agent::greeted();
+    agent.request(1, json!({"what": "wait"}));
+    agent.waits.recv().unwrap();
+    for id in 2..=WAITING_MAX as u64 + 2 {
+        agent.call(&Call::Clock { id });
+    }
+    assert!(matches!(agent.answer(), Answer::Done { id: 1, .. }));
+    assert!(agent.interrupted.load(Ordering::Relaxed));
+}

@@ -1,0 +1,244 @@
+//! How a program is started on a host: the words of the command, and what they are made of.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use dns64_transport::clock::{Nanos, SECOND};
+use rustix::process::getpid;
+
+use super::trouble::Trouble;
+use crate::lab::hosts::Reach;
+use crate::lab::machine::Machine;
+use crate::lab::process::find_program;
+use crate::lab::{OwnedDir, server};
+
+/// Replaces `ssh`, as `GIT_SSH_COMMAND` does for git: words with spaces between them, such as `ssh -F lab.config`.
+pub const VARIABLE: &str = "DNS64BENCH_SSH";
+
+/// How to reach agents; the same for all hosts of a plan.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What the controller calls itself. Whoever finds the host in use is told so.
+    pub controller: String,
+    /// The words that start ssh: `ssh`, or what [`VARIABLE`] says.
+    pub ssh: Vec<String>,
+    /// The program on the host. `None` is `dns64bench` as the host's PATH knows it, and the program that runs for
+    /// a host on this machine; [`push`](super::push::push) says where it has put a copy.
+    pub program: Option<String>,
+    /// How long a host may take to answer at first, connecting and authentication included.
+    pub open_limit_ns: Nanos,
+    /// Where ssh keeps the sockets of shared connections; none if there can be no such place.
+    control: Option<Arc<OwnedDir>>,
+}
+
+impl Options {
+    /// The usual ones, for a controller that does this: "plan x.toml".
+    pub fn new(purpose: &str) -> Self {
+        let variable = std::env::var(VARIABLE).unwrap_or_default();
+        Self {
+            controller: controller(purpose),
+            ssh: words(&variable),
+            program: None,
+            open_limit_ns: OPEN_LIMIT,
+            control: server::workdir("ssh").ok().map(Arc::new),
+        }
+    }
+}
+
+/// "root@ctl, PID 7, plan x.toml"
+fn controller(purpose: &str) -> String {
+    let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let user = variable("USER").or_else(|| variable("LOGNAME"));
+    let user = user.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()));
+    let host = Machine::here().sysctl("kernel.hostname");
+    let host = host.unwrap_or_else(|| "unknown host".to_owned());
+    let pid = getpid().as_raw_nonzero();
+    format!("{user}@{host}, PID {pid}, {purpose}")
+}
+
+/// The words that start ssh, by what [`VARIABLE`] says.
+fn words(variable: &str) -> Vec<String> {
+    let words: Vec<_> = variable.split_whitespace().map(str::to_owned).collect();
+    match words.is_empty() {
+        true => vec!["ssh".to_owned()],
+        false => words,
+    }
+}
+
+/// The command that starts the agent of a host.
+pub(super) fn agent(reach: &Reach, sudo: bool, options: &Options) -> Result<Command, Trouble> {
+    let mut words: Vec<String> = Vec::new();
+    if sudo {
+        words.extend(["sudo", "-n"].map(str::to_owned));
+    }
+    match reach {
+        Reach::Ssh(target) => {
+            let program = options.program.as_deref().unwrap_or("dns64bench");
+            words.extend([quoted(program), "agent".to_owned()]);
+            return remote(target, &words.join(" "), options);
+        }
+        Reach::Netns(name) => {
+            let ip = find_program("ip").unwrap_or_else(|| PathBuf::from("ip"));
+            words.extend([text(&ip), "netns".into(), "exec".into(), name.clone()]);
+        }
+        Reach::Local => {}
+    }
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => text(&std::env::current_exe().map_err(|e| Trouble::Start(e.to_string()))?),
+    };
+    let mut command = Command::new(words.first().unwrap_or(&program));
+    if !words.is_empty() {
+        command.args(&words[1..]).arg(&program);
+    }
+    command.arg("agent");
+    Ok(command)
+}
+
+/// The command by which ssh has the login shell of `target` run a line.
+pub(super) fn remote(target: &str, line: &str, options: &Options) -> Result<Command, Trouble> {
+    // ssh would take it for an option, and there are options that run programs.
+    let strange = |c: char| c.is_whitespace() || c.is_control();
+    if target.is_empty() || target.starts_with('-') || target.contains(strange) {
+        return Err(Trouble::Target);
+    }
+    let mut words = options.ssh.iter();
+    let mut command = Command::new(words.next().map_or("ssh", String::as_str));
+    command.args(words).arg("-T");
+    for option in OPTIONS {
+        command.args(["-o", option]);
+    }
+    if let Some(path) = options.control.as_deref().and_then(control_path) {
+        command.args(["-o", "ControlMaster=auto", "-o", "ControlPersist=no"]);
+        command.args(["-o", &format!("ControlPath={path}")]);
+    }
+    command.args([target, "--", line]);
+    Ok(command)
+}
+
+/// The sockets of shared connections. None if the kernel would not take such a path.
+fn control_path(directory: &OwnedDir) -> Option<String> {
+    let path = text(&directory.path.join("%C"));
+    let usable = path.len() <= CONTROL_PATH_MAX && !path.contains([' ', '"', '\\', '$']);
+    usable.then_some(path)
+}
+
+/// A word for a shell, as it is if no shell could misunderstand it.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:=@".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Nobody is asked anything, no key is accepted unseen, and a connection that died is noticed within 10 s (ssh_config(5)).
+const OPTIONS: [&str; 5] = [
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "ConnectTimeout=10",
+    "ServerAliveInterval=2",
+    "ServerAliveCountMax=5",
+];
+/// A socket's path has 107 octets (unix(7)). `%C` becomes 40, and ssh adds a dot and 16 while it makes the
+/// socket (mux.c).
+const CONTROL_PATH_MAX: usize = 107 - 17 - 40 + 2;
+/// Connecting may take 10 s; authentication, a busy host and an agent that waits for the end of another one take
+/// some more.
+const OPEN_LIMIT: Nanos = 40 * SECOND;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options {
+            controller: "test".into(),
+            ssh: words(""),
+            program: None,
+            open_limit_ns: SECOND,
+            control: None,
+        }
+    }
+
+    fn line(command: &Command) -> Vec<String> {
+        std::iter::once(command.get_program())
+            .chain(command.get_args())
+            .map(|word| word.to_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn ssh_asks_nobody_and_runs_the_agent() {
+        let reach = Reach::Ssh("root@gen1".into());
+        let command = agent(&reach, true, &options()).unwrap();
+        assert_eq!(
+            line(&command).join(" "),
+            "ssh -T -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=10 \
+             -o ServerAliveInterval=2 -o ServerAliveCountMax=5 root@gen1 -- sudo -n dns64bench agent"
+        );
+    }
+
+    #[test]
+    fn another_ssh_and_a_pushed_program_are_used() {
+        let options = Options {
+            ssh: words(" ssh  -F /path/config "),
+            program: Some("/home/o'hara/x".into()),
+            ..options()
+        };
+        let command = agent(&Reach::Ssh("gen1".into()), false, &options).unwrap();
+        let words = line(&command);
+        assert_eq!(words[..4], ["ssh", "-F", "/path/config", "-T"]);
+        assert_eq!(words.last().unwrap(), r"'/home/o'\''hara/x' agent");
+    }
+
+    #[test]
+    fn connections_are_shared_where_a_socket_fits() {
+        let with = Options {
+            control: server::workdir("ssh-test").ok().map(Arc::new),
+            ..options()
+        };
+        let path = control_path(with.control.as_deref().unwrap()).unwrap();
+        let command = agent(&Reach::Ssh("gen1".into()), false, &with).unwrap();
+        let shared = format!("ControlPath={path}");
+        assert!(path.ends_with("/%C") && line(&command).contains(&shared));
+    }
+
+    #[test]
+    fn a_namespace_is_entered_and_this_machine_needs_no_other_program() {
+        let options = Options {
+            program: Some("/x/dns64bench".into()),
+            ..options()
+        };
+        let netns = agent(&Reach::Netns("gen1".into()), true, &options).unwrap();
+        let words = line(&netns);
+        assert_eq!(words[..2], ["sudo", "-n"]);
+        assert!(words[2].ends_with("ip"), "{words:?}");
+        assert_eq!(
+            words[3..],
+            ["netns", "exec", "gen1", "/x/dns64bench", "agent"]
+        );
+        let local = agent(&Reach::Local, false, &options).unwrap();
+        assert_eq!(line(&local), ["/x/dns64bench", "agent"]);
+    }
+
+    #[test]
+    fn what_ssh_would_take_for_an_option_is_no_target() {
+        for target in ["", "-oProxyCommand=id", "a b", "a\n"] {
+            let error = remote(target, "true", &options()).unwrap_err();
+            assert_eq!(error, Trouble::Target, "{target:?}");
+        }
+    }
+
+    #[test]
+    fn a_controller_is_named_with_its_process() {
+        let name = controller("plan x.toml");
+        let pid = format!(", PID {}, plan x.toml", std::process::id());
+        assert!(name.contains('@') && name.ends_with(&pid), "{name}");
+    }
+}

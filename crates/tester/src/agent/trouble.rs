@@ -1,0 +1,355 @@
+//! What can go wrong between controller and agent: told apart, and each with its remedy.
+
+use std::fmt;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+use dns64_transport::clock::Nanos;
+
+use super::handshake::{Refusal, VERSION};
+use crate::PROGRAM;
+use crate::lab::hosts::Reach;
+use crate::quantity::Span;
+
+/// What went wrong with which host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkError {
+    /// The host's name in the plan.
+    pub host: String,
+    /// How it is reached.
+    pub reach: Reach,
+    /// What went wrong.
+    pub trouble: Trouble,
+}
+
+/// What can go wrong with a host. Texts are those of ssh, a shell or an agent, without control characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The ssh destination cannot be one.
+    Target,
+    /// The program that would start the agent cannot be started here.
+    Start(String),
+    /// The host's name cannot be resolved.
+    UnknownName(String),
+    /// Nothing, or a refusal, answers at its port.
+    Unreachable(String),
+    /// The host's key is not known here.
+    HostKeyUnknown,
+    /// The host's key is another one than before.
+    HostKeyChanged,
+    /// The host accepts no key of this user.
+    PermissionDenied(String),
+    /// There is no such network namespace.
+    NoNamespace,
+    /// The host has no dns64bench.
+    NoProgram(String),
+    /// Its dns64bench cannot be executed.
+    NotExecutable(String),
+    /// sudo wants a password, or does not allow it.
+    Sudo(String),
+    /// The agent speaks another version of the protocol.
+    OtherVersion {
+        /// Its version of the protocol.
+        version: u32,
+        /// Its version of the program.
+        tester: String,
+    },
+    /// Another agent runs there.
+    InUse {
+        /// Whose, as its controller calls itself.
+        by: String,
+    },
+    /// The agent refuses for another reason.
+    Refused(String),
+    /// The host has sent something else before the agent's first frame.
+    Garbage(String),
+    /// It did not answer in time. The connection was ended.
+    Silent {
+        /// The time it had.
+        limit_ns: Nanos,
+        /// What was said last on standard error.
+        said: String,
+    },
+    /// ssh ended for a reason that is not known here.
+    Ssh(String),
+    /// The connection was lost.
+    Lost(String),
+    /// The agent ended.
+    Died {
+        /// How: "exit status: 4".
+        how: String,
+        /// What was said last on standard error.
+        said: String,
+    },
+    /// The agent has sent what does not belong there.
+    Protocol(String),
+    /// The request cannot be sent; the connection goes on.
+    Unfit(String),
+    /// The agent did not do what was asked; the connection goes on.
+    Failed(String),
+    /// The program cannot be copied to the host.
+    Push(String),
+}
+
+impl Trouble {
+    /// Whether the connection goes on.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Unfit(_) | Self::Failed(_))
+    }
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Version { version, tester } => Self::OtherVersion {
+                version,
+                tester: printable(&tester),
+            },
+            Refusal::InUse { by } => Self::InUse { by: printable(&by) },
+            Refusal::Other { reason } => Self::Refused(printable(&reason)),
+        }
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "host {}: ", self.host)?;
+        let target = match &self.reach {
+            Reach::Ssh(target) => target.as_str(),
+            Reach::Netns(name) => name.as_str(),
+            Reach::Local => "this machine",
+        };
+        match &self.trouble {
+            Trouble::Target => write!(
+                f,
+                "invalid ssh destination {target:?}: must not be empty, begin with '-' or contain spaces"
+            ),
+            Trouble::Start(why) => write!(
+                f,
+                "cannot start the program that reaches it: {why}; for ssh, install the Debian package \
+                 openssh-client"
+            ),
+            Trouble::UnknownName(said) => write!(
+                f,
+                "cannot resolve the name of {target}: correct the plan, or add the host to ~/.ssh/config or \
+                 /etc/hosts ({said})"
+            ),
+            Trouble::Unreachable(said) => write!(
+                f,
+                "cannot connect to {target}: check that the host is up, that sshd runs there, and the address \
+                 and port ({said})"
+            ),
+            Trouble::HostKeyUnknown => write!(
+                f,
+                "the host key of {target} is unknown: connect once with `ssh {target}` and compare the \
+                 fingerprint, or add the key to ~/.ssh/known_hosts"
+            ),
+            Trouble::HostKeyChanged => write!(
+                f,
+                "the host key of {target} HAS CHANGED: another machine may be answering in its place; if the host \
+                 was reinstalled, remove the old key with `ssh-keygen -R HOST` and connect once with `ssh {target}`"
+            ),
+            Trouble::PermissionDenied(said) => write!(
+                f,
+                "{target} accepts no key of this user: install one with `ssh-copy-id {target}`, and load a key with a \
+                 passphrase into ssh-agent ({said})"
+            ),
+            Trouble::NoNamespace => write!(
+                f,
+                "there is no network namespace {target:?}: create it with `ip netns add {target}`"
+            ),
+            trouble => self.tell_agent(f, target, trouble),
+        }
+    }
+}
+
+impl LinkError {
+    /// What concerns the agent itself.
+    fn tell_agent(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        target: &str,
+        trouble: &Trouble,
+    ) -> fmt::Result {
+        let install = self.install(target);
+        match trouble {
+            Trouble::NoProgram(said) => {
+                write!(f, "dns64bench is not installed: {install} ({said})")
+            }
+            Trouble::NotExecutable(said) => write!(
+                f,
+                "its dns64bench cannot be executed ({said}): {install}, for its processor architecture and where \
+                 programs may be executed"
+            ),
+            Trouble::Sudo(said) => write!(
+                f,
+                "sudo does not start dns64bench there: allow it without a password (`NOPASSWD:` in sudoers(5)), or \
+                 connect as root ({said})"
+            ),
+            Trouble::OtherVersion { version, tester } => write!(
+                f,
+                "its {tester} uses protocol version {version}, this {PROGRAM} version {VERSION}: {install}"
+            ),
+            Trouble::InUse { by } => {
+                write!(f, "in use by {by}: wait until that has ended, or end it")
+            }
+            Trouble::Refused(why) => write!(f, "the agent refuses: {why}"),
+            Trouble::Garbage(text) => write!(
+                f,
+                "printed {text:?} before the agent's first message: a shell profile such as ~/.bashrc that prints \
+                 must not do so in sessions that are not interactive, and the account needs a login shell"
+            ),
+            Trouble::Silent { limit_ns, said } => {
+                write!(f, "no answer within {}{}", Span(*limit_ns), last(said))
+            }
+            Trouble::Ssh(said) => write!(f, "ssh failed{}", last(said)),
+            Trouble::Lost(said) => write!(f, "the connection was lost{}", last(said)),
+            Trouble::Died { how, said } => write!(f, "the agent ended ({how}){}", last(said)),
+            Trouble::Protocol(what) => write!(f, "the agent broke the protocol: {what}"),
+            Trouble::Unfit(what) => write!(f, "the request cannot be sent: {what}"),
+            Trouble::Failed(why) => f.write_str(why),
+            Trouble::Push(why) => write!(f, "cannot copy dns64bench to {target}: {why}"),
+            // Told before.
+            _ => Ok(()),
+        }
+    }
+
+    /// How the same program gets there.
+    fn install(&self, target: &str) -> String {
+        match &self.reach {
+            Reach::Ssh(_) => format!(
+                "use --push-binary, or copy this program with `scp {} {target}:/usr/local/bin/dns64bench`",
+                std::env::current_exe()
+                    .map_or_else(|_| "dns64bench".into(), |path| path.display().to_string())
+            ),
+            _ => "install the same version as this program".to_owned(),
+        }
+    }
+}
+
+/// "; last output:" and the text, if there is one.
+fn last(said: &str) -> String {
+    match said.is_empty() {
+        true => "; there was no error message".to_owned(),
+        false => format!("; last messages:\n{said}"),
+    }
+}
+
+/// What is known of a process that reached an agent and has ended.
+#[derive(Debug)]
+pub(super) struct Remains<'a> {
+    /// How it reached the host.
+    pub(super) reach: &'a Reach,
+    /// Whether the agent had been heard.
+    pub(super) greeted: bool,
+    /// How it ended, if that is known.
+    pub(super) status: Option<ExitStatus>,
+    /// What was said on standard error.
+    pub(super) stderr: &'a str,
+}
+
+impl Remains<'_> {
+    /// Why it has ended, by exit status and the texts of OpenSSH, sudo, shells and ip-netns(8). What is not known is
+    /// shown as it is.
+    pub(super) fn trouble(&self) -> Trouble {
+        let said = tail(self.stderr);
+        let code = self.status.and_then(|status| status.code());
+        let by_ssh = matches!(self.reach, Reach::Ssh(_)) && code == Some(SSH_FAILED);
+        if by_ssh && self.greeted {
+            return Trouble::Lost(said);
+        }
+        if by_ssh {
+            return self.of_ssh(said);
+        }
+        if !self.greeted
+            && let Some(trouble) = self.of_start(code)
+        {
+            return trouble;
+        }
+        let how = match self.status {
+            Some(status) => killed_by(status).unwrap_or_else(|| status.to_string()),
+            None => "it has closed its output".to_owned(),
+        };
+        Trouble::Died { how, said }
+    }
+
+    /// A connection that did not come about.
+    fn of_ssh(&self, said: String) -> Trouble {
+        let has = |text: &str| self.stderr.contains(text);
+        let line = |text: &str| self.line(|line| line.contains(text)).unwrap_or_default();
+        if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
+            Trouble::HostKeyChanged
+        } else if has("Host key verification failed") {
+            Trouble::HostKeyUnknown
+        } else if has("Could not resolve hostname") {
+            Trouble::UnknownName(line("Could not resolve hostname"))
+        } else if has("Permission denied (") {
+            Trouble::PermissionDenied(line("Permission denied ("))
+        } else if has("Too many authentication failures") {
+            Trouble::PermissionDenied(line("Too many authentication failures"))
+        } else if has("ssh: connect to host") {
+            Trouble::Unreachable(line("ssh: connect to host"))
+        } else if has("timed out during banner exchange") {
+            Trouble::Unreachable(line("timed out during banner exchange"))
+        } else {
+            Trouble::Ssh(said)
+        }
+    }
+
+    /// An agent that was not started.
+    fn of_start(&self, code: Option<i32>) -> Option<Trouble> {
+        let line = |wanted: fn(&str) -> bool| self.line(wanted);
+        if let Some(said) = line(|line| line.contains("Cannot open network namespace")) {
+            let missing = matches!(self.reach, Reach::Netns(_)) && said.contains("No such file");
+            return missing.then_some(Trouble::NoNamespace);
+        }
+        if let Some(said) = line(|line| line.starts_with("sudo:")) {
+            return Some(match said.contains("command not found") {
+                true => Trouble::NoProgram(said),
+                false => Trouble::Sudo(said),
+            });
+        }
+        // What shells exit with (POSIX.1-2017, Shell Command Language, section 2.8.2).
+        match code {
+            Some(127) => Some(Trouble::NoProgram(tail(self.stderr))),
+            Some(126) => Some(Trouble::NotExecutable(tail(self.stderr))),
+            _ => None,
+        }
+    }
+
+    /// The first such line.
+    fn line(&self, wanted: impl Fn(&str) -> bool) -> Option<String> {
+        let line = self.stderr.lines().find(|line| wanted(line.trim()))?;
+        Some(printable(line.trim()))
+    }
+}
+
+fn killed_by(status: ExitStatus) -> Option<String> {
+    let signal = status.signal()?;
+    Some(format!("killed by signal {signal}"))
+}
+
+/// The last lines of a text, printable.
+pub(super) fn tail(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(str::trim_end).collect();
+    let lines = lines.iter().filter(|line| !line.is_empty());
+    let lines: Vec<_> = lines.map(|line| printable(line)).collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+/// A text of somebody else, without what would control a terminal, and not too long.
+pub(super) fn printable(text: &str) -> String {
+    let harmless = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().take(TEXT_MAX).map(harmless).collect()
+}
+
+/// What ssh exits with when it failed itself (ssh(1)).
+const SSH_FAILED: i32 = 255;
+const TAIL_LINES: usize = 8;
+/// Characters of a line that are shown.
+const TEXT_MAX: usize = 2000;
+
+#[cfg(test)]
+mod tests;

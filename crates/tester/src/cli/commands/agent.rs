@@ -1,0 +1,91 @@
+//! `dns64bench agent`
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
+use std::os::fd::AsFd as _;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, anyhow};
+use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{Failure, exit};
+use crate::agent::handshake::{Hello, Refusal, Welcome};
+use crate::agent::lock::HostLock;
+use crate::agent::outer;
+use crate::agent::serve::{Done, Work, serve};
+
+/// Serves the controller at the other ends of standard input and output until it hangs up.
+pub(super) fn run(inner: Option<u32>) -> Result<u8, Failure> {
+    if io::stdin().is_terminal() || io::stdout().is_terminal() {
+        let refusal = anyhow!(
+            "the agent is started by `dns64bench run` over ssh and is not for terminals; \
+             use `dns64bench doctor` to see what this host can do"
+        );
+        return Err(Failure::new(exit::USAGE, refusal));
+    }
+    match inner {
+        None => supervise(),
+        Some(outer) => work(outer),
+    }
+}
+
+/// The outer process.
+fn supervise() -> Result<u8, Failure> {
+    let program = std::env::current_exe().context("cannot find out the path of this program")?;
+    let mut inner = Command::new(program);
+    inner.args(["agent", "--inner", &std::process::id().to_string()]);
+    let status = outer::supervise(inner)?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    code.ok_or_else(|| {
+        let cleaned = "the agent was killed; what it had started was ended";
+        Failure::new(exit::ENVIRONMENT, anyhow!("{cleaned} ({status})"))
+    })
+}
+
+/// The inner process.
+fn work(outer: u32) -> Result<u8, Failure> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    outer::follow(outer)?;
+    let pipes = "cannot use standard input and output";
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned().context(pipes)?);
+    let output = File::from(io::stdout().as_fd().try_clone_to_owned().context(pipes)?);
+    // Freed by the end of the process, as late as possible.
+    let mut lock = None;
+    let admit = |hello: &Hello| {
+        lock = Some(HostLock::take(&holder(hello))?);
+        Ok::<_, Refusal>(Welcome::here())
+    };
+    serve(input, output, interrupted, admit, &mut Facts)?;
+    drop(lock);
+    Ok(exit::PASSED)
+}
+
+/// What others are told who find the host in use.
+fn holder(hello: &Hello) -> String {
+    let pid = std::process::id();
+    format!("{} (agent with PID {pid} on the host)", hello.controller)
+}
+
+/// Tells of the host.
+struct Facts;
+
+impl Work for Facts {
+    fn handle(&mut self, request: Value) -> Result<Done, String> {
+        match request.get("what").and_then(Value::as_str) {
+            Some("facts") => {
+                let reply = serde_json::to_value(Welcome::here());
+                Ok(Done {
+                    reply: reply.map_err(|error| error.to_string())?,
+                    blobs: Vec::new(),
+                })
+            }
+            _ => Err(format!("unknown request {request}")),
+        }
+    }
+}
