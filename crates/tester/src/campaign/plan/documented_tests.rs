@@ -100,7 +100,7 @@ fn every_example_is_a_plan_of_the_size_that_it_says() {
         ("paper-000-working-set", 2, 20, 100),
         ("paper-001-accuracy", 4, 4, 80),
         ("paper-002-workers", 22, 22, 440),
-        ("paper-004-authorities", 20, 20, 400),
+        ("paper-004-authorities", 6, 6, 120),
         ("patterns", 2, 10, 50),
         ("quick", 5, 35, 105),
         ("rfc8219", 1, 31, 620),
