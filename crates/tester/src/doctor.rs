@@ -7,6 +7,7 @@ pub mod hosts;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::cpu;
+use std::fmt;
 
 use crate::lab::cpuset::CpuSet;
 use crate::lab::machine::{self, Machine};
@@ -27,6 +28,15 @@ pub struct Finding {
     pub grade: Grade,
     /// What would make it better, where something would.
     pub remedy: Option<String>,
+}
+
+impl fmt::Display for Finding {
+    /// In one line: what, what was found, and what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.value)?;
+        let remedy = self.remedy.as_ref();
+        remedy.map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
 }
 
 /// What a finding means for a benchmark.

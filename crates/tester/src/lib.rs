@@ -26,6 +26,7 @@ pub mod campaign;
 pub mod cli;
 pub mod connections;
 pub mod doctor;
+pub mod hash;
 pub mod lab;
 pub mod load;
 pub mod namespace;

@@ -3,16 +3,14 @@
 
 mod network;
 
-use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
 
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 pub use network::InterfaceFacts;
 
+use super::program;
 use crate::lab::LabError;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::host::{Host, NETNS_DIR};
@@ -122,7 +120,7 @@ fn of_machine(here: &Machine) -> HostFacts {
         kernel: text("/proc/sys/kernel/osrelease"),
         boot_id: text("/proc/sys/kernel/random/boot_id"),
         tester: crate::PROGRAM.to_owned(),
-        tester_sha256: tester_sha256(),
+        tester_sha256: program::sha256(),
         cpus: text("/sys/devices/system/cpu/online")
             .parse()
             .unwrap_or_default(),
@@ -136,16 +134,6 @@ fn of_machine(here: &Machine) -> HostFacts {
         lab_namespaces: namespaces,
         ..HostFacts::default()
     }
-}
-
-/// SHA-256 of the program at work, if it can be read: versions do not tell builds apart.
-pub fn tester_sha256() -> Option<String> {
-    static SHA256: OnceLock<Option<String>> = OnceLock::new();
-    let read = || {
-        let digest = Sha256::digest(fs::read("/proc/self/exe").ok()?);
-        Some(digest.iter().map(|octet| format!("{octet:02x}")).collect())
-    };
-    SHA256.get_or_init(read).clone()
 }
 
 /// Names of all programs that run, each once, cut to 15 characters by the kernel.

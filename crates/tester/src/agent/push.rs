@@ -12,13 +12,13 @@ use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::pipe::{Outlet, Tail};
-use super::program;
 use super::ssh::{self, Options};
 use super::trouble::{LinkError, Remains, Trouble, printable, tail};
+use crate::hash::sha256_of;
 use crate::lab::hosts::Reach;
 use crate::lab::process;
 
-/// Copies the program `file`, [`program::OWN`] for the one that runs, to a host that is reached by ssh, unless it is there already:
+/// Copies the program `file`, [`OWN`](super::program::OWN) for the one that runs, to a host that is reached by ssh, unless it is there already:
 /// to `~/.cache/dns64bench/SHA256/dns64bench`, checked by its SHA-256 before it gets this name. Returns its path there,
 /// for [`Options::program`]; `None` for a host on this machine, which needs no copy.
 ///
@@ -44,7 +44,7 @@ pub fn push(
 
 fn copy(reach: &Reach, target: &str, file: &Path, options: &Options) -> Result<String, Trouble> {
     let unreadable = |error| Trouble::Push(format!("cannot read {}: {error}", file.display()));
-    let sha256 = program::sha256_of(file).map_err(unreadable)?;
+    let sha256 = sha256_of(file).map_err(unreadable)?;
     let source = File::open(file).map_err(unreadable)?;
     let line = format!("sh -c {}", ssh::quoted(&script(&sha256)));
     let mut command = ssh::remote(target, &line, options)?;

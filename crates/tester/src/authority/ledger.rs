@@ -92,6 +92,38 @@ impl Ledger {
         }
     }
 
+    /// When it begins, on the link's clock.
+    pub fn start(&self) -> Nanos {
+        self.start
+    }
+
+    /// The stamps of all names in octets, [`NAME_BYTES`] for each.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let stamps = self.slots.iter().flatten();
+        let octets = stamps.flat_map(|stamp| stamp.load(Ordering::Relaxed).to_le_bytes());
+        octets.collect()
+    }
+
+    /// The ledger of a trial with these names from [`Self::to_octets`], one that begins at `start`; `None` if the octets
+    /// are of another number of names.
+    pub fn from_octets(
+        names: &Names,
+        start: Nanos,
+        octets: &[u8],
+        (aaaa, a): (u64, u64),
+    ) -> Option<Self> {
+        let (stamps, rest) = octets.as_chunks::<8>();
+        let (slots, odd) = stamps.as_chunks::<2>();
+        let is_whole = rest.is_empty() && odd.is_empty() && slots.len() as u64 == names.fresh;
+        let stamp = |octets: [u8; 8]| AtomicU64::new(u64::from_le_bytes(octets));
+        is_whole.then(|| Self {
+            names: names.clone(),
+            start,
+            slots: slots.iter().map(|slot| slot.map(stamp)).collect(),
+            other: [AtomicU64::new(aaaa), AtomicU64::new(a)],
+        })
+    }
+
     /// The questions for fresh name `n` of the trial.
     pub fn questions(&self, n: u64) -> Questions {
         let slot = usize::try_from(n).ok().and_then(|n| self.slots.get(n));

@@ -2,25 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_transport::clock::Nanos;
 
 use super::environment;
-use super::journal::sha256_hex;
 use super::names::UsedNames;
 use super::plan::{Plan, Restart};
 use super::record::{CertificateConditions, Environment, ProgramFacts, Start, VariantFacts};
 use super::run::{Assignment, Bench, BenchError};
 use super::tasks::Point;
 use crate::agent::program;
+use crate::hash::{sha256_hex, sha256_of};
 use crate::lab::host::Host;
 use crate::lab::interface::{self, Interface};
 use crate::lab::machine::Machine;
 use crate::lab::process;
-use crate::lab::server::Server;
 use crate::lab::topology::{Role, Setup};
 use crate::lab::watch;
 use crate::lab::{Blame, LabError, LabKind};
@@ -30,7 +28,8 @@ use crate::namespace::Zone;
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
 use crate::rig::certify::{COARSE, Loopback, Question};
-use crate::rig::equipment::Instruments;
+use crate::rig::far::any::{AnyServer, AnyTester};
+use crate::rig::far::crew::Crew;
 use crate::rig::spec::{Load, RigSpec, Subject};
 use crate::rig::{Rig, RigError};
 use crate::trial::result::TrialResult;
@@ -41,6 +40,8 @@ pub struct RigBench<'a> {
     plan: &'a Plan,
     environment: &'a Environment,
     lab: LabKind,
+    /// The hosts of the plan, if it has any.
+    crew: Crew,
     names: NamesFrom,
     /// Gets the queries of each trial with its number, after it.
     keep: &'a mut Keep,
@@ -65,12 +66,12 @@ struct Open {
     job: Assignment,
     rig: Rig,
     /// The self-test by which an authority is measured by itself, once it has begun.
-    looped: Option<Loopback<Instruments, Server>>,
+    looped: Option<Loopback<AnyTester, AnyServer>>,
 }
 
 impl Open {
     /// The program that is measured, where it is ours to look at.
-    fn server(&self) -> Option<&Server> {
+    fn server(&self) -> Option<&AnyServer> {
         match &self.looped {
             Some(looped) => looped.authority(),
             None => self.rig.dut(),
@@ -83,11 +84,11 @@ impl Open {
 }
 
 impl<'a> RigBench<'a> {
-    /// Rigs on labs of this kind. `keep` gets the queries of each trial when it is over.
+    /// Rigs on labs of this kind, or on hosts that `crew` reaches. `keep` gets the queries of each trial when it is over.
     pub fn new(
         plan: &'a Plan,
         environment: &'a Environment,
-        lab: LabKind,
+        (lab, crew): (LabKind, Crew),
         names: NamesFrom,
         keep: &'a mut Keep,
         interrupted: Arc<AtomicBool>,
@@ -96,6 +97,7 @@ impl<'a> RigBench<'a> {
             plan,
             environment,
             lab,
+            crew,
             names,
             keep,
             interrupted,
@@ -109,7 +111,7 @@ impl<'a> RigBench<'a> {
         self.names.place(&mut spec, job.names);
         Ok(Open {
             job: *job,
-            rig: Rig::open(spec, Arc::clone(&self.interrupted))?,
+            rig: Rig::open(spec, &self.crew, Arc::clone(&self.interrupted))?,
             looped: None,
         })
     }
@@ -242,11 +244,14 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
         authority_sha256: open
             .rig
             .authority_program()
-            .and_then(|path| sha256_of(&path)),
+            .and_then(|path| sha256_of(&path).ok()),
         segmentation: Some(false),
         quantum_ns: Some(QUANTUM_NS),
         burst_max: Some(described.burst_max),
-        host: environment::speed(&Machine::here()),
+        host: match open.rig.reached() {
+            None => environment::speed(&Machine::here()),
+            Some(reached) => reached.identities(),
+        },
         links: links(&open.rig),
     }
 }
@@ -264,6 +269,9 @@ fn links(rig: &Rig) -> BTreeMap<String, String> {
         let interface = watch::interface_toward(address).and_then(|name| interface::named(&name));
         interface.iter().map(|it| told(&Host::Here, it)).collect()
     };
+    if let Some(reached) = rig.reached() {
+        return reached.links();
+    }
     match &rig.spec().subject {
         Subject::Lab(lab) if lab.setup != Setup::Loopback => {
             let roles = [Role::Measurer, Role::Dut, Role::Authority];
@@ -279,18 +287,14 @@ fn links(rig: &Rig) -> BTreeMap<String, String> {
     }
 }
 
-/// SHA-256 of a file, if it can be read.
-fn sha256_of(path: &Path) -> Option<String> {
-    std::fs::read(path).ok().map(|octets| sha256_hex(&octets))
-}
-
 /// What can be told of the servers that run.
 fn facts(open: &Open) -> VariantFacts {
     let described = open.rig.conditions(&[]);
     let mut started = open.server().map(program_facts).unwrap_or_default();
     // Delays of the authority are configured by a file as well.
     let delays = open.rig.delay_file().into_iter();
-    let delays = delays.filter_map(|path| Some((path.display().to_string(), sha256_of(path)?)));
+    let delays =
+        delays.filter_map(|path| Some((path.display().to_string(), sha256_of(path).ok()?)));
     started.files_sha256.extend(delays);
     VariantFacts {
         version: described.dut.or(started.version),
@@ -311,20 +315,16 @@ fn facts(open: &Open) -> VariantFacts {
     }
 }
 
-fn program_facts(server: &Server) -> ProgramFacts {
-    let rendered = server.rendered().ok();
-    let (command, environment, files) = rendered.map_or_else(Default::default, |rendered| {
-        (rendered.command, rendered.environment, rendered.files)
-    });
+fn program_facts(server: &AnyServer) -> ProgramFacts {
+    let run_by = server.program();
     let hash = |(name, text): (String, String)| (name, sha256_hex(text.as_bytes()));
-    let program = std::fs::read(server.program()).ok();
     ProgramFacts {
-        version: server.version().ok(),
-        command,
-        environment: environment.into_iter().collect(),
+        version: run_by.version,
+        command: run_by.command,
+        environment: run_by.environment,
         profile_sha256: Some(sha256_hex(server.profile().text().as_bytes())),
-        files_sha256: files.into_iter().map(hash).collect(),
-        program_sha256: program.map(|octets| sha256_hex(&octets)),
+        files_sha256: run_by.files.into_iter().map(hash).collect(),
+        program_sha256: run_by.sha256,
     }
 }
 

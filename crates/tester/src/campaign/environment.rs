@@ -17,8 +17,6 @@ use crate::lab::machine::{
 use crate::lab::process::{find_program, run};
 use crate::warning::{Severity, Warning};
 
-pub use crate::agent::facts::tester_sha256;
-
 /// Reads the machine, with the interfaces of its own network and of the `hosts` of a lab.
 ///
 /// Files below `/proc`, `/sys` and `/etc`, and a few calls of `ip`, `ethtool` and `taskset`: some
@@ -293,8 +291,6 @@ mod tests {
     use std::fs;
 
     use expect_test::expect;
-
-    use std::fs;
 
     use super::*;
 

@@ -21,9 +21,9 @@ use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use rustix::fs::{FlockOperation, flock};
 
 use super::record::{FORMAT, Line, Record};
+use crate::hash::sha256_hex;
 use crate::lab::{LabKind, process};
 pub use error::JournalError;
-pub use lines::sha256_hex;
 pub use reading::{Reading, Torn};
 
 /// Name of the journal in the directory of a campaign.

@@ -1,5 +1,7 @@
 //! What the user can type.
 
+mod campaign;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -24,6 +26,8 @@ use crate::procedure::search::Resolution;
 use crate::quantity;
 use crate::report::timeline::Which;
 use crate::rig::spec::AuthorityChoice;
+
+pub use campaign::{PushArgs, ResumeArgs, RunArgs, WatchArgs};
 
 /// `dns64bench trial`
 #[derive(Args, Debug)]
@@ -455,50 +459,6 @@ pub enum LabCommand {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
-}
-
-/// `dns64bench run`
-#[derive(Args, Debug)]
-pub struct RunArgs {
-    /// The plan
-    #[arg(value_name = "PLAN.toml")]
-    pub plan: PathBuf,
-
-    /// Say what would be done and how long it would take, and do nothing
-    #[arg(long)]
-    pub dry_run: bool,
-
-    /// Directory for journal and report, which is made [default: the name of the plan]
-    #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-
-    /// How to watch it.
-    #[command(flatten)]
-    pub watch: WatchArgs,
-}
-
-/// `dns64bench resume`
-#[derive(Args, Debug)]
-pub struct ResumeArgs {
-    /// Directory of the campaign
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-
-    /// How to watch it.
-    #[command(flatten)]
-    pub watch: WatchArgs,
-}
-
-/// How to watch a campaign.
-#[derive(Args, Debug)]
-pub struct WatchArgs {
-    /// Serve a live page and metrics on this port of the loopback interface, or at this address
-    #[arg(long, value_name = "PORT|ADDR:PORT", value_parser = values::http_listen)]
-    pub http: Option<SocketAddr>,
-
-    /// No progress, only errors
-    #[arg(short, long)]
-    pub quiet: bool,
 }
 
 /// `dns64bench verify`

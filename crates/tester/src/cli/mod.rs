@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, ResumeArgs,
-    RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs, ZoneArgs,
+    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, PushArgs,
+    ResumeArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs, ZoneArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -157,6 +157,10 @@ pub enum Command {
         /// Plan whose hosts are to be looked at
         #[arg(long, value_name = "PLAN.toml")]
         hosts: Option<PathBuf>,
+
+        /// How hosts get their program.
+        #[command(flatten)]
+        push: PushArgs,
     },
 
     /// Do the whole job on this machine in about a minute

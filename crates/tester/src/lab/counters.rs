@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::process::{Command, Stdio};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::host::Host;
 use super::machine::Machine;
@@ -25,7 +25,7 @@ use super::process::find_program;
 pub const SEGMENTS_MAX: u64 = 128;
 
 /// Name of a counter of one host.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Counter {
     /// The interface that it belongs to; `None` for one of the whole host.
     pub link: Option<String>,
@@ -36,7 +36,8 @@ pub struct Counter {
 }
 
 /// Who keeps a counter.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Layer {
     /// UDP over IPv4 (`/proc/net/snmp`).
     Udp,
@@ -120,11 +121,32 @@ impl fmt::Display for Counter {
 }
 
 /// All counters of a host at one moment, or how far they went between two.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
+    #[serde(with = "as_pairs")]
     counters: BTreeMap<Counter, u64>,
     /// The queues could be asked.
     has_queues: bool,
+}
+
+/// JSON has texts alone as keys.
+mod as_pairs {
+    use super::{BTreeMap, Counter, Deserialize, Serialize};
+
+    pub(super) fn serialize<S: serde::Serializer>(
+        counters: &BTreeMap<Counter, u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let pairs: Vec<(&Counter, &u64)> = counters.iter().collect();
+        pairs.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<Counter, u64>, D::Error> {
+        let pairs = Vec::<(Counter, u64)>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().collect())
+    }
 }
 
 impl Reading {
@@ -158,6 +180,33 @@ impl Reading {
             reading.queues(&text);
         }
         Some(reading)
+    }
+
+    /// Only what belongs to the whole host or to these interfaces, which get these names, and of two with one name
+    /// the sum.
+    #[must_use]
+    pub fn of_links(self, names: &BTreeMap<String, String>) -> Self {
+        let mut counters = BTreeMap::new();
+        for (mut counter, count) in self.counters {
+            if let Some(link) = counter.link {
+                let Some(name) = names.get(&link) else {
+                    continue;
+                };
+                counter.link = Some(name.clone());
+            }
+            *counters.entry(counter).or_default() += count;
+        }
+        Self { counters, ..self }
+    }
+
+    /// As if two hosts were one.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        for (counter, count) in other.counters {
+            *self.counters.entry(counter).or_default() += count;
+        }
+        self.has_queues &= other.has_queues;
+        self
     }
 
     /// A counter; 0 if the kernel does not have it.

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+use serde::{Deserialize, Serialize};
+
 /// What could not be done, with the remedy where there is one, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
@@ -13,7 +15,8 @@ pub struct LabError {
 }
 
 /// What would have to be different for a thing to work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Blame {
     /// What was asked for: there is no such profile, or it has no such setting.
     Request,

@@ -36,12 +36,10 @@ pub struct ServerSpec {
     pub zone: Option<ZoneFile>,
 }
 
-impl ServerSpec {
-    /// How long a start may take, that of a large zone included.
-    fn start_limit_ns(&self) -> Nanos {
-        let records = self.zone.as_ref().map_or(0, ZoneFile::records);
-        START_LIMIT.saturating_add(self.profile.zone.load_limit_ns(records))
-    }
+/// How long a start may take, that of a large zone included.
+pub fn start_limit_ns(spec: &ServerSpec) -> Nanos {
+    let records = spec.zone.as_ref().map_or(0, ZoneFile::records);
+    START_LIMIT.saturating_add(spec.profile.zone.load_limit_ns(records))
 }
 
 /// What a probe, a query that is waited for, found.
@@ -103,6 +101,17 @@ impl Server {
     /// The program is missing, the address is taken, the server ended or stayed silent: the error
     /// has how it ended and the last lines of its log.
     pub fn start(spec: ServerSpec, mut probe: impl FnMut() -> Probe) -> Result<Self, LabError> {
+        let mut server = Self::launch(spec)?;
+        wait_ready(&mut server, &mut probe)?;
+        Ok(server)
+    }
+
+    /// Writes the configuration and starts the server. Whether it answers is for [`wait_ready`] to find out.
+    ///
+    /// # Errors
+    ///
+    /// The program is missing, the address is taken, it cannot be started.
+    pub fn launch(spec: ServerSpec) -> Result<Self, LabError> {
         let program = spec.profile.program(spec.program.as_deref())?;
         check_address(&spec)?;
         let zone = spec.zone.as_ref().filter(|_| spec.profile.zone.file);
@@ -112,7 +121,7 @@ impl Server {
         let cores = Cores::keep_to(&spec.settings.cpus);
         let launched_ns = MonotonicClock.now();
         let child = launch(&spec, &program, &workdir.path, zone.as_ref(), &cores)?;
-        let mut server = Self {
+        Ok(Self {
             spec,
             program,
             workdir,
@@ -122,9 +131,7 @@ impl Server {
             silent_starts: 0,
             launched_ns,
             start: None,
-        };
-        server.wait_ready(&mut probe)?;
-        Ok(server)
+        })
     }
 
     /// Stops the server and starts it again with empty caches.
@@ -133,63 +140,8 @@ impl Server {
     ///
     /// As [`Self::start`]; the server is stopped then.
     pub fn restart(&mut self, mut probe: impl FnMut() -> Probe) -> Result<(), LabError> {
-        self.silent_starts = 0;
         self.relaunch()?;
-        self.wait_ready(&mut probe)
-    }
-
-    fn relaunch(&mut self) -> Result<(), LabError> {
-        self.stop();
-        empty(&self.workdir.path)?;
-        if let Some(zone) = &mut self.zone {
-            zone.is_new = false;
-        }
-        let (workdir, zone) = (&self.workdir.path, self.zone.as_ref());
-        self.launched_ns = MonotonicClock.now();
-        self.child = launch(&self.spec, &self.program, workdir, zone, &self.cores)?;
-        Ok(())
-    }
-
-    fn wait_ready(&mut self, probe: &mut impl FnMut() -> Probe) -> Result<(), LabError> {
-        let limit_ns = self.spec.start_limit_ns();
-        loop {
-            let mut last = Probe::Abandoned;
-            process::wait_until(limit_ns, || {
-                last = probe();
-                !matches!(last, Probe::NotYet(_)) || self.exit_status().is_some()
-            });
-            // Somebody else may have answered in the server's place: it must run as well.
-            let ended = self.exit_status();
-            let (name, log) = (&self.spec.profile.name, self.log_tail());
-            if let Some(status) = ended {
-                return Err(Blame::Server.error(format!(
-                    "{name} ended before it answered ({status}); its last words:\n{log}"
-                )));
-            }
-            let last = match last {
-                Probe::Answered => {
-                    self.start = Some(Start {
-                        took_ns: MonotonicClock.now().saturating_sub(self.launched_ns),
-                        memory: process::memory(self.child.id()),
-                        zone_written: self.zone.as_ref().map(|zone| zone.is_new),
-                    });
-                    return Ok(());
-                }
-                Probe::NotYet(why) | Probe::FellSilent(why) => why,
-                Probe::Abandoned => {
-                    return Err(Blame::Server.error(format!("{name} was not waited for")));
-                }
-            };
-            self.silent_starts += 1;
-            if self.silent_starts == STARTS_MAX {
-                let limit = Span(limit_ns);
-                return Err(Blame::Server.error(format!(
-                    "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); \
-                     its last words:\n{log}"
-                )));
-            }
-            self.relaunch()?;
-        }
+        wait_ready(self, &mut probe)
     }
 
     /// Whether the server's process still runs. It may be silent all the same.
@@ -300,6 +252,114 @@ impl Server {
             process::signal(pid, Signal::KILL);
         }
     }
+}
+
+impl Launched for Server {
+    fn name(&self) -> &str {
+        &self.spec.profile.name
+    }
+
+    fn start_limit_ns(&self) -> Nanos {
+        start_limit_ns(&self.spec)
+    }
+
+    fn relaunch(&mut self) -> Result<(), LabError> {
+        self.stop();
+        empty(&self.workdir.path)?;
+        if let Some(zone) = &mut self.zone {
+            zone.is_new = false;
+        }
+        let (workdir, zone) = (&self.workdir.path, self.zone.as_ref());
+        self.launched_ns = MonotonicClock.now();
+        self.child = launch(&self.spec, &self.program, workdir, zone, &self.cores)?;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(Option<String>, String), LabError> {
+        let ended = self.exit_status().map(|status| status.to_string());
+        Ok((ended, self.log_tail()))
+    }
+
+    fn answered(&mut self, silent_starts: u32) -> Result<(), LabError> {
+        self.silent_starts = silent_starts;
+        self.start = Some(Start {
+            took_ns: MonotonicClock.now().saturating_sub(self.launched_ns),
+            memory: process::memory(self.child.id()),
+            zone_written: self.zone.as_ref().map(|zone| zone.is_new),
+        });
+        Ok(())
+    }
+}
+
+/// A server that was launched and may not answer yet, here or on another host.
+pub trait Launched {
+    /// What it is called.
+    fn name(&self) -> &str;
+
+    /// How long a start may take, that of a large zone included.
+    fn start_limit_ns(&self) -> Nanos;
+
+    /// Stops it and launches it again with empty caches.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    fn relaunch(&mut self) -> Result<(), LabError>;
+
+    /// How it ended, if it has, and the last lines that it wrote.
+    ///
+    /// # Errors
+    ///
+    /// Its host does not tell.
+    fn end(&mut self) -> Result<(Option<String>, String), LabError>;
+
+    /// Has it note that it gave its first right answer just now, after so many silent starts.
+    ///
+    /// # Errors
+    ///
+    /// Its host does not answer.
+    fn answered(&mut self, silent_starts: u32) -> Result<(), LabError>;
+}
+
+/// Waits until the probe of a server that was launched is answered. One that runs but stays silent is launched again,
+/// at most [`STARTS_MAX`] times in all.
+///
+/// # Errors
+///
+/// It ended or stayed silent: the error has how it ended and the last lines of its log.
+pub fn wait_ready(
+    server: &mut impl Launched,
+    probe: &mut impl FnMut() -> Probe,
+) -> Result<(), LabError> {
+    let limit_ns = server.start_limit_ns();
+    let name = server.name().to_owned();
+    for starts in 1.. {
+        let mut last = Probe::Abandoned;
+        process::wait_until(limit_ns, || {
+            last = probe();
+            !matches!(last, Probe::NotYet(_)) || !matches!(server.end(), Ok((None, _)))
+        });
+        // Somebody else may have answered in the server's place: it must run as well.
+        let (ended, log) = server.end()?;
+        if let Some(status) = ended {
+            return Err(Blame::Server.error(format!(
+                "{name} ended before it answered ({status}); its last words:\n{log}"
+            )));
+        }
+        let last = match last {
+            Probe::Answered => return server.answered(starts - 1),
+            Probe::NotYet(why) | Probe::FellSilent(why) => why,
+            Probe::Abandoned => break,
+        };
+        if starts == STARTS_MAX {
+            let limit = Span(limit_ns);
+            return Err(Blame::Server.error(format!(
+                "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); its last words:\n{log}"
+            )));
+        }
+        server.relaunch()?;
+    }
+    Err(Blame::Server.error(format!("{name} was not waited for")))
 }
 
 impl Drop for Server {

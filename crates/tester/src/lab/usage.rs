@@ -26,9 +26,21 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The row of a role.
+    /// Takes in what another host of the measurement, which is named, says of its roles.
+    pub fn join(&mut self, other: Self, host: &str) {
+        self.span_ns = self.span_ns.max(other.span_ns);
+        self.pressure_ns = self.pressure_ns.max(other.pressure_ns);
+        self.roles
+            .extend(other.roles.into_iter().map(|row| RoleUsage {
+                host: Some(host.to_owned()),
+                ..row
+            }));
+    }
+
+    /// The row of a role; of several Measurers that of the one that had to wait most.
     pub fn of(&self, role: Role) -> Option<&RoleUsage> {
-        self.roles.iter().find(|row| row.role == role)
+        let rows = self.roles.iter().filter(|row| row.role == role);
+        rows.rev().max_by_key(|row| row.run_delay_ns)
     }
 }
 
@@ -38,6 +50,9 @@ impl Usage {
 pub struct RoleUsage {
     /// The role.
     pub role: Role,
+    /// The host that it runs on, by its name in the plan; `None` if all are on one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Threads at the end.
     pub threads: u64,
     /// Its cores, such as "1" or "1-3"; `None` if it may run on all.
@@ -229,6 +244,7 @@ impl Difference<'_> {
         };
         let frequencies = [Some(role), before].map(|look| look?.frequency_khz);
         RoleUsage {
+            host: None,
             role: role.role,
             threads: role.threads.len() as u64,
             cpu_ns: sum(|t| t.cpu_ns),

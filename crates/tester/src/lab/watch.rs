@@ -1,7 +1,9 @@
 //! The hosts of a measurement and the links between them, and what their counters did during a trial.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use serde::Deserialize;
@@ -23,10 +25,29 @@ pub struct Leg {
     pub link: Option<String>,
 }
 
+/// Whose counters can be read.
+pub trait Counting: fmt::Debug + Send + Sync {
+    /// The counters now, with those of queues or without; `None` if they cannot be read.
+    fn reading(&self, queues: bool) -> Option<Reading>;
+
+    /// Whether its network is one that only this measurement uses.
+    fn is_private(&self) -> bool;
+}
+
+impl Counting for Host {
+    fn reading(&self, queues: bool) -> Option<Reading> {
+        Reading::of(self, queues)
+    }
+
+    fn is_private(&self) -> bool {
+        Self::is_private(self)
+    }
+}
+
 /// Hosts whose counters are read before and after a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    hosts: Vec<(&'static str, Host)>,
+    hosts: Vec<(&'static str, Arc<dyn Counting>)>,
     client: Option<Leg>,
     upstream: Option<Leg>,
 }
@@ -35,12 +56,12 @@ impl Watched {
     /// The hosts of a lab: with a DUT between Measurer and authority, or in a self-test without, where
     /// the DUT's host at most forwards.
     pub fn lab(setup: Setup, self_test: bool) -> Self {
-        let mut hosts: Vec<(&'static str, Host)> = Vec::new();
+        let mut hosts: Vec<(&'static str, Arc<dyn Counting>)> = Vec::new();
         let mut at = |role| {
-            let host = setup.host(role);
-            let known = hosts.iter().position(|(_, known)| *known == host);
+            let name = setup.host_name(role);
+            let known = hosts.iter().position(|(known, _)| *known == name);
             known.unwrap_or_else(|| {
-                hosts.push((setup.host_name(role), host));
+                hosts.push((name, Arc::new(setup.host(role))));
                 hosts.len() - 1
             })
         };
@@ -68,10 +89,23 @@ impl Watched {
         }
     }
 
+    /// Hosts that are called by their roles, with the links between them, which both ends call alike.
+    pub fn hosts(
+        hosts: Vec<(&'static str, Arc<dyn Counting>)>,
+        client: Option<Leg>,
+        upstream: Option<Leg>,
+    ) -> Self {
+        Self {
+            hosts,
+            client,
+            upstream,
+        }
+    }
+
     /// This host alone, toward a server that runs already.
     pub fn this_host(server: SocketAddr) -> Self {
         Self {
-            hosts: vec![("Measurer", Host::Here)],
+            hosts: vec![("Measurer", Arc::new(Host::Here))],
             client: Some(Leg {
                 near: 0,
                 far: server.ip().is_loopback().then_some(0),
@@ -89,7 +123,7 @@ impl Watched {
     fn read_twice(&self, pause_ns: Nanos) -> Readings {
         let read = |queues| {
             let hosts = self.hosts.iter();
-            let readings = hosts.map(|(_, host)| Reading::of(host, queues));
+            let readings = hosts.map(|(_, host)| host.reading(queues));
             readings.collect::<Vec<_>>()
         };
         let first = read(true);
@@ -244,7 +278,7 @@ mod tests {
     #[test]
     fn a_host_that_is_not_there_is_unread() {
         let watched = Watched {
-            hosts: vec![("DUT", Host::Netns("no-such-host".to_owned()))],
+            hosts: vec![("DUT", Arc::new(Host::Netns("no-such-host".to_owned())))],
             ..Watched::default()
         };
         let observed = watched.since(&watched.read());

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use dns64_transport::clock::{Clock, Nanos};
 use dns64_transport::{Datagram, Link, LinkError};
+use serde::{Deserialize, Serialize};
 
 use super::catch_up::{Backlog, Limits, Spread};
 use super::ledger::{Entry, Fate, Ledger};
@@ -83,7 +84,7 @@ pub struct Finished {
 }
 
 /// What a generator counts beyond its ledger.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Second and further replies to a query.
     pub duplicate: u64,

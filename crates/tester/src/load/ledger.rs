@@ -49,6 +49,33 @@ const UNSENT: Entry = Entry {
 /// 60 s at 1 M/s have to fit 1 GiB.
 const _: () = assert!(size_of::<Entry>() <= 16);
 
+/// Octets of an entry on its way to another host.
+const ENTRY_OCTETS: usize = 16;
+
+fn entry(octets: &[u8; ENTRY_OCTETS]) -> Option<Entry> {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, fate, in_burst, 0, 0] = *octets else {
+        return None;
+    };
+    let fate = FATES.into_iter().find(|known| *known as u8 == fate)?;
+    Some(Entry {
+        rtt_ns: Nanos::from_le_bytes([a, b, c, d, e, f, g, h]),
+        lateness_ns: u32::from_le_bytes([i, j, k, l]),
+        fate,
+        in_burst: in_burst != 0,
+    })
+}
+
+const FATES: [Fate; 8] = [
+    Fate::Pending,
+    Fate::Valid,
+    Fate::Late,
+    Fate::Wrong,
+    Fate::Empty,
+    Fate::Error,
+    Fate::Truncated,
+    Fate::Unsent,
+];
+
 /// The queries of one shard, in the order of their sending.
 #[derive(Debug, Default)]
 pub struct Ledger(Vec<Entry>);
@@ -59,6 +86,24 @@ impl Ledger {
     pub fn reset(&mut self, queries: usize) {
         self.0.clear();
         self.0.resize(queries, UNSENT);
+    }
+
+    /// All of it in octets: 16 for each query.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut octets = Vec::with_capacity(self.0.len() * ENTRY_OCTETS);
+        for entry in &self.0 {
+            octets.extend(entry.rtt_ns.to_le_bytes());
+            octets.extend(entry.lateness_ns.to_le_bytes());
+            octets.extend([entry.fate as u8, u8::from(entry.in_burst), 0, 0]);
+        }
+        octets
+    }
+
+    /// From [`Self::to_octets`]; `None` from anything else.
+    pub fn from_octets(octets: &[u8]) -> Option<Self> {
+        let (entries, rest) = octets.as_chunks::<ENTRY_OCTETS>();
+        let entries = rest.is_empty().then(|| entries.iter().map(entry))?;
+        entries.collect::<Option<Vec<_>>>().map(Self)
     }
 
     /// The entries.

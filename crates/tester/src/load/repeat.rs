@@ -9,6 +9,7 @@ use crate::namespace::{Pattern, Share};
 #[derive(Clone, Copy, Debug)]
 pub struct Repeats {
     share: Share,
+    pattern: Pattern,
     choice: Choice,
 }
 
@@ -46,7 +47,11 @@ impl Repeats {
                 exponent_milli,
             } => Choice::Zipf(Zipf::new(names.max(1), exponent_milli)),
         };
-        Self { share, choice }
+        Self {
+            share,
+            pattern,
+            choice,
+        }
     }
 
     /// Every name once.
@@ -57,6 +62,11 @@ impl Repeats {
     /// Share of the queries that repeat a name.
     pub fn share(&self) -> Share {
         self.share
+    }
+
+    /// Which names those are.
+    pub fn pattern(&self) -> Pattern {
+        self.pattern
     }
 
     /// Number of the fresh name that query `i` of the trial asks for, the first to do so; `None` if it

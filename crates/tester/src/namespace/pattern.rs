@@ -3,11 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::Cidr;
 use crate::quantity::{Decimal, Scaled, ValueError};
 
 /// Which names are asked again, where a share of the queries asks for names that were asked before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// One name, which is loaded into the cache beforehand (paper 000, section 7.1).
     #[default]

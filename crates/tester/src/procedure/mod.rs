@@ -137,6 +137,7 @@ pub(crate) mod simulated {
             resources: None,
             dut_exit: None,
             segmentation: Some(true),
+            clocks: Vec::new(),
             backend: "simulated".to_owned(),
             notes: Vec::new(),
         }

@@ -274,6 +274,8 @@ fn is_of_capacity(fault: &TesterFault) -> bool {
         | TesterFault::AuthoritySlow { .. } => true,
         TesterFault::AuthorityDied { .. }
         | TesterFault::ClockStep { .. }
+        | TesterFault::HostLate { .. }
+        | TesterFault::HostClock { .. }
         | TesterFault::Link { .. } => false,
     }
 }

@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 
-use super::equipment::{Client, Instruments, OwnServer, PROBE_NS};
+use super::equipment::{Client, OwnServer, PROBE_NS};
+use super::far::any::{AnyServer, AnyTester};
 use super::probe::{ProbeError, Prober};
 use super::running::watched;
 use super::spec::Load;
 use super::{Rig, RigError};
-use crate::lab::server::{Probe, Server, Start};
+use crate::lab::server::{Probe, Start};
 use crate::load::names::NameSource;
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::own_aaaa;
@@ -272,6 +273,7 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
             );
             let around = Surroundings {
                 observed: watched.since(&before),
+                authority_is_subject: is_subject,
                 ..Surroundings::default()
             };
             match authority.as_ref().filter(|_| is_subject) {
@@ -327,7 +329,7 @@ impl Rig {
     }
 
     /// The Tester as what is tested, not the authority.
-    fn tester_alone(&self) -> Result<Option<Loopback<Instruments, Server>>, RigError> {
+    fn tester_alone(&self) -> Result<Option<Loopback<AnyTester, AnyServer>>, RigError> {
         let mut looped = self.looped_back()?;
         if let Some(looped) = &mut looped {
             looped.tests_the_tester();

@@ -3,6 +3,7 @@
 use dns64_transport::socket::Segmentation;
 use serde::Serialize;
 
+use super::far::any::AnyServer;
 use super::spec::{LabSpec, Subject};
 use super::{Rig, recommended};
 use crate::lab::topology::Setup;
@@ -138,6 +139,9 @@ impl Rig {
             }
             Subject::Lab(lab) => lab.setup,
         };
+        if let Some(reached) = self.reached() {
+            return Some(reached.self_test_covers().to_owned());
+        }
         let what = match setup {
             Setup::ThreeDevice => {
                 "the Measurer, the client link, the upstream link and the authority; the DUT's host \
@@ -155,6 +159,9 @@ impl Rig {
     /// Cores of the roles that run here and are kept to some: role and list.
     fn cpus(&self) -> Vec<(String, String)> {
         let lab = self.spec.subject.lab();
+        if let Some(reached) = self.reached() {
+            return reached.cpus(self.spec.subject.dut());
+        }
         let roles = [
             ("Measurer", &self.placement.measurer, true),
             ("authority", &self.placement.authority, lab.is_some()),
@@ -173,26 +180,32 @@ impl Rig {
 
     fn describe_lab(&self, conditions: &mut Conditions, lab: &LabSpec) {
         let namespaces = if userns::inside() { "userns" } else { "netns" };
-        let (kind, setup) = match lab.setup {
-            Setup::Loopback => ("loopback", None),
-            Setup::TwoDevice => (namespaces, Some("two-device")),
-            Setup::ThreeDevice => (namespaces, Some("three-device")),
+        let (kind, setup) = match (lab.setup, self.reached()) {
+            (_, Some(reached)) => ("hosts", Some(reached.setup())),
+            (Setup::Loopback, _) => ("loopback", None),
+            (Setup::TwoDevice, _) => (namespaces, Some("two-device")),
+            (Setup::ThreeDevice, _) => (namespaces, Some("three-device")),
         };
         conditions.lab = Some(kind.to_owned());
         conditions.setup = setup.map(str::to_owned);
-        let shared = "all hosts of the lab share the cores, caches and memory of one machine";
-        conditions.notes.push(shared.to_owned());
+        match self.reached() {
+            Some(reached) => conditions.notes.extend(reached.described()),
+            None => {
+                let shared =
+                    "all hosts of the lab share the cores, caches and memory of one machine";
+                conditions.notes.push(shared.to_owned());
+            }
+        }
         conditions.upstream_family = Some(self.upstream(lab).to_string());
         let authority = self.profiles.authority.as_ref();
         conditions.authority =
             Some(authority.map_or_else(|| lab.authority.to_string(), |p| p.name.clone()));
         if let Some(profile) = &self.profiles.dut {
             let dut = self.dut();
-            let version = dut.and_then(|dut| dut.version().ok());
-            let version = version.as_deref().unwrap_or("version unknown");
+            let run_by = dut.map(AnyServer::program).unwrap_or_default();
+            let version = run_by.version.as_deref().unwrap_or("version unknown");
             conditions.dut = Some(format!("{} ({version})", profile.name));
-            let kept = dut.and_then(|dut| dut.cores().note());
-            let kept = kept.map(|how| format!("cores of the DUT {how}"));
+            let kept = run_by.cores.map(|how| format!("cores of the DUT {how}"));
             conditions.notes.extend(kept);
             if !profile.caches && self.spec.load.cached_share != Share::NONE {
                 let idle = "the DUT has no cache: the cached share is asked for all the same";
@@ -206,11 +219,11 @@ impl Rig {
             let reason = recommended::misbehaves(&rules.behaviour().to_string());
             conditions.not_a_measurement.push(reason);
         }
-        if lab.setup == Setup::Loopback {
+        if lab.setup == Setup::Loopback && lab.at.is_none() {
             let reason = "all roles share the loopback interface of this machine";
             conditions.not_a_measurement.push(reason.to_owned());
         }
-        if lab.dut.is_some() && self.placement.shares_a_core() {
+        if lab.dut.is_some() && lab.at.is_none() && self.placement.shares_a_core() {
             let reason = "the Tester and the DUT share a core";
             conditions.not_a_measurement.push(reason.to_owned());
         }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 
 use super::probe::{ProbeError, Prober};
-use super::pulse::{Patient, Pulse};
+use super::pulse::{Asking, Patient, Pulse};
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::process::Resources;
@@ -14,6 +14,7 @@ use crate::lab::topology::Role;
 use crate::lab::watch::Watched;
 use crate::namespace::Zone;
 use crate::trial::result::TrialResult;
+use crate::trial::rows::Rows;
 use crate::trial::surroundings::Surroundings;
 use crate::trial::{Tester, TrialError, TrialSpec};
 
@@ -106,7 +107,7 @@ pub trait OwnServer {
         _zone: &Zone,
         _name: Ipv4Addr,
         _patience_ns: Nanos,
-    ) -> Option<Result<Pulse, ProbeError>> {
+    ) -> Option<Result<Box<dyn Asking>, ProbeError>> {
         None
     }
 }
@@ -116,6 +117,13 @@ pub struct Instruments {
     pub(super) tester: Tester,
     pub(super) prober: Prober,
     pub(super) watched: Watched,
+}
+
+impl Instruments {
+    /// The queries of the last trial, one by one; none before the first.
+    pub(super) fn rows(&self) -> Option<Rows<'_>> {
+        self.tester.rows()
+    }
 }
 
 impl Client for Instruments {
@@ -194,15 +202,16 @@ impl OwnServer for Server {
         zone: &Zone,
         name: Ipv4Addr,
         patience_ns: Nanos,
-    ) -> Option<Result<Pulse, ProbeError>> {
+    ) -> Option<Result<Box<dyn Asking>, ProbeError>> {
         let (host, settings) = self.place();
-        Some(Pulse::begin(Patient {
+        let pulse = Pulse::begin(Patient {
             host: host.clone(),
             server: (settings.listen, settings.port).into(),
             core: settings.cpus.cpus().first().copied(),
             zone: zone.clone(),
             name,
             patience_ns,
-        }))
+        });
+        Some(pulse.map(|pulse| Box::new(pulse) as Box<dyn Asking>))
     }
 }

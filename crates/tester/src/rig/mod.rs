@@ -13,6 +13,7 @@
 pub mod certify;
 pub mod conditions;
 pub mod equipment;
+pub mod far;
 pub mod placement;
 pub mod probe;
 pub mod pulse;
@@ -24,7 +25,7 @@ mod warm_up;
 pub mod zones;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,7 @@ use dns64_wire::pref64::Pref64;
 
 use crate::authority::behaviour::{Delay, Rules, RulesError};
 use crate::lab::LabError;
+use crate::lab::cpuset::CpuSet;
 use crate::lab::host::Host;
 use crate::lab::profile::{Family, Profile, ProfileRole, Settings};
 use crate::lab::server::{Probe, Server, ServerSpec};
@@ -48,6 +50,9 @@ use crate::trial::rows::Rows;
 use crate::trial::{AuthDns, Measurer, Tester, TrialError};
 use certify::Loopback;
 use equipment::{Instruments, PROBE_NS};
+use far::any::{AnyServer, AnyTester};
+use far::crew::Crew;
+use far::site::Reached;
 use placement::Placement;
 use probe::{ProbeError, Prober};
 use running::{Asker, Running};
@@ -114,9 +119,19 @@ pub struct Rig {
     /// The highest rate of a DUT for which the Tester has passed its self-test.
     certified_rate_qps: Option<u64>,
     /// Dropped from here on in this order: the Tester, the servers, then their hosts.
-    running: Option<Running<Instruments, Server>>,
+    running: Option<Running<AnyTester, AnyServer>>,
     /// Held, so that it stays up.
-    _lab: Option<Lab>,
+    ground: Ground,
+}
+
+/// Where the roles run.
+enum Ground {
+    /// A server that runs already is asked, from this machine.
+    None,
+    /// On hosts of this machine's own, which stay up as long as it is held.
+    Lab { _up: Lab },
+    /// On hosts that were reached.
+    Hosts(Reached),
 }
 
 /// The profiles that a measurement names.
@@ -139,18 +154,37 @@ impl Profiles {
         let Some(lab) = subject.lab() else {
             return Ok(Self::default());
         };
-        let dut = lab.dut.as_ref().map(|choice| {
-            let program = choice.program.as_deref();
-            load(ProfileRole::Dut, &choice.profile, program, &choice.settings)
-        });
+        let dut = lab
+            .dut
+            .as_ref()
+            .map(|choice| load(ProfileRole::Dut, &choice.profile, &choice.settings));
         let dut = dut.transpose()?;
         let authority = match &lab.authority {
             AuthorityChoice::BuiltIn => None,
             AuthorityChoice::Profile { profile, settings } => {
-                Some(load(ProfileRole::Authority, profile, None, settings)?)
+                Some(load(ProfileRole::Authority, profile, settings)?)
             }
         };
+        // Other hosts look their programs up themselves.
+        if lab.at.is_none() {
+            let named = lab
+                .dut
+                .as_ref()
+                .and_then(|choice| choice.program.as_deref());
+            dut.as_ref()
+                .map(|profile| profile.program(named))
+                .transpose()?;
+            authority
+                .as_ref()
+                .map(|profile| profile.program(None))
+                .transpose()?;
+        }
         Ok(Self { dut, authority })
+    }
+
+    /// Of the DUT, if one is started.
+    pub fn dut(&self) -> Option<&Profile> {
+        self.dut.as_ref()
     }
 
     /// Of the authority, unless it is the Tester's own.
@@ -162,7 +196,6 @@ impl Profiles {
 fn load(
     role: ProfileRole,
     name: &str,
-    program: Option<&Path>,
     settings: &BTreeMap<String, String>,
 ) -> Result<Profile, RigError> {
     let profile = Profile::load(name)?;
@@ -175,19 +208,22 @@ fn load(
             },
         });
     }
-    profile.program(program)?;
     profile.check_settings(settings)?;
     Ok(profile)
 }
 
 impl Rig {
-    /// Brings the lab up, if there is one. Nothing is started in it yet.
+    /// Brings the lab up, if there is one, or reaches its hosts by `crew`. Nothing is started in it yet.
     ///
     /// # Errors
     ///
     /// What keeps the measurement from being made here; if it can be told from the description
     /// and the programs alone, before anything is set up.
-    pub fn open(spec: RigSpec, interrupted: Arc<AtomicBool>) -> Result<Self, RigError> {
+    pub fn open(
+        spec: RigSpec,
+        crew: &Crew,
+        interrupted: Arc<AtomicBool>,
+    ) -> Result<Self, RigError> {
         spec.load.names()?;
         placement::check(&spec.subject, &spec.load)?;
         let profiles = Profiles::load(&spec.subject)?;
@@ -195,12 +231,13 @@ impl Rig {
             self_test: spec.subject.is_authority(),
             highest_qps: None,
         };
-        zones::check(&spec.load, profiles.authority(), demand)?;
+        if spec.subject.hosts().is_none() {
+            zones::check(&spec.load, profiles.authority(), demand)?;
+        }
         let behaviour = spec.subject.lab().map(|lab| lab.behaviour.clone());
         let behaviour = behaviour.filter(|behaviour| !behaviour.is_none());
         let rules = behaviour.map(Rules::new).transpose()?.map(Arc::new);
-        let lab = spec.subject.lab().map(|lab| Lab::up(lab.setup));
-        Ok(Self {
+        let mut rig = Self {
             placement: Placement::of(&spec),
             spec,
             profiles,
@@ -208,8 +245,18 @@ impl Rig {
             interrupted,
             certified_rate_qps: None,
             running: None,
-            _lab: lab.transpose()?,
-        })
+            ground: Ground::None,
+        };
+        rig.ground = match rig.spec.subject.lab() {
+            None => Ground::None,
+            Some(lab) => match &lab.at {
+                None => Ground::Lab {
+                    _up: Lab::up(lab.setup)?,
+                },
+                Some(hosts) => Ground::Hosts(rig.reach(lab, hosts, crew)?),
+            },
+        };
+        Ok(rig)
     }
 
     /// What the rig is made of.
@@ -228,7 +275,7 @@ impl Rig {
         self.certified_rate_qps = certified_rate_qps;
     }
 
-    fn started(&mut self) -> Result<&mut Running<Instruments, Server>, RigError> {
+    fn started(&mut self) -> Result<&mut Running<AnyTester, AnyServer>, RigError> {
         let running = match self.running.take() {
             Some(running) => running,
             None => {
@@ -245,12 +292,12 @@ impl Rig {
     }
 
     /// The DUT, where it is ours: its program, its files, how it is kept to its cores.
-    pub fn dut(&self) -> Option<&Server> {
+    pub fn dut(&self) -> Option<&AnyServer> {
         self.running.as_ref()?.dut.as_ref()
     }
 
     /// The authority, where it is a program that was started beside the DUT.
-    pub fn authority(&self) -> Option<&Server> {
+    pub fn authority(&self) -> Option<&AnyServer> {
         self.running.as_ref()?.authority.as_ref()
     }
 
@@ -270,7 +317,17 @@ impl Rig {
 
     /// Path of the authority's program, if it is one of its own.
     pub fn authority_program(&self) -> Option<PathBuf> {
-        self.profiles.authority.as_ref()?.program(None).ok()
+        let is_here = self.reached().is_none();
+        let authority = self.profiles.authority.as_ref().filter(|_| is_here);
+        authority?.program(None).ok()
+    }
+
+    /// The hosts that it runs on, where they are others than this one.
+    pub fn reached(&self) -> Option<&Reached> {
+        match &self.ground {
+            Ground::Hosts(reached) => Some(reached),
+            Ground::Lab { .. } | Ground::None => None,
+        }
     }
 
     /// Whom a self-test asks.
@@ -279,19 +336,23 @@ impl Rig {
             Subject::Server {
                 self_test_server, ..
             } => *self_test_server,
-            Subject::Lab(lab) => Some(lab.setup.self_test().into()),
+            Subject::Lab(lab) => Some(match &self.ground {
+                Ground::Hosts(reached) => reached.server(true),
+                Ground::Lab { .. } | Ground::None => lab.setup.self_test().into(),
+            }),
         }
     }
 
     /// The queries of the last trial, one by one; none before the first.
     pub fn rows(&self) -> Option<Rows<'_>> {
-        self.running.as_ref()?.asker.client.tester.rows()
+        self.running.as_ref()?.asker.client.rows()
     }
 
-    fn begin(&self) -> Result<Running<Instruments, Server>, RigError> {
-        match &self.spec.subject {
-            Subject::Server { server, local, .. } => self.join(*server, *local),
-            Subject::Lab(lab) => self.start_lab(lab),
+    fn begin(&self) -> Result<Running<AnyTester, AnyServer>, RigError> {
+        match (&self.spec.subject, &self.ground) {
+            (Subject::Server { server, local, .. }, _) => self.join(*server, *local),
+            (Subject::Lab(lab), Ground::Hosts(reached)) => self.start_on(lab, reached),
+            (Subject::Lab(lab), _) => self.start_lab(lab),
         }
     }
 
@@ -300,7 +361,7 @@ impl Rig {
         &self,
         server: SocketAddr,
         local: Option<IpAddr>,
-    ) -> Result<Running<Instruments, Server>, RigError> {
+    ) -> Result<Running<AnyTester, AnyServer>, RigError> {
         let load = &self.spec.load;
         let tester = Tester::open(self.measurer(Host::Here, local), None, &self.interrupted)?;
         let prober = self.prober(Host::Here, local, server);
@@ -309,6 +370,7 @@ impl Rig {
             prober,
             watched: Watched::this_host(server),
         };
+        let client = AnyTester::Here(Box::new(client));
         let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         asker.pref64 = match load.pref64 {
             Some(pref64) => pref64,
@@ -319,9 +381,8 @@ impl Rig {
         Ok(Running::new(asker, load.clone()))
     }
 
-    fn start_lab(&self, lab: &LabSpec) -> Result<Running<Instruments, Server>, RigError> {
+    fn start_lab(&self, lab: &LabSpec) -> Result<Running<AnyTester, AnyServer>, RigError> {
         let setup = lab.setup;
-        let load = &self.spec.load;
         let upstream = SocketAddr::from(match self.upstream(lab) {
             Family::Ipv4 => setup.upstream_v4(),
             Family::Ipv6 => setup.upstream_v6(),
@@ -334,40 +395,77 @@ impl Rig {
             prober,
             watched: Watched::lab(setup, false),
         };
+        let client = AnyTester::Here(Box::new(client));
+        let mut asker = self.lab_asker(client, server)?;
+        let listen = setup.dut();
+        let dut = self.dut_spec(lab, setup.host(Role::Dut), (listen, upstream), &asker);
+        let dut = dut.map(|spec| Server::start(spec, || asker.probe_and_burst()));
+        let dut = dut.transpose()?;
+        Ok(self.running(
+            lab,
+            asker,
+            dut.map(|dut| AnyServer::Here(Box::new(dut))),
+            authority,
+        ))
+    }
+
+    /// An asker toward the DUT of a lab, which synthesises with the prefix that is chosen here.
+    fn lab_asker(
+        &self,
+        client: AnyTester,
+        server: SocketAddr,
+    ) -> Result<Asker<AnyTester>, RigError> {
+        let load = &self.spec.load;
         let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         let (lab_prefix, lab_len) = topology::PREF64;
         let chosen = Pref64::new(lab_prefix, lab_len).unwrap_or(Pref64::WELL_KNOWN);
         asker.pref64 = load.pref64.unwrap_or(chosen);
-        let dut = match (&lab.dut, &self.profiles.dut) {
-            (Some(choice), Some(profile)) => {
-                let spec = ServerSpec {
-                    profile: profile.clone(),
-                    program: choice.program.clone(),
-                    host: setup.host(Role::Dut),
-                    settings: Settings {
-                        listen: setup.dut().0,
-                        listen_v4: Ipv4Addr::UNSPECIFIED,
-                        port: setup.dut().1,
-                        upstream,
-                        pref64: (asker.pref64.addr(), asker.pref64.prefix_len()),
-                        suffix: load.suffix(),
-                        aaaa_share: load.zone.aaaa_share,
-                        cpus: self.placement.dut.clone(),
-                        chosen: choice.settings.clone(),
-                    },
-                    zone: None,
-                };
-                Some(Server::start(spec, || asker.probe_and_burst())?)
-            }
-            _ => None,
-        };
-        Ok(Running {
+        Ok(asker)
+    }
+
+    /// The DUT of a lab, if it has one, to listen there and to ask its authority there.
+    fn dut_spec(
+        &self,
+        lab: &LabSpec,
+        host: Host,
+        ((listen, port), upstream): ((Ipv6Addr, u16), SocketAddr),
+        asker: &Asker<AnyTester>,
+    ) -> Option<ServerSpec> {
+        let (choice, profile) = lab.dut.as_ref().zip(self.profiles.dut.as_ref())?;
+        let load = &self.spec.load;
+        Some(ServerSpec {
+            profile: profile.clone(),
+            program: choice.program.clone(),
+            host,
+            settings: Settings {
+                listen,
+                listen_v4: Ipv4Addr::UNSPECIFIED,
+                port,
+                upstream,
+                pref64: (asker.pref64.addr(), asker.pref64.prefix_len()),
+                suffix: load.suffix(),
+                aaaa_share: load.zone.aaaa_share,
+                cpus: self.placement.dut.clone(),
+                chosen: choice.settings.clone(),
+            },
+            zone: None,
+        })
+    }
+
+    fn running(
+        &self,
+        lab: &LabSpec,
+        asker: Asker<AnyTester>,
+        dut: Option<AnyServer>,
+        authority: Option<AnyServer>,
+    ) -> Running<AnyTester, AnyServer> {
+        Running {
             dut,
             authority,
             restart: lab.dut.as_ref().is_some_and(|dut| dut.restart),
             delay_ns: self.rules.as_ref().map_or(0, |rules| rules.delay_ns_max()),
-            ..Running::new(asker, load.clone())
-        })
+            ..Running::new(asker, self.spec.load.clone())
+        }
     }
 
     /// IP version between DUT and authority.
@@ -383,7 +481,7 @@ impl Rig {
         lab: &LabSpec,
         listen: SocketAddr,
         self_test: bool,
-    ) -> Result<(Tester, Option<Server>), RigError> {
+    ) -> Result<(Tester, Option<AnyServer>), RigError> {
         let setup = lab.setup;
         let host = setup.host(Role::Authority);
         let zone = self.spec.load.zone_config(self_test);
@@ -406,12 +504,14 @@ impl Rig {
                 (Some(built_in), None)
             }
             Some(profile) => {
-                let settings = self.authority_settings(lab, listen, self_test);
+                let at = (lab.setup.authority_listen(), listen);
+                let settings = self.authority_settings(lab, at, cpus, self_test);
                 let prober = self.prober(host.clone(), None, listen);
-                (
-                    None,
-                    Some(self.start_program(profile, host, settings, &prober, self_test)?),
-                )
+                let spec = self.program_spec(profile, host, settings, self_test);
+                let program = self.start_program(&prober, self_test, |probe| {
+                    Ok(AnyServer::Here(Box::new(Server::start(spec, probe)?)))
+                })?;
+                (None, Some(program))
             }
         };
         let measurer = self.measurer(setup.host(Role::Measurer), None);
@@ -419,37 +519,51 @@ impl Rig {
         Ok((tester, program))
     }
 
-    /// An authority that is a program, with a sample of its answers checked.
-    fn start_program(
+    /// An authority that is a program.
+    fn program_spec(
         &self,
         profile: &Profile,
         host: Host,
         settings: Settings,
-        prober: &Prober,
         self_test: bool,
-    ) -> Result<Server, RigError> {
-        let zone = self.spec.load.zone_file(self_test);
-        let spec = ServerSpec {
+    ) -> ServerSpec {
+        ServerSpec {
             profile: profile.clone(),
             program: None,
             host,
             settings,
-            zone: Some(zone.clone()),
-        };
+            zone: Some(self.spec.load.zone_file(self_test)),
+        }
+    }
+
+    /// Starts an authority that is a program, and checks a sample of its answers.
+    fn start_program(
+        &self,
+        prober: &Prober,
+        self_test: bool,
+        start: impl FnOnce(&mut dyn FnMut() -> Probe) -> Result<AnyServer, LabError>,
+    ) -> Result<AnyServer, RigError> {
+        let zone = self.spec.load.zone_file(self_test);
         // The last name exists, with or without an AAAA, and is loaded last.
         let last = zone.cidr.last();
-        let probe = || match prober.answers(last, PROBE_NS) {
+        let mut probe = || match prober.answers(last, PROBE_NS) {
             _ if self.interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
             Ok(()) => Probe::Answered,
             Err(error) => Probe::NotYet(error.to_string()),
         };
-        let server = Server::start(spec, probe)?;
+        let server = start(&mut probe)?;
         sample::check(prober, &zone, SAMPLE_MAX)?;
         Ok(server)
     }
 
-    fn authority_settings(&self, lab: &LabSpec, listen: SocketAddr, self_test: bool) -> Settings {
-        let (v6, v4, _) = lab.setup.authority_listen();
+    /// Of an authority with these addresses of its own that DUT or Measurer find at `listen`.
+    fn authority_settings(
+        &self,
+        lab: &LabSpec,
+        ((v6, v4, _), listen): ((Ipv6Addr, Ipv4Addr, u16), SocketAddr),
+        cpus: &CpuSet,
+        self_test: bool,
+    ) -> Settings {
         // BIND takes the address that means all for itself alone.
         let (v6, v4) = match listen.ip() {
             IpAddr::V6(address) => (address, v4),
@@ -466,7 +580,7 @@ impl Rig {
                 true => Share::ALL,
                 false => self.spec.load.zone.aaaa_share,
             },
-            cpus: self.placement.authority.clone(),
+            cpus: cpus.clone(),
             chosen: match &lab.authority {
                 AuthorityChoice::BuiltIn => BTreeMap::new(),
                 AuthorityChoice::Profile { settings, .. } => settings.clone(),
@@ -475,11 +589,15 @@ impl Rig {
     }
 
     /// The Tester and an authority in self-test mode; `None` where there is nobody to ask.
-    pub fn looped_back(&self) -> Result<Option<Loopback<Instruments, Server>>, RigError> {
+    pub fn looped_back(&self) -> Result<Option<Loopback<AnyTester, AnyServer>>, RigError> {
         let Some(server) = self.self_test_server() else {
             return Ok(None);
         };
         let (tester, prober, authority, watched) = match &self.spec.subject {
+            Subject::Lab(lab) if let Ground::Hosts(reached) = &self.ground => {
+                let (client, authority) = self.looped_back_on(lab, reached)?;
+                return Ok(Some(self.loopback(client, authority, server)?));
+            }
             Subject::Server { local, .. } => {
                 let prober = self.prober(Host::Here, *local, server);
                 certify::refuse_without_own_aaaa(&prober, self.spec.load.cidr.first())?;
@@ -493,17 +611,23 @@ impl Rig {
                 (tester, prober, authority, Watched::lab(lab.setup, true))
             }
         };
-        Ok(Some(Loopback::new(
-            Instruments {
-                tester,
-                prober,
-                watched,
-            },
-            authority,
-            server,
-            &self.spec.load,
-            Arc::clone(&self.interrupted),
-        )?))
+        let client = Instruments {
+            tester,
+            prober,
+            watched,
+        };
+        let client = AnyTester::Here(Box::new(client));
+        Ok(Some(self.loopback(client, authority, server)?))
+    }
+
+    fn loopback(
+        &self,
+        client: AnyTester,
+        authority: Option<AnyServer>,
+        server: SocketAddr,
+    ) -> Result<Loopback<AnyTester, AnyServer>, RigError> {
+        let interrupted = Arc::clone(&self.interrupted);
+        Loopback::new(client, authority, server, &self.spec.load, interrupted)
     }
 
     fn measurer(&self, host: Host, local: Option<IpAddr>) -> Measurer {
@@ -517,7 +641,7 @@ impl Rig {
 
     fn prober(&self, host: Host, local: Option<IpAddr>, server: SocketAddr) -> Prober {
         Prober {
-            host,
+            way: host.into(),
             local,
             server,
             zone: self.spec.load.zone.clone(),

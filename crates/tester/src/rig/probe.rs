@@ -8,22 +8,39 @@ use dns64_transport::{Link, LinkError};
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
 
-use crate::lab::LabError;
+use super::far::order::{NoAnswer, Question};
+use super::far::remote::Remote;
 use crate::lab::host::Host;
+use crate::lab::{Blame, LabError};
 use crate::load::query::Template;
 use crate::namespace::Zone;
 
 /// Who asks, and whom.
 #[derive(Clone, Debug)]
 pub struct Prober {
-    /// Network of the asker.
-    pub host: Host,
+    /// From where it is asked.
+    pub way: Way,
     /// Source address; `None` leaves it to the routing table.
     pub local: Option<IpAddr>,
     /// The server.
     pub server: SocketAddr,
     /// The zone of the names.
     pub zone: Zone,
+}
+
+/// From where questions are asked.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// A network of this machine.
+    Here(Host),
+    /// Another host.
+    Far(Remote),
+}
+
+impl From<Host> for Way {
+    fn from(host: Host) -> Self {
+        Self::Here(host)
+    }
 }
 
 /// Why a probe brought no usable answer.
@@ -117,7 +134,44 @@ impl Prober {
         rtype: Rtype,
         wait_ns: Nanos,
     ) -> Result<Vec<u8>, ProbeError> {
-        self.host.enter(|| self.exchange(address, rtype, wait_ns))?
+        match &self.way {
+            Way::Here(host) => host.enter(|| self.exchange(address, rtype, wait_ns))?,
+            Way::Far(host) => {
+                let answer = host.answer(&self.question(address, rtype, wait_ns))?;
+                answer.map_err(|why| self.no_answer(address, wait_ns, why))
+            }
+        }
+    }
+
+    /// The same for another host to ask.
+    pub(super) fn question(&self, address: Ipv4Addr, rtype: Rtype, wait_ns: Nanos) -> Question {
+        Question {
+            local: self.local,
+            server: self.server,
+            suffix: self.zone.suffix.clone(),
+            address,
+            rtype: rtype.0,
+            wait_ns,
+        }
+    }
+
+    fn no_answer(&self, address: Ipv4Addr, wait_ns: Nanos, why: NoAnswer) -> ProbeError {
+        let server = self.server;
+        match why {
+            NoAnswer::Unreachable => ProbeError::Refused { server },
+            NoAnswer::Silence => self.silent(address, wait_ns),
+            NoAnswer::Foreign(from) => ProbeError::OtherAddress { server, from },
+            NoAnswer::Garbage => self.garbage(address),
+            NoAnswer::Failed(what) => ProbeError::Host(Blame::Server.error(what)),
+        }
+    }
+
+    fn silent(&self, address: Ipv4Addr, wait_ns: Nanos) -> ProbeError {
+        ProbeError::Silent {
+            server: self.server,
+            name: self.name(address),
+            wait_ms: wait_ns / 1_000_000,
+        }
     }
 
     /// The AAAA records of a NOERROR answer.
@@ -198,11 +252,7 @@ impl Prober {
             }
         }
         reply.ok_or_else(|| match strays {
-            0 => ProbeError::Silent {
-                server: self.server,
-                name: self.name(asked),
-                wait_ms: wait_ns / 1_000_000,
-            },
+            0 => self.silent(asked, wait_ns),
             _ => self.garbage(asked),
         })
     }

@@ -32,6 +32,19 @@ pub struct Patient {
     pub patience_ns: Nanos,
 }
 
+/// Questions to an authority beside a trial, from wherever they are asked.
+pub trait Asking {
+    /// Ends it; returns how long each answer took. One that did not come counts as long as it was waited for, and so
+    /// does the one that is waited for now.
+    fn end(self: Box<Self>) -> Vec<Nanos>;
+}
+
+impl Asking for Pulse {
+    fn end(self: Box<Self>) -> Vec<Nanos> {
+        Self::end(*self)
+    }
+}
+
 /// A question every [`PERIOD_NS`] at most, one at a time, until it is over.
 #[derive(Debug)]
 pub struct Pulse {

@@ -11,7 +11,7 @@ use dns64_wire::pref64::Pref64;
 use super::RigError;
 use super::equipment::{Client, OwnServer, PROBE_NS};
 use super::probe::ProbeError;
-use super::pulse::Pulse;
+use super::pulse::Asking;
 use super::spec::Load;
 use crate::lab::server::Probe;
 use crate::lab::topology::Role;
@@ -205,7 +205,7 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         let pulse = pulse(authority.as_ref(), &mut self.asker.names, spec.timeout_ns)?;
         let result = self.asker.client.trial(&spec, || {
             let around = Surroundings {
-                authority_waits_ns: pulse.map(Pulse::end),
+                authority_waits_ns: pulse.map(Asking::end),
                 certified: Some(certified),
                 authority_exit: authority.as_mut().and_then(OwnServer::ended),
                 authority_drops: drops(authority).saturating_sub(authority_drops),
@@ -343,7 +343,7 @@ fn pulse<S: OwnServer>(
     authority: Option<&S>,
     names: &mut NameSource,
     patience_ns: Nanos,
-) -> Result<Option<Pulse>, ProbeError> {
+) -> Result<Option<Box<dyn Asking>>, ProbeError> {
     let begin = |server: &S| {
         let (name, zone) = (names.probe(), names.zone());
         server.pulse(zone, name, patience_ns)

@@ -63,6 +63,11 @@ impl Subject {
         }
     }
 
+    /// The hosts that are reached, where it is not started on this one.
+    pub fn hosts(&self) -> Option<&Hosts> {
+        self.lab()?.at.as_deref()
+    }
+
     /// The server, if it runs already.
     pub fn server(&self) -> Option<SocketAddr> {
         match self {

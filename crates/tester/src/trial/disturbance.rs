@@ -190,6 +190,7 @@ mod tests {
     /// A role that had core 1 for itself.
     fn row(role: Role) -> RoleUsage {
         RoleUsage {
+            host: None,
             role,
             threads: 2,
             cores: Some("1".into()),

@@ -105,6 +105,22 @@ pub enum TesterFault {
         /// By how much.
         step_ns: i64,
     },
+    /// A host began its part of the trial too late.
+    HostLate {
+        /// Its name in the plan.
+        host: String,
+        /// By how much.
+        late_ns: Nanos,
+    },
+    /// How far a host's clock is from the controller's is not known well enough to begin together.
+    HostClock {
+        /// Its name in the plan.
+        host: String,
+        /// It may be wrong by this much.
+        bound_ns: Nanos,
+        /// What is allowed.
+        limit_ns: Nanos,
+    },
     /// A system call of the Tester failed.
     Link {
         /// What failed and why.
@@ -161,6 +177,19 @@ impl TesterFault {
             Self::ClockStep { step_ns } => {
                 format!("the real-time clock was stepped by {step_ns} ns during the trial")
             }
+            Self::HostLate { host, late_ns } => format!(
+                "host {host} began its part of the trial {} too late",
+                milliseconds(*late_ns)
+            ),
+            Self::HostClock {
+                host,
+                bound_ns,
+                limit_ns,
+            } => format!(
+                "the clock of host {host} is known to within {} only and the limit is {}",
+                milliseconds(*bound_ns),
+                milliseconds(*limit_ns)
+            ),
             Self::Link { error } => error.clone(),
         }
     }
@@ -240,6 +269,9 @@ impl TesterFault {
                 Some("give the authority a core of its own (--authority-cpus) or lower the rate")
             }
             Self::ClockStep { .. } => Some("stop whoever sets it"),
+            Self::HostLate { .. } | Self::HostClock { .. } => {
+                Some("look for what delays the connection to it, or the host")
+            }
             Self::AuthorityDied { .. } | Self::Link { .. } => None,
         }
     }

@@ -11,6 +11,7 @@ mod disturbance;
 mod evidence;
 pub mod fault;
 mod join;
+pub mod part;
 pub mod path;
 pub mod place;
 pub mod result;
@@ -24,11 +25,9 @@ pub mod turns;
 mod worker;
 
 use std::io;
-use std::iter::repeat_with;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::channel;
 
 use dns64_transport::clock::{Clock, Nanos, SECOND};
 use dns64_transport::cpu::SessionPrecedence;
@@ -44,17 +43,18 @@ use crate::lab::LabError;
 use crate::lab::host::Host;
 use crate::lab::machine::Machine;
 use crate::lab::topology::Role;
-use crate::lab::usage::{Look, Who};
+use crate::lab::usage::Who;
 use crate::load::catch_up::Limits;
-use crate::load::generator::{Finished, Generator, Shard};
-use crate::load::ledger::{Entry, Ledger};
+use crate::load::generator::{Generator, Shard};
+use crate::load::ledger::Entry;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use backend::{Backend, BackendClock};
+use part::{Part, Spare};
 use result::TrialResult;
 use rows::{Course, Rows};
 use surroundings::{AuthorityReport, Surroundings};
-use turns::{Sending, Serving};
+use turns::Serving;
 use worker::Worker;
 
 /// One trial to run.
@@ -374,51 +374,12 @@ impl Tester {
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError> {
         spec.check()?;
-        let clock = BackendClock::default();
-        let last = self.last.take();
-        let (asked, shards) = last.map(|last| (last.asked, last.shards)).unzip();
-        let asked = self.serves.then(|| {
-            let ledger = ledger::Ledger::new(&spec.names, clock.now(), asked.flatten());
-            Arc::new(ledger)
-        });
-        self.record(asked.as_ref());
-        let before = self.authority_report()?;
-        let sendings = self.shards(spec, shards.unwrap_or_default())?;
-        let shards = sendings.len();
-        let (here, watched) = (Machine::here(), self.watched());
-        let first_look = Look::at(&here, &watched);
-        let start = clock.now() + LEAD_NS;
-        let (report, reports) = channel();
-        for (worker, mut sending) in self.workers.iter().zip(sendings) {
-            sending.begin(start);
-            worker.run(sending, report.clone());
-        }
-        drop(report);
-        let mut finished: Vec<_> = reports.iter().collect();
-        if finished.len() < shards {
-            return Err(TrialError::WorkerLost);
-        }
-        let usage = Look::at(&here, &watched).since(&first_look);
-        finished.sort_by_key(|shard| shard.finished.schedule.shard_index());
-        self.record(None);
-        let after = self.authority_report()?;
-        let delta = self.serves.then(|| AuthorityReport {
-            ledger: asked.clone(),
-            ..after.since(&before)
-        });
-        let around = Surroundings {
-            machine: Some(usage),
-            clock_source: here.clock_source(),
-            ..around()
-        };
-        let result = summary::result(spec, &finished, delta.as_ref(), around);
-        let shards = finished.into_iter().map(|shard| shard.finished);
-        self.last = Some(Course {
-            spec: spec.clone(),
-            started_at_ns: start.saturating_add_signed(clock.realtime_offset()),
-            shards: shards.collect(),
-            asked,
-        });
+        let last = self.last.take().map(Spare::from).unwrap_or_default();
+        let armed = self.arm(spec, Part::whole(self.measurer.threads), last)?;
+        let armed = self.run(armed, BackendClock::default().now() + LEAD_NS)?;
+        let gathered = self.gather(armed)?;
+        let (result, course) = part::concluded(spec, gathered, around);
+        self.last = Some(course);
         Ok(result)
     }
 
@@ -429,31 +390,6 @@ impl Tester {
             .iter()
             .for_each(|worker| worker.record(recorder()));
         self.tcp.iter().for_each(|tcp| tcp.record(recorder()));
-    }
-
-    /// All shards, with their sockets open and the memory of those of an earlier trial touched.
-    fn shards(
-        &self,
-        spec: &TrialSpec,
-        last: Vec<Finished>,
-    ) -> Result<Vec<Sending<Backend, BackendClock>>, TrialError> {
-        let shards = self.measurer.threads;
-        let ledgers = last.into_iter().map(|shard| shard.ledger);
-        let ledgers = ledgers.chain(repeat_with(Ledger::default));
-        let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
-        let enough = usize::try_from(needed).unwrap_or(usize::MAX);
-        let ports = spec.ports.unwrap_or(enough.max(PORTS_DEFAULT));
-        let links = backend::clients(
-            &self.measurer,
-            spec.server,
-            ports.div_ceil(shards),
-            spec.segmentation,
-        )?;
-        let sending = |((k, link), ledger)| {
-            let shard = spec.shard(k, shards as u64);
-            Sending::new(shard, ledger, link, BackendClock::default())
-        };
-        Ok((0..).zip(links).zip(ledgers).map(sending).collect())
     }
 
     /// What all authority workers together have done since they began.

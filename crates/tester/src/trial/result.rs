@@ -15,6 +15,24 @@ use crate::load::catch_up::Limits;
 use crate::load::names::Dealt;
 use crate::load::pace::SelfCorrected;
 
+/// How a host's clock stood to the controller's during a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostClock {
+    /// Its name in the plan.
+    pub host: String,
+    /// Its monotonic clock less the controller's, when the trial began.
+    pub offset_ns: i64,
+    /// This is wrong by no more: the host began within so long of the moment that all had agreed on.
+    pub bound_ns: Nanos,
+    /// How fast the offset grew from before the trial to after it, in parts of a million.
+    pub drift_ppm: f64,
+    /// How many exchanges it was found by.
+    pub exchanges: u64,
+    /// How long after the start it was told to begin; 0 in time.
+    #[serde(default)]
+    pub late_ns: Nanos,
+}
+
 /// What one trial says about the DUT (RFC 8219 section 9.2), or that it says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Verdict", try_from = "Verdict")]
@@ -289,6 +307,9 @@ pub struct TrialResult {
     /// earlier versions, which had no choice: they did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segmentation: Option<bool>,
+    /// The hosts whose parts it is made of; none if all roles were on one machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<HostClock>,
     /// Kind of link.
     pub backend: String,
     /// Plain remarks for the reader: refused connections, losses at the DUT's sockets, ...

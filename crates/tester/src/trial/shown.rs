@@ -7,7 +7,7 @@ use super::disturbance;
 use super::fault::TesterFault;
 use super::place::{Losses, Place, Source};
 use super::result::{Outcome, TrialResult};
-use super::summary::{CLOCK_STEP_MAX_NS, late_schedule, slow_authority};
+use super::summary::{CLOCK_STEP_MAX_NS, host_fault, late_schedule, slow_authority};
 use crate::load::pace::Schedule;
 
 /// A fault that the figures prove, whatever the verdict is. There can be others, of which a result keeps too
@@ -18,6 +18,7 @@ pub fn fault(result: &TrialResult) -> Option<TesterFault> {
     let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
     stepped
         .then_some(TesterFault::ClockStep { step_ns })
+        .or_else(|| result.clocks.iter().find_map(host_fault))
         .or_else(|| overflow(result))
         .or_else(|| late(result))
         .or_else(|| excuse(result))
@@ -167,6 +168,10 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
         TesterFault::ClockStep { step_ns } => timing
             .clock_step_ns
             .map(|told| told == *step_ns && told.unsigned_abs() > CLOCK_STEP_MAX_NS),
+        TesterFault::HostLate { .. } | TesterFault::HostClock { .. } => {
+            let told = result.clocks.iter().find_map(host_fault);
+            Some(told.as_ref() == Some(fault))
+        }
         // Of these, and of those that are not named, a result keeps nothing but the word of the Tester.
         _ => None,
     }

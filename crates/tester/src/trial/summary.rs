@@ -12,7 +12,7 @@ use super::fault::TesterFault;
 use super::join::Join;
 use super::path::{AuthorityTimes, Path};
 use super::place::{self, Facts, Kind, Losses, Place, Placing};
-use super::result::{Answers, CatchUp, Outcome, Rtt, Timing, TrialResult};
+use super::result::{Answers, CatchUp, HostClock, Outcome, Rtt, Timing, TrialResult};
 use super::service;
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Bursts, Certificate, Hanging, is_expired};
@@ -57,6 +57,7 @@ pub fn result(
     let own = own(&sums, shards, authority, &around);
     let placing = placing(&sums, hanging, &own, &around, path.as_ref(), authority);
     let fault = fault(shards, authority, around.authority_exit.clone(), &timing)
+        .or_else(|| around.hosts.iter().find_map(host_fault))
         .or_else(|| network_fault(&own, &placing, &around.observed))
         .or_else(|| overflow(authority?))
         .or_else(|| late_schedule(&timing, &spec.limits, ended_early, spec.duration_ns))
@@ -84,7 +85,7 @@ pub fn result(
         rtt: sums.rtt(),
         rtt_percentiles: sums.rtt.percentiles(),
         timing,
-        tester_drops: own.receive_drops + authority.map_or(0, AuthorityReport::drops),
+        tester_drops: own.receive_drops + around.drops_of(authority).0,
         losses: Some(placing.losses),
         authority: authority.map(|a| a.counts),
         authority_sampled: sampled,
@@ -97,7 +98,8 @@ pub fn result(
         path,
         dut_exit: around.dut_exit,
         segmentation: Some(spec.segmentation == Segmentation::On),
-        backend: shards.first().map_or("none", |s| s.backend).to_owned(),
+        clocks: around.hosts,
+        backend: shards.first().map_or("none", |s| &s.backend).to_owned(),
     }
 }
 
@@ -131,6 +133,24 @@ fn fault(
     error.or_else(|| stepped.then_some(TesterFault::ClockStep { step_ns }))
 }
 
+/// What a host did that was not on time, or cannot be believed to have been.
+pub(super) fn host_fault(host: &HostClock) -> Option<TesterFault> {
+    let name = || host.host.clone();
+    if host.late_ns > 0 {
+        let (host, late_ns) = (name(), host.late_ns);
+        return Some(TesterFault::HostLate { host, late_ns });
+    }
+    (host.bound_ns > CLOCK_BOUND_MAX_NS).then(|| TesterFault::HostClock {
+        host: name(),
+        bound_ns: host.bound_ns,
+        limit_ns: CLOCK_BOUND_MAX_NS,
+    })
+}
+
+/// The shortest bins in which a schedule is judged have 1 ms (paper 001, section III): hosts that may begin further
+/// apart do not keep it together.
+const CLOCK_BOUND_MAX_NS: Nanos = 1_000_000;
+
 /// What the Tester knows of its own datagrams.
 fn own(
     sums: &Sums<'_>,
@@ -145,7 +165,7 @@ fn own(
         not_sent: sum(|s| s.finished.tally.not_sent),
         undecided: sums.undecided,
         receive_drops: sum(|s| s.counters.receive_drops),
-        authority_drops: authority.map_or(0, AuthorityReport::drops) + around.authority_drops,
+        authority_drops: around.drops_of(authority).0 + around.authority_drops,
     }
 }
 
@@ -183,7 +203,7 @@ fn placing(
         each: schedule.due_within(CLOGGED_NS).max(SEGMENTS_MAX),
         late: answers.late,
         not_valid: answers.answered() - answers.valid - answers.late,
-        dut_drops: around.dut_drops,
+        dut_drops: around.dut_drops + around.drops_of(authority).1,
         is_watched: evidence::is_watched(observed, own),
         evidence: evidence::gather(observed, own),
         // Of repeated names nothing is known, and what it leaves without an answer on purpose is no loss.

@@ -7,6 +7,7 @@ use dns64_transport::clock::Nanos;
 
 use super::TrialSpec;
 use super::path::AuthorityTimes;
+use super::result::HostClock;
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger::Ledger;
 use crate::lab::process::Resources;
@@ -25,7 +26,7 @@ pub struct ShardReport {
     /// How far the real-time clock moved against the monotonic one during the trial.
     pub clock_step_ns: i64,
     /// Kind of link.
-    pub backend: &'static str,
+    pub backend: String,
     /// Why the link failed, if it did.
     pub error: Option<String>,
 }
@@ -90,6 +91,10 @@ pub struct Surroundings {
     pub machine: Option<Usage>,
     /// What the kernel reads the time from.
     pub clock_source: Option<String>,
+    /// The Tester's own authority is what is measured, so that what it loses is lost by the DUT.
+    pub authority_is_subject: bool,
+    /// The clocks of other hosts, and when they began.
+    pub hosts: Vec<HostClock>,
     /// Datagrams that the sockets of the program lost at full buffers that is the authority.
     pub authority_drops: u64,
     /// How long each question took that the program was asked beside the trial that is the authority.
@@ -101,6 +106,15 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// Datagrams that a built-in authority lost: for the Tester, and for the DUT.
+    pub(super) fn drops_of(&self, authority: Option<&AuthorityReport>) -> (u64, u64) {
+        let drops = authority.map_or(0, AuthorityReport::drops);
+        match self.authority_is_subject {
+            true => (0, drops),
+            false => (drops, 0),
+        }
+    }
+
     pub(super) fn sampled(&mut self, spec: &TrialSpec) -> Option<AuthorityTimes> {
         let waits_ns = self.authority_waits_ns.take()?;
         Some(AuthorityTimes::sampled(&waits_ns, spec.timeout_ns))

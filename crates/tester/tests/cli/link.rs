@@ -5,12 +5,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use dns64_transport::clock::SECOND;
+use dns64bench::agent::frame;
 use dns64bench::agent::handshake::{About, Answer, VERSION, Welcome};
 use dns64bench::agent::link::Link;
 use dns64bench::agent::push::push;
 use dns64bench::agent::ssh::Options;
 use dns64bench::agent::trouble::{LinkError, Trouble};
-use dns64bench::agent::{frame, program};
+use dns64bench::hash::sha256_of;
 use dns64bench::lab::hosts::Reach;
 use dns64bench::lab::process;
 use serde_json::{Value, json};
@@ -270,13 +271,13 @@ fn the_program_is_copied_once_and_runs() {
     let program = ssh.program();
     let push = || push("gen1", &reach(), &program, &ssh.options).unwrap();
     let path = push().unwrap();
-    let sha256 = program::sha256_of(&program).unwrap();
+    let sha256 = sha256_of(&program).unwrap();
     let expected = ssh
         .home()
         .join(format!(".cache/dns64bench/{sha256}/dns64bench"));
     assert_eq!(Path::new(&path), expected);
     let copied = fs::metadata(&path).unwrap();
-    assert_eq!(program::sha256_of(&expected).unwrap(), sha256);
+    assert_eq!(sha256_of(&expected).unwrap(), sha256);
     assert_eq!(copied.permissions().mode() & 0o777, 0o700);
     assert_eq!(push().as_ref(), Some(&path));
     let again = fs::metadata(&path).unwrap();
@@ -284,7 +285,7 @@ fn the_program_is_copied_once_and_runs() {
     // A copy that was changed is replaced.
     fs::write(&path, "something else").unwrap();
     assert_eq!(push().as_ref(), Some(&path));
-    assert_eq!(program::sha256_of(&expected).unwrap(), sha256);
+    assert_eq!(sha256_of(&expected).unwrap(), sha256);
     assert_eq!(fs::read_dir(expected.parent().unwrap()).unwrap().count(), 1);
 
     let quiet = FakeSsh::new(SHELL);

@@ -321,7 +321,7 @@ fn report(spec: &TrialSpec) -> ShardReport {
         finished: Generator::new(spec.shard(0, 1), 1, Ledger::default()).finish(),
         counters: dns64_transport::Counters::default(),
         clock_step_ns: 0,
-        backend: "memory",
+        backend: "memory".to_owned(),
         error: None,
     }
 }

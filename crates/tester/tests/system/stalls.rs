@@ -189,6 +189,7 @@ fn stalls_never_make_a_search_find_less_than_the_dut_can_do() {
 /// A machine on which a role had core 1, and others used it for so long of half a second.
 fn shared(role: Role, foreign_ms: Nanos) -> Surroundings {
     let row = RoleUsage {
+        host: None,
         role,
         threads: 1,
         cores: Some("1".into()),

@@ -1,7 +1,8 @@
 //! Facts of literal machines, and of this one.
 
+use std::fs;
+
 use super::*;
-use crate::campaign::journal::sha256_hex;
 
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
     let root = tempfile::tempdir().unwrap();
@@ -72,10 +73,4 @@ fn facts_of_this_machine_are_the_same_after_a_journey_as_json() {
 fn a_namespace_that_is_not_there_has_no_facts() {
     let error = HostFacts::of(&Host::Netns("no-such-lab".into())).unwrap_err();
     assert!(error.to_string().contains("\"no-such-lab\""));
-}
-
-#[test]
-fn the_program_is_told_by_the_hash_of_its_file() {
-    let octets = fs::read(std::env::current_exe().unwrap()).unwrap();
-    assert_eq!(tester_sha256(), Some(sha256_hex(&octets)));
 }

@@ -1,6 +1,5 @@
 //! Records <-> sealed lines. Pure: octets and plain data.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::Value;
@@ -10,11 +9,7 @@ use super::error::JournalError;
 use super::format1;
 use super::reading::{Reading, Torn};
 use crate::campaign::record::{FORMAT, Line, Record};
-
-/// SHA-256 in lower-case hexadecimal (FIPS 180-4).
-pub fn sha256_hex(octets: &[u8]) -> String {
-    hex(&Sha256::digest(octets))
-}
+use crate::hash::{hex, sha256_hex};
 
 /// A line as it stands in the file, line feed included, and its seal: the SHA-256 over the seal of
 /// the line before (64 hexadecimal digits, nothing before the first line) and the octets of this
@@ -167,14 +162,6 @@ fn seal_of(before: &str, body: &[u8]) -> String {
         .chain_update(before)
         .chain_update(body)
         .finalize())
-}
-
-fn hex(octets: &[u8]) -> String {
-    octets.iter().fold(String::new(), |mut text, octet| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{octet:02x}");
-        text
-    })
 }
 
 fn bad(path: &Path, before: &Reading, fault: String) -> JournalError {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, anyhow};
-use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{Failure, exit};
 use crate::agent::handshake::{Hello, Refusal, Welcome};
 use crate::agent::lock::HostLock;
 use crate::agent::outer;
-use crate::agent::serve::{Done, Work, serve};
+use crate::agent::serve::serve;
+use crate::rig::far::post::Post;
 
 /// Serves the controller at the other ends of standard input and output until it hangs up.
 pub(super) fn run(inner: Option<u32>) -> Result<u8, Failure> {
@@ -61,7 +61,8 @@ fn work(outer: u32) -> Result<u8, Failure> {
         lock = Some(HostLock::take(&holder(hello))?);
         Ok::<_, Refusal>(Welcome::here())
     };
-    serve(input, output, interrupted, admit, &mut Facts)?;
+    let mut post = Post::new(Arc::clone(&interrupted));
+    serve(input, output, interrupted, admit, &mut post)?;
     drop(lock);
     Ok(exit::PASSED)
 }
@@ -70,22 +71,4 @@ fn work(outer: u32) -> Result<u8, Failure> {
 fn holder(hello: &Hello) -> String {
     let pid = std::process::id();
     format!("{} (agent with PID {pid} on the host)", hello.controller)
-}
-
-/// Tells of the host.
-struct Facts;
-
-impl Work for Facts {
-    fn handle(&mut self, request: Value) -> Result<Done, String> {
-        match request.get("what").and_then(Value::as_str) {
-            Some("facts") => {
-                let reply = serde_json::to_value(Welcome::here());
-                Ok(Done {
-                    reply: reply.map_err(|error| error.to_string())?,
-                    blobs: Vec::new(),
-                })
-            }
-            _ => Err(format!("unknown request {request}")),
-        }
-    }
 }

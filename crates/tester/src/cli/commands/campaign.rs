@@ -19,12 +19,15 @@ use crate::campaign::run::{Assignment, BenchError, Campaign, Parts};
 use crate::campaign::state::State;
 use crate::campaign::status::Status;
 use crate::campaign::tasks::Task;
-use crate::cli::args::{ResumeArgs, RunArgs, WatchArgs};
+use crate::cli::args::{PushArgs, ResumeArgs, RunArgs, WatchArgs};
+use crate::doctor::{self, Grade};
 use crate::lab::LabKind;
 use crate::lab::topology::{Lab, Role};
 use crate::report::campaign::live::Live;
 use crate::report::campaign::progress::CampaignProgress;
 use crate::report::raw;
+use crate::rig::far::crew::Crew;
+use crate::rig::far::preflight;
 use crate::rig::{Profiles, RigError, placement};
 use crate::trial::rows::Rows;
 
@@ -33,10 +36,12 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (plan, text) = Plan::load(&args.plan)?;
     let interrupted = interrupt()?;
     // Chosen once: a machine that changes its mind must not move a campaign that has begun.
-    let lab = plan.uses_lab().then(|| plan.lab.settle()).transpose()?;
+    let is_here = plan.uses_lab() && plan.hosts.at.is_none();
+    let lab = is_here.then(|| plan.lab.settle()).transpose()?;
     if let Some(code) = prepare(&plan, lab, &interrupted)? {
         return Ok(code);
     }
+    let crew = crew(&plan, &args.push)?;
     let by_name = || PathBuf::from(&plan.name);
     let directory = args.output.clone().unwrap_or_else(by_name);
     let beginning = Beginning {
@@ -47,31 +52,37 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         lab,
     };
     Journal::create(&directory, beginning)?;
-    go_on(&directory, &args.watch, interrupted)
+    go_on(&directory, crew, &args.watch, interrupted)
 }
 
 /// `dns64bench resume`
 pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
-    go_on(&args.directory, &args.watch, interrupt()?)
-}
-
-/// Does what the journal in `directory` lacks, then makes the report.
-fn go_on(directory: &Path, watch: &WatchArgs, interrupted: Arc<AtomicBool>) -> Result<u8, Failure> {
-    let report::Loaded { plan, lines, .. } = report::load(directory)?;
-    let lab = lines.iter().find_map(|line| match &line.record {
-        Record::Campaign { lab, .. } => *lab,
-        _ => None,
-    });
-    let lab = lab.map(LabKind::settle).transpose()?;
+    let report::Loaded { plan, lines, .. } = report::load(&args.directory)?;
+    let interrupted = interrupt()?;
+    let lab = lab_of(&lines).map(LabKind::settle).transpose()?;
     if let Some(code) = prepare(&plan, lab, &interrupted)? {
         return Ok(code);
     }
+    let crew = crew(&plan, &args.push)?;
+    go_on(&args.directory, crew, &args.watch, interrupted)
+}
+
+/// Does what the journal in `directory` lacks, then makes the report.
+fn go_on(
+    directory: &Path,
+    crew: Crew,
+    watch: &WatchArgs,
+    interrupted: Arc<AtomicBool>,
+) -> Result<u8, Failure> {
+    let report::Loaded { plan, lines, .. } = report::load(directory)?;
+    let lab = lab_of(&lines);
     let (journal, lines, torn_bytes) = Journal::resume(directory)?;
     let last = lines.last().map(|line| &line.record);
     if !matches!(last, Some(Record::Complete)) {
         let opened = Opened {
             directory,
             lab,
+            crew,
             journal,
             lines,
             torn_bytes,
@@ -79,6 +90,39 @@ fn go_on(directory: &Path, watch: &WatchArgs, interrupted: Arc<AtomicBool>) -> R
         opened.work(&plan, watch, interrupted)?;
     }
     report::run(directory, None)
+}
+
+/// The kind of lab that a campaign was begun with.
+fn lab_of(lines: &[Line]) -> Option<LabKind> {
+    lines.iter().find_map(|line| match &line.record {
+        Record::Campaign { lab, .. } => *lab,
+        _ => None,
+    })
+}
+
+/// Reaches the hosts of a plan, if it has any, and refuses what cannot be measured on them. They are held from here on.
+fn crew(plan: &Plan, push: &PushArgs) -> Result<Crew, Failure> {
+    let crew = Crew::new(&format!("plan {}", plan.name), push.push_binary);
+    let Some(hosts) = &plan.hosts.at else {
+        return Ok(crew);
+    };
+    let reached = crew.reach(hosts.iter())?;
+    for variant in &plan.variants {
+        preflight::programs(&variant.subject, hosts, &reached)?;
+    }
+    let facts = preflight::facts(&reached)?;
+    let findings = doctor::hosts::check(hosts, &facts, &[]);
+    let missing = findings
+        .iter()
+        .filter(|finding| finding.grade == Grade::Missing);
+    let missing: Vec<String> = missing.map(ToString::to_string).collect();
+    match missing.is_empty() {
+        true => Ok(crew),
+        false => Err(Failure::new(
+            exit::ENVIRONMENT,
+            anyhow::anyhow!("the hosts are not ready:\n{}", missing.join("\n")),
+        )),
+    }
 }
 
 /// Hands a campaign over to a user namespace, if its lab is to be in one, and tells the exit code
@@ -89,11 +133,6 @@ fn prepare(
     lab: Option<LabKind>,
     interrupted: &AtomicBool,
 ) -> Result<Option<u8>, Failure> {
-    if plan.hosts.at.is_some() {
-        let why =
-            "plans with hosts can be checked (run --dry-run, doctor --hosts) and not be run yet";
-        return Err(Failure::new(exit::USAGE, anyhow::anyhow!(why)));
-    }
     if let Some(kind) = lab
         && let Some(code) = in_user_namespace(kind, interrupted)?
     {
@@ -123,6 +162,8 @@ struct Opened<'a> {
     directory: &'a Path,
     /// The kind of lab that was chosen when it began, if it needs one.
     lab: Option<LabKind>,
+    /// The hosts of the plan.
+    crew: Crew,
     journal: Journal,
     lines: Vec<Line>,
     torn_bytes: u64,
@@ -154,7 +195,14 @@ impl Opened<'_> {
                 anywhere: random::from_system()?,
                 used: State::of(plan, &self.lines).names,
             };
-            let bench = RigBench::new(plan, &environment, lab, names, &mut keep, interrupted);
+            let bench = RigBench::new(
+                plan,
+                &environment,
+                (lab, self.crew),
+                names,
+                &mut keep,
+                interrupted,
+            );
             let mut known = false;
             let mut show = |status: &Status| {
                 shared

@@ -166,7 +166,7 @@ impl Judge {
 /// explains all answers, or `None` if each name has an AAAA of its own. An error says why neither.
 fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
     let prober = Prober {
-        host: Host::Here,
+        way: Host::Here.into(),
         local: None,
         server: test.server,
         zone: zone.clone(),

@@ -25,6 +25,7 @@ use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
 use crate::report::{Conditions, Thousands, json, text, timeline};
 use crate::rig::certify::{self, Question};
+use crate::rig::far::crew::Crew;
 use crate::rig::spec::RigSpec;
 use crate::rig::zones::{self, Demand};
 use crate::rig::{Profiles, Rig, RigError};
@@ -229,7 +230,8 @@ impl Session {
 
     pub(super) fn rig(&self) -> Result<Rig, Failure> {
         let spec = self.measurement.spec.clone();
-        Ok(Rig::open(spec, Arc::clone(&self.interrupted))?)
+        let crew = Crew::new("a measurement", false);
+        Ok(Rig::open(spec, &crew, Arc::clone(&self.interrupted))?)
     }
 
     /// The certificate of the self-tests; `None` where the user does without, or where there is no

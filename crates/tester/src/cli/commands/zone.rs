@@ -50,7 +50,7 @@ pub(super) fn run(args: ZoneArgs) -> Result<u8, Failure> {
 
 fn check(zone: &ZoneFile, server: SocketAddr) -> Result<u8, Failure> {
     let prober = Prober {
-        host: Host::Here,
+        way: Host::Here.into(),
         local: None,
         server,
         zone: zone.config.zone.clone(),

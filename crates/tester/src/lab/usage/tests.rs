@@ -123,6 +123,7 @@ fn what_happened_between_two_looks_is_told_for_each_role() {
     let usage = during();
     assert_eq!(usage.pressure_ns, Some(3_000_000));
     let measurer = RoleUsage {
+        host: None,
         role: Role::Measurer,
         threads: 1,
         cores: Some("0".into()),
@@ -141,6 +142,7 @@ fn what_happened_between_two_looks_is_told_for_each_role() {
         frequency_khz: None,
     };
     let dut = RoleUsage {
+        host: None,
         role: Role::Dut,
         threads: 3,
         cores: Some("1".into()),

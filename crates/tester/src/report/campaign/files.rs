@@ -8,9 +8,9 @@ use super::latex::Latex;
 use super::table::Exporter;
 use super::{markdown, metrics, tables};
 use crate::PROGRAM;
-use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
+use crate::hash::sha256_hex;
 
 /// The published form of `results.json`, JSON Schema 2020-12.
 pub const SCHEMA: &str = include_str!("../../../schema/results.schema.json");

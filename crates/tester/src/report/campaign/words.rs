@@ -107,6 +107,8 @@ pub(super) fn fault(fault: &TesterFault) -> &'static str {
         TesterFault::AuthoritySlow { .. } => "authority too slow",
         TesterFault::AuthorityDied { .. } => "authority stopped",
         TesterFault::ClockStep { .. } => "clock stepped",
+        TesterFault::HostLate { .. } => "a host began too late",
+        TesterFault::HostClock { .. } => "a host's clock is not known",
         TesterFault::Link { .. } => "a system call failed",
     }
 }

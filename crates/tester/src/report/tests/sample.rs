@@ -149,6 +149,7 @@ pub(super) fn failed() -> TrialResult {
         path: Some(path()),
         dut_exit: None,
         segmentation: Some(true),
+        clocks: Vec::new(),
         backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
     }
@@ -160,6 +161,7 @@ pub(super) fn usage() -> Usage {
         span_ns: 6_020_000_000,
         pressure_ns: None,
         roles: vec![RoleUsage {
+            host: None,
             role: Role::Dut,
             threads: 3,
             cores: Some("1".into()),

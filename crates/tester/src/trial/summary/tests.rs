@@ -30,6 +30,32 @@ fn spec(queries: u64) -> TrialSpec {
     TrialSpec::preliminary(server, 1_000, queries, names, 1)
 }
 
+/// The one shard of a trial, which has sent so many queries and got valid answers to the first of them.
+fn shard(spec: &TrialSpec, sent: usize, valid: usize) -> ShardReport {
+    let mut ledger = Ledger::default();
+    ledger.reset(sent);
+    for i in 0..sent {
+        ledger.sent(i, 0, false);
+    }
+    for i in 0..valid {
+        ledger.answered(i, 1, Fate::Valid);
+    }
+    ShardReport {
+        finished: Finished {
+            schedule: spec.schedule,
+            start: 0,
+            ledger,
+            offered: sent,
+            emptied_until_ns: u64::MAX,
+            tally: Tally::default(),
+        },
+        counters: Counters::default(),
+        clock_step_ns: 0,
+        backend: "memory".to_owned(),
+        error: None,
+    }
+}
+
 /// The result of a trial in which nothing was due.
 fn idle(around: Surroundings) -> TrialResult {
     let shards: [ShardReport; 0] = [];
@@ -39,27 +65,7 @@ fn idle(around: Surroundings) -> TrialResult {
 #[test]
 fn answers_that_the_authority_was_not_asked_for_are_told_with_their_number() {
     let spec = spec(3);
-    let mut ledger = Ledger::default();
-    ledger.reset(3);
-    for i in 0..3 {
-        ledger.sent(i, 0, false);
-        ledger.answered(i, 1, Fate::Valid);
-    }
-    let finished = Finished {
-        schedule: spec.schedule,
-        start: 0,
-        ledger,
-        offered: 3,
-        emptied_until_ns: 0,
-        tally: Tally::default(),
-    };
-    let shards = [ShardReport {
-        finished,
-        counters: Counters::default(),
-        clock_step_ns: 0,
-        backend: "memory",
-        error: None,
-    }];
+    let shards = [shard(&spec, 3, 3)];
     let told = |aaaa: u64, certified: Option<bool>| {
         let counts = AuthorityCounts {
             aaaa,
@@ -138,4 +144,29 @@ fn an_authority_that_ends_makes_the_trial_invalid() {
         told.outcome,
         Outcome::Invalid(TesterFault::AuthorityDied { status })
     );
+}
+
+#[test]
+fn an_authority_that_is_measured_loses_queries_itself() {
+    let spec = spec(3);
+    let report = AuthorityReport {
+        receive_drops: 1,
+        ..AuthorityReport::default()
+    };
+    let told = |authority_is_subject| {
+        let around = Surroundings {
+            authority_is_subject,
+            ..Surroundings::default()
+        };
+        result(&spec, &[shard(&spec, 3, 2)], Some(&report), around)
+    };
+    let measured = told(true);
+    assert_eq!(measured.outcome, Outcome::Failed { shortfall: 1 });
+    assert_eq!(measured.tester_drops, 0);
+    let places = measured.losses.unwrap().places;
+    assert_eq!(places[0].place, Place::DutSockets);
+    let beside_a_dut = told(false);
+    let fault = TesterFault::AuthorityDrops { datagrams: 1 };
+    assert_eq!(beside_a_dut.outcome, Outcome::Invalid(fault));
+    assert_eq!(beside_a_dut.tester_drops, 1);
 }

@@ -10,13 +10,13 @@ use dns64_transport::clock::SECOND;
 
 use crate::authority::behaviour::Behaviour;
 use crate::authority::counts::AuthorityCounts;
-use crate::campaign::journal::sha256_hex;
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{
     CertificateConditions, Environment, InterfaceFacts, Line, Record, SelfTest, Start, TaskEnd,
     VariantFacts,
 };
 use crate::campaign::tasks::{Point, Task, points};
+use crate::hash::sha256_hex;
 use crate::lab::process::Resources;
 use crate::load::catch_up::Limits;
 use crate::namespace::Share;
@@ -307,6 +307,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         path: Some(path(point, fresh, own, valid)),
         dut_exit: None,
         segmentation: Some(!self_test),
+        clocks: Vec::new(),
         backend: "udp".to_owned(),
         notes: Vec::new(),
     }

@@ -37,6 +37,7 @@ pub(super) fn machine(plan: &Plan, point: &Point, queries: u64) -> Option<Usage>
         span_ns: point.duration_ns,
         pressure_ns: None,
         roles: vec![RoleUsage {
+            host: None,
             role: Role::Authority,
             threads: 1,
             cores: None,

@@ -1,0 +1,84 @@
+//! The connections of a controller to the hosts of its plan, for as long as it works.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::at_once;
+use super::remote::Remote;
+use crate::agent::link::Link;
+use crate::agent::ssh::Options;
+use crate::agent::trouble::LinkError;
+use crate::agent::{program, push};
+use crate::lab::hosts::HostSpec;
+use crate::lab::{Blame, LabError};
+
+/// Hosts that were reached. Each is held from then on, so that no other controller gets in between two measurements; one whose
+/// connection was lost is reached again when it is next needed.
+pub struct Crew {
+    purpose: String,
+    /// Copy this program to each host first, and use the copy.
+    push: bool,
+    /// Made when the first host is reached.
+    options: OnceLock<Options>,
+    hosts: Mutex<BTreeMap<String, Remote>>,
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "crew of {}", self.purpose)
+    }
+}
+
+impl Crew {
+    /// For a controller that does this, such as "plan x.toml". Nobody is reached yet.
+    /// With `push` this program is copied to them over ssh first, and used there.
+    pub fn new(purpose: &str, push: bool) -> Self {
+        Self {
+            purpose: purpose.to_owned(),
+            push,
+            options: OnceLock::new(),
+            hosts: Mutex::default(),
+        }
+    }
+
+    /// Reaches these hosts at the same time, but for those that are held already.
+    ///
+    /// # Errors
+    ///
+    /// The first that cannot be reached, with what to do.
+    pub fn reach<'a>(
+        &self,
+        hosts: impl Iterator<Item = &'a HostSpec>,
+    ) -> Result<BTreeMap<String, Remote>, LabError> {
+        let mut held = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|_, host| host.link().alive());
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            hosts.partition(|host| held.contains_key(&host.name));
+        let options = self.options.get_or_init(|| Options::new(&self.purpose));
+        let reached = at_once(unknown, |host| {
+            let link = self.open(host, options);
+            let link = link.map_err(|error| Blame::Machine.error(error.to_string()))?;
+            Ok((host.name.clone(), Remote::new(&host.name, link)))
+        });
+        let mut all = BTreeMap::new();
+        for host in reached.into_iter().collect::<Result<Vec<_>, LabError>>()? {
+            held.insert(host.0.clone(), host.1.clone());
+            all.insert(host.0, host.1);
+        }
+        let known = known
+            .into_iter()
+            .map(|host| (host.name.clone(), held[&host.name].clone()));
+        all.extend(known);
+        Ok(all)
+    }
+    fn open(&self, host: &HostSpec, options: &Options) -> Result<Link, LinkError> {
+        let mut options = options.clone();
+        if self.push {
+            let own = Path::new(program::OWN);
+            options.program = push::push(&host.name, &host.reach, own, &options)?;
+        }
+        Link::open(&host.name, &host.reach, host.sudo, &options)
+    }
+}

@@ -1,0 +1,381 @@
+//! The host's side: what an agent does when a controller asks. It is what a lab on one machine does, by the same code.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use dns64_wire::codes::Rtype;
+use serde_json::Value;
+
+use super::order::{
+    AuthorityGathered, AuthorityOrder, GatheredOrder, MeasurerOrder, NoAnswer, Program, PulseOrder,
+    Question, Refusal, Reply, Request, ServerOrder, ShardOrder, State, TesterOrder, TrialOrder,
+    causes, cpus,
+};
+use crate::agent::facts::HostFacts;
+use crate::agent::serve::{self, Work};
+use crate::authority::behaviour::Rules;
+use crate::hash;
+use crate::lab::LabError;
+use crate::lab::counters::Reading;
+use crate::lab::host::Host;
+use crate::lab::profile::{Profile, ProfileRole};
+use crate::lab::server::{Launched as _, Server, ServerSpec};
+use crate::lab::topology::Role;
+use crate::namespace::Zone;
+use crate::rig::probe::{ProbeError, Prober};
+use crate::rig::pulse::{Patient, Pulse};
+use crate::trial::part::{Armed, Gathered, Spare};
+use crate::trial::surroundings::ShardReport;
+use crate::trial::{AuthDns, Measurer, Tester};
+
+/// What runs on this host for a controller. Dropping it ends all of it.
+pub struct Post {
+    tester: Option<Tester>,
+    armed: Option<Armed>,
+    /// Memory of the trial before.
+    spare: Spare,
+    pulse: Option<Pulse>,
+    dut: Option<Server>,
+    authority: Option<Server>,
+    interrupted: Arc<AtomicBool>,
+}
+
+/// A reply, and the octets that follow it.
+type Answered = Result<(Reply, Vec<Vec<u8>>), Refusal>;
+
+impl Post {
+    /// Nothing runs yet. A trial ends early when `interrupted` becomes true.
+    pub fn new(interrupted: Arc<AtomicBool>) -> Self {
+        Self {
+            tester: None,
+            armed: None,
+            spare: Spare::default(),
+            pulse: None,
+            dut: None,
+            authority: None,
+            interrupted,
+        }
+    }
+
+    /// Does what is asked. Servers that it starts end with the calling thread.
+    pub fn handle(&mut self, request: Request) -> (Reply, Vec<Vec<u8>>) {
+        let answered = match request {
+            Request::Launch(role, order) => self.launch(role, *order),
+            Request::Relaunch(role) => self.with(role, |server| Ok(done(server.relaunch()?))),
+            Request::Stop(role) => {
+                *self.slot(role) = None;
+                Ok(done(()))
+            }
+            Request::State(role) => self.with(role, |server| Ok(bare(Reply::State(state(server))))),
+            Request::Ready(role) => self.with(role, |server| {
+                server.answered(0)?;
+                Ok(bare(Reply::Started(server.take_start())))
+            }),
+            Request::Program(role) => self.with(role, |server| {
+                Ok(bare(Reply::Program(Box::new(program(server)))))
+            }),
+            Request::Open(order) => self.open(*order),
+            Request::Close => {
+                self.armed = None;
+                self.tester = None;
+                Ok(done(()))
+            }
+            Request::Counts => self.counts(),
+            Request::Arm(order) => self.arm(&order),
+            Request::Run(start) => self.run(start),
+            Request::Gather => self.gather(),
+            Request::Read(queues) => Ok(bare(Reply::Reading(Reading::of(&Host::Here, queues)))),
+            Request::Facts => Ok(bare(Reply::Facts(Box::new(HostFacts::here())))),
+            Request::Find(order) => {
+                let program = order.program.as_deref().map(Path::new);
+                let found = order.profile().and_then(|profile| profile.program(program));
+                found
+                    .map(|_| done(()))
+                    .map_err(|error| Refusal::from(&error))
+            }
+            Request::Ask(question) => Ok(bare(Reply::Answer(answer(&question)))),
+            Request::Pulse(order) => self.begin_pulse(&order),
+            Request::EndPulse => {
+                let waits = self.pulse.take().map(Pulse::end);
+                Ok(bare(Reply::Waits(waits.unwrap_or_default())))
+            }
+        };
+        answered.unwrap_or_else(|refusal| bare(Reply::Refused(refusal)))
+    }
+
+    fn slot(&mut self, role: Role) -> &mut Option<Server> {
+        match role {
+            Role::Authority => &mut self.authority,
+            Role::Dut | Role::Measurer => &mut self.dut,
+        }
+    }
+
+    fn with(
+        &mut self,
+        role: Role,
+        what: impl FnOnce(&mut Server) -> Result<Done, LabError>,
+    ) -> Answered {
+        let server = self.slot(role).as_mut();
+        let server = server.ok_or_else(|| refusal("no server was started for this role"))?;
+        what(server).map_err(|error| Refusal::from(&error))
+    }
+
+    fn launch(&mut self, role: Role, order: ServerOrder) -> Answered {
+        // Before another takes its address.
+        *self.slot(role) = None;
+        let spec = order.profile.profile().map(|profile| ServerSpec {
+            profile,
+            program: order.profile.program.map(Into::into),
+            host: Host::Here,
+            settings: order.settings.into(),
+            zone: order.zone.as_ref().map(|zone| zone.file()),
+        });
+        let server = spec.and_then(Server::launch);
+        *self.slot(role) = Some(server.map_err(|error| Refusal::from(&error))?);
+        Ok(done(()))
+    }
+
+    fn open(&mut self, order: TesterOrder) -> Answered {
+        self.armed = None;
+        self.tester = None;
+        let authority = order.authority.map(auth_dns).transpose()?;
+        let measurer = measurer(order.measurer.as_ref());
+        let opened = Tester::open(measurer, authority.as_ref(), &self.interrupted);
+        self.tester = Some(opened.map_err(|error| refusal(causes(&error)))?);
+        Ok(done(()))
+    }
+
+    fn tester(&mut self) -> Result<&mut Tester, Refusal> {
+        self.tester
+            .as_mut()
+            .ok_or_else(|| refusal("no Tester is open here"))
+    }
+
+    fn counts(&mut self) -> Answered {
+        let counts = self.tester()?.authority_counts();
+        counts
+            .map(|counts| bare(Reply::Counts(counts)))
+            .map_err(|error| refusal(causes(&error)))
+    }
+
+    fn arm(&mut self, order: &TrialOrder) -> Answered {
+        let servers = [(Role::Dut, &self.dut), (Role::Authority, &self.authority)];
+        let servers = servers
+            .into_iter()
+            .filter_map(|(role, server)| Some((role, server.as_ref()?.pid())));
+        let (servers, spare) = (servers.collect(), std::mem::take(&mut self.spare));
+        let (spec, part) = order.spec();
+        let tester = self.tester()?;
+        tester.watch(servers);
+        let armed = tester
+            .arm(&spec, part, spare)
+            .map_err(|error| refusal(causes(&error)))?;
+        self.armed = Some(armed);
+        Ok(done(()))
+    }
+
+    /// Runs the part that is armed. One that should have begun already says by how much it was late.
+    fn run(&mut self, start: Nanos) -> Answered {
+        let armed = self
+            .armed
+            .take()
+            .ok_or_else(|| refusal("no trial is ready here"))?;
+        let late_ns = MonotonicClock.now().saturating_sub(start);
+        let ran = self
+            .tester()?
+            .run(armed, start)
+            .map_err(|error| refusal(causes(&error)))?;
+        self.armed = Some(ran);
+        Ok(bare(Reply::Ran(late_ns)))
+    }
+
+    fn gather(&mut self) -> Answered {
+        let armed = self
+            .armed
+            .take()
+            .ok_or_else(|| refusal("no trial has run here"))?;
+        let gathered = self
+            .tester()?
+            .gather(armed)
+            .map_err(|error| refusal(causes(&error)))?;
+        let answered = told(&gathered);
+        self.spare = gathered.into();
+        Ok(answered)
+    }
+
+    fn begin_pulse(&mut self, order: &PulseOrder) -> Answered {
+        let question = &order.question;
+        let pulse = Pulse::begin(Patient {
+            host: Host::Here,
+            server: question.server,
+            core: order.core,
+            zone: zone_of(question),
+            name: question.address,
+            patience_ns: question.wait_ns,
+        });
+        self.pulse = Some(pulse.map_err(|error| refusal(causes(&error)))?);
+        Ok(done(()))
+    }
+}
+
+impl Work for Post {
+    fn handle(&mut self, request: Value) -> Result<serve::Done, String> {
+        let request = serde_json::from_value(request);
+        let request: Request = request.map_err(|error| format!("not understood: {error}"))?;
+        let (reply, blobs) = Self::handle(self, request);
+        let reply = serde_json::to_value(reply).map_err(|error| error.to_string())?;
+        Ok(serve::Done { reply, blobs })
+    }
+}
+
+type Done = (Reply, Vec<Vec<u8>>);
+
+fn done((): ()) -> Done {
+    bare(Reply::Done)
+}
+
+fn bare(reply: Reply) -> Done {
+    (reply, Vec::new())
+}
+
+fn refusal(what: impl Into<String>) -> Refusal {
+    Refusal {
+        blame: None,
+        what: what.into(),
+    }
+}
+
+fn measurer(order: Option<&MeasurerOrder>) -> Measurer {
+    Measurer {
+        host: Host::Here,
+        local: order.and_then(|order| order.local),
+        threads: order.map_or(0, |order| order.threads),
+        cores: order.map_or_else(Vec::new, |order| cpus(&order.cpus).cpus().to_vec()),
+    }
+}
+
+fn auth_dns(order: AuthorityOrder) -> Result<AuthDns, Refusal> {
+    let cores = cpus(&order.cpus).cpus().to_vec();
+    let rules = order.behaviour.map(|text| rules(&text)).transpose()?;
+    Ok(AuthDns {
+        host: Host::Here,
+        listen: order.listen,
+        workers: cores.len().max(1),
+        cores,
+        segmentation: order.segmentation,
+        zone: order.zone.config(),
+        rules: rules.map(Arc::new),
+    })
+}
+
+fn rules(behaviour: &str) -> Result<Rules, Refusal> {
+    let behaviour = behaviour
+        .parse()
+        .map_err(|error: crate::quantity::ValueError| refusal(error.to_string()))?;
+    Rules::new(behaviour).map_err(|error| refusal(error.to_string()))
+}
+
+fn state(server: &mut Server) -> State {
+    State {
+        ended: server.exit_status().map(|status| status.to_string()),
+        log_tail: server.log_tail(),
+        resources: server.resources(),
+        udp_drops: server.udp_drops(),
+    }
+}
+
+/// What a server is run by; what cannot be told is left out.
+pub(in crate::rig) fn program(server: &Server) -> Program {
+    let rendered = server.rendered().ok();
+    let (command, environment, files) = rendered.map_or_else(Default::default, |rendered| {
+        (rendered.command, rendered.environment, rendered.files)
+    });
+    Program {
+        version: server.version().ok(),
+        command,
+        environment: environment.into_iter().collect(),
+        files: files.into_iter().collect(),
+        sha256: hash::sha256_of(server.program()).ok(),
+        cores: server.cores().note(),
+    }
+}
+
+fn told(gathered: &Gathered) -> Done {
+    let shards = gathered.shards.iter().map(shard).collect();
+    let mut blobs: Vec<Vec<u8>> = gathered
+        .shards
+        .iter()
+        .map(|shard| shard.finished.ledger.to_octets())
+        .collect();
+    let authority = gathered.authority.as_ref().map(|report| {
+        let ledger = report.ledger.as_ref();
+        blobs.push(ledger.map_or_else(Vec::new, |ledger| ledger.to_octets()));
+        AuthorityGathered {
+            counts: report.counts,
+            receive_drops: report.receive_drops,
+            send_drops: report.send_drops,
+            error: report.error.clone(),
+            allowed_ns: report.allowed_ns,
+            ledger_start: ledger.map_or(0, |ledger| ledger.start()),
+            other: ledger.map_or((0, 0), |ledger| ledger.other()),
+        }
+    });
+    let order = GatheredOrder {
+        shards,
+        authority,
+        usage: gathered.usage.clone(),
+        clock_source: gathered.clock_source.clone(),
+    };
+    (Reply::Gathered(Box::new(order)), blobs)
+}
+
+fn shard(report: &ShardReport) -> ShardOrder {
+    let finished = &report.finished;
+    ShardOrder {
+        shard: finished.schedule.shard_index(),
+        shards: finished.schedule.shards(),
+        start: finished.start,
+        offered: finished.offered,
+        emptied_until_ns: finished.emptied_until_ns,
+        tally: finished.tally,
+        counters: report.counters.into(),
+        clock_step_ns: report.clock_step_ns,
+        backend: report.backend.clone(),
+        error: report.error.clone(),
+    }
+}
+
+fn zone_of(question: &Question) -> Zone {
+    Zone {
+        suffix: question.suffix.clone(),
+        ..Zone::default()
+    }
+}
+
+fn answer(question: &Question) -> Result<Vec<u8>, NoAnswer> {
+    let prober = Prober {
+        way: Host::Here.into(),
+        local: question.local,
+        server: question.server,
+        zone: zone_of(question),
+    };
+    let rtype = Rtype(question.rtype);
+    let reply = prober.reply(question.address, rtype, question.wait_ns);
+    reply.map_err(|error| match error {
+        ProbeError::Refused { .. } => NoAnswer::Unreachable,
+        ProbeError::Silent { .. } => NoAnswer::Silence,
+        ProbeError::OtherAddress { from, .. } => NoAnswer::Foreign(from),
+        ProbeError::Useless { .. } => NoAnswer::Garbage,
+        other => NoAnswer::Failed(causes(&other)),
+    })
+}
+
+/// The role of a profile's servers.
+pub(in crate::rig) fn role_of(profile: &Profile) -> Role {
+    match profile.role {
+        ProfileRole::Dut => Role::Dut,
+        ProfileRole::Authority => Role::Authority,
+    }
+}

@@ -1,0 +1,281 @@
+//! The hosts of a measurement, reached, with what each is for.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::crew::Crew;
+use super::remote::Remote;
+use super::tester::Sender;
+use crate::lab::counters::Reading;
+use crate::lab::hosts::{HostSpec, Hosts, LinkName, Site, SiteEnd, SiteMeasurer};
+use crate::lab::profile::Family;
+use crate::lab::watch::{Counting, Leg, Watched};
+use crate::lab::{Blame, LabError};
+use crate::rig::spec::DutChoice;
+
+/// The hosts of a measurement with one DUT or none.
+#[derive(Debug)]
+pub struct Reached {
+    site: Site,
+    hosts: BTreeMap<String, Remote>,
+}
+
+impl Reached {
+    /// Reaches the hosts that a measurement needs.
+    ///
+    /// # Errors
+    ///
+    /// A host that cannot be reached, with what to do.
+    pub fn to(
+        hosts: &Hosts,
+        dut: Option<&str>,
+        upstream: Family,
+        crew: &Crew,
+    ) -> Result<Self, LabError> {
+        let site = hosts.site(dut, upstream);
+        let site = site.map_err(|error| Blame::Request.error(error.to_string()))?;
+        let is_needed = |host: &&HostSpec| names(&site).any(|name| name == host.name);
+        Ok(Self {
+            hosts: crew.reach(hosts.iter().filter(is_needed))?,
+            site,
+        })
+    }
+
+    /// Who speaks to whom.
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// A host of the site.
+    pub fn host(&self, name: &str) -> Remote {
+        self.hosts[name].clone()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Remote> {
+        self.hosts.values().cloned().collect()
+    }
+
+    /// Those that send, and whom each asks.
+    pub fn senders(&self, self_test: bool) -> Vec<Sender> {
+        let sender = |it: &SiteMeasurer| Sender {
+            host: self.host(&it.host),
+            threads: it.threads,
+            server: it.dut.filter(|_| !self_test).unwrap_or(it.self_test),
+        };
+        self.site.measurers.iter().map(sender).collect()
+    }
+
+    /// The server that the first of them asks.
+    pub fn server(&self, self_test: bool) -> SocketAddr {
+        let first = &self.site.measurers[0];
+        first.dut.filter(|_| !self_test).unwrap_or(first.self_test)
+    }
+
+    /// Whether the self-test passes both links of the measurement, through the host of the DUT.
+    pub fn self_test_is_forwarded(&self) -> bool {
+        let first = &self.site.measurers[0];
+        let has_own = |name| self.site.links.iter().any(|link| link.name == name);
+        !has_own(LinkName::SelfTest) && first.host != self.site.authority.host
+    }
+
+    /// "three-device", or "two-device" where Measurer and authority share a host.
+    pub fn setup(&self) -> &'static str {
+        let authority = &self.site.authority.host;
+        match self.site.measurers.iter().any(|it| it.host == *authority) {
+            true => "two-device",
+            false => "three-device",
+        }
+    }
+
+    /// What a self-test goes through, in words.
+    pub fn self_test_covers(&self) -> &'static str {
+        if self.self_test_is_forwarded() {
+            return "the Measurer, the client link, the upstream link and the authority; the DUT's host forwards";
+        }
+        match self.setup() {
+            "two-device" => {
+                "the Measurer and the authority, over the loopback interface of their host: neither the client link \
+                 nor the upstream link"
+            }
+            _ => {
+                "the Measurer, a link between Measurer and authority, and the authority: neither the client link nor \
+                 the upstream link"
+            }
+        }
+    }
+
+    /// Cores of the roles that are kept to some, each with its host: role and list.
+    pub fn cpus(&self, dut: Option<&DutChoice>) -> Vec<(String, String)> {
+        let measurers = self.site.measurers.iter();
+        let measurers = measurers.map(|it| (format!("Measurer on {}", it.host), &it.cpus));
+        let authority = &self.site.authority;
+        let authority = (format!("authority on {}", authority.host), &authority.cpus);
+        let dut = self.site.dut.as_ref().zip(dut).map(|(at, dut)| {
+            let cpus = if dut.cpus.is_unrestricted() {
+                &at.cpus
+            } else {
+                &dut.cpus
+            };
+            ("DUT".to_owned(), cpus)
+        });
+        let all = measurers.chain([authority]).chain(dut);
+        let kept = all.filter(|(_, cpus)| !cpus.is_unrestricted());
+        kept.map(|(role, cpus)| (role, cpus.to_string())).collect()
+    }
+
+    /// Each host in a sentence: its roles, machine and program.
+    pub fn described(&self) -> Vec<String> {
+        let described = self.hosts.values().map(|host| {
+            let link = host.link();
+            let welcome = link.welcome();
+            let (about, roles) = (&welcome.host, self.roles_of(host.name()).join(" and "));
+            format!(
+                "host {}: {roles}; {}, {} CPUs, {}, {}",
+                host.name(),
+                about.hostname,
+                about.cpus,
+                about.kernel,
+                welcome.tester
+            )
+        });
+        described.collect()
+    }
+
+    fn roles_of(&self, host: &str) -> Vec<&'static str> {
+        let site = &self.site;
+        let roles = [
+            ("Measurer", site.measurers.iter().any(|it| it.host == host)),
+            ("DUT", site.dut.as_ref().is_some_and(|it| it.host == host)),
+            ("authority", site.authority.host == host),
+        ];
+        let own = roles.into_iter().filter(|(_, is)| *is);
+        own.map(|(role, _)| role).collect()
+    }
+
+    /// What a certificate of the Tester is tied to of each host, by its name: the start of its machine, and its
+    /// kernel.
+    pub fn identities(&self) -> BTreeMap<String, String> {
+        let identity = |host: &Remote| {
+            let link = host.link();
+            let welcome = link.welcome();
+            let program = welcome.sha256.clone().unwrap_or_default();
+            let about = &welcome.host;
+            let told = format!("{}, {}, program {program}", about.boot_id, about.kernel);
+            (format!("host {}", host.name()), told)
+        };
+        self.hosts.values().map(identity).collect()
+    }
+
+    /// Their counters. Interfaces have the names of their links, and several Measurers are one.
+    pub fn watched(&self, self_test: bool) -> Watched {
+        let site = &self.site;
+        let measurers: Vec<&str> = site.measurers.iter().map(|it| it.host.as_str()).collect();
+        let authority = site.authority.host.as_str();
+        let is_tester = measurers == [authority];
+        let mut hosts = vec![(if is_tester { "Tester" } else { "Measurer" }, measurers)];
+        let mut at = |name: &'static str, host: &str| {
+            if is_tester && host == authority {
+                return 0;
+            }
+            hosts.push((name, vec![host_of(site, host)]));
+            hosts.len() - 1
+        };
+        let leg = |near, far, link: &str| {
+            Some(Leg {
+                near,
+                far: Some(far),
+                link: Some(link.to_owned()),
+            })
+        };
+        let dut = site
+            .dut
+            .as_ref()
+            .filter(|_| !self_test || self.self_test_is_forwarded());
+        let (client, upstream) = match dut {
+            Some(dut) => {
+                let (dut, authority) = (at("DUT", &dut.host), at("authority", authority));
+                let upstream = leg(dut, authority, LinkName::Upstream.name());
+                (leg(0, dut, LinkName::Client.name()), upstream)
+            }
+            None if is_tester => (leg(0, 0, LOOPBACK), None),
+            None => {
+                let authority = at("authority", authority);
+                (leg(0, authority, LinkName::SelfTest.name()), None)
+            }
+        };
+        let counting = hosts.into_iter().map(|(name, hosts)| {
+            let counted = Counted(
+                hosts
+                    .into_iter()
+                    .map(|host| (self.host(host), self.links_of(host)))
+                    .collect(),
+            );
+            (name, Arc::new(counted) as Arc<dyn Counting>)
+        });
+        Watched::hosts(counting.collect(), client, upstream)
+    }
+
+    /// The test links, by their ends.
+    pub fn links(&self) -> BTreeMap<String, String> {
+        let links = self.site.links.iter().map(|link| {
+            let end = |end: &SiteEnd| format!("{} of {}", end.interface, end.host);
+            (
+                format!("{} - {}", end(&link.near), end(&link.far)),
+                link.name.to_string(),
+            )
+        });
+        links.collect()
+    }
+
+    /// The interfaces of a host that belong to test links, with the names of these.
+    fn links_of(&self, host: &str) -> BTreeMap<String, String> {
+        let ends = self
+            .site
+            .links
+            .iter()
+            .flat_map(|link| [&link.near, &link.far].map(|end| (end, link.name)));
+        let own = ends.filter(|(end, _)| end.host == host);
+        let own = own.map(|(end, name)| (end.interface.clone(), name.name().to_owned()));
+        own.chain([(LOOPBACK.to_owned(), LOOPBACK.to_owned())])
+            .collect()
+    }
+}
+
+fn host_of<'a>(site: &'a Site, host: &str) -> &'a str {
+    names(site)
+        .find(|name| *name == host)
+        .unwrap_or(&site.authority.host)
+}
+
+fn names(site: &Site) -> impl Iterator<Item = &str> {
+    let measurers = site.measurers.iter().map(|it| it.host.as_str());
+    let dut = site.dut.iter().map(|it| it.host.as_str());
+    measurers.chain(dut).chain([site.authority.host.as_str()])
+}
+
+const LOOPBACK: &str = "lo";
+
+/// Hosts whose counters are added up, each with the links of its interfaces.
+#[derive(Debug)]
+struct Counted(Vec<(Remote, BTreeMap<String, String>)>);
+
+impl Counting for Counted {
+    fn reading(&self, queues: bool) -> Option<Reading> {
+        let mut sum: Option<Reading> = None;
+        for (host, links) in &self.0 {
+            let reading = host.reading(queues)?.of_links(links);
+            sum = Some(match sum {
+                Some(sum) => sum.with(reading),
+                None => reading,
+            });
+        }
+        sum
+    }
+
+    /// A host of a laboratory does nothing else meanwhile, and only its test links are looked at.
+    fn is_private(&self) -> bool {
+        true
+    }
+}

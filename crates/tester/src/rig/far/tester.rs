@@ -1,0 +1,264 @@
+//! A Tester whose threads are on several hosts: each arms its part of a trial, all begin at one moment, each by its own
+//! clock, and their ledgers come here, where the result is made of them as of those of one host.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+
+use super::at_once;
+use super::clocks::Clocks;
+use super::order::{GatheredOrder, Reply, Request, ShardOrder, TrialOrder};
+use super::remote::{PROMPT_NS, Remote};
+use crate::authority::counts::AuthorityCounts;
+use crate::authority::ledger;
+use crate::lab::LabError;
+use crate::lab::usage::Usage;
+use crate::lab::watch::Watched;
+use crate::load::generator::Finished;
+use crate::load::ledger::Ledger;
+use crate::rig::equipment::Client;
+use crate::rig::probe::{ProbeError, Prober};
+use crate::trial::part::{Gathered, Part, concluded};
+use crate::trial::result::TrialResult;
+use crate::trial::rows::{Course, Rows};
+use crate::trial::surroundings::{AuthorityReport, ShardReport, Surroundings};
+use crate::trial::{TrialError, TrialSpec};
+
+/// One host of Measurers.
+pub struct Sender {
+    /// The host.
+    pub host: Remote,
+    /// Its threads, and so its shards.
+    pub threads: usize,
+    /// The server as this host reaches it.
+    pub server: SocketAddr,
+}
+
+/// Testers on several hosts, and single questions from the first of them.
+pub struct FarInstruments {
+    /// All hosts of the measurement, each once.
+    pub hosts: Vec<Remote>,
+    /// Those that send.
+    pub senders: Vec<Sender>,
+    /// Where the authority is that is the Tester's own.
+    pub authority: Option<Remote>,
+    /// Single questions from the first of the senders.
+    pub prober: Prober,
+    /// The counters of all hosts.
+    pub watched: Watched,
+    /// The last trial.
+    pub(in crate::rig) last: Option<Course>,
+}
+
+/// Every host has heard when a trial begins before it does: a message takes milliseconds, and a busy host longer.
+const LEAD_NS: Nanos = SECOND / 5;
+
+/// Beyond its length and its timeout, a trial is over after this time: its ledger may have to be brought to an end.
+const OVERTIME_NS: Nanos = 30 * SECOND;
+
+/// Time for the ledgers of a trial to arrive, whatever the line to the controller: 16 octets for each of 10^8 queries
+/// take 13 s at 1 Gbit/s.
+const TRANSFER_NS: Nanos = 600 * SECOND;
+
+impl FarInstruments {
+    /// The queries of the last trial.
+    pub fn rows(&self) -> Option<Rows<'_>> {
+        self.last.as_ref().map(Rows::new)
+    }
+
+    /// The part of each host: those of the senders in their order, and none of the others.
+    fn parts(&self, spec: &TrialSpec) -> Vec<(Remote, TrialOrder)> {
+        let shards = self
+            .senders
+            .iter()
+            .map(|sender| sender.threads as u64)
+            .sum();
+        let mut first = 0;
+        let mut parts = Vec::new();
+        for sender in &self.senders {
+            let order = TrialOrder::new(spec, Part { first, shards }, sender.server);
+            parts.push((sender.host.clone(), order));
+            first += sender.threads as u64;
+        }
+        let is_sender =
+            |host: &&Remote| self.senders.iter().any(|it| it.host.name() == host.name());
+        let others = self.hosts.iter().filter(|host| !is_sender(host));
+        parts.extend(others.map(|host| {
+            let part = Part { first: 0, shards };
+            (host.clone(), TrialOrder::new(spec, part, spec.server))
+        }));
+        parts
+    }
+
+    fn run(&mut self, spec: &TrialSpec) -> Result<Parts, LabError> {
+        let mut clocks = Clocks::of(self.hosts.iter())?;
+        let parts = self.parts(spec);
+        for armed in at_once(parts, |(host, order)| {
+            let armed = host.ask(&Request::Arm(Box::new(order)), TRANSFER_NS);
+            armed.map(drop)
+        }) {
+            armed?;
+        }
+        let start = MonotonicClock.now() + LEAD_NS;
+        let limit_ns = LEAD_NS + spec.duration_ns + spec.timeout_ns + OVERTIME_NS;
+        let begun = self.senders.iter().map(|sender| {
+            let at = clocks.to_host(sender.host.name(), start);
+            (sender.host.clone(), at)
+        });
+        let ran = at_once(begun.collect(), |(host, at)| {
+            let ran = host.ask(&Request::Run(at), limit_ns)?;
+            match ran {
+                Reply::Ran(late_ns) => Ok((host.name().to_owned(), late_ns)),
+                _ => Err(host.strange("run")),
+            }
+        });
+        let late = ran.into_iter().collect::<Result<Vec<_>, _>>()?;
+        clocks.look_again()?;
+        let hosts = self.hosts.clone();
+        let gathered = at_once(hosts, |host| {
+            let gathered = host.ask_all(&Request::Gather, TRANSFER_NS)?;
+            match gathered {
+                (Reply::Gathered(order), blobs) => Ok((host, *order, blobs)),
+                _ => Err(host.strange("gather")),
+            }
+        });
+        let gathered = gathered.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(Parts {
+            start,
+            clocks,
+            late,
+            gathered,
+        })
+    }
+}
+
+/// What came from the hosts after a trial.
+struct Parts {
+    /// When it began, on the controller's clock.
+    start: Nanos,
+    clocks: Clocks,
+    /// How long after the start each sender began that did.
+    late: Vec<(String, Nanos)>,
+    gathered: Vec<(Remote, GatheredOrder, Vec<Vec<u8>>)>,
+}
+
+impl Parts {
+    /// As if one host had run the trial.
+    fn united(self, spec: &TrialSpec) -> Result<Gathered, LabError> {
+        let mut united = Gathered {
+            shards: Vec::new(),
+            authority: None,
+            usage: Usage::default(),
+            clock_source: None,
+            started_at_ns: self
+                .start
+                .saturating_add_signed(MonotonicClock.realtime_offset()),
+        };
+        for (host, order, blobs) in self.gathered {
+            let incomplete = || host.strange("gather");
+            let mut blobs = blobs.into_iter();
+            for shard in order.shards {
+                let octets = blobs.next().ok_or_else(incomplete)?;
+                let mut shard = report(spec, shard, &octets).ok_or_else(incomplete)?;
+                let finished = &mut shard.finished;
+                finished.start = self.clocks.to_controller(host.name(), finished.start);
+                united.shards.push(shard);
+            }
+            if let Some(told) = order.authority {
+                let octets = blobs.next().ok_or_else(incomplete)?;
+                let start = self.clocks.to_controller(host.name(), told.ledger_start);
+                let ledger = ledger::Ledger::from_octets(&spec.names, start, &octets, told.other);
+                united.authority = Some(AuthorityReport {
+                    counts: told.counts,
+                    receive_drops: told.receive_drops,
+                    send_drops: told.send_drops,
+                    error: told.error,
+                    ledger: Some(Arc::new(ledger.ok_or_else(incomplete)?)),
+                    allowed_ns: told.allowed_ns,
+                });
+            }
+            united.usage.join(order.usage, host.name());
+            united.clock_source = united.clock_source.or(order.clock_source);
+        }
+        united
+            .shards
+            .sort_by_key(|shard| shard.finished.schedule.shard_index());
+        Ok(united)
+    }
+}
+
+fn report(spec: &TrialSpec, order: ShardOrder, octets: &[u8]) -> Option<ShardReport> {
+    let ledger = Ledger::from_octets(octets)?;
+    (order.offered <= ledger.entries().len()).then(|| ShardReport {
+        finished: Finished {
+            schedule: spec.schedule.shard(order.shard, order.shards),
+            start: order.start,
+            ledger,
+            offered: order.offered,
+            emptied_until_ns: order.emptied_until_ns,
+            tally: order.tally,
+        },
+        counters: order.counters.into(),
+        clock_step_ns: order.clock_step_ns,
+        backend: order.backend,
+        error: order.error,
+    })
+}
+
+impl Client for FarInstruments {
+    fn trial(
+        &mut self,
+        spec: &TrialSpec,
+        around: impl FnOnce() -> Surroundings,
+    ) -> Result<TrialResult, TrialError> {
+        spec.check()?;
+        self.last = None;
+        let parts = self.run(spec)?;
+        let hosts = parts.clocks.told(parts.start, &parts.late);
+        let gathered = parts.united(spec)?;
+        let around = || Surroundings { hosts, ..around() };
+        let (result, course) = concluded(spec, gathered, around);
+        self.last = Some(course);
+        Ok(result)
+    }
+
+    fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
+        let Some(host) = &self.authority else {
+            return Ok(AuthorityCounts::default());
+        };
+        match host.ask(&Request::Counts, PROMPT_NS)? {
+            Reply::Counts(counts) => Ok(counts),
+            _ => Err(host.strange("counts").into()),
+        }
+    }
+
+    fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
+        self.prober.aaaa(name, wait_ns)
+    }
+
+    fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
+        self.prober.answers(name, wait_ns)
+    }
+
+    fn watched(&self) -> Watched {
+        self.watched.clone()
+    }
+
+    fn now(&self) -> Nanos {
+        MonotonicClock.now()
+    }
+
+    fn pause(&self, span_ns: Nanos) {
+        MonotonicClock.sleep(span_ns);
+    }
+}
+
+impl Drop for FarInstruments {
+    fn drop(&mut self) {
+        // The servers on these hosts go on; the Tester's threads must not.
+        for host in &self.hosts {
+            let _ = host.ask(&Request::Close, PROMPT_NS);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+use std::io::pipe;
+use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
+
+use dns64_transport::clock::SECOND;
+use dns64_transport::socket::Segmentation;
+
+use super::order::{AuthorityOrder, MeasurerOrder, Request, TesterOrder, ZoneOrder};
+use super::post::Post;
+use super::remote::{PROMPT_NS, Remote};
+use super::tester::{FarInstruments, Sender};
+use crate::agent::handshake::Welcome;
+use crate::agent::link::Link;
+use crate::agent::serve::serve;
+use crate::agent::ssh::Options;
+use crate::lab::topology::Role;
+use crate::lab::watch::Watched;
+use crate::load::ledger::Fate;
+use crate::namespace::Share;
+use crate::rig::equipment::Client as _;
+use crate::rig::probe::{Prober, Way};
+use crate::rig::spec::Load;
+use crate::trial::result::Outcome;
+use crate::trial::surroundings::Surroundings;
+
+/// A host whose agent is a thread of the test.
+fn host(name: &str) -> (Remote, JoinHandle<()>) {
+    let ((answers, out), (input, calls)) = (pipe().unwrap(), pipe().unwrap());
+    let agent = std::thread::spawn(move || {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let mut post = Post::new(Arc::clone(&interrupted));
+        serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut post).unwrap();
+    });
+    let link = Link::over(name, answers, calls, &Options::new("a test")).unwrap();
+    (Remote::new(name, link), agent)
+}
+
+fn free_port() -> SocketAddr {
+    let socket = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
+    socket.local_addr().unwrap()
+}
+
+fn load() -> Load {
+    let mut load = Load {
+        duration_ns: SECOND / 2,
+        cidr: "10.0.0.0/16".parse().unwrap(),
+        segmentation: Segmentation::Off,
+        ..Load::default()
+    };
+    load.zone.aaaa_share = Share::ALL;
+    load
+}
+
+/// Two hosts that send, with one thread and with two, the second of which is the authority as well.
+fn two_hosts(load: &Load) -> (FarInstruments, Vec<JoinHandle<()>>) {
+    let server = free_port();
+    let ((one, first), (two, second)) = (host("one"), host("two"));
+    for (host, threads) in [(&one, 1), (&two, 2)] {
+        let authority = (threads == 2).then(|| AuthorityOrder {
+            listen: server,
+            cpus: String::new(),
+            segmentation: Segmentation::Off,
+            zone: ZoneOrder::new(load.cidr, &load.zone_config(true)),
+            behaviour: None,
+        });
+        let measurer = Some(MeasurerOrder {
+            local: None,
+            threads,
+            cpus: String::new(),
+        });
+        let order = TesterOrder {
+            measurer,
+            authority,
+        };
+        host.ask(&Request::Open(Box::new(order)), PROMPT_NS)
+            .unwrap();
+    }
+    let sender = |host: &Remote, threads| Sender {
+        host: host.clone(),
+        threads,
+        server,
+    };
+    let testers = FarInstruments {
+        senders: vec![sender(&one, 1), sender(&two, 2)],
+        prober: Prober {
+            way: Way::Far(one.clone()),
+            local: None,
+            server,
+            zone: load.zone.clone(),
+        },
+        authority: Some(two.clone()),
+        hosts: vec![one, two],
+        watched: Watched::default(),
+        last: None,
+    };
+    (testers, vec![first, second])
+}
+
+#[test]
+fn several_hosts_send_one_schedule() {
+    let load = load();
+    let (mut testers, agents) = two_hosts(&load);
+    let (rate_qps, schedule) = (2000, load.schedule(2000));
+    let names = load
+        .names()
+        .unwrap()
+        .take(schedule.queries(), None)
+        .unwrap();
+    let first = names.asked(0);
+    testers.answers(first, SECOND).unwrap();
+    let asked_before = testers.authority_counts().unwrap().queries();
+    let spec = load.trial(testers.prober.server, rate_qps, schedule, names);
+    let result = testers.trial(&spec, Surroundings::default).unwrap();
+    assert_eq!((result.queries_due, result.queries_sent), (1000, 1000));
+    let rows: Vec<_> = testers.rows().unwrap().collect();
+    let indices: Vec<u64> = rows.iter().map(|row| row.index).collect();
+    assert_eq!(
+        indices,
+        (0..1000).collect::<Vec<_>>(),
+        "none missing, none twice"
+    );
+    let on_shard = |shard| rows.iter().filter(|row| row.shard == shard).count();
+    assert!(
+        (0..3).all(|shard| on_shard(shard) >= 333),
+        "each has its share"
+    );
+    let asked = testers.authority_counts().unwrap().queries() - asked_before;
+    assert_eq!(asked, result.authority.unwrap().aaaa);
+    assert!(asked <= 1000 && asked >= result.answers.valid, "{asked}");
+    // Each question is at the authority after it was sent, on one clock.
+    for row in rows.iter().filter(|row| row.fate == Fate::Valid) {
+        let told = testers.rows().unwrap().timeline(row.index).unwrap();
+        let at = told.questions.unwrap().aaaa.arrived_at.unwrap();
+        let bound_ns = 1_000_000;
+        assert!(at + bound_ns >= told.sent_at, "{told:?}");
+        assert!(at <= told.received_at.unwrap() + bound_ns, "{told:?}");
+    }
+    let hosts: Vec<&str> = result
+        .clocks
+        .iter()
+        .map(|clock| clock.host.as_str())
+        .collect();
+    assert_eq!(hosts, ["one", "two"]);
+    let usage = result.machine.unwrap();
+    let rows: Vec<_> = usage
+        .roles
+        .iter()
+        .map(|row| (row.role, row.host.as_deref()))
+        .collect();
+    let of = |role, host| rows.contains(&(role, Some(host)));
+    assert!(of(Role::Measurer, "one") && of(Role::Measurer, "two") && of(Role::Authority, "two"));
+    drop(testers);
+    for agent in agents {
+        agent.join().unwrap();
+    }
+}
+
+#[test]
+fn a_host_that_is_told_too_late_makes_the_trial_invalid() {
+    let load = load();
+    let (testers, agents) = two_hosts(&load);
+    let names = load.names().unwrap().take(1000, None).unwrap();
+    let spec = load.trial(testers.prober.server, 2000, load.schedule(2000), names);
+    let order = super::order::TrialOrder::new(
+        &spec,
+        crate::trial::part::Part {
+            first: 0,
+            shards: 3,
+        },
+        testers.prober.server,
+    );
+    let one = &testers.hosts[0];
+    one.ask(&Request::Arm(Box::new(order)), PROMPT_NS).unwrap();
+    let late = match one.ask(&Request::Run(1), 20 * SECOND).unwrap() {
+        super::order::Reply::Ran(late_ns) => late_ns,
+        other => panic!("{other:?}"),
+    };
+    assert!(late > 0);
+    let clock = crate::trial::result::HostClock {
+        host: "one".to_owned(),
+        offset_ns: 0,
+        bound_ns: 1,
+        drift_ppm: 0.0,
+        exchanges: 16,
+        late_ns: late,
+    };
+    let around = Surroundings {
+        hosts: vec![clock],
+        ..Surroundings::default()
+    };
+    let result = crate::trial::summary::result(&spec, &[], None, around);
+    let Outcome::Invalid(fault) = result.outcome else {
+        panic!("{:?}", result.outcome);
+    };
+    assert!(
+        fault.to_string().starts_with("host one began its part"),
+        "{fault}"
+    );
+    drop(testers);
+    for agent in agents {
+        agent.join().unwrap();
+    }
+}
