@@ -131,7 +131,7 @@ enum Ground {
     /// On hosts of this machine's own, which stay up as long as it is held.
     Lab { _up: Lab },
     /// On hosts that were reached.
-    Hosts(Reached),
+    Hosts(Box<Reached>),
 }
 
 /// The profiles that a measurement names.
@@ -253,7 +253,7 @@ impl Rig {
                 None => Ground::Lab {
                     _up: Lab::up(lab.setup)?,
                 },
-                Some(hosts) => Ground::Hosts(rig.reach(lab, hosts, crew)?),
+                Some(hosts) => Ground::Hosts(Box::new(rig.reach(lab, hosts, crew)?)),
             },
         };
         Ok(rig)

@@ -177,19 +177,12 @@ impl TesterFault {
             Self::ClockStep { step_ns } => {
                 format!("the real-time clock was stepped by {step_ns} ns during the trial")
             }
-            Self::HostLate { host, late_ns } => format!(
-                "host {host} began its part of the trial {} too late",
-                milliseconds(*late_ns)
-            ),
+            Self::HostLate { host, late_ns } => late(host, *late_ns),
             Self::HostClock {
                 host,
                 bound_ns,
                 limit_ns,
-            } => format!(
-                "the clock of host {host} is known to within {} only and the limit is {}",
-                milliseconds(*bound_ns),
-                milliseconds(*limit_ns)
-            ),
+            } => vague(host, *bound_ns, *limit_ns),
             Self::Link { error } => error.clone(),
         }
     }
@@ -279,6 +272,16 @@ impl TesterFault {
 
 /// What to do about a sender that is late for an unknown reason.
 const OWN_CORE: &str = "give the Tester a core of its own (--cpus) or lower the rate";
+
+fn late(host: &str, late_ns: Nanos) -> String {
+    let late = milliseconds(late_ns);
+    format!("host {host} began its part of the trial {late} too late")
+}
+
+fn vague(host: &str, bound_ns: Nanos, limit_ns: Nanos) -> String {
+    let (bound, limit) = (milliseconds(bound_ns), milliseconds(limit_ns));
+    format!("the clock of host {host} is known to within {bound} only and the limit is {limit}")
+}
 
 /// The cause as the end of a sentence.
 fn because(cause: Option<&Cause>) -> String {

@@ -6,7 +6,7 @@ use dns64_transport::clock::Nanos;
 use super::disturbance;
 use super::fault::TesterFault;
 use super::place::{Losses, Place, Source};
-use super::result::{Outcome, TrialResult};
+use super::result::{Outcome, Timing, TrialResult};
 use super::summary::{CLOCK_STEP_MAX_NS, host_fault, late_schedule, slow_authority};
 use crate::load::pace::Schedule;
 
@@ -125,10 +125,7 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
             ..
         } => Some(was_late(result, *lateness_ns, *limit_ns)),
         TesterFault::RateError { sent, due, allowed } => {
-            let off = sent.abs_diff(*due);
-            let off_pct = 100.0 * off as f64 / *due as f64;
-            let told = *due == 0 || off_pct <= timing.bin_100ms_deviation_pct_max + PCT_STEP;
-            Some(off > *allowed && told)
+            Some(was_off(timing, *sent, *due) && sent.abs_diff(*due) > *allowed)
         }
         TesterFault::CatchUpBurst {
             stall_ns,
@@ -169,12 +166,17 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
             .clock_step_ns
             .map(|told| told == *step_ns && told.unsigned_abs() > CLOCK_STEP_MAX_NS),
         TesterFault::HostLate { .. } | TesterFault::HostClock { .. } => {
-            let told = result.clocks.iter().find_map(host_fault);
-            Some(told.as_ref() == Some(fault))
+            Some(result.clocks.iter().find_map(host_fault).as_ref() == Some(fault))
         }
         // Of these, and of those that are not named, a result keeps nothing but the word of the Tester.
         _ => None,
     }
+}
+
+/// Whether the sender can have been so far off in 100 ms.
+fn was_off(timing: &Timing, sent: u64, due: u64) -> bool {
+    let off_pct = 100.0 * sent.abs_diff(due) as f64 / due as f64;
+    due == 0 || off_pct <= timing.bin_100ms_deviation_pct_max + PCT_STEP
 }
 
 /// Whether the losses of a trial have this counter.

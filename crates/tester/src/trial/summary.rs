@@ -56,8 +56,7 @@ pub fn result(
     let noted = behind_dut.and(path.as_ref()).map(|path| path.authority);
     let own = own(&sums, shards, authority, &around);
     let placing = placing(&sums, hanging, &own, &around, path.as_ref(), authority);
-    let fault = fault(shards, authority, around.authority_exit.clone(), &timing)
-        .or_else(|| around.hosts.iter().find_map(host_fault))
+    let fault = fault(shards, authority, &around, &timing)
         .or_else(|| network_fault(&own, &placing, &around.observed))
         .or_else(|| overflow(authority?))
         .or_else(|| late_schedule(&timing, &spec.limits, ended_early, spec.duration_ns))
@@ -114,15 +113,15 @@ pub fn verdict(fault: Option<TesterFault>, shortfall: u64, ended_early: bool) ->
     }
 }
 
-/// The first fault after which no figure can be believed: the authority has ended, a system call failed, or
-/// the clock was set.
+/// The first fault after which no figure can be believed: the authority has ended, a system call failed, the
+/// clock was set, or a host was not on time.
 fn fault(
     shards: &[ShardReport],
     authority: Option<&AuthorityReport>,
-    authority_exit: Option<String>,
+    around: &Surroundings,
     timing: &Timing,
 ) -> Option<TesterFault> {
-    if let Some(status) = authority_exit {
+    if let Some(status) = around.authority_exit.clone() {
         return Some(TesterFault::AuthorityDied { status });
     }
     let error = shards.iter().find_map(|shard| shard.error.clone());
@@ -130,7 +129,9 @@ fn fault(
     let step_ns = timing.clock_step_ns.unwrap_or(0);
     let stepped = step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS;
     let error = error.map(|error| TesterFault::Link { error });
-    error.or_else(|| stepped.then_some(TesterFault::ClockStep { step_ns }))
+    error
+        .or_else(|| stepped.then_some(TesterFault::ClockStep { step_ns }))
+        .or_else(|| around.hosts.iter().find_map(host_fault))
 }
 
 /// What a host did that was not on time, or cannot be believed to have been.
