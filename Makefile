@@ -12,4 +12,4 @@ demo:
 
 # Everything that has to pass before a change lands; without root, all of it that can run.
 test:
-	.ci/run fmt lint docs test fuzz-replay fuzz rules net
+	.ci/run fmt lint docs test fuzz-replay fuzz rules net ansible

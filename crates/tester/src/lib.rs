@@ -3,6 +3,7 @@
 //! In the order of the flow, each module using only those before it:
 //!
 //! - [`statistics`]: the figures of repeated measurements;
+//! - [`hash`]: SHA-256;
 //! - [`quantity`]: rates, times and resolutions as texts;
 //! - [`warning`]: what a reader has to know before a number is quoted;
 //! - [`namespace`]: the names of a trial and what each must be answered with;
@@ -13,7 +14,6 @@
 //! - [`trial`]: one trial, run by threads that turn Measurer and authority over links;
 //! - [`agent`]: the connection between the controller of a laboratory and its hosts;
 //! - [`procedure`]: what to try next, and what the trials add up to;
-//! - [`agent`]: what the hosts of a laboratory of several machines and their controller know of each other;
 //! - [`rig`]: lab, servers and Tester put together;
 //! - [`campaign`]: many searches by one plan, which survive crashes;
 //! - [`report`]: what the user sees;

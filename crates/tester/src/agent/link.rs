@@ -6,6 +6,8 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -38,6 +40,8 @@ pub struct Link {
     last_id: u64,
     /// Why the connection has ended.
     dead: Option<LinkError>,
+    /// The user has ended what this is for.
+    interrupted: Arc<AtomicBool>,
 }
 
 /// Why an exchange came to nothing.
@@ -125,6 +129,7 @@ impl Link {
             welcome: None,
             last_id: 0,
             dead: None,
+            interrupted: Arc::default(),
         })
     }
 
@@ -221,6 +226,7 @@ impl Link {
     }
 
     fn greet(&mut self, options: &Options) -> Result<(), LinkError> {
+        self.interrupted = Arc::clone(&options.interrupted);
         let hello = Call::Hello(Hello::new(&options.controller));
         let welcome = self.within(options.open_limit_ns, |link, deadline_ns| {
             match link.exchange(&hello, deadline_ns)?.0 {
@@ -305,12 +311,21 @@ impl Link {
     }
 
     fn next_frame(&self, deadline_ns: Nanos) -> Result<(Frame, Nanos), Fault> {
-        let left = Duration::from_nanos(deadline_ns.saturating_sub(MonotonicClock.now()));
-        match self.news.recv_timeout(left) {
-            Ok(News::Frame(frame, at_ns)) => Ok((frame, at_ns)),
-            Ok(News::Bad(error, found)) => Err(Fault::Bad(error, found)),
-            Ok(News::End) | Err(RecvTimeoutError::Disconnected) => Err(Fault::End),
-            Err(RecvTimeoutError::Timeout) => Err(Fault::Deadline),
+        loop {
+            let left_ns = deadline_ns.saturating_sub(MonotonicClock.now());
+            let news = self
+                .news
+                .recv_timeout(Duration::from_nanos(left_ns.min(LOOK_NS)));
+            return match news {
+                Ok(News::Frame(frame, at_ns)) => Ok((frame, at_ns)),
+                Ok(News::Bad(error, found)) => Err(Fault::Bad(error, found)),
+                Ok(News::End) | Err(RecvTimeoutError::Disconnected) => Err(Fault::End),
+                Err(RecvTimeoutError::Timeout) if self.interrupted.load(Ordering::Relaxed) => {
+                    Err(Fault::Known(Trouble::Interrupted))
+                }
+                Err(RecvTimeoutError::Timeout) if left_ns > LOOK_NS => continue,
+                Err(RecvTimeoutError::Timeout) => Err(Fault::Deadline),
+            };
         }
     }
 
@@ -427,6 +442,8 @@ fn texts(text: &str) -> String {
     lines.join("\n")
 }
 
+/// How often whoever waits looks whether the user has ended it.
+const LOOK_NS: Nanos = SECOND / 10;
 /// The answer takes no work.
 const CLOCK_LIMIT: Nanos = 10 * SECOND;
 /// An end that has closed its output ends at once.

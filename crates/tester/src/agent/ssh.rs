@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use rustix::process::getpid;
@@ -28,6 +29,8 @@ pub struct Options {
     pub program: Option<String>,
     /// How long a host may take to answer at first, connecting and authentication included.
     pub open_limit_ns: Nanos,
+    /// Becomes true when the user ends what this is for: nobody waits for a host any more.
+    pub interrupted: Arc<AtomicBool>,
     /// Where ssh keeps the sockets of shared connections; none if there can be no such place.
     control: Option<Arc<OwnedDir>>,
 }
@@ -41,6 +44,7 @@ impl Options {
             ssh: words(&variable),
             program: None,
             open_limit_ns: OPEN_LIMIT,
+            interrupted: Arc::default(),
             control: server::workdir("ssh").ok().map(Arc::new),
         }
     }
@@ -162,6 +166,7 @@ mod tests {
             ssh: words(""),
             program: None,
             open_limit_ns: SECOND,
+            interrupted: Arc::default(),
             control: None,
         }
     }

@@ -85,6 +85,8 @@ pub enum Trouble {
     Protocol(String),
     /// The request cannot be sent; the connection goes on.
     Unfit(String),
+    /// The user ended it. The connection was ended.
+    Interrupted,
     /// The agent did not do what was asked; the connection goes on.
     Failed(String),
     /// The program cannot be copied to the host.
@@ -208,6 +210,7 @@ impl LinkError {
             Trouble::Lost(said) => write!(f, "the connection was lost{}", last(said)),
             Trouble::Died { how, said } => write!(f, "the agent ended ({how}){}", last(said)),
             Trouble::Protocol(what) => write!(f, "the agent broke the protocol: {what}"),
+            Trouble::Interrupted => f.write_str("interrupted"),
             Trouble::Unfit(what) => write!(f, "the request cannot be sent: {what}"),
             Trouble::Failed(why) => f.write_str(why),
             Trouble::Push(why) => write!(f, "cannot copy dns64bench to {target}: {why}"),

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use imports::Sources;
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 16] = [
+const FLOW: [&str; 17] = [
     "statistics",
+    "hash",
     "quantity",
     "warning",
     "namespace",

@@ -41,7 +41,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     if let Some(code) = prepare(&plan, lab, &interrupted)? {
         return Ok(code);
     }
-    let crew = crew(&plan, &args.push)?;
+    let crew = crew(&plan, &args.push, &interrupted)?;
     let by_name = || PathBuf::from(&plan.name);
     let directory = args.output.clone().unwrap_or_else(by_name);
     let beginning = Beginning {
@@ -63,7 +63,7 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     if let Some(code) = prepare(&plan, lab, &interrupted)? {
         return Ok(code);
     }
-    let crew = crew(&plan, &args.push)?;
+    let crew = crew(&plan, &args.push, &interrupted)?;
     go_on(&args.directory, crew, &args.watch, interrupted)
 }
 
@@ -101,8 +101,12 @@ fn lab_of(lines: &[Line]) -> Option<LabKind> {
 }
 
 /// Reaches the hosts of a plan, if it has any, and refuses what cannot be measured on them. They are held from here on.
-fn crew(plan: &Plan, push: &PushArgs) -> Result<Crew, Failure> {
-    let crew = Crew::new(&format!("plan {}", plan.name), push.push_binary);
+fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<Crew, Failure> {
+    let crew = Crew::new(
+        &format!("plan {}", plan.name),
+        push.push_binary,
+        interrupted,
+    );
     let Some(hosts) = &plan.hosts.at else {
         return Ok(crew);
     };

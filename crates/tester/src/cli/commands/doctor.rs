@@ -4,7 +4,7 @@ use std::io::Write;
 use std::iter::once;
 use std::path::Path;
 
-use super::{Failure, exit, print};
+use super::{Failure, exit, interrupt, print};
 use crate::campaign::plan::Plan;
 use crate::cli::args::PushArgs;
 use crate::doctor::{self, Finding, Grade};
@@ -22,7 +22,7 @@ pub(super) fn of_hosts(plan: &Path, push: &PushArgs) -> Result<u8, Failure> {
         let why = "the plan has no hosts; add [hosts.NAME] or an inventory, or omit --hosts";
         return Err(Failure::new(exit::USAGE, anyhow::anyhow!(why)));
     };
-    let crew = Crew::new("doctor", push.push_binary);
+    let crew = Crew::new("doctor", push.push_binary, &interrupt()?);
     let mut facts = Vec::new();
     let mut unknown = Vec::new();
     for host in hosts.iter() {

@@ -230,7 +230,7 @@ impl Session {
 
     pub(super) fn rig(&self) -> Result<Rig, Failure> {
         let spec = self.measurement.spec.clone();
-        let crew = Crew::new("a measurement", false);
+        let crew = Crew::new("a measurement", false, &self.interrupted);
         Ok(Rig::open(spec, &crew, Arc::clone(&self.interrupted))?)
     }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::at_once;
 use super::remote::Remote;
@@ -20,6 +21,7 @@ pub struct Crew {
     purpose: String,
     /// Copy this program to each host first, and use the copy.
     push: bool,
+    interrupted: Arc<AtomicBool>,
     /// Made when the first host is reached.
     options: OnceLock<Options>,
     hosts: Mutex<BTreeMap<String, Remote>>,
@@ -33,11 +35,12 @@ impl fmt::Debug for Crew {
 
 impl Crew {
     /// For a controller that does this, such as "plan x.toml". Nobody is reached yet.
-    /// With `push` this program is copied to them over ssh first, and used there.
-    pub fn new(purpose: &str, push: bool) -> Self {
+    /// With `push` this program is copied to them over ssh first, and used there. Nobody waits for them once `interrupted` is true.
+    pub fn new(purpose: &str, push: bool, interrupted: &Arc<AtomicBool>) -> Self {
         Self {
             purpose: purpose.to_owned(),
             push,
+            interrupted: Arc::clone(interrupted),
             options: OnceLock::new(),
             hosts: Mutex::default(),
         }
@@ -56,7 +59,11 @@ impl Crew {
         held.retain(|_, host| host.link().alive());
         let (known, unknown): (Vec<_>, Vec<_>) =
             hosts.partition(|host| held.contains_key(&host.name));
-        let options = self.options.get_or_init(|| Options::new(&self.purpose));
+        let options = self.options.get_or_init(|| {
+            let mut options = Options::new(&self.purpose);
+            options.interrupted = Arc::clone(&self.interrupted);
+            options
+        });
         let reached = at_once(unknown, |host| {
             let link = self.open(host, options);
             let link = link.map_err(|error| Blame::Machine.error(error.to_string()))?;
