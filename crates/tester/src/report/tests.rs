@@ -13,7 +13,7 @@ use crate::procedure::selftest::{certify_at, confirm, propose};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
-use crate::trial::result::{Answers, Outcome, Rtt, TrialResult};
+use crate::trial::result::{Answers, HostClock, Outcome, Rtt, TrialResult};
 use crate::trial::service::{By, Service};
 use sample::{conditions, failed, faults};
 
@@ -262,6 +262,14 @@ fn all_described(schema: &serde_json::Value) -> Vec<String> {
 #[test]
 fn the_schema_has_every_key_of_a_trial_and_no_other() {
     let mut result = failed();
+    result.clocks.push(HostClock {
+        host: "gen1".to_owned(),
+        offset_ns: -5,
+        bound_ns: 20_000,
+        drift_ppm: 0.5,
+        exchanges: 32,
+        late_ns: 0,
+    });
     let schema = parsed(include_str!("../../schema/trial.schema.json"));
     let mut described = Vec::new();
     for (key, of_key) in schema["properties"].as_object().unwrap() {

@@ -27,6 +27,21 @@ pub fn check(load: &Load, authority: Option<&Profile>, demand: Demand) -> Result
     let Some(profile) = authority else {
         return Ok(());
     };
+    check_names(load, demand)?;
+    zone::check(
+        profile,
+        &load.zone_file(demand.self_test),
+        needed(load, demand),
+    )?;
+    Ok(())
+}
+
+/// Refuses a range with too few names for a trial at the highest rate.
+///
+/// # Errors
+///
+/// Names a range that would do.
+pub fn check_names(load: &Load, demand: Demand) -> Result<(), NamespaceTooSmall> {
     let needed = needed(load, demand);
     let cidr = load.cidr;
     if needed > cidr.names() {
@@ -37,10 +52,8 @@ pub fn check(load: &Load, authority: Option<&Profile>, demand: Demand) -> Result
             used: 0,
             needed: needed - beside,
             wider: cidr.widened_to(needed),
-        }
-        .into());
+        });
     }
-    zone::check(profile, &load.zone_file(demand.self_test), needed)?;
     Ok(())
 }
 

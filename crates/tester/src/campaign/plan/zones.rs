@@ -17,7 +17,7 @@ impl Plan {
     /// # Errors
     ///
     /// A profile cannot be read; the names are too few for the longest trial at the highest rate; memory
-    /// or disk of this machine is too small.
+    /// or disk of this machine is too small, unless it runs on another.
     pub fn rooms(&self) -> Result<Vec<Room>, RigError> {
         let mut rooms = Vec::new();
         for variant in &self.variants {
@@ -27,7 +27,11 @@ impl Plan {
             let profile = Profile::load(name)?;
             let demand = self.demand(variant);
             for load in self.loads(variant) {
-                zones::check(&load, Some(&profile), demand)?;
+                // Other machines are looked at when they are reached.
+                match self.hosts.at {
+                    Some(_) => zones::check_names(&load, demand)?,
+                    None => zones::check(&load, Some(&profile), demand)?,
+                }
                 let room = Room::of(&profile, &load.zone_file(demand.self_test));
                 if !rooms.contains(&room) {
                     rooms.push(room);

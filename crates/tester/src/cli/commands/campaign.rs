@@ -9,6 +9,7 @@ use dns64_transport::random;
 
 use super::lab::in_user_namespace;
 use super::{Failure, exit, interrupt, report};
+use crate::agent::facts::HostFacts;
 use crate::agent::program;
 use crate::campaign::bench::{NamesFrom, RigBench};
 use crate::campaign::environment;
@@ -22,6 +23,7 @@ use crate::campaign::tasks::Task;
 use crate::cli::args::{PushArgs, ResumeArgs, RunArgs, WatchArgs};
 use crate::doctor::{self, Grade};
 use crate::lab::LabKind;
+use crate::lab::hosts::Hosts;
 use crate::lab::topology::{Lab, Role};
 use crate::report::campaign::live::Live;
 use crate::report::campaign::progress::CampaignProgress;
@@ -119,7 +121,8 @@ fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<C
     let missing = findings
         .iter()
         .filter(|finding| finding.grade == Grade::Missing);
-    let missing: Vec<String> = missing.map(ToString::to_string).collect();
+    let mut missing: Vec<String> = missing.map(ToString::to_string).collect();
+    missing.extend(too_large(plan, hosts, &facts)?);
     match missing.is_empty() {
         true => Ok(crew),
         false => Err(Failure::new(
@@ -127,6 +130,32 @@ fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<C
             anyhow::anyhow!("the hosts are not ready:\n{}", missing.join("\n")),
         )),
     }
+}
+
+/// Zones that the host of the authority has no memory for.
+fn too_large(
+    plan: &Plan,
+    hosts: &Hosts,
+    facts: &[(String, HostFacts)],
+) -> Result<Vec<String>, Failure> {
+    let authority = hosts.authority().map(|host| host.name.as_str());
+    let told = facts
+        .iter()
+        .find(|(name, _)| Some(name.as_str()) == authority);
+    let Some((name, available)) =
+        told.and_then(|(name, facts)| Some((name, facts.memory_available_bytes?)))
+    else {
+        return Ok(Vec::new());
+    };
+    let rooms = plan.rooms()?.into_iter();
+    let refused = rooms.filter(|room| room.memory.is_some_and(|memory| memory > available));
+    let mib = available >> 20;
+    let text = |room| {
+        format!(
+            "{name}: memory: {room}, and {mib} MiB are available; use a smaller namespace or another host"
+        )
+    };
+    Ok(refused.map(text).collect())
 }
 
 /// Hands a campaign over to a user namespace, if its lab is to be in one, and tells the exit code

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use dns64_transport::cpu;
 use dns64_wire::codes::Rtype;
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ use crate::lab::host::Host;
 use crate::lab::profile::{Profile, ProfileRole};
 use crate::lab::server::{Launched as _, Server, ServerSpec};
 use crate::lab::topology::Role;
+use crate::lab::zone;
 use crate::namespace::Zone;
 use crate::rig::probe::{ProbeError, Prober};
 use crate::rig::pulse::{Patient, Pulse};
@@ -132,7 +134,12 @@ impl Post {
             settings: order.settings.into(),
             zone: order.zone.as_ref().map(|zone| zone.file()),
         });
-        let server = spec.and_then(Server::launch);
+        let server = spec.and_then(|spec| {
+            if let Some(zone) = &spec.zone {
+                zone::check(&spec.profile, zone, zone.names())?;
+            }
+            Server::launch(spec)
+        });
         *self.slot(role) = Some(server.map_err(|error| Refusal::from(&error))?);
         Ok(done(()))
     }
@@ -140,8 +147,11 @@ impl Post {
     fn open(&mut self, order: TesterOrder) -> Answered {
         self.armed = None;
         self.tester = None;
-        let authority = order.authority.map(auth_dns).transpose()?;
         let measurer = measurer(order.measurer.as_ref());
+        let authority = order
+            .authority
+            .map(|order| auth_dns(order, &measurer.cores));
+        let authority = authority.transpose()?;
         let opened = Tester::open(measurer, authority.as_ref(), &self.interrupted);
         self.tester = Some(opened.map_err(|error| refusal(causes(&error)))?);
         Ok(done(()))
@@ -167,6 +177,7 @@ impl Post {
             .filter_map(|(role, server)| Some((role, server.as_ref()?.pid())));
         let (servers, spare) = (servers.collect(), std::mem::take(&mut self.spare));
         let (spec, part) = order.spec();
+        spec.check().map_err(|error| refusal(error.to_string()))?;
         let tester = self.tester()?;
         tester.watch(servers);
         let armed = tester
@@ -247,17 +258,26 @@ fn refusal(what: impl Into<String>) -> Refusal {
     }
 }
 
+/// On the cores that it is to have, or the first of the host; without an order there are no threads.
 fn measurer(order: Option<&MeasurerOrder>) -> Measurer {
+    let threads = order.map_or(0, |order| order.threads);
+    let first: Vec<usize> = cpu::available().into_iter().take(threads).collect();
+    let cores = order.map(|order| cpus(&order.cpus).or(&first));
     Measurer {
         host: Host::Here,
         local: order.and_then(|order| order.local),
-        threads: order.map_or(0, |order| order.threads),
-        cores: order.map_or_else(Vec::new, |order| cpus(&order.cpus).cpus().to_vec()),
+        threads,
+        cores: cores.map_or_else(Vec::new, |cores| cores.cpus().to_vec()),
     }
 }
 
-fn auth_dns(order: AuthorityOrder) -> Result<AuthDns, Refusal> {
-    let cores = cpus(&order.cpus).cpus().to_vec();
+/// On the cores that it is to have; otherwise on the first that the Measurer leaves, or on its own.
+fn auth_dns(order: AuthorityOrder, taken: &[usize]) -> Result<AuthDns, Refusal> {
+    let free = cpu::available()
+        .into_iter()
+        .find(|core| !taken.contains(core));
+    let chosen: Vec<usize> = free.or(taken.first().copied()).into_iter().collect();
+    let cores = cpus(&order.cpus).or(&chosen).cpus().to_vec();
     let rules = order.behaviour.map(|text| rules(&text)).transpose()?;
     Ok(AuthDns {
         host: Host::Here,

@@ -164,7 +164,7 @@ fn an_authority_that_is_measured_loses_queries_itself() {
     assert_eq!(measured.outcome, Outcome::Failed { shortfall: 1 });
     assert_eq!(measured.tester_drops, 0);
     let places = measured.losses.unwrap().places;
-    assert_eq!(places[0].place, Place::DutSockets);
+    assert_eq!(places[0].place, Place::Dut);
     let beside_a_dut = told(false);
     let fault = TesterFault::AuthorityDrops { datagrams: 1 };
     assert_eq!(beside_a_dut.outcome, Outcome::Invalid(fault));
