@@ -116,8 +116,8 @@ fn an_agent_is_reached_through_ssh() {
     let ssh = FakeSsh::new(SHELL);
     let mut link = linked(|| ssh.open());
     assert_eq!(ssh.asked(), format!("{PROGRAM} agent"));
-    let (facts, _): (Value, _) = link.ask(&json!({"what": "facts"}), BUSY_MAX).unwrap();
-    assert_eq!(facts["tester"], dns64bench::PROGRAM);
+    let (facts, _): (Value, _) = link.ask(&json!("facts"), BUSY_MAX).unwrap();
+    assert_eq!(facts["facts"]["tester"], dns64bench::PROGRAM);
     assert!(link.clock_exchange().unwrap().is_sorted());
 }
 
@@ -257,7 +257,7 @@ fn an_ssh_that_dies_in_the_middle_of_a_frame_is_told() {
     let ssh = FakeSsh::new(&format!("cat \"$(dirname \"$0\")/answer\"; {dies}"));
     ssh.answers(VERSION);
     let mut link = ssh.open().unwrap();
-    let error = link.ask::<_, Value>(&json!({"what": "facts"}), BUSY_MAX);
+    let error = link.ask::<_, Value>(&json!("facts"), BUSY_MAX);
     assert_eq!(error.unwrap_err().trouble, Trouble::Lost(line.into()));
     let error = link.clock_exchange().unwrap_err().to_string();
     let lost = "host gen1: the connection was lost; last messages:";

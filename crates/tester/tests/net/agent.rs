@@ -164,8 +164,8 @@ fn reach() -> Reach {
 fn an_agent_serves_over_ssh_and_ends_with_its_link() {
     let host = Host::up("serves");
     let mut link = host.open().unwrap();
-    let (facts, _): (Value, _) = link.ask(&json!({"what": "facts"}), BUSY_MAX).unwrap();
-    assert_eq!(facts["tester"], dns64bench::PROGRAM);
+    let (facts, _): (Value, _) = link.ask(&json!("facts"), BUSY_MAX).unwrap();
+    assert_eq!(facts["facts"]["tester"], dns64bench::PROGRAM);
     let stamps = link.clock_exchange().unwrap();
     assert!(stamps.is_sorted(), "{stamps:?}");
     assert_eq!(host.processes("dns64bench").len(), 2);
@@ -214,7 +214,7 @@ fn a_session_that_is_killed_is_told_and_leaves_no_agent() {
     for pid in sessions.filter(|&pid| crate::machine::comm(pid) == "sshd") {
         process::signal(pid, Signal::KILL);
     }
-    let error = link.ask::<_, Value>(&json!({"what": "facts"}), BUSY_MAX);
+    let error = link.ask::<_, Value>(&json!("facts"), BUSY_MAX);
     let error = error.unwrap_err();
     assert!(matches!(error.trouble, Trouble::Lost(_)), "{error:?}");
     assert!(

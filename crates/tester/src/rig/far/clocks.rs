@@ -74,12 +74,15 @@ impl Clocks {
             let drift = time
                 .after
                 .and_then(|after| Drift::between(time.before, after));
-            let at_start = time.before.at(start);
+            let at_start = drift.map(|drift| drift.at(start));
+            // It began by what was known before.
+            let told = time.before.offset_ns;
+            let bound_ns = at_start.map(|at| at.bound_ns + at.offset_ns.abs_diff(told));
             HostClock {
                 host: name.clone(),
-                offset_ns: at_start.offset_ns,
+                offset_ns: told,
                 // A clock that went further than any is steered was set, or is of another start of the host.
-                bound_ns: drift.map_or(Nanos::MAX, |_| at_start.bound_ns),
+                bound_ns: bound_ns.unwrap_or(Nanos::MAX),
                 drift_ppm: drift.map_or(0.0, Drift::ppm),
                 exchanges: (time.before.exchanges + time.after.map_or(0, |it| it.exchanges)) as u64,
                 late_ns: late

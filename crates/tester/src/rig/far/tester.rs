@@ -92,7 +92,6 @@ impl FarInstruments {
     }
 
     fn run(&mut self, spec: &TrialSpec) -> Result<Parts, LabError> {
-        let mut clocks = Clocks::of(self.hosts.iter())?;
         let parts = self.parts(spec);
         for armed in at_once(parts, |(host, order)| {
             let armed = host.ask(&Request::Arm(Box::new(order)), TRANSFER_NS);
@@ -100,6 +99,8 @@ impl FarInstruments {
         }) {
             armed?;
         }
+        // Last, so that they are known best when the trial begins.
+        let mut clocks = Clocks::of(self.hosts.iter())?;
         let start = MonotonicClock.now() + LEAD_NS;
         let limit_ns = LEAD_NS + spec.duration_ns + spec.timeout_ns + OVERTIME_NS;
         let begun = self.senders.iter().map(|sender| {
