@@ -3,7 +3,7 @@
 //! In the order of the flow, each module using only those before it:
 //!
 //! - [`statistics`]: the figures of repeated measurements;
-//! - [`hash`]: SHA-256;
+//! - [`hash`]: of octets and files, by SHA-256;
 //! - [`quantity`]: rates, times and resolutions as texts;
 //! - [`warning`]: what a reader has to know before a number is quoted;
 //! - [`namespace`]: the names of a trial and what each must be answered with;

@@ -29,7 +29,7 @@ use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
 use crate::rig::certify::{COARSE, Loopback, Question};
 use crate::rig::far::any::{AnyServer, AnyTester};
-use crate::rig::far::crew::Crew;
+use crate::rig::remote::crew::Crew;
 use crate::rig::spec::{Load, RigSpec, Subject};
 use crate::rig::{Rig, RigError};
 use crate::trial::result::TrialResult;

@@ -13,11 +13,14 @@
 pub mod certify;
 pub mod conditions;
 pub mod equipment;
+mod error;
 pub mod far;
 pub mod placement;
 pub mod probe;
+mod profiles;
 pub mod pulse;
 pub mod recommended;
+pub mod remote;
 mod running;
 pub mod sample;
 pub mod spec;
@@ -33,80 +36,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
-use crate::authority::behaviour::{Delay, Rules, RulesError};
+use crate::authority::behaviour::{Delay, Rules};
 use crate::lab::LabError;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::host::Host;
-use crate::lab::profile::{Family, Profile, ProfileRole, Settings};
+use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::server::{Probe, Server, ServerSpec};
 use crate::lab::topology::{self, Lab, Role};
 use crate::lab::watch::Watched;
-use crate::load::names::NamespaceTooSmall;
 use crate::namespace::Share;
 use crate::procedure::Trials;
-use crate::quantity::ValueError;
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
-use crate::trial::{AuthDns, Measurer, Tester, TrialError};
+use crate::trial::{AuthDns, Measurer, Tester};
+pub use error::RigError;
+pub use profiles::Profiles;
+
 use certify::Loopback;
 use equipment::{Instruments, PROBE_NS};
 use far::any::{AnyServer, AnyTester};
-use far::crew::Crew;
-use far::site::Reached;
 use placement::Placement;
-use probe::{ProbeError, Prober};
+use probe::Prober;
+use remote::crew::Crew;
+use remote::site::Reached;
 use running::{Asker, Running};
 use sample::SAMPLE_MAX;
 use spec::{AuthorityChoice, LabSpec, RigSpec, Subject};
 use zones::Demand;
-
-/// Why a rig cannot be put together or cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum RigError {
-    /// The lab: a profile, a server, a host.
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    /// A profile in the place of another kind.
-    #[error("profile {name} is not a profile of {wanted}")]
-    WrongRole {
-        /// The profile.
-        name: String,
-        /// What is needed there.
-        wanted: &'static str,
-    },
-    /// A probe.
-    #[error(transparent)]
-    Probe(#[from] ProbeError),
-    /// An authority does not serve what the Tester's own would.
-    #[error(transparent)]
-    Sample(#[from] sample::SampleError),
-    /// The authority that was named for the self-test is none.
-    #[error(
-        "{server} is not an authority in self-test mode: {reason}; start one there with `dns64bench \
-         authority --self-test` and the same --suffix"
-    )]
-    NoSelfTest {
-        /// Who was asked.
-        server: SocketAddr,
-        /// What came instead of the AAAA of a name.
-        reason: String,
-    },
-    /// The delays that the authority is to have.
-    #[error(transparent)]
-    Rules(#[from] RulesError),
-    /// The Tester.
-    #[error(transparent)]
-    Trial(#[from] TrialError),
-    /// The names.
-    #[error(transparent)]
-    Names(#[from] NamespaceTooSmall),
-    /// The pattern of repeated names.
-    #[error(transparent)]
-    Pattern(#[from] ValueError),
-    /// The user ended it.
-    #[error("interrupted")]
-    Interrupted,
-}
 
 /// A test setup. Dropping it stops its servers and takes its lab down.
 pub struct Rig {
@@ -132,84 +88,6 @@ enum Ground {
     Lab { _up: Lab },
     /// On hosts that were reached.
     Hosts(Box<Reached>),
-}
-
-/// The profiles that a measurement names.
-#[derive(Clone, Debug, Default)]
-pub struct Profiles {
-    /// Of the DUT.
-    dut: Option<Profile>,
-    /// Of the authority, unless it is the Tester's own.
-    authority: Option<Profile>,
-}
-
-impl Profiles {
-    /// Reads them and looks their programs up. Nothing is started or changed.
-    ///
-    /// # Errors
-    ///
-    /// A profile cannot be read, is one of the other role, lacks a setting that is given, or its
-    /// program is not here.
-    pub fn load(subject: &Subject) -> Result<Self, RigError> {
-        let Some(lab) = subject.lab() else {
-            return Ok(Self::default());
-        };
-        let dut = lab
-            .dut
-            .as_ref()
-            .map(|choice| load(ProfileRole::Dut, &choice.profile, &choice.settings));
-        let dut = dut.transpose()?;
-        let authority = match &lab.authority {
-            AuthorityChoice::BuiltIn => None,
-            AuthorityChoice::Profile { profile, settings } => {
-                Some(load(ProfileRole::Authority, profile, settings)?)
-            }
-        };
-        // Other hosts look their programs up themselves.
-        if lab.at.is_none() {
-            let named = lab
-                .dut
-                .as_ref()
-                .and_then(|choice| choice.program.as_deref());
-            dut.as_ref()
-                .map(|profile| profile.program(named))
-                .transpose()?;
-            authority
-                .as_ref()
-                .map(|profile| profile.program(None))
-                .transpose()?;
-        }
-        Ok(Self { dut, authority })
-    }
-
-    /// Of the DUT, if one is started.
-    pub fn dut(&self) -> Option<&Profile> {
-        self.dut.as_ref()
-    }
-
-    /// Of the authority, unless it is the Tester's own.
-    pub fn authority(&self) -> Option<&Profile> {
-        self.authority.as_ref()
-    }
-}
-
-fn load(
-    role: ProfileRole,
-    name: &str,
-    settings: &BTreeMap<String, String>,
-) -> Result<Profile, RigError> {
-    let profile = Profile::load(name)?;
-    if profile.role != role {
-        return Err(RigError::WrongRole {
-            name: profile.name,
-            wanted: match role {
-                ProfileRole::Dut => "a DNS64 server",
-                ProfileRole::Authority => "an authoritative server",
-            },
-        });
-    }
-    profile.check_settings(settings)?;
-    Ok(profile)
 }
 
 impl Rig {

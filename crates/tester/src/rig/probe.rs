@@ -8,8 +8,8 @@ use dns64_transport::{Link, LinkError};
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
 
-use super::far::order::{NoAnswer, Question};
-use super::far::remote::Remote;
+use super::remote::host::Remote;
+use super::remote::order::{NoAnswer, Question};
 use crate::lab::host::Host;
 use crate::lab::{Blame, LabError};
 use crate::load::query::Template;

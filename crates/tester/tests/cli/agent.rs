@@ -16,7 +16,7 @@ use dns64bench::agent::ssh::Options;
 use dns64bench::agent::trouble::Trouble;
 use dns64bench::lab::hosts::Reach;
 use dns64bench::lab::process;
-use dns64bench::rig::far::order::{Reply, Request};
+use dns64bench::rig::remote::order::{Reply, Request};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -28,8 +28,8 @@ use crate::lab::topology::{Lab, Role};
 use crate::report::campaign::live::Live;
 use crate::report::campaign::progress::CampaignProgress;
 use crate::report::raw;
-use crate::rig::far::crew::Crew;
 use crate::rig::far::preflight;
+use crate::rig::remote::crew::Crew;
 use crate::rig::{Profiles, RigError, placement};
 use crate::trial::rows::Rows;
 

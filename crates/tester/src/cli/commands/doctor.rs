@@ -8,7 +8,7 @@ use super::{Failure, exit, interrupt, print};
 use crate::campaign::plan::Plan;
 use crate::cli::args::PushArgs;
 use crate::doctor::{self, Finding, Grade};
-use crate::rig::far::crew::Crew;
+use crate::rig::remote::crew::Crew;
 
 /// Prints what this machine can do, worst findings included, and always succeeds: it is advice.
 pub(super) fn run() -> Result<u8, Failure> {

@@ -25,7 +25,7 @@ use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
 use crate::report::{Conditions, Thousands, json, text, timeline};
 use crate::rig::certify::{self, Question};
-use crate::rig::far::crew::Crew;
+use crate::rig::remote::crew::Crew;
 use crate::rig::spec::RigSpec;
 use crate::rig::zones::{self, Demand};
 use crate::rig::{Profiles, Rig, RigError};

@@ -5,9 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
 use dns64_wire::codes::Rtype;
 
-use super::order::{Program, PulseOrder, Reply, Request};
 use super::post;
-use super::remote::{FarServer, PROMPT_NS, Remote};
 use super::tester::FarInstruments;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
@@ -20,6 +18,8 @@ use crate::namespace::Zone;
 use crate::rig::equipment::{Client, Instruments, OwnServer};
 use crate::rig::probe::{ProbeError, Prober, Way};
 use crate::rig::pulse::Asking;
+use crate::rig::remote::host::{FarServer, PROMPT_NS, Remote};
+use crate::rig::remote::order::{Program, PulseOrder, Reply, Request};
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
 use crate::trial::surroundings::Surroundings;

@@ -9,11 +9,6 @@ use dns64_transport::cpu;
 use dns64_wire::codes::Rtype;
 use serde_json::Value;
 
-use super::order::{
-    AuthorityGathered, AuthorityOrder, GatheredOrder, MeasurerOrder, NoAnswer, Program, PulseOrder,
-    Question, Refusal, Reply, Request, ServerOrder, ShardOrder, State, TesterOrder, TrialOrder,
-    causes, cpus,
-};
 use crate::agent::facts::HostFacts;
 use crate::agent::serve::{self, Work};
 use crate::authority::behaviour::Rules;
@@ -21,13 +16,17 @@ use crate::hash;
 use crate::lab::LabError;
 use crate::lab::counters::Reading;
 use crate::lab::host::Host;
-use crate::lab::profile::{Profile, ProfileRole};
 use crate::lab::server::{Launched as _, Server, ServerSpec};
 use crate::lab::topology::Role;
 use crate::lab::zone;
 use crate::namespace::Zone;
 use crate::rig::probe::{ProbeError, Prober};
 use crate::rig::pulse::{Patient, Pulse};
+use crate::rig::remote::order::{
+    AuthorityGathered, AuthorityOrder, GatheredOrder, MeasurerOrder, NoAnswer, Program, PulseOrder,
+    Question, Refusal, Reply, Request, ServerOrder, ShardOrder, State, TesterOrder, TrialOrder,
+    causes, cpus,
+};
 use crate::trial::part::{Armed, Gathered, Spare};
 use crate::trial::surroundings::ShardReport;
 use crate::trial::{AuthDns, Measurer, Tester};
@@ -390,12 +389,4 @@ fn answer(question: &Question) -> Result<Vec<u8>, NoAnswer> {
         ProbeError::Useless { .. } => NoAnswer::Garbage,
         other => NoAnswer::Failed(causes(&other)),
     })
-}
-
-/// The role of a profile's servers.
-pub(in crate::rig) fn role_of(profile: &Profile) -> Role {
-    match profile.role {
-        ProfileRole::Dut => Role::Dut,
-        ProfileRole::Authority => Role::Authority,
-    }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::at_once;
-use super::remote::Remote;
 use crate::agent::facts::HostFacts;
 use crate::lab::LabError;
 use crate::lab::hosts::Hosts;
+use crate::rig::remote::at_once;
+use crate::rig::remote::host::Remote;
 use crate::rig::spec::Subject;
 use crate::rig::{Profiles, RigError};
 

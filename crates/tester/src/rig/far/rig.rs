@@ -3,14 +3,14 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::any::{AnyServer, AnyTester};
-use super::crew::Crew;
-use super::order::{AuthorityOrder, MeasurerOrder, Request, TesterOrder, ZoneOrder};
-use super::remote::{FarServer, PROMPT_NS, Remote};
-use super::site::Reached;
 use super::tester::FarInstruments;
 use crate::lab::host::Host;
 use crate::lab::hosts::Hosts;
 use crate::rig::probe::{Prober, Way};
+use crate::rig::remote::crew::Crew;
+use crate::rig::remote::host::{FarServer, PROMPT_NS, Remote};
+use crate::rig::remote::order::{AuthorityOrder, MeasurerOrder, Request, TesterOrder, ZoneOrder};
+use crate::rig::remote::site::Reached;
 use crate::rig::running::Running;
 use crate::rig::spec::LabSpec;
 use crate::rig::{Rig, RigError};

@@ -1,15 +1,11 @@
 //! A Tester whose threads are on several hosts: each arms its part of a trial, all begin at one moment, each by its own
 //! clock, and their ledgers come here, where the result is made of them as of those of one host.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 
-use super::at_once;
-use super::clocks::Clocks;
-use super::order::{GatheredOrder, Reply, Request, ShardOrder, TrialOrder};
-use super::remote::{PROMPT_NS, Remote};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger;
 use crate::lab::LabError;
@@ -19,21 +15,16 @@ use crate::load::generator::Finished;
 use crate::load::ledger::Ledger;
 use crate::rig::equipment::Client;
 use crate::rig::probe::{ProbeError, Prober};
+use crate::rig::remote::at_once;
+use crate::rig::remote::clocks::Clocks;
+use crate::rig::remote::host::{PROMPT_NS, Remote};
+use crate::rig::remote::order::{GatheredOrder, Reply, Request, ShardOrder, TrialOrder};
+use crate::rig::remote::site::Sender;
 use crate::trial::part::{Gathered, Part, concluded};
 use crate::trial::result::TrialResult;
 use crate::trial::rows::{Course, Rows};
 use crate::trial::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use crate::trial::{TrialError, TrialSpec};
-
-/// One host of Measurers.
-pub struct Sender {
-    /// The host.
-    pub host: Remote,
-    /// Its threads, and so its shards.
-    pub threads: usize,
-    /// The server as this host reaches it.
-    pub server: SocketAddr,
-}
 
 /// Testers on several hosts, and single questions from the first of them.
 pub struct FarInstruments {

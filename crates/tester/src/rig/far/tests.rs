@@ -7,10 +7,8 @@ use std::thread::JoinHandle;
 use dns64_transport::clock::SECOND;
 use dns64_transport::socket::Segmentation;
 
-use super::order::{AuthorityOrder, MeasurerOrder, Request, TesterOrder, ZoneOrder};
 use super::post::Post;
-use super::remote::{PROMPT_NS, Remote};
-use super::tester::{FarInstruments, Sender};
+use super::tester::FarInstruments;
 use crate::agent::handshake::Welcome;
 use crate::agent::link::Link;
 use crate::agent::serve::serve;
@@ -21,6 +19,9 @@ use crate::load::ledger::Fate;
 use crate::namespace::Share;
 use crate::rig::equipment::Client as _;
 use crate::rig::probe::{Prober, Way};
+use crate::rig::remote::host::{PROMPT_NS, Remote};
+use crate::rig::remote::order::{AuthorityOrder, MeasurerOrder, Request, TesterOrder, ZoneOrder};
+use crate::rig::remote::site::Sender;
 use crate::rig::spec::Load;
 use crate::trial::result::Outcome;
 use crate::trial::surroundings::Surroundings;
@@ -163,7 +164,7 @@ fn a_host_that_is_told_too_late_makes_the_trial_invalid() {
     let (testers, agents) = two_hosts(&load);
     let names = load.names().unwrap().take(1000, None).unwrap();
     let spec = load.trial(testers.prober.server, 2000, load.schedule(2000), names);
-    let order = super::order::TrialOrder::new(
+    let order = crate::rig::remote::order::TrialOrder::new(
         &spec,
         crate::trial::part::Part {
             first: 0,
@@ -174,7 +175,7 @@ fn a_host_that_is_told_too_late_makes_the_trial_invalid() {
     let one = &testers.hosts[0];
     one.ask(&Request::Arm(Box::new(order)), PROMPT_NS).unwrap();
     let late = match one.ask(&Request::Run(1), 20 * SECOND).unwrap() {
-        super::order::Reply::Ran(late_ns) => late_ns,
+        crate::rig::remote::order::Reply::Ran(late_ns) => late_ns,
         other => panic!("{other:?}"),
     };
     assert!(late > 0);

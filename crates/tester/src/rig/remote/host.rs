@@ -9,12 +9,12 @@ use dns64_transport::clock::{Nanos, SECOND};
 use super::order::{
     NoAnswer, ProfileOrder, Program, Question, Reply, Request, ServerOrder, State, ZoneOrder,
 };
-use super::post::role_of;
 use crate::agent::facts::HostFacts;
 use crate::agent::link::Link;
 use crate::lab::counters::Reading;
 use crate::lab::process::Resources;
 use crate::lab::profile::Profile;
+use crate::lab::profile::ProfileRole;
 use crate::lab::server::{Launched, Probe, ServerSpec, Start, start_limit_ns, wait_ready};
 use crate::lab::topology::Role;
 use crate::lab::{Blame, LabError};
@@ -118,7 +118,7 @@ impl Remote {
     }
 
     /// Its counters, with those of its queues or without; `None` if it does not tell.
-    pub(super) fn reading(&self, queues: bool) -> Option<Reading> {
+    pub(in crate::rig) fn reading(&self, queues: bool) -> Option<Reading> {
         match self.ask(&Request::Read(queues), PROMPT_NS) {
             Ok(Reply::Reading(reading)) => reading,
             _ => None,
@@ -126,12 +126,12 @@ impl Remote {
     }
 
     /// The connection, as long as nobody else uses it.
-    pub(super) fn link(&self) -> std::sync::MutexGuard<'_, Link> {
+    pub(in crate::rig) fn link(&self) -> std::sync::MutexGuard<'_, Link> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An answer of another kind than was asked for.
-    pub(super) fn strange(&self, asked: &str) -> LabError {
+    pub(in crate::rig) fn strange(&self, asked: &str) -> LabError {
         Blame::Server.error(format!(
             "host {} answers the request {asked} with something else; this is a bug",
             self.name
@@ -152,7 +152,7 @@ pub struct FarServer {
 
 impl FarServer {
     /// As [`Server::start`](crate::lab::server::Server::start).
-    pub(super) fn start(
+    pub(in crate::rig) fn start(
         host: Remote,
         spec: ServerSpec,
         mut probe: impl FnMut() -> Probe,
@@ -182,7 +182,10 @@ impl FarServer {
     }
 
     /// As [`Server::restart`](crate::lab::server::Server::restart).
-    pub(super) fn restart(&mut self, probe: &mut dyn FnMut() -> Probe) -> Result<(), LabError> {
+    pub(in crate::rig) fn restart(
+        &mut self,
+        probe: &mut dyn FnMut() -> Probe,
+    ) -> Result<(), LabError> {
         self.relaunch()?;
         wait_ready(self, &mut || probe())
     }
@@ -202,11 +205,11 @@ impl FarServer {
         &self.host
     }
 
-    pub(super) fn take_silent_starts(&mut self) -> u32 {
+    pub(in crate::rig) fn take_silent_starts(&mut self) -> u32 {
         std::mem::take(&mut self.silent_starts)
     }
 
-    pub(super) fn take_start(&mut self) -> Option<Start> {
+    pub(in crate::rig) fn take_start(&mut self) -> Option<Start> {
         self.start.take()
     }
 
@@ -218,25 +221,25 @@ impl FarServer {
     }
 
     /// How it ended, or that its host does not tell.
-    pub(super) fn ended(&self) -> Option<String> {
+    pub(in crate::rig) fn ended(&self) -> Option<String> {
         match self.state() {
             Ok(state) => state.ended,
             Err(error) => Some(error.to_string()),
         }
     }
 
-    pub(super) fn log_tail(&self) -> String {
+    pub(in crate::rig) fn log_tail(&self) -> String {
         self.state()
             .map_or_else(|error| error.to_string(), |state| state.log_tail)
     }
 
-    pub(super) fn resources(&self) -> Resources {
+    pub(in crate::rig) fn resources(&self) -> Resources {
         self.state()
             .map(|state| state.resources)
             .unwrap_or_default()
     }
 
-    pub(super) fn udp_drops(&self) -> u64 {
+    pub(in crate::rig) fn udp_drops(&self) -> u64 {
         self.state().map_or(0, |state| state.udp_drops)
     }
 }
@@ -275,5 +278,13 @@ impl Drop for FarServer {
     fn drop(&mut self) {
         // A destructor has nobody to tell; the end of the connection stops it too.
         let _ = self.host.ask(&Request::Stop(self.role), PROMPT_NS);
+    }
+}
+
+/// The role of a profile's servers.
+fn role_of(profile: &Profile) -> Role {
+    match profile.role {
+        ProfileRole::Dut => Role::Dut,
+        ProfileRole::Authority => Role::Authority,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dns64_transport::clock::Nanos;
 
-use super::remote::Remote;
+use super::host::Remote;
 use crate::agent::clock::{Drift, Exchange, Offset};
 use crate::lab::{Blame, LabError};
 use crate::trial::result::HostClock;
@@ -13,7 +13,7 @@ use crate::trial::result::HostClock;
 const EXCHANGES: usize = 16;
 
 /// How the clock of each host stands to the controller's.
-pub(super) struct Clocks(BTreeMap<String, HostTime>);
+pub(in crate::rig) struct Clocks(BTreeMap<String, HostTime>);
 
 struct HostTime {
     host: Remote,
@@ -27,7 +27,9 @@ impl Clocks {
     /// # Errors
     ///
     /// A host does not answer.
-    pub(super) fn of<'a>(hosts: impl Iterator<Item = &'a Remote>) -> Result<Self, LabError> {
+    pub(in crate::rig) fn of<'a>(
+        hosts: impl Iterator<Item = &'a Remote>,
+    ) -> Result<Self, LabError> {
         let looked = hosts.map(|host| {
             let time = HostTime {
                 host: host.clone(),
@@ -44,7 +46,7 @@ impl Clocks {
     /// # Errors
     ///
     /// A host does not answer.
-    pub(super) fn look_again(&mut self) -> Result<(), LabError> {
+    pub(in crate::rig) fn look_again(&mut self) -> Result<(), LabError> {
         for time in self.0.values_mut() {
             time.after = Some(look(&time.host)?);
         }
@@ -52,12 +54,12 @@ impl Clocks {
     }
 
     /// A moment to come, on the clock of a host.
-    pub(super) fn to_host(&self, host: &str, at: Nanos) -> Nanos {
+    pub(in crate::rig) fn to_host(&self, host: &str, at: Nanos) -> Nanos {
         self.0.get(host).map_or(at, |time| time.before.to_host(at))
     }
 
     /// A moment of the trial on a host's clock, on the controller's.
-    pub(super) fn to_controller(&self, host: &str, at: Nanos) -> Nanos {
+    pub(in crate::rig) fn to_controller(&self, host: &str, at: Nanos) -> Nanos {
         let Some(time) = self.0.get(host) else {
             return at;
         };
@@ -69,7 +71,7 @@ impl Clocks {
     }
 
     /// What is told of them in the result of a trial that began at `start`, with how late hosts began.
-    pub(super) fn told(&self, start: Nanos, late: &[(String, Nanos)]) -> Vec<HostClock> {
+    pub(in crate::rig) fn told(&self, start: Nanos, late: &[(String, Nanos)]) -> Vec<HostClock> {
         let told = self.0.iter().map(|(name, time)| {
             let drift = time
                 .after

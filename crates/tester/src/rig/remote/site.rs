@@ -5,14 +5,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::crew::Crew;
-use super::remote::Remote;
-use super::tester::Sender;
+use super::host::Remote;
 use crate::lab::counters::Reading;
 use crate::lab::hosts::{HostSpec, Hosts, LinkName, Site, SiteEnd, SiteMeasurer};
 use crate::lab::profile::Family;
 use crate::lab::watch::{Counting, Leg, Watched};
 use crate::lab::{Blame, LabError};
 use crate::rig::spec::DutChoice;
+
+/// One host of Measurers.
+pub struct Sender {
+    /// The host.
+    pub host: Remote,
+    /// Its threads, and so its shards.
+    pub threads: usize,
+    /// The server as this host reaches it.
+    pub server: SocketAddr,
+}
 
 /// The hosts of a measurement with one DUT or none.
 #[derive(Debug)]

@@ -1,13 +1,14 @@
 //! What a controller asks of the agent on a host, and what comes back: plain data with a schema, in the words of the
 //! command line where values have such.
 
+mod gathered;
+
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::str::FromStr;
 
-use dns64_transport::Counters;
 use dns64_transport::clock::Nanos;
 use dns64_transport::socket::Segmentation;
 use dns64_wire::name::NameBuf;
@@ -23,11 +24,9 @@ use crate::lab::process::Resources;
 use crate::lab::profile::{Profile, Settings};
 use crate::lab::server::Start;
 use crate::lab::topology::Role;
-use crate::lab::usage::Usage;
 use crate::lab::zone::{Form, ZoneFile};
 use crate::lab::{Blame, LabError};
 use crate::load::catch_up::Limits;
-use crate::load::generator::Tally;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::repeat::Repeats;
@@ -35,6 +34,8 @@ use crate::load::ring::Ring;
 use crate::namespace::{Cidr, Pattern, Share, Zone};
 use crate::trial::TrialSpec;
 use crate::trial::part::Part;
+
+pub use gathered::{AuthorityGathered, CountersOrder, GatheredOrder, ShardOrder};
 
 /// What is asked of a host. Each request is answered by the [`Reply`] of its line, or by [`Reply::Refused`].
 #[derive(Debug, Serialize, Deserialize)]
@@ -127,7 +128,7 @@ impl From<&LabError> for Refusal {
 }
 
 /// An error and what it comes from, in one line.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
+pub(in crate::rig) fn causes(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(Some(error), |error| error.source());
     let texts: Vec<String> = sources.map(ToString::to_string).collect();
     texts.join(": ")
@@ -155,7 +156,7 @@ impl ProfileOrder {
     }
 
     /// The profile.
-    pub(super) fn profile(&self) -> Result<Profile, LabError> {
+    pub(in crate::rig) fn profile(&self) -> Result<Profile, LabError> {
         Profile::parse(&self.origin, &self.text)
     }
 }
@@ -221,7 +222,7 @@ impl From<SettingsOrder> for Settings {
 }
 
 /// Unrestricted where none are named.
-pub(super) fn cpus(text: &str) -> CpuSet {
+pub(in crate::rig) fn cpus(text: &str) -> CpuSet {
     text.parse().unwrap_or_default()
 }
 
@@ -501,109 +502,18 @@ pub struct PulseOrder {
     pub core: Option<usize>,
 }
 
-/// What a host has gathered in a trial, without its ledgers, which follow.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct GatheredOrder {
-    /// Its shards; the ledger of each follows.
-    pub shards: Vec<ShardOrder>,
-    /// Its authority; the ledger follows last.
-    pub authority: Option<AuthorityGathered>,
-    /// Who used its processors.
-    pub usage: Usage,
-    /// What its kernel reads the time from.
-    pub clock_source: Option<String>,
-}
-
-/// A shard that has run.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct ShardOrder {
-    /// Its number,
-    pub shard: u64,
-    /// and how many there are in the whole trial.
-    pub shards: u64,
-    /// When it began, on the host's clock.
-    pub start: Nanos,
-    /// Queries that were handed to the link.
-    pub offered: usize,
-    /// What arrived within this time has been taken in.
-    pub emptied_until_ns: Nanos,
-    /// What was counted beside its ledger.
-    pub tally: Tally,
-    /// What its link counted.
-    pub counters: CountersOrder,
-    /// How far the real-time clock moved against the monotonic one.
-    pub clock_step_ns: i64,
-    /// Kind of link.
-    pub backend: String,
-    /// Why the link failed.
-    pub error: Option<String>,
-}
-
-/// [`Counters`] of a link.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct CountersOrder {
-    receive_drops: u64,
-    send_drops: u64,
-    unreachable: u64,
-    foreign: u64,
-    foreign_from: Option<SocketAddr>,
-}
-
-impl From<Counters> for CountersOrder {
-    fn from(counters: Counters) -> Self {
-        Self {
-            receive_drops: counters.receive_drops,
-            send_drops: counters.send_drops,
-            unreachable: counters.unreachable,
-            foreign: counters.foreign,
-            foreign_from: counters.foreign_from,
-        }
-    }
-}
-
-impl From<CountersOrder> for Counters {
-    fn from(order: CountersOrder) -> Self {
-        Self {
-            receive_drops: order.receive_drops,
-            send_drops: order.send_drops,
-            unreachable: order.unreachable,
-            foreign: order.foreign,
-            foreign_from: order.foreign_from,
-        }
-    }
-}
-
-/// What an authority did during a trial.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct AuthorityGathered {
-    /// Queries and answers.
-    pub counts: AuthorityCounts,
-    /// Queries that its sockets lost.
-    pub receive_drops: u64,
-    /// Replies that the network did not take.
-    pub send_drops: u64,
-    /// Why it stopped serving.
-    pub error: Option<String>,
-    /// How long after a question its answers were asked to leave at the latest.
-    pub allowed_ns: Nanos,
-    /// When its ledger begins, on the host's clock.
-    pub ledger_start: Nanos,
-    /// Questions for AAAA and A of other names.
-    pub other: (u64, u64),
-}
-
 /// A value in the words in which users write it.
 mod as_text {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
 
-    pub(super) fn serialize<T: Display, S: Serializer>(
+    pub(in crate::rig) fn serialize<T: Display, S: Serializer>(
         value: &T,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(value)
     }
 
-    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    pub(in crate::rig) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
     where
         T: FromStr,
         T::Err: Display,

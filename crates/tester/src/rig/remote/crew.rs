@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::at_once;
-use super::remote::Remote;
+use super::host::Remote;
 use crate::agent::link::Link;
 use crate::agent::ssh::Options;
 use crate::agent::trouble::LinkError;
