@@ -10,9 +10,12 @@ use dns64_transport::clock::Nanos;
 use super::environment;
 use super::names::UsedNames;
 use super::plan::{Plan, Restart};
-use super::record::{CertificateConditions, Environment, ProgramFacts, Start, VariantFacts};
+use super::record::{
+    CertificateConditions, Environment, HostNote, ProgramFacts, Start, VariantFacts,
+};
 use super::run::{Assignment, Bench, BenchError};
 use super::tasks::Point;
+use crate::agent::handshake::Welcome;
 use crate::agent::program;
 use crate::hash::{sha256_hex, sha256_of};
 use crate::lab::host::Host;
@@ -30,6 +33,7 @@ use crate::procedure::{Event, Trials as _};
 use crate::rig::certify::{COARSE, Loopback, Question};
 use crate::rig::far::any::{AnyServer, AnyTester};
 use crate::rig::remote::crew::Crew;
+use crate::rig::remote::site::Reached;
 use crate::rig::spec::{Load, RigSpec, Subject};
 use crate::rig::{Rig, RigError};
 use crate::trial::result::TrialResult;
@@ -310,9 +314,23 @@ fn facts(open: &Open) -> VariantFacts {
         environment: started.environment,
         profile_sha256: started.profile_sha256,
         authority: open.rig.authority().map(program_facts).map(Box::new),
+        hosts: open.rig.reached().map_or_else(Vec::new, hosts),
         not_a_measurement: described.not_a_measurement,
         notes: described.notes,
     }
+}
+
+fn hosts(reached: &Reached) -> Vec<HostNote> {
+    let note = |(host, roles, welcome): (String, _, Welcome)| HostNote {
+        host,
+        roles,
+        hostname: welcome.host.hostname,
+        kernel: welcome.host.kernel,
+        cpus: welcome.host.cpus,
+        tester: welcome.tester,
+        sha256: welcome.sha256,
+    };
+    reached.welcomes().into_iter().map(note).collect()
 }
 
 fn program_facts(server: &AnyServer) -> ProgramFacts {

@@ -8,8 +8,10 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::cpu;
 
 use super::record::{Environment, InterfaceFacts};
+use crate::agent::facts::HostFacts;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::host::Host;
+use crate::lab::hosts::Hosts;
 use crate::lab::interface;
 use crate::lab::machine::{
     CLOCK_REMEDY, FAST_CLOCK_SOURCES, FrequencyPolicy, GOVERNOR_REMEDY, Machine, SMT_REMEDY,
@@ -58,6 +60,27 @@ pub fn capture(hosts: &[Host]) -> Environment {
         }
     }
     environment
+}
+
+/// The test links of the hosts of a plan, by what these say of themselves.
+pub fn of_hosts(hosts: &Hosts, told: &[(String, HostFacts)]) -> Vec<InterfaceFacts> {
+    let of_host = |(name, facts): &(String, HostFacts)| {
+        let ends = hosts.by_name(name).map(|host| host.links.values());
+        let ends = ends.into_iter().flatten().flatten();
+        let known = ends.filter_map(|end| {
+            let mut all = facts.interfaces.iter();
+            all.find(|interface| interface.name == end.interface)
+        });
+        let told = known.map(|interface| InterfaceFacts {
+            host: Some(name.clone()),
+            name: interface.name.clone(),
+            driver: interface.driver.clone(),
+            mtu: interface.mtu,
+            speed_mbps: interface.speed_mbps,
+        });
+        told.collect::<Vec<_>>()
+    };
+    told.iter().flat_map(of_host).collect()
 }
 
 /// What makes a machine faster or slower, by its name: it changes what a Tester is good for.

@@ -156,6 +156,7 @@ mod tests {
                 program_sha256: Some("dd".to_owned()),
                 ..ProgramFacts::default()
             })),
+            hosts: Vec::new(),
             not_a_measurement: Vec::new(),
             notes: Vec::new(),
         }

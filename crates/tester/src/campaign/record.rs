@@ -10,6 +10,7 @@ use super::tasks::{Point, Task};
 use crate::lab::LabKind;
 pub use crate::lab::process::{Memory, Resources};
 pub use crate::lab::server::Start;
+use crate::lab::topology::Role;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::trial::result::{Outcome, TrialResult};
 
@@ -204,10 +205,32 @@ pub struct VariantFacts {
     /// The authority, where it is a program of its own beside the DUT.
     #[serde(default)]
     pub authority: Option<Box<ProgramFacts>>,
+    /// The hosts of the measurement; none if all roles were on one machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostNote>,
     /// Why its results are no measurement in the sense of RFC 8219.
     pub not_a_measurement: Vec<String>,
     /// Remarks for the reader.
     pub notes: Vec<String>,
+}
+
+/// A host of a plan over several, as it was when it was reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostNote {
+    /// Its name in the plan.
+    pub host: String,
+    /// What it is for in this measurement.
+    pub roles: Vec<Role>,
+    /// The name that it has for itself; empty if it cannot be read.
+    pub hostname: String,
+    /// Its kernel; empty if it cannot be read.
+    pub kernel: String,
+    /// CPUs that its agent may use.
+    pub cpus: usize,
+    /// Program and version of its agent.
+    pub tester: String,
+    /// SHA-256 of that program.
+    pub sha256: Option<String>,
 }
 
 /// What a program was that was started.
@@ -321,7 +344,8 @@ pub struct Environment {
     /// Everything else, by its name: SMT, frequency governor, virtualisation, interfaces with driver,
     /// MTU and offloads, sysctls, mitigations, clock source.
     pub details: BTreeMap<String, String>,
-    /// The interfaces of its own network and of the hosts of a lab; empty in journals from before this key.
+    /// The interfaces of its own network, of the hosts of a lab, and the test links of the hosts of a plan; empty in
+    /// journals from before this key.
     #[serde(default)]
     pub interfaces: Vec<InterfaceFacts>,
 }
@@ -329,7 +353,7 @@ pub struct Environment {
 /// What of an interface is compared with others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceFacts {
-    /// The host of a lab; `None` for the machine's own network.
+    /// The host of a lab, of a plan over several hosts by its name there; `None` for the machine's own network.
     pub host: Option<String>,
     /// Its name.
     pub name: String,

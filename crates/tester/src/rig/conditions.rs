@@ -188,13 +188,9 @@ impl Rig {
         };
         conditions.lab = Some(kind.to_owned());
         conditions.setup = setup.map(str::to_owned);
-        match self.reached() {
-            Some(reached) => conditions.notes.extend(reached.described()),
-            None => {
-                let shared =
-                    "all hosts of the lab share the cores, caches and memory of one machine";
-                conditions.notes.push(shared.to_owned());
-            }
+        if self.reached().is_none() {
+            let shared = "all hosts of the lab share the cores, caches and memory of one machine";
+            conditions.notes.push(shared.to_owned());
         }
         conditions.upstream_family = Some(self.upstream(lab).to_string());
         let authority = self.profiles.authority.as_ref();

@@ -18,7 +18,7 @@ use crate::authority::behaviour::Behaviour;
 use crate::authority::zone::ZoneConfig;
 use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
-use crate::lab::hosts::Hosts;
+use crate::lab::hosts::{Hosts, Site};
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::lab::zone::{Form, ZoneFile};
@@ -85,6 +85,20 @@ impl Subject {
         self
     }
 
+    /// Who asks whom, where its roles run on several hosts. DUT and authority are connected by `upstream`; where that is
+    /// not known, by IPv4 or else by IPv6, of which nothing depends but their addresses and interfaces.
+    pub fn site(&self, upstream: Option<Family>) -> Option<Site> {
+        let (hosts, lab) = (self.hosts()?, self.lab()?);
+        let families = match lab.upstream.or(upstream) {
+            Some(family) => vec![family],
+            None => vec![Family::Ipv4, Family::Ipv6],
+        };
+        let dut = lab.dut_host();
+        families
+            .into_iter()
+            .find_map(|family| hosts.site(dut, family).ok())
+    }
+
     /// The DUT that is started, if one is.
     pub fn dut(&self) -> Option<&DutChoice> {
         self.lab()?.dut.as_ref()
@@ -114,6 +128,15 @@ pub struct LabSpec {
     pub authority_cpus: CpuSet,
     /// What it does wrong on purpose behind a DUT; in self-tests nothing. Only for the Tester's own.
     pub behaviour: Behaviour,
+}
+
+impl LabSpec {
+    /// The host of its DUT, where there is one; the first of a plan that does not say.
+    pub fn dut_host(&self) -> Option<&str> {
+        let dut = self.dut.as_ref()?;
+        let first = || Some(self.at.as_ref()?.duts().first()?.name.as_str());
+        dut.host.as_deref().or_else(first)
+    }
 }
 
 /// Which server is the DUT.

@@ -127,6 +127,13 @@ fn taken(row: &RoleUsage) -> (Nanos, Taken) {
     (host_ns.saturating_add(others_ns.max(quota_ns)), by)
 }
 
+/// For how much of the trial on all its cores a role was kept from them, in per cent: what `max-stolen` limits of
+/// the DUT and the authority.
+pub fn taken_pct(usage: &Usage, row: &RoleUsage) -> f64 {
+    let span_ns = span_ns(usage, row).max(1);
+    100.0 * taken(row).0 as f64 / span_ns as f64
+}
+
 /// The trial on all cores of a role.
 fn span_ns(usage: &Usage, row: &RoleUsage) -> Nanos {
     usage.span_ns.saturating_mul(cores(row))

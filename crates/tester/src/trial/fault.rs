@@ -275,12 +275,14 @@ const OWN_CORE: &str = "give the Tester a core of its own (--cpus) or lower the 
 
 fn late(host: &str, late_ns: Nanos) -> String {
     let late = milliseconds(late_ns);
-    format!("host {host} began its part of the trial {late} too late")
+    format!("host {host} began its part of the trial {late:.1} ms too late")
 }
 
 fn vague(host: &str, bound_ns: Nanos, limit_ns: Nanos) -> String {
     let (bound, limit) = (milliseconds(bound_ns), milliseconds(limit_ns));
-    format!("the clock of host {host} is known to within {bound} only and the limit is {limit}")
+    format!(
+        "the clock of host {host} is known to within {bound:.1} ms only and the limit is {limit:.1} ms"
+    )
 }
 
 /// The cause as the end of a sentence.

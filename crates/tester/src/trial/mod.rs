@@ -7,7 +7,7 @@ pub mod achieved;
 mod backend;
 pub mod cause;
 mod distribution;
-mod disturbance;
+pub mod disturbance;
 mod evidence;
 pub mod fault;
 mod join;

@@ -150,7 +150,7 @@ pub(super) fn host_fault(host: &HostClock) -> Option<TesterFault> {
 
 /// The shortest bins in which a schedule is judged have 1 ms (paper 001, section III): hosts that may begin further
 /// apart do not keep it together.
-const CLOCK_BOUND_MAX_NS: Nanos = 1_000_000;
+pub const CLOCK_BOUND_MAX_NS: Nanos = 1_000_000;
 
 /// What the Tester knows of its own datagrams.
 fn own(

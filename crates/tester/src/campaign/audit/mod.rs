@@ -4,11 +4,13 @@
 //! nothing here is believed that follows from other lines: each trial is recounted (`trials`), each
 //! self-test is done again from its trials (`selftests`), and each search is asked which rate comes next, by
 //! the code that ran them. Tasks have to come in the order in which the driver does them, from the rates and
-//! certificates (`certificates`) that the lines before give, and no figure may be left out (`told`).
+//! certificates (`certificates`) that the lines before give, on the hosts of the plan (`hosts`), and no figure may be left
+//! out (`told`).
 //! Figures that follow from single queries, such as percentiles, are only compared with each other. What
 //! remains is what no computation can tell: whether the trials ever took place.
 
 mod certificates;
+mod hosts;
 mod selftests;
 mod told;
 mod trials;
@@ -186,11 +188,12 @@ impl<'a> Audit<'a> {
     fn self_test(&mut self, test: &SelfTest) -> Vec<String> {
         let on_this_machine = self.machine().is_some_and(|machine| is_of(test, machine));
         let in_lab = !test.conditions.lab.is_empty();
-        let of_a_point = self.points.iter().find(|point| {
+        let of_points = self.points.iter().filter(|point| {
             let is_of_lab = self.variant_of(point).map(|v| v.subject.lab().is_some());
             let is_dut = !self.is_authority(point) && is_of_lab == Some(in_lab);
             is_dut && test.conditions.fit(point)
         });
+        let of_points: Vec<&Point> = of_points.collect();
         if !on_this_machine {
             return vec!["a self-test of another machine, or of before its last start".to_owned()];
         }
@@ -201,7 +204,7 @@ impl<'a> Audit<'a> {
         if timers.filter_map(|t| t.timing.self_correcting).count() > 0 {
             return vec!["a self-test is never paced by the self-correcting timer".to_owned()];
         }
-        let Some(&point) = of_a_point else {
+        let Some(&&point) = of_points.first() else {
             return vec!["a self-test that is for no point of the plan".to_owned()];
         };
         if test.conditions.tester_sha256.is_some() && !self.is_recorded() {
@@ -222,6 +225,7 @@ impl<'a> Audit<'a> {
             let what = what.or_else(|| self.named_otherwise(None, &point, trial));
             what.map(|what| format!("trial {number} of the self-test: {what}"))
         });
+        let otherwise = otherwise.or_else(|| self.self_test_elsewhere(&of_points, test));
         if let Some(what) = otherwise {
             return vec![what];
         }
@@ -339,6 +343,7 @@ impl<'a> Audit<'a> {
             let fault = self
                 .certified_otherwise(point, result)
                 .or_else(|| self.untold(point, result))
+                .or_else(|| self.elsewhere(point, result))
                 .or_else(|| self.named_otherwise(Some(task), point, result));
             faults.extend(fault);
         }

@@ -3,6 +3,7 @@
 mod certificates;
 mod figures;
 mod honest;
+mod hosts;
 mod messages;
 mod programs;
 

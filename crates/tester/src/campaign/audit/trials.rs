@@ -3,6 +3,8 @@
 //! A rule is a function from a result to what is wrong with it. Each looks at figures of its own; a new
 //! one is such a function, and its name in [`RULES`].
 
+use std::collections::BTreeSet;
+
 use dns64_transport::clock::Nanos;
 use serde_json::Value;
 
@@ -15,7 +17,7 @@ use crate::trial::{shown, summary};
 type Rule = fn(&TrialResult) -> Option<String>;
 
 /// The range and the counts come first: the others rest on sums that do not overflow.
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 21] = [
     range,
     queries_due,
     queries_sent,
@@ -24,6 +26,7 @@ const RULES: [Rule; 20] = [
     early_end,
     verdict,
     fault,
+    clocks,
     drops,
     losses,
     undisclosed,
@@ -56,7 +59,7 @@ fn is_invalid(result: &TrialResult) -> bool {
 /// Counts and times beyond are none: 2^53 ns are 104 days, and sums of some hundreds of such fit 64 bits.
 pub(super) const COUNT_MAX: u64 = 1 << 53;
 
-/// No figure is so large that rules and sums cannot compute with it, but limits, which are only compared.
+/// No figure is so large that rules and sums cannot compute with it, but those that are only compared.
 fn range(result: &TrialResult) -> Option<String> {
     let spans = [
         ("duration_s", result.duration_ns),
@@ -78,15 +81,18 @@ fn beyond(value: &Value, key: &str) -> Option<String> {
         }
         Value::Array(all) => all.iter().find_map(|value| beyond(value, key)),
         Value::Object(keys) => {
-            let mut figures = keys.iter().filter(|(key, _)| !is_limit(key));
+            let mut figures = keys.iter().filter(|(key, _)| !is_compared(key));
             figures.find_map(|(key, value)| beyond(value, key))
         }
         _ => None,
     }
 }
 
-fn is_limit(key: &str) -> bool {
-    matches!(key, "limits" | "limit_ns" | "limit_queries" | "allowed")
+/// Limits; how far apart the clocks of two machines are, of which one may have run for years; and the bound of a clock that
+/// was set, which is without end.
+fn is_compared(key: &str) -> bool {
+    let is_limit = matches!(key, "limits" | "limit_ns" | "limit_queries" | "allowed");
+    is_limit || matches!(key, "offset_ns" | "bound_ns")
 }
 
 fn queries_due(result: &TrialResult) -> Option<String> {
@@ -168,6 +174,22 @@ fn fault(result: &TrialResult) -> Option<String> {
     };
     (shown::shows(fault, result) == Some(false)).then(text)
 }
+
+/// Each clock is told once, by exchanges that took place, and runs as a clock can.
+fn clocks(result: &TrialResult) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    let mut clocks = result.clocks.iter();
+    let wrong = clocks.find(|clock| {
+        let is_bound = clock.bound_ns <= COUNT_MAX || clock.bound_ns == Nanos::MAX;
+        let can_be = is_bound && clock.exchanges > 0 && clock.drift_ppm.abs() <= DRIFT_PPM_MAX;
+        !seen.insert(&clock.host) || !can_be
+    })?;
+    let host = &wrong.host;
+    Some(format!("the figures of the clock of host {host} cannot be"))
+}
+
+/// No two readings of clocks are so far apart, however poor they were.
+const DRIFT_PPM_MAX: f64 = 1e9;
 
 /// Losses of the Tester's own sockets make a trial invalid that they can explain. Programs that did not place
 /// losses called it invalid for any.

@@ -6,7 +6,7 @@ use expect_test::expect;
 
 use super::*;
 use crate::campaign::record::{
-    CertificateConditions, Environment, SelfTest, TaskEnd, VariantFacts,
+    CertificateConditions, Environment, HostNote, SelfTest, TaskEnd, VariantFacts,
 };
 use crate::campaign::tasks::Task;
 use crate::lab::process::Resources;
@@ -92,6 +92,7 @@ pub(crate) fn every_record() -> Vec<Record> {
                 environment: BTreeMap::new(),
                 profile_sha256: None,
                 authority: Some(Box::default()),
+                hosts: vec![HostNote::default()],
                 not_a_measurement: vec![],
                 notes: vec![text()],
             },

@@ -15,7 +15,7 @@ use crate::campaign::bench::{NamesFrom, RigBench};
 use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
 use crate::campaign::plan::{Plan, RawFormat};
-use crate::campaign::record::{Environment, Line, Record};
+use crate::campaign::record::{Environment, InterfaceFacts, Line, Record};
 use crate::campaign::run::{Assignment, BenchError, Campaign, Parts};
 use crate::campaign::state::State;
 use crate::campaign::status::Status;
@@ -69,10 +69,13 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     go_on(&args.directory, crew, &args.watch, interrupted)
 }
 
+/// The hosts of a plan, and their test links.
+type Held = (Crew, Vec<InterfaceFacts>);
+
 /// Does what the journal in `directory` lacks, then makes the report.
 fn go_on(
     directory: &Path,
-    crew: Crew,
+    (crew, links): Held,
     watch: &WatchArgs,
     interrupted: Arc<AtomicBool>,
 ) -> Result<u8, Failure> {
@@ -85,6 +88,7 @@ fn go_on(
             directory,
             lab,
             crew,
+            links,
             journal,
             lines,
             torn_bytes,
@@ -103,14 +107,14 @@ fn lab_of(lines: &[Line]) -> Option<LabKind> {
 }
 
 /// Reaches the hosts of a plan, if it has any, and refuses what cannot be measured on them. They are held from here on.
-fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<Crew, Failure> {
+fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<Held, Failure> {
     let crew = Crew::new(
         &format!("plan {}", plan.name),
         push.push_binary,
         interrupted,
     );
     let Some(hosts) = &plan.hosts.at else {
-        return Ok(crew);
+        return Ok((crew, Vec::new()));
     };
     let reached = crew.reach(hosts.iter())?;
     for variant in &plan.variants {
@@ -124,7 +128,7 @@ fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<C
     let mut missing: Vec<String> = missing.map(ToString::to_string).collect();
     missing.extend(too_large(plan, hosts, &facts)?);
     match missing.is_empty() {
-        true => Ok(crew),
+        true => Ok((crew, environment::of_hosts(hosts, &facts))),
         false => Err(Failure::new(
             exit::ENVIRONMENT,
             anyhow::anyhow!("the hosts are not ready:\n{}", missing.join("\n")),
@@ -197,6 +201,8 @@ struct Opened<'a> {
     lab: Option<LabKind>,
     /// The hosts of the plan.
     crew: Crew,
+    /// Their test links.
+    links: Vec<InterfaceFacts>,
     journal: Journal,
     lines: Vec<Line>,
     torn_bytes: u64,
@@ -209,7 +215,8 @@ impl Opened<'_> {
         watch: &WatchArgs,
         interrupted: Arc<AtomicBool>,
     ) -> Result<(), Failure> {
-        let environment = environment(plan, self.lab)?;
+        let mut environment = environment(plan, self.lab)?;
+        environment.interfaces.append(&mut self.links);
         let session = Record::Session {
             environment: Box::new(environment.clone()),
             torn_bytes: self.torn_bytes,

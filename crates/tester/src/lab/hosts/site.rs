@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use super::link::{LinkName, Meeting, meeting};
-use super::{HostSpec, Hosts, HostsError};
+use super::{HostSpec, Hosts, HostsError, Role};
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
 
@@ -91,6 +91,40 @@ pub struct SiteEnd {
     pub host: String,
     /// Its interface.
     pub interface: String,
+}
+
+impl Site {
+    /// The names of its hosts, each once: Measurers, DUT, authority.
+    pub fn hosts(&self) -> Vec<&str> {
+        let measurers = self.measurers.iter().map(|it| it.host.as_str());
+        let dut = self.dut.iter().map(|it| it.host.as_str());
+        let mut names = Vec::new();
+        for name in measurers.chain(dut).chain([self.authority.host.as_str()]) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// What a host is for; nothing if it is not of this site.
+    pub fn roles_of(&self, host: &str) -> Vec<Role> {
+        let is_measurer = self.measurers.iter().any(|it| it.host == host);
+        let is_dut = self.dut.as_ref().is_some_and(|it| it.host == host);
+        let roles = [
+            (Role::Measurer, is_measurer),
+            (Role::Dut, is_dut),
+            (Role::Authority, self.authority.host == host),
+        ];
+        let own = roles.into_iter().filter(|(_, is)| *is);
+        own.map(|(role, _)| role).collect()
+    }
+
+    /// Whether Measurer and authority share a host: the two-device setup of RFC 8219 section 9.1.
+    pub fn is_two_device(&self) -> bool {
+        let authority = &self.authority.host;
+        self.measurers.iter().any(|it| it.host == *authority)
+    }
 }
 
 impl Hosts {

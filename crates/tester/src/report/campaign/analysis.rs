@@ -4,6 +4,7 @@ mod authorities;
 mod authority;
 mod clause;
 mod evidence;
+mod hosts;
 mod load;
 
 use serde::{Serialize, Serializer};
@@ -17,6 +18,7 @@ pub use authorities::{Authorities, AuthorityRow, Recommendation, ZoneGrowth, Zon
 pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
 pub use clause::{Clause, Met};
 pub use evidence::{Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread};
+pub use hosts::{ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow};
 pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
 
 /// Version of the form of `results.json`; its schema is published as `results.schema.json`.
@@ -49,6 +51,8 @@ pub struct Analysis {
     pub conditions: Vec<(String, String)>,
     /// What was measured.
     pub variants: Vec<VariantInfo>,
+    /// The hosts of a plan over several, with their links.
+    pub hosts: Hosts,
     /// Self-tests, in their order.
     pub certificates: Vec<Certificate>,
     /// The self-tests beside the rates that they are for.

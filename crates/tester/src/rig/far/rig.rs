@@ -24,11 +24,8 @@ impl Rig {
         hosts: &Hosts,
         crew: &Crew,
     ) -> Result<Reached, RigError> {
-        let dut = lab.dut.as_ref().map(|dut| match &dut.host {
-            Some(host) => host.as_str(),
-            None => hosts.duts().first().map_or("", |host| &host.name),
-        });
-        Ok(Reached::to(hosts, dut, self.upstream(lab), crew)?)
+        let family = self.upstream(lab);
+        Ok(Reached::to(hosts, lab.dut_host(), family, crew)?)
     }
 
     /// Starts authority, Testers and DUT on their hosts.

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use super::crew::Crew;
 use super::host::Remote;
+use crate::agent::handshake::Welcome;
 use crate::lab::counters::Reading;
 use crate::lab::hosts::{HostSpec, Hosts, LinkName, Site, SiteEnd, SiteMeasurer};
 use crate::lab::profile::Family;
+use crate::lab::topology::Role;
 use crate::lab::watch::{Counting, Leg, Watched};
 use crate::lab::{Blame, LabError};
 use crate::rig::spec::DutChoice;
@@ -44,7 +46,7 @@ impl Reached {
     ) -> Result<Self, LabError> {
         let site = hosts.site(dut, upstream);
         let site = site.map_err(|error| Blame::Request.error(error.to_string()))?;
-        let is_needed = |host: &&HostSpec| names(&site).any(|name| name == host.name);
+        let is_needed = |host: &&HostSpec| site.hosts().contains(&host.name.as_str());
         Ok(Self {
             hosts: crew.reach(hosts.iter().filter(is_needed))?,
             site,
@@ -91,8 +93,7 @@ impl Reached {
 
     /// "three-device", or "two-device" where Measurer and authority share a host.
     pub fn setup(&self) -> &'static str {
-        let authority = &self.site.authority.host;
-        match self.site.measurers.iter().any(|it| it.host == *authority) {
+        match self.site.is_two_device() {
             true => "two-device",
             false => "three-device",
         }
@@ -134,33 +135,14 @@ impl Reached {
         kept.map(|(role, cpus)| (role, cpus.to_string())).collect()
     }
 
-    /// Each host in a sentence: its roles, machine and program.
-    pub fn described(&self) -> Vec<String> {
-        let described = self.hosts.values().map(|host| {
-            let link = host.link();
-            let welcome = link.welcome();
-            let (about, roles) = (&welcome.host, self.roles_of(host.name()).join(" and "));
-            format!(
-                "host {}: {roles}; {}, {} CPUs, {}, {}",
-                host.name(),
-                about.hostname,
-                about.cpus,
-                about.kernel,
-                welcome.tester
-            )
+    /// Each host by its name, with its roles and what it said of itself when it was reached.
+    pub fn welcomes(&self) -> Vec<(String, Vec<Role>, Welcome)> {
+        let told = self.hosts.values().map(|host| {
+            let welcome = host.link().welcome().clone();
+            let roles = self.site.roles_of(host.name());
+            (host.name().to_owned(), roles, welcome)
         });
-        described.collect()
-    }
-
-    fn roles_of(&self, host: &str) -> Vec<&'static str> {
-        let site = &self.site;
-        let roles = [
-            ("Measurer", site.measurers.iter().any(|it| it.host == host)),
-            ("DUT", site.dut.as_ref().is_some_and(|it| it.host == host)),
-            ("authority", site.authority.host == host),
-        ];
-        let own = roles.into_iter().filter(|(_, is)| *is);
-        own.map(|(role, _)| role).collect()
+        told.collect()
     }
 
     /// What a certificate of the Tester is tied to of each host, by its name: the start of its machine, and its
@@ -253,15 +235,10 @@ impl Reached {
 }
 
 fn host_of<'a>(site: &'a Site, host: &str) -> &'a str {
-    names(site)
+    let mut hosts = site.hosts().into_iter();
+    hosts
         .find(|name| *name == host)
         .unwrap_or(&site.authority.host)
-}
-
-fn names(site: &Site) -> impl Iterator<Item = &str> {
-    let measurers = site.measurers.iter().map(|it| it.host.as_str());
-    let dut = site.dut.iter().map(|it| it.host.as_str());
-    measurers.chain(dut).chain([site.authority.host.as_str()])
 }
 
 const LOOPBACK: &str = "lo";

@@ -14,6 +14,7 @@ use crate::campaign::record::{
 };
 use crate::campaign::run::{Assignment, Bench, BenchError, Campaign, Parts};
 use crate::campaign::tasks::Task;
+use crate::lab::hosts::Site;
 use crate::lab::process::Resources;
 use crate::lab::usage::Usage;
 use crate::load::catch_up::Limits;
@@ -29,7 +30,7 @@ use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, LostNames, Path as Ways, QuestionCounts};
 use crate::trial::place::{Facts, place};
-use crate::trial::result::{Answers, CatchUp, Outcome, Rtt, Timing, TrialResult};
+use crate::trial::result::{Answers, CatchUp, HostClock, Outcome, Rtt, Timing, TrialResult};
 
 /// Two DUTs, two cells, three runs; self-tests with short trials and a long one.
 pub(super) const PLAN: &str = r#"
@@ -224,6 +225,7 @@ impl Bench for Servers {
             timeout_ns: point.timeout_ns / 4,
             has_authority: self.has_authority(),
             names: (self.plan.load.cidr, point.cell.cached_share),
+            site: self.subject().site(None),
         };
         let sought = Sought {
             resolution: COARSE,
@@ -282,6 +284,7 @@ impl Bench for Servers {
             (self.plan.cidr(point.variant), point.cell.cached_share),
             &mut self.next,
         );
+        tell_hosts(&mut told, self.subject().site(None).as_ref());
         if !is_authority {
             told.certified = Some(self.certified_qps.is_some_and(|to| rate_qps <= to));
             if self.subject().lab().is_some() {
@@ -322,6 +325,7 @@ struct Looped {
     /// The authority is the Tester's own.
     has_authority: bool,
     names: (Cidr, Share),
+    site: Option<Site>,
 }
 
 impl Trials for Looped {
@@ -330,6 +334,7 @@ impl Trials for Looped {
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, Self::Error> {
         let mut told = counted(rate_qps, (self.duration_ns, self.timeout_ns), 0);
         tell(&mut told, self.names, &mut 0);
+        tell_hosts(&mut told, self.site.as_ref());
         if self.has_authority {
             let asked = told.queries_sent;
             told.authority = Some(AuthorityCounts {
@@ -435,6 +440,22 @@ fn tell(told: &mut TrialResult, (namespace, cached): (Cidr, Share), next: &mut u
         ..Usage::default()
     });
     told.segmentation = Some(true);
+}
+
+/// What a trial on several hosts tells of them.
+fn tell_hosts(told: &mut TrialResult, site: Option<&Site>) {
+    let hosts = site.map(Site::hosts).into_iter().flatten();
+    told.clocks = hosts
+        .map(|host| HostClock {
+            host: host.to_owned(),
+            // That machine has run for years longer than the controller.
+            offset_ns: 1 << 60,
+            bound_ns: 40_000,
+            drift_ppm: -3.5,
+            exchanges: 32,
+            late_ns: 0,
+        })
+        .collect();
 }
 
 fn fresh(told: &TrialResult) -> u64 {

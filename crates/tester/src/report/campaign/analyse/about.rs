@@ -8,6 +8,7 @@ use crate::campaign::record::{SelfTest, VariantFacts};
 use crate::campaign::tasks::Task;
 use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
+use crate::lab::hosts::{Hosts, Reach};
 use crate::lab::topology::Setup;
 use crate::load::pace::Pacing;
 use crate::procedure::search::Resolution;
@@ -30,7 +31,7 @@ pub(super) fn not_a_measurement(
     };
     let mut reasons = of(0);
     reasons.retain(|reason| (1..plan.variants.len()).all(|variant| of(variant).contains(reason)));
-    if lab_kind(plan, told) == Some(LabKind::Loopback) && reasons.is_empty() {
+    if place(plan, told) == Place::Lab(LabKind::Loopback) && reasons.is_empty() {
         reasons.push("all roles share the loopback interface".to_owned());
     }
     let mut measured = points.iter().filter(|p| p.summary.is_some()).peekable();
@@ -84,15 +85,17 @@ fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
 
 /// Where the roles really ran: the plan may leave it to the machine.
 pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
-    if !plan.uses_lab() {
-        return "none: the servers were there before".to_owned();
-    }
+    let kind = match place(plan, told) {
+        Place::Elsewhere => return "none: the servers were there before".to_owned(),
+        Place::Hosts(hosts) => return on_hosts(plan, hosts),
+        Place::Lab(kind) => kind,
+    };
     // Self-tests beside a server that runs have no lab.
     let mut labs = told.self_tests.iter().map(|told| &told.test.conditions.lab);
     if let Some(lab) = labs.find(|lab| !lab.is_empty()) {
         return lab.clone();
     }
-    let kind = match lab_kind(plan, told).unwrap_or(plan.lab) {
+    let kind = match kind {
         LabKind::Auto => "the best that the machine allows",
         LabKind::Netns => "network namespaces",
         LabKind::Userns => "network namespaces in a user namespace",
@@ -106,10 +109,47 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
     format!("{kind}, {setup}")
 }
 
-/// What the roles ran in, if any was started. Journals from before it was chosen once for all have
-/// only what the plan says of it.
-pub(super) fn lab_kind(plan: &Plan, told: &Told<'_>) -> Option<LabKind> {
-    told.lab.or(plan.uses_lab().then_some(plan.lab))
+/// Where the roles ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place<'a> {
+    /// The servers were there before, and are asked from this machine.
+    Elsewhere,
+    /// A lab on this machine.
+    Lab(LabKind),
+    /// The hosts of the plan.
+    Hosts(&'a Hosts),
+}
+
+/// Where the roles ran. Journals from before the kind of lab was chosen once for all have only what the plan says of it.
+pub(super) fn place<'a>(plan: &'a Plan, told: &Told<'_>) -> Place<'a> {
+    match &plan.hosts.at {
+        Some(hosts) => Place::Hosts(hosts),
+        None if plan.uses_lab() => Place::Lab(told.lab.unwrap_or(plan.lab)),
+        None => Place::Elsewhere,
+    }
+}
+
+/// "4 hosts over OpenSSH, three-device".
+fn on_hosts(plan: &Plan, hosts: &Hosts) -> String {
+    let mut ways: Vec<&str> = Vec::new();
+    for host in hosts {
+        let way = match host.reach {
+            Reach::Ssh(_) => "over OpenSSH",
+            Reach::Netns(_) => "in network namespaces of the controller",
+            Reach::Local => "on the controller itself",
+        };
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    let sites = plan.variants.iter();
+    let mut sites = sites.filter_map(|variant| variant.subject.site(None));
+    let setup = match sites.any(|site| site.is_two_device()) {
+        true => "two devices",
+        false => "three devices",
+    };
+    let number = numbers::count(hosts.iter().len(), "host");
+    format!("{number} {}, {setup}", ways.join(" and "))
 }
 
 /// What the DUT and the authority speak with each other.
@@ -144,7 +184,7 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
         ("order", order(plan.search.order).to_owned()),
         ("start of the DUT", restart(plan.search.restart).to_owned()),
         ("rest between trials", rest),
-        ("threads of the Measurer", load.threads.to_string()),
+        ("threads of the Measurer", threads(plan)),
         ("source ports", or(ports, "as many as the rate needs")),
         ("segmentation", load.segmentation.to_string()),
         ("queries in one call, at most", load.burst_max.to_string()),
@@ -171,6 +211,17 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
     }
     let owned = |(name, value): (&str, String)| (name.to_owned(), value);
     conditions.into_iter().map(owned).collect()
+}
+
+fn threads(plan: &Plan) -> String {
+    let Some(hosts) = &plan.hosts.at else {
+        return plan.load.threads.to_string();
+    };
+    let measurers = hosts.measurers().into_iter();
+    let each: Vec<_> = measurers
+        .map(|host| format!("{} on {}", host.threads, host.name))
+        .collect();
+    each.join(", ")
 }
 
 fn cores(cpus: &CpuSet) -> String {

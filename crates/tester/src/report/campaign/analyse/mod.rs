@@ -11,6 +11,7 @@ mod contradictions;
 mod curves;
 mod evidence;
 mod grids;
+mod hosts;
 mod models;
 mod points;
 mod statement;
@@ -46,6 +47,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         warnings: Vec::new(),
         conditions: about::conditions(plan, &told),
         variants: about::variants(plan, &told),
+        hosts: hosts::hosts(plan, &told),
         certificates: about::certificates(&told),
         margins: Vec::new(),
         evidence: evidence::of_variants(&planned, &told),

@@ -7,7 +7,7 @@ mod names;
 use std::borrow::Borrow;
 use std::net::{IpAddr, SocketAddr};
 
-use super::about::{family, is_authority, lab, lab_kind};
+use super::about::{Place, family, is_authority, lab, place};
 use super::grids::distinct;
 use super::told::Told;
 use super::{is_worst_case, of_variant};
@@ -178,10 +178,10 @@ fn six_messages(f: &Facts<'_>) -> Finding {
 
 fn devices(f: &Facts<'_>) -> Finding {
     let lab = lab(f.plan, f.told);
-    match lab_kind(f.plan, f.told) {
-        None => not_applicable("the servers were there before"),
-        Some(LabKind::Loopback) => not_met(format!("all roles on one device: {lab}")),
-        Some(_) => met(lab),
+    match place(f.plan, f.told) {
+        Place::Elsewhere => not_applicable("the servers were there before"),
+        Place::Lab(LabKind::Loopback) => not_met(format!("all roles on one device: {lab}")),
+        Place::Lab(_) | Place::Hosts(_) => met(lab),
     }
 }
 
@@ -315,12 +315,16 @@ fn self_test_reading(f: &Facts<'_>) -> Finding {
 
 /// Clauses that a lab of namespaces meets by itself.
 fn private(f: &Facts<'_>, how: &str) -> Finding {
-    match lab_kind(f.plan, f.told) {
-        None => not_applicable(
+    match place(f.plan, f.told) {
+        Place::Elsewhere => not_applicable(
             "the network of the servers is not the Tester's: its operator has to say",
         ),
-        Some(LabKind::Loopback) => not_met("the loopback interface is the machine's own"),
-        Some(_) => met(how),
+        Place::Hosts(_) => not_known(
+            "the Tester sends nothing to its hosts during trials; what else uses the test links, their \
+             operator has to say",
+        ),
+        Place::Lab(LabKind::Loopback) => not_met("the loopback interface is the machine's own"),
+        Place::Lab(_) => met(how),
     }
 }
 
@@ -329,12 +333,23 @@ fn addresses(f: &Facts<'_>) -> Finding {
         Subject::Server { server, .. } if !is_reserved(server.ip()) => Some(v.name.as_str()),
         _ => None,
     });
-    let outside: Vec<_> = outside.collect();
+    let mut outside: Vec<_> = outside.collect();
     let reserved = "2001:2::/48 and 198.18.0.0/15";
-    match (outside.is_empty(), lab_kind(f.plan, f.told)) {
-        (true, Some(LabKind::Loopback)) => not_met("addresses of the loopback interface"),
-        _ => met_unless(&outside, "other addresses:", reserved),
+    match place(f.plan, f.told) {
+        Place::Lab(LabKind::Loopback) if outside.is_empty() => {
+            return not_met("addresses of the loopback interface");
+        }
+        Place::Hosts(hosts) => {
+            let others = hosts.iter().filter(|host| {
+                let ends = host.links.values().flatten();
+                let mut addresses = ends.flat_map(|end| &end.addresses);
+                addresses.any(|address| !is_reserved(address.address()))
+            });
+            outside.extend(others.map(|host| host.name.as_str()));
+        }
+        _ => {}
     }
+    met_unless(&outside, "other addresses:", reserved)
 }
 
 /// Whether an address is reserved for benchmarking (RFC 5180 section 8, RFC 2544 appendix C.2.2).

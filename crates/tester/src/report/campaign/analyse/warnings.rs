@@ -32,7 +32,7 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
     let mut warnings = Vec::new();
     unfinished(plan, told, analysis, &mut warnings);
     sessions(told, analysis, &mut warnings);
-    machines(told, &mut warnings);
+    machines(plan, told, &mut warnings);
     warnings.extend(plan.remarks());
     certificates(analysis, &mut warnings);
     warnings.extend(contradictions::all(analysis));
@@ -146,19 +146,29 @@ const CHANGED: [(bool, Severity, &str, Option<&str>); 2] = [
 
 /// What is doubtful about the machines, once for all sessions that began on the same; and what
 /// changed between them.
-fn machines(told: &Told<'_>, warnings: &mut Vec<Warning>) {
+fn machines(plan: &Plan, told: &Told<'_>, warnings: &mut Vec<Warning>) {
+    let machine = match plan.hosts.at {
+        Some(_) => "controller",
+        None => "machine",
+    };
     let mut before = None;
     for (index, session) in told.sessions.iter().enumerate() {
         let environment = &session.environment;
         let known = before.map_or(Vec::new(), environment::warnings);
         let new = environment::warnings(environment).into_iter();
         let new = new.filter(|warning| !known.contains(warning));
-        warnings.extend(new.map(|warning| warning.about(format!("session {}", index + 1))));
+        warnings.extend(new.map(|warning| {
+            let session = format!("session {}", index + 1);
+            warning.about(match plan.hosts.at {
+                Some(_) => format!("controller of {session}"),
+                None => session,
+            })
+        }));
         let before = before.replace(environment);
         let changes = before.map_or(Vec::new(), |before| changes(before, environment));
         if !changes.is_empty() {
             let text = format!(
-                "the machine changed between sessions {index} and {}: {}",
+                "the {machine} changed between sessions {index} and {}: {}",
                 index + 1,
                 changes.join("; ")
             );

@@ -111,7 +111,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-fn trial_columns<'a>() -> [Column<Trial<'a>>; 48] {
+fn trial_columns<'a>() -> [Column<Trial<'a>>; 49] {
     columns![t: Trial<'a>;
         "task", "" => t.kind();
         "run", "" => t.run();
@@ -160,6 +160,7 @@ fn trial_columns<'a>() -> [Column<Trial<'a>>; 48] {
         "dut_exit", "" => t.result.dut_exit.as_ref();
         "segmentation", "" => t.result.segmentation;
         "backend", "" => &t.result.backend;
+        "clock_bound_ns", "" => t.result.clocks.iter().map(|c| c.bound_ns).max();
         "notes", "" => t.result.notes.join("; ");
     ]
 }

@@ -4,6 +4,7 @@ mod authorities;
 mod authority;
 mod certified;
 mod distribution;
+mod hosts;
 mod machine;
 mod papers;
 mod path;
@@ -27,6 +28,8 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
     let mut tables = vec![
         conditions(analysis),
         variants(analysis),
+        hosts::hosts(analysis),
+        hosts::links(analysis),
         certified::self_tests(analysis),
         certified::headroom(analysis),
         results(analysis),
@@ -430,6 +433,13 @@ fn queue(analysis: &Analysis) -> Table {
 /// The machine of each session that ran on another one, or in another state, than the one before.
 fn machines(analysis: &Analysis) -> impl Iterator<Item = Table> {
     let mut before = None;
+    let (of, is) = match analysis.hosts.rows.is_empty() {
+        true => ("machine", ""),
+        false => (
+            "controller",
+            ", which ran the plan; those that measured are the hosts",
+        ),
+    };
     let sessions = analysis.sessions.iter().zip(1..);
     sessions.filter_map(move |(session, number)| {
         let e = &session.environment;
@@ -452,8 +462,8 @@ fn machines(analysis: &Analysis) -> impl Iterator<Item = Table> {
             .iter()
             .map(|(name, value)| (name.as_str(), value.clone()));
         let pairs = own.into_iter().chain(details);
-        let title = format!("The machine of session {number}");
-        let table = Table::new("environment", &title, &format!("{title}."));
+        let title = format!("The {of} of session {number}");
+        let table = Table::new("environment", &title, &format!("{title}{is}."));
         Some(table.with(
             &PAIR,
             pairs.map(|(name, value)| (name.to_owned(), value.into())),

@@ -2,6 +2,7 @@
 //! limits are known. Everything is arithmetic, so that expected texts can be kept.
 
 mod authority;
+mod hosts;
 
 use std::collections::BTreeMap;
 
@@ -120,7 +121,8 @@ pub(crate) fn analysed(text: &str) -> Analysis {
 
 pub(crate) fn campaign(text: &str) -> (Plan, Vec<Line>) {
     let plan = Plan::parse("sample.toml", text).unwrap();
-    let lines = journal(&plan, text);
+    let mut lines = journal(&plan, text);
+    hosts::tell(&plan, &mut lines);
     (plan, lines)
 }
 

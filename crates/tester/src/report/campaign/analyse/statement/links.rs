@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Facts, Finding, met, met_if, not_known, not_met};
 use crate::campaign::record::InterfaceFacts;
 use crate::lab::LabKind;
-use crate::report::campaign::analyse::about::lab_kind;
+use crate::report::campaign::analyse::about::{Place, place};
 use crate::report::campaign::numbers;
 
 /// The kind of the interface that a machine has toward itself.
@@ -44,11 +44,9 @@ pub(super) fn mtus(f: &Facts<'_>) -> Finding {
 
 /// The interfaces that the trials went through, of all sessions, each once.
 fn links<'a>(f: &'a Facts<'_>) -> Vec<&'a InterfaceFacts> {
-    let is_lab = match lab_kind(f.plan, f.told) {
-        None | Some(LabKind::Loopback) => false,
-        Some(_) => true,
-    };
-    let is_shared = lab_kind(f.plan, f.told) == Some(LabKind::Loopback);
+    let place = place(f.plan, f.told);
+    let is_shared = place == Place::Lab(LabKind::Loopback);
+    let is_lab = place != Place::Elsewhere && !is_shared;
     let sessions = f.told.sessions.iter();
     let all = sessions.flat_map(|session| &session.environment.interfaces);
     let is_link = |link: &&InterfaceFacts| {

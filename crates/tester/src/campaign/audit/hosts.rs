@@ -1,0 +1,65 @@
+//! Trials on several hosts: made of the parts of the hosts that the plan has for them, and of no others.
+
+use std::collections::BTreeSet;
+
+use super::Audit;
+use crate::campaign::record::SelfTest;
+use crate::campaign::tasks::Point;
+use crate::lab::hosts::Site;
+use crate::trial::result::TrialResult;
+
+impl Audit<'_> {
+    /// Why the hosts of a trial of this point are not those of the plan.
+    pub(super) fn elsewhere(&self, point: &Point, trial: &TrialResult) -> Option<String> {
+        let site = self.site_of(point);
+        other_hosts(site.as_ref(), trial)
+    }
+
+    /// The same of a self-test, which may be one of any of these points.
+    pub(super) fn self_test_elsewhere(&self, points: &[&Point], test: &SelfTest) -> Option<String> {
+        let sites = points.iter().map(|point| self.site_of(point));
+        let fault = |site: Option<Site>| {
+            let each = test.trials.iter().zip(1..);
+            let mut told = each.filter_map(|(trial, number)| {
+                let what = other_hosts(site.as_ref(), trial)?;
+                Some(format!("trial {number} of the self-test: {what}"))
+            });
+            told.next()
+        };
+        let mut wrong = None;
+        for found in sites.map(fault) {
+            wrong = Some(found?);
+        }
+        wrong
+    }
+
+    fn site_of(&self, point: &Point) -> Option<Site> {
+        self.variant_of(point)?.subject.site(None)
+    }
+}
+
+/// What is told of other hosts than those of the site, or of roles that they do not have there. Without a site nothing is told
+/// of any.
+fn other_hosts(site: Option<&Site>, trial: &TrialResult) -> Option<String> {
+    let due: BTreeSet<&str> = site.map(Site::hosts).into_iter().flatten().collect();
+    let told: BTreeSet<&str> = trial.clocks.iter().map(|it| it.host.as_str()).collect();
+    if let Some(missing) = due.difference(&told).next() {
+        return Some(format!("it has no clock of host {missing}"));
+    }
+    if let Some(other) = told.difference(&due).next() {
+        return Some(format!(
+            "it has a clock of host {other}, which has no part in it"
+        ));
+    }
+    let rows = trial.machine.iter().flat_map(|usage| &usage.roles);
+    let mut strange = rows.filter(|row| match (site, &row.host) {
+        (Some(site), Some(host)) => !site.roles_of(host).contains(&row.role),
+        (site, host) => site.is_some() != host.is_some(),
+    });
+    let row = strange.next()?;
+    let at = row.host.as_deref().unwrap_or("no host");
+    Some(format!(
+        "its role {:?} is of {at}, and not by the plan",
+        row.role
+    ))
+}

@@ -1,0 +1,102 @@
+//! The hosts of a plan over several machines, and the links between them.
+
+use super::two;
+use crate::lab::topology::Role;
+use crate::report::campaign::analysis::{Analysis, ClockRow, HostRow, LinkEndRow, LinkRow};
+use crate::report::campaign::numbers;
+use crate::report::campaign::table::{Cell, Table, columns};
+
+/// A row for each host.
+pub(super) fn hosts(analysis: &Analysis) -> Table {
+    let columns = columns![h: HostRow;
+        "host", "host" => &h.host;
+        "roles", "roles" => Cell::list(h.roles.iter().map(|role| word(*role).to_owned()));
+        "machine", "machine" => h.machine.as_ref().map(|m| {
+            Cell::list([m.hostname.clone(), m.kernel.clone(), numbers::count(m.cpus, "CPU")])
+        });
+        "program", "program" => h.machine.as_ref().map(|m| {
+            let hash = m.sha256.iter().map(|hash| short(hash));
+            Cell::list([m.tester.clone()].into_iter().chain(hash))
+        });
+        "queries_pct", "queries (%)" => h.queries_pct;
+        "waited_pct_max", "waited (%)" => h.waited_pct_max.map(two);
+        "taken_pct_max", "stolen (%)" => h.taken_pct_max.map(two);
+        "bound_ns_max", "clock within" => h.clock.and_then(|c| c.bound_ns_max).map(Cell::Span);
+        "drift_ppm", "drift (ppm)" => h.clock.and_then(drift);
+        "late_ns_max", "latest start" => h.clock.map(|c| match c.late_ns_max {
+            0 => Cell::from("in time"),
+            late_ns => Cell::Span(late_ns),
+        });
+        "clock_set", "clock set" => h.clock.map(|c| match c.set {
+            0 => "never".to_owned(),
+            set => format!("in {set} of {}", c.trials),
+        });
+    ];
+    let mut table = Table::new(
+        "hosts",
+        "Hosts",
+        "The hosts of the plan over all trials, those of self-tests too. Queries: share that it sends; waited: the largest \
+         share of a trial for which threads of its roles could have run and waited for a core; stolen: for which \
+         others had the cores; clock within: how well the controller knew its clock, at the worst; drift: of its clock \
+         from the controller's; latest start: how late it was told to begin a trial.",
+    );
+    table.notes.extend(analysis.hosts.weakest.iter().cloned());
+    table.with(&columns, &analysis.hosts.rows)
+}
+
+/// A row for each link.
+pub(super) fn links(analysis: &Analysis) -> Table {
+    let columns = columns![l: LinkRow;
+        "link", "link" => l.name.to_string();
+        "near", "from" => end(&l.near);
+        "near_medium", "medium" => medium(&l.near);
+        "far", "to" => end(&l.far);
+        "far_medium", "medium " => medium(&l.far);
+    ];
+    Table::new(
+        "host_links",
+        "Links",
+        "The test links between the hosts: client is between Measurer and DUT, upstream between DUT and authority, self-test \
+         between Measurer and authority.",
+    )
+    .with(&columns, &analysis.hosts.links)
+}
+
+fn word(role: Role) -> &'static str {
+    match role {
+        Role::Measurer => "Measurer",
+        Role::Dut => "DUT",
+        Role::Authority => "authority",
+    }
+}
+
+/// As many digits of a hash as people compare.
+fn short(hash: &str) -> String {
+    let digits: String = hash.chars().take(HASH_DIGITS).collect();
+    format!("sha256 {digits}")
+}
+
+const HASH_DIGITS: usize = 12;
+
+fn drift(clock: ClockRow) -> Option<Cell> {
+    let (least, most) = (clock.drift_ppm_min?, clock.drift_ppm_max?);
+    let [least, most] = [least, most].map(|ppm| numbers::decimal(ppm, 1));
+    Some(Cell::Text(match least == most {
+        true => least,
+        false => format!("{least} to {most}"),
+    }))
+}
+
+fn end(end: &LinkEndRow) -> String {
+    format!("{} of {}", end.interface, end.host)
+}
+
+fn medium(end: &LinkEndRow) -> Option<String> {
+    let mtu = end.mtu.map(|mtu| format!("MTU {mtu}"));
+    let speed = end.speed_mbps.map(|speed| format!("{speed} Mbit/s"));
+    let known: Vec<_> = [end.driver.clone(), mtu, speed]
+        .into_iter()
+        .flatten()
+        .collect();
+    (!known.is_empty()).then(|| known.join(", "))
+}

@@ -1,0 +1,196 @@
+//! The report of a plan over several hosts.
+
+use expect_test::expect;
+use serde_json::Value;
+
+use super::sample::{SEAL, analysed, campaign};
+use crate::campaign::plan::Plan;
+use crate::campaign::record::{Line, Record};
+use crate::report::campaign::analyse::analyse;
+use crate::report::campaign::analysis::{Analysis, Met};
+use crate::report::campaign::table::{Exporter as _, Table};
+use crate::report::campaign::{csv, html, markdown, tables};
+use crate::trial::result::TrialResult;
+
+/// Two Measurers with unlike threads, one DUT, one authority.
+const HOSTS: &str = r#"
+name = "Four hosts"
+[search]
+runs = 2
+start-rate = 4000
+[hosts.gen1]
+ssh = "root@gen1"
+roles = ["measurer"]
+threads = 3
+links.client = { interface = "ens1", addresses = ["2001:2:0:1::1/64"] }
+[hosts.gen2]
+ssh = "root@gen2"
+roles = ["measurer"]
+links.client = { interface = "ens1", addresses = ["2001:2:0:3::1/64"] }
+[hosts.dut]
+ssh = "root@dut"
+roles = ["dut"]
+links.client = [
+  { interface = "ens1", addresses = ["2001:2:0:1::2/64"] },
+  { interface = "ens2", addresses = ["2001:2:0:3::2/64"] },
+]
+links.upstream = { interface = "ens3", addresses = ["198.18.0.1/24", "2001:2:0:2::2/64"] }
+[hosts.auth]
+ssh = "root@auth"
+roles = ["authority"]
+links.upstream = { interface = "ens1", addresses = ["198.18.0.2/24", "2001:2:0:2::1/64"] }
+[[dut]]
+profile = "unbound"
+"#;
+
+fn table(analysis: &Analysis, key: &str) -> Table {
+    let tables = tables::all(analysis).into_iter();
+    tables.into_iter().find(|table| table.key == key).unwrap()
+}
+
+fn trials(lines: &mut [Line]) -> impl Iterator<Item = &mut TrialResult> {
+    lines.iter_mut().filter_map(|line| match &mut line.record {
+        Record::Trial { result, .. } => Some(result),
+        _ => None,
+    })
+}
+
+fn after(change: impl FnOnce(&mut Vec<Line>)) -> Analysis {
+    let (plan, mut lines): (Plan, _) = campaign(HOSTS);
+    change(&mut lines);
+    analyse(&plan, &lines, SEAL)
+}
+
+#[test]
+fn each_host_and_link_has_a_row() {
+    let analysis = analysed(HOSTS);
+    let text = csv::Csv.export(&[table(&analysis, "hosts")]).unwrap();
+    expect![[r#"
+        host,roles,machine,program,queries_pct,waited_pct_max,taken_pct_max,bound_ns_max,drift_ppm,late_ns_max,clock_set
+        gen1,Measurer,gen1.example; 6.1.0-18-amd64; 8 CPUs,dns64bench 0.1.0; sha256 efefefefefef,75,0,0.05,20800,−1.5,in time,never
+        gen2,Measurer,gen2.example; 6.1.0-18-amd64; 8 CPUs,dns64bench 0.1.0; sha256 efefefefefef,25,0.1,0.05,40800,−0.5,in time,never
+        dut,DUT,dut.example; 6.1.0-18-amd64; 8 CPUs,dns64bench 0.1.0; sha256 efefefefefef,,0.2,0.05,60800,0.5,in time,never
+        auth,authority,auth.example; 6.1.0-18-amd64; 8 CPUs,dns64bench 0.1.0; sha256 efefefefefef,,0.3,0.05,80800,1.5,in time,never
+    "#]].assert_eq(&text);
+    let text = csv::Csv.export(&[table(&analysis, "host_links")]).unwrap();
+    expect![[r#"
+        link,near,near_medium,far,far_medium
+        client,ens1 of gen1,"ixgbe, MTU 1500, 10000 Mbit/s",ens1 of dut,"ixgbe, MTU 1500, 10000 Mbit/s"
+        client,ens1 of gen2,"ixgbe, MTU 1500, 10000 Mbit/s",ens2 of dut,"ixgbe, MTU 1500, 10000 Mbit/s"
+        upstream,ens3 of dut,"ixgbe, MTU 1500, 10000 Mbit/s",ens1 of auth,"ixgbe, MTU 1500, 10000 Mbit/s"
+    "#]].assert_eq(&text);
+    let tables = tables::all(&analysis);
+    let page = html::page(&analysis, &tables, None).unwrap();
+    assert_eq!(page.matches("<section id=\"hosts\">").count(), 1);
+    assert!(page.contains("href=\"#hosts\"") && page.contains("The controller of session 1"));
+    let text = markdown::page(&analysis, &tables).unwrap();
+    assert!(text.contains("The clock of auth is known least"), "{text}");
+}
+
+#[test]
+fn the_weakest_hosts_are_told() {
+    let said = |change: fn(&mut Vec<Line>)| after(change).hosts.weakest;
+    expect![[r#"
+        The clock of auth is known least, to within 80.8 us (1 ms are allowed).
+        Of the Tester's hosts auth had to wait most for its cores: 0.3 % of a trial at the worst."#]].assert_eq(&said(|_| {}).join("\n"));
+    let busy = said(|lines| {
+        let usage = trials(lines).nth(1).unwrap().machine.as_mut().unwrap();
+        let row =
+            |host| move |row: &&mut crate::lab::usage::RoleUsage| row.host.as_deref() == Some(host);
+        usage
+            .roles
+            .iter_mut()
+            .find(row("dut"))
+            .unwrap()
+            .run_delay_ns = usage.span_ns;
+        usage
+            .roles
+            .iter_mut()
+            .find(row("gen2"))
+            .unwrap()
+            .run_delay_ns = usage.span_ns / 4;
+    });
+    assert_eq!(
+        busy[1],
+        "Of the Tester's hosts gen2 had to wait most for its cores: 12.5 % of a trial at the worst.",
+        "a DUT that has too much to do is not the Tester's weakness"
+    );
+    let set = after(|lines| {
+        let clock = &mut trials(lines).next().unwrap().clocks[0];
+        (clock.bound_ns, clock.late_ns) = (u64::MAX, 7_000_000);
+    });
+    assert_eq!(
+        set.hosts.weakest[0],
+        "The clock of gen1 was set during 1 trial."
+    );
+    let clock = set.hosts.rows[0].clock.unwrap();
+    assert_eq!((clock.set, clock.late_ns_max), (1, 7_000_000));
+    assert!(clock.bound_ns_max.unwrap() < 21_000, "{clock:?}");
+}
+
+#[test]
+fn a_host_of_which_nothing_is_known_is_told() {
+    let analysis = after(|lines| {
+        lines.retain(|line| {
+            matches!(
+                line.record,
+                Record::Campaign { .. } | Record::Session { .. }
+            )
+        });
+    });
+    let row = &analysis.hosts.rows[0];
+    assert_eq!(
+        (row.queries_pct, analysis.hosts.rows.len()),
+        (Some(75.0), 4)
+    );
+    assert!(row.machine.is_none() && row.clock.is_none() && row.waited_pct_max.is_none());
+    assert!(analysis.hosts.weakest.is_empty());
+}
+
+#[test]
+fn the_conditions_and_clauses_are_those_of_hosts() {
+    let analysis = analysed(HOSTS);
+    let condition = |name: &str| {
+        let mut all = analysis.conditions.iter();
+        all.find(|(own, _)| own == name).unwrap().1.clone()
+    };
+    assert_eq!(condition("lab"), "4 hosts over OpenSSH, three devices");
+    assert_eq!(condition("threads of the Measurer"), "3 on gen1, 1 on gen2");
+    assert!(
+        analysis.not_a_measurement.is_empty(),
+        "{:?}",
+        analysis.not_a_measurement
+    );
+    let judged = |analysis: &Analysis, id: &str| {
+        let clause = analysis.statement.iter().find(|c| c.id == id).unwrap();
+        (clause.met, clause.why.clone())
+    };
+    let lab = condition("lab");
+    assert_eq!(judged(&analysis, "B-2"), (Met::Met, lab));
+    for id in ["B-19", "B-28"] {
+        assert_eq!(judged(&analysis, id).0, Met::NotKnown, "{id}");
+    }
+    let media = "ixgbe at 6 interfaces".to_owned();
+    assert_eq!(judged(&analysis, "B-20"), (Met::Met, media));
+    assert_eq!(judged(&analysis, "B-21").0, Met::Met);
+    assert_eq!(judged(&analysis, "B-22").0, Met::Met);
+    let (plan, lines) = campaign(&HOSTS.replace("2001:2:0:3::", "2001:db8:3::"));
+    let analysis = analyse(&plan, &lines, SEAL);
+    let elsewhere = "other addresses: gen2, dut".to_owned();
+    assert_eq!(judged(&analysis, "B-22"), (Met::NotMet, elsewhere));
+}
+
+#[test]
+fn results_tell_the_hosts_by_their_schema() {
+    let analysis = analysed(HOSTS);
+    let told = serde_json::to_value(&analysis).unwrap();
+    assert_eq!(
+        told["hosts"]["rows"][0]["roles"],
+        serde_json::json!(["measurer"])
+    );
+    let schema: Value = serde_json::from_str(super::SCHEMA).unwrap();
+    assert_eq!(
+        super::faults(&schema, &schema, &told, ""),
+        Vec::<String>::new()
+    );
+}
