@@ -220,6 +220,11 @@ impl Link {
         self.dead.is_none() && self.child.as_mut().is_none_or(running)
     }
 
+    /// Why the connection has ended, once a request has found that out.
+    pub fn lost(&self) -> Option<&LinkError> {
+        self.dead.as_ref()
+    }
+
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id

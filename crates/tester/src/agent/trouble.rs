@@ -263,6 +263,11 @@ impl Remains<'_> {
         if by_ssh && self.greeted {
             return Trouble::Lost(said);
         }
+        let killed = self.status.and_then(killed_by);
+        if let (Reach::Ssh(_), Some(how)) = (self.reach, &killed) {
+            // What the agent had of it would be its own exit status.
+            return Trouble::Lost(format!("ssh was {how}"));
+        }
         if by_ssh {
             return self.of_ssh(said);
         }
@@ -272,7 +277,7 @@ impl Remains<'_> {
             return trouble;
         }
         let how = match self.status {
-            Some(status) => killed_by(status).unwrap_or_else(|| status.to_string()),
+            Some(status) => killed.unwrap_or_else(|| status.to_string()),
             None => "it has closed its output".to_owned(),
         };
         Trouble::Died { how, said }

@@ -120,14 +120,28 @@ impl<'a> RigBench<'a> {
         })
     }
 
+    /// What came of work with the rig that is up; not if a host was lost meanwhile, which may look like a fault of the
+    /// server.
+    fn judged<T>(&mut self, done: Result<T, BenchError>) -> Result<T, BenchError> {
+        match self.crew.lost() {
+            Some(_) if matches!(done, Err(BenchError::Interrupted)) => done,
+            Some(lost) => {
+                self.open = None;
+                Err(BenchError::Bench(lost.to_string()))
+            }
+            None => done,
+        }
+    }
+
     fn up(&mut self) -> Result<&mut Open, BenchError> {
         let missing = || BenchError::Bench("a trial before its rig; this is a bug".to_owned());
         self.open.as_mut().ok_or_else(missing)
     }
 }
 
-impl Bench for RigBench<'_> {
-    fn prepare(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
+/// The work, whatever becomes of the hosts meanwhile.
+impl RigBench<'_> {
+    fn prepared(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
         let same = |open: &Open| {
             Assignment {
                 task: job.task,
@@ -146,7 +160,7 @@ impl Bench for RigBench<'_> {
         Ok((!open.is_authority()).then(|| conditions(environment, open)))
     }
 
-    fn self_test(
+    fn self_tested(
         &mut self,
         max_qps: Option<u64>,
         near_qps: Option<u64>,
@@ -167,7 +181,7 @@ impl Bench for RigBench<'_> {
         Ok(rig.self_test(question, near_qps, observer)?)
     }
 
-    fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
+    fn started(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
         let open = self.up()?;
         open.rig.certify_to(certified_rate_qps);
         if !open.is_authority() {
@@ -178,11 +192,7 @@ impl Bench for RigBench<'_> {
         Ok(facts(open))
     }
 
-    fn take_start(&mut self) -> Option<Start> {
-        self.open.as_mut()?.looped.as_mut()?.take_start()
-    }
-
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
+    fn tried(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
         let open = self.up()?;
         let spec = open.rig.spec();
         let (server, queries) = (
@@ -208,6 +218,37 @@ impl Bench for RigBench<'_> {
             (self.keep)(&open.job, number, rows).map_err(BenchError::Bench)?;
         }
         Ok(result)
+    }
+}
+
+impl Bench for RigBench<'_> {
+    fn prepare(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
+        let prepared = self.prepared(job);
+        self.judged(prepared)
+    }
+
+    fn self_test(
+        &mut self,
+        max_qps: Option<u64>,
+        near_qps: Option<u64>,
+        observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<Option<SelfTestResult>, BenchError> {
+        let tested = self.self_tested(max_qps, near_qps, observer);
+        self.judged(tested)
+    }
+
+    fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
+        let started = self.started(certified_rate_qps);
+        self.judged(started)
+    }
+
+    fn take_start(&mut self) -> Option<Start> {
+        self.open.as_mut()?.looped.as_mut()?.take_start()
+    }
+
+    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
+        let tried = self.tried(rate_qps, number);
+        self.judged(tried)
     }
 
     fn rest(&mut self, span_ns: Nanos) {

@@ -54,7 +54,7 @@ pub enum Probe {
     NotYet(String),
     /// It never will in this start; the text says why. It is started anew at once.
     FellSilent(String),
-    /// Nobody waits for it any more.
+    /// Nobody waits for it any more, or can ask it any more.
     Abandoned,
 }
 
@@ -465,7 +465,8 @@ fn empty(workdir: &Path) -> Result<(), LabError> {
 }
 
 fn refused(path: &Path, reason: std::io::Error) -> LabError {
-    Blame::Server.because(format!("cannot use {path:?} for a server's files"))(reason)
+    // A full disk is no server's fault: another server would find it full as well.
+    Blame::Machine.because(format!("cannot use {path:?} for a server's files"))(reason)
 }
 
 /// `/run/dns64bench` for root, otherwise a directory of the user's own among temporary files.

@@ -124,7 +124,7 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
         let mut probe = || match client.answers(last, PROBE_NS) {
             _ if interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
             Ok(()) => Probe::Answered,
-            Err(error) => Probe::NotYet(error.to_string()),
+            Err(error) => error.into(),
         };
         Ok(authority.restart(&mut probe)?)
     }

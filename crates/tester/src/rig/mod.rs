@@ -427,7 +427,7 @@ impl Rig {
         let mut probe = || match prober.answers(last, PROBE_NS) {
             _ if self.interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
             Ok(()) => Probe::Answered,
-            Err(error) => Probe::NotYet(error.to_string()),
+            Err(error) => error.into(),
         };
         let server = start(&mut probe)?;
         sample::check(prober, &zone, SAMPLE_MAX)?;

@@ -11,6 +11,7 @@ use dns64_wire::message::{Message, Section};
 use super::remote::host::Remote;
 use super::remote::order::{NoAnswer, Question};
 use crate::lab::host::Host;
+use crate::lab::server::Probe;
 use crate::lab::{Blame, LabError};
 use crate::load::query::Template;
 use crate::namespace::Zone;
@@ -105,6 +106,20 @@ pub enum ProbeError {
         /// What it answered.
         addresses: String,
     },
+}
+
+/// What it says of a server that is waited for.
+impl From<ProbeError> for Probe {
+    fn from(error: ProbeError) -> Self {
+        match error {
+            // Whoever asks is not there any more.
+            ProbeError::Host(LabError {
+                blame: Blame::Machine,
+                ..
+            }) => Self::Abandoned,
+            error => Self::NotYet(error.to_string()),
+        }
+    }
 }
 
 /// ID of all probes: "64".

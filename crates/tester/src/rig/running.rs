@@ -104,7 +104,7 @@ impl<C: Client> Asker<C> {
         match self.client.aaaa(name, PROBE_NS) {
             Ok(addresses) if addresses.contains(&expected) => Probe::Answered,
             Ok(addresses) => Probe::NotYet(format!("{addresses:?} instead of {expected}")),
-            Err(error) => Probe::NotYet(error.to_string()),
+            Err(error) => error.into(),
         }
     }
 

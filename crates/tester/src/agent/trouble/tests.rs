@@ -149,6 +149,13 @@ fn an_agent_that_was_there_has_died_or_the_connection_was_lost() {
         panic!("not dead");
     };
     assert_eq!(how, "killed by signal 9");
+    let reach = reached_by_ssh();
+    let remains = Remains {
+        reach: &reach,
+        ..remains
+    };
+    let by_ssh = Trouble::Lost("ssh was killed by signal 9".into());
+    assert_eq!(remains.trouble(), by_ssh);
 }
 
 #[test]

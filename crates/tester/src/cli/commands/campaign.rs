@@ -273,7 +273,13 @@ impl Opened<'_> {
                 let resume = format!("interrupted; go on with: dns64bench resume {directory}");
                 Err(Failure::new(exit::INTERRUPTED, anyhow::anyhow!(resume)))
             }
-            Err(error) => Err(Failure::new(exit::ENVIRONMENT, error)),
+            Err(error) => {
+                let directory = self.directory.display();
+                let resume = format!(
+                    "{error}\nwhen that is remedied, go on with: dns64bench resume {directory}"
+                );
+                Err(Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(resume)))
+            }
         }
     }
 }

@@ -9,16 +9,19 @@ use dns64_transport::socket::Segmentation;
 
 use super::post::Post;
 use super::tester::FarInstruments;
-use crate::agent::handshake::Welcome;
+use crate::agent::frame::{self, Kind};
+use crate::agent::handshake::{Answer, Welcome};
 use crate::agent::link::Link;
 use crate::agent::serve::serve;
 use crate::agent::ssh::Options;
+use crate::lab::Blame;
+use crate::lab::server::Probe;
 use crate::lab::topology::Role;
 use crate::lab::watch::Watched;
 use crate::load::ledger::Fate;
 use crate::namespace::Share;
 use crate::rig::equipment::Client as _;
-use crate::rig::probe::{Prober, Way};
+use crate::rig::probe::{ProbeError, Prober, Way};
 use crate::rig::remote::host::{PROMPT_NS, Remote};
 use crate::rig::remote::order::{AuthorityOrder, MeasurerOrder, Request, TesterOrder, ZoneOrder};
 use crate::rig::remote::site::Sender;
@@ -156,6 +159,31 @@ fn several_hosts_send_one_schedule() {
     for agent in agents {
         agent.join().unwrap();
     }
+}
+
+/// A host whose agent ends as soon as it has said who it is.
+fn lost_host(name: &str) -> Remote {
+    let ((answers, mut out), (mut input, calls)) = (pipe().unwrap(), pipe().unwrap());
+    std::thread::spawn(move || {
+        frame::read(&mut input).unwrap();
+        let welcome = serde_json::to_vec(&Answer::Welcome(Welcome::here())).unwrap();
+        frame::write(&mut out, Kind::Message, &welcome).unwrap();
+    });
+    let link = Link::over(name, answers, calls, &Options::new("a test")).unwrap();
+    Remote::new(name, link)
+}
+
+#[test]
+fn a_host_that_is_lost_is_nobodys_fault_but_its_own() {
+    let host = lost_host("one");
+    assert!(host.link().lost().is_none());
+    let error = host.ask(&Request::Facts, PROMPT_NS).unwrap_err();
+    assert_eq!(error.blame, Blame::Machine);
+    assert!(error.to_string().starts_with("host one: "), "{error}");
+    assert!(host.link().lost().is_some());
+    // Nobody waits on for a server that only this host could ask.
+    let probe = Probe::from(ProbeError::Host(error));
+    assert_eq!(probe, Probe::Abandoned);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dns64_transport::clock::Nanos;
 
-use super::host::Remote;
+use super::host::{Remote, unanswered};
 use crate::agent::clock::{Drift, Exchange, Offset};
 use crate::lab::{Blame, LabError};
 use crate::trial::result::HostClock;
@@ -101,8 +101,7 @@ fn look(host: &Remote) -> Result<Offset, LabError> {
     let mut exchanges = Vec::with_capacity(EXCHANGES);
     for _ in 0..EXCHANGES {
         let stamps = host.link().clock_exchange();
-        let [t0_ns, t1_ns, t2_ns, t3_ns] =
-            stamps.map_err(|error| Blame::Server.error(error.to_string()))?;
+        let [t0_ns, t1_ns, t2_ns, t3_ns] = stamps.map_err(unanswered)?;
         exchanges.push(Exchange {
             t0_ns,
             t1_ns,

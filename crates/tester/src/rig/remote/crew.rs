@@ -80,6 +80,13 @@ impl Crew {
         all.extend(known);
         Ok(all)
     }
+
+    /// Why a host that was held cannot be asked any more, if there is one: whatever was measured meanwhile says nothing.
+    pub fn lost(&self) -> Option<LinkError> {
+        let held = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        held.values().find_map(|host| host.link().lost().cloned())
+    }
+
     fn open(&self, host: &HostSpec, options: &Options) -> Result<Link, LinkError> {
         let mut options = options.clone();
         if self.push {

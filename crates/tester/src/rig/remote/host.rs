@@ -11,6 +11,7 @@ use super::order::{
 };
 use crate::agent::facts::HostFacts;
 use crate::agent::link::Link;
+use crate::agent::trouble::LinkError;
 use crate::lab::counters::Reading;
 use crate::lab::process::Resources;
 use crate::lab::profile::Profile;
@@ -72,7 +73,7 @@ impl Remote {
         limit_ns: Nanos,
     ) -> Result<(Reply, Vec<Vec<u8>>), LabError> {
         let asked = self.link().ask(request, limit_ns);
-        let (reply, blobs) = asked.map_err(|error| Blame::Server.error(error.to_string()))?;
+        let (reply, blobs) = asked.map_err(unanswered)?;
         match reply {
             Reply::Refused(refusal) => Err(refusal
                 .blame
@@ -137,6 +138,16 @@ impl Remote {
             self.name
         ))
     }
+}
+
+/// Why a host did not answer. Without its connection nothing can be measured; a request that failed alone is the fault of
+/// what was asked for.
+pub(super) fn unanswered(error: LinkError) -> LabError {
+    let blame = match error.trouble.is_passing() {
+        true => Blame::Server,
+        false => Blame::Machine,
+    };
+    blame.error(error.to_string())
 }
 
 /// A server on a host that was reached. Dropping it stops it.
