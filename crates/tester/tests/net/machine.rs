@@ -246,7 +246,7 @@ pub(crate) fn comm(pid: u32) -> String {
 }
 
 /// Datagrams over IPv6 that have come to the network of this process.
-fn received(pid: u32) -> u64 {
+pub(crate) fn received(pid: u32) -> u64 {
     let counters = fs::read_to_string(format!("/proc/{pid}/net/snmp6")).unwrap_or_default();
     counters
         .lines()

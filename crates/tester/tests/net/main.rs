@@ -14,6 +14,7 @@
 //! - `examples`: each plan of `examples/` to its end, in a copy that takes seconds (`shortened`);
 //! - `signature`: journals that are signed with keys of OpenSSH;
 //! - `agent`: an agent over OpenSSH;
+//! - `hosts`: campaigns over several hosts, which are namespaces with an sshd each;
 //! - `machine`: one lab for all, and processes in it.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
@@ -26,6 +27,7 @@ mod busy;
 mod campaign;
 mod examples;
 mod faults;
+mod hosts;
 mod lab;
 mod machine;
 mod servers;

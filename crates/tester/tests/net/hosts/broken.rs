@@ -1,0 +1,255 @@
+//! What is killed in the midst of a campaign, and who else wants its hosts. A host that is lost ends the campaign with an
+//! error that names it and never counts against the DUT; whoever resumes completes the campaign.
+
+use std::path::PathBuf;
+
+use dns64_transport::clock::{MonotonicClock, SECOND};
+use dns64bench::campaign::record::Record;
+use dns64bench::lab::process;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::ground::{Ground, Underway, kill, named, read, received, records, said};
+use super::plans::{THREE, plan, three};
+use crate::accounts::assert_accounted;
+
+/// When something is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// The self-test has sent queries.
+    SelfTest,
+    /// The process of the DUT is there.
+    Start,
+    /// The DUT is asked.
+    Trial,
+    /// The trial is over, and the hosts are asked for what they know of it.
+    Gather,
+}
+
+/// What is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    /// ssh, on the controller.
+    Client,
+    /// The process of the agent that works.
+    Inner,
+    /// The one that cleans up.
+    Outer,
+    /// What sshd has started for the connection.
+    Session,
+}
+use Moment::{Gather, SelfTest, Start, Trial};
+use Victim::{Client, Inner, Outer, Session};
+
+impl Victim {
+    fn kill(self, host: &str) {
+        let found = match self {
+            Client => named("controller", "ssh", &format!("\0{host}\0"), true),
+            Inner => named(host, "dns64bench", "--inner", true),
+            Outer => named(host, "dns64bench", "--inner", false),
+            Session => named(host, "sshd", "[listener]", false),
+        };
+        assert!(!found.is_empty(), "no {self:?} of {host}");
+        kill(&found);
+    }
+}
+
+/// A campaign that is killed several times.
+struct Campaign<'a> {
+    ground: &'a Ground,
+    plan: PathBuf,
+    directory: PathBuf,
+    began: bool,
+}
+
+impl<'a> Campaign<'a> {
+    fn new(ground: &'a Ground, name: &str, plan: &str) -> Self {
+        Self {
+            ground,
+            plan: ground.plan(name, plan),
+            directory: ground.path(name),
+            began: false,
+        }
+    }
+
+    /// The next controller.
+    fn work(&mut self) -> Underway {
+        let (plan, directory) = (
+            self.plan.to_str().unwrap(),
+            self.directory.to_str().unwrap(),
+        );
+        match std::mem::replace(&mut self.began, true) {
+            false => self.ground.begin(&["run", plan]),
+            true => self.ground.begin(&["resume", directory]),
+        }
+    }
+
+    /// A controller that has come to this moment. At the last of them the agent of the DUT's host does not answer.
+    fn until(&mut self, moment: Moment) -> Underway {
+        let before = ["gen1", "dut"].map(received);
+        let sessions = records(&self.directory, "session").len();
+        let mut underway = self.work();
+        let asked = |host, before| received(host) > before + 300;
+        let is_so = || match moment {
+            SelfTest => {
+                records(&self.directory, "session").len() > sessions && asked("gen1", before[0])
+            }
+            Start => !named("dut", "unbound", "", true).is_empty(),
+            Trial | Gather => {
+                !named("dut", "unbound", "", true).is_empty() && asked("dut", before[1])
+            }
+        };
+        assert!(
+            underway.reaches("a trial", is_so),
+            "{moment:?}: {}",
+            said(&underway.end())
+        );
+        if moment == Gather {
+            stop_agent_of_dut(Signal::STOP);
+            // The trial ends meanwhile: it takes 0.8 s.
+            MonotonicClock.sleep(3 * SECOND / 2);
+        }
+        underway
+    }
+
+    /// What is on its way is lost: the host is named, nobody is blamed for it, and nothing stays.
+    fn loses(&mut self, moment: Moment, victim: Victim, host: &str) {
+        let underway = self.until(moment);
+        let trials = records(&self.directory, "trial").len();
+        victim.kill(host);
+        stop_agent_of_dut(Signal::CONT);
+        let output = underway.end();
+        let said = said(&output);
+        let what = format!("{moment:?}, {victim:?} of {host}: {said}");
+        assert_eq!(output.status.code(), Some(4), "{what}");
+        assert!(said.contains(&format!("host {host}: ")), "{what}");
+        assert!(said.contains("resume"), "{what}");
+        let stopped = records(&self.directory, "stopped");
+        let reason = stopped.last().unwrap()["reason"].as_str().unwrap();
+        assert!(reason.contains(&format!("host {host}: ")), "{reason}");
+        if moment == Gather {
+            assert_eq!(records(&self.directory, "trial").len(), trials, "{what}");
+        }
+        self.ground.assert_nothing_left();
+    }
+
+    /// The controller is killed without a chance to say goodbye.
+    fn is_killed_at(&mut self, moment: Moment) {
+        let underway = self.until(moment);
+        kill(&[underway.pid()]);
+        stop_agent_of_dut(Signal::CONT);
+        assert_eq!(underway.end().status.code(), None, "{moment:?}");
+        self.ground.assert_nothing_left();
+    }
+
+    /// Nothing was given up, no trial tells of a DUT that ended, and the rest is measured.
+    fn is_completed(&mut self) {
+        let output = self.work().end();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let verified = self
+            .ground
+            .run(&["verify", self.directory.to_str().unwrap()]);
+        assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
+        assert!(matches!(
+            read(&self.directory).last().unwrap().record,
+            Record::Complete
+        ));
+        assert_eq!(records(&self.directory, "abandoned"), Vec::<Value>::new());
+        for trial in records(&self.directory, "trial") {
+            assert_accounted(&trial["result"]);
+            assert!(trial["result"]["dut_exit"].is_null(), "{trial:#}");
+        }
+        self.ground.assert_nothing_left();
+    }
+}
+
+fn stop_agent_of_dut(signal: Signal) {
+    for pid in named("dut", "dns64bench", "--inner", true) {
+        process::signal(pid, signal);
+    }
+}
+
+/// Longer than anybody waits here.
+fn long(name: &str) -> String {
+    three(name).replace("runs = 1", "runs = 200")
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn a_host_that_is_lost_ends_the_campaign_and_not_the_dut() {
+    let ground = Ground::up();
+    let mut first = Campaign::new(&ground, "first", &three("first"));
+    first.loses(SelfTest, Client, "gen1");
+    first.loses(Start, Inner, "dut");
+    first.loses(Trial, Outer, "auth");
+    first.loses(Gather, Session, "gen1");
+    first.is_completed();
+    let mut second = Campaign::new(&ground, "second", &three("second"));
+    second.loses(SelfTest, Inner, "auth");
+    second.loses(Start, Session, "gen1");
+    second.loses(Trial, Client, "dut");
+    second.loses(Gather, Outer, "dut");
+    second.is_completed();
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn a_controller_that_is_killed_leaves_nothing_and_is_resumed() {
+    let ground = Ground::up();
+    let mut campaign = Campaign::new(&ground, "killed", &three("killed"));
+    for moment in [SelfTest, Start, Trial, Gather] {
+        campaign.is_killed_at(moment);
+    }
+    campaign.is_completed();
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn a_second_controller_is_told_who_has_the_hosts() {
+    let ground = Ground::up();
+    let mut first = Campaign::new(&ground, "first", &long("first"));
+    let underway = first.until(Trial);
+    let plan = ground.plan("second", &three("second"));
+    let second = ground.run(&["run", plan.to_str().unwrap()]);
+    let said = said(&second);
+    assert_eq!(second.status.code(), Some(4), "{said}");
+    let holder = format!("PID {}, plan first", underway.pid());
+    assert!(
+        said.contains("in use by") && said.contains(&holder),
+        "{said}"
+    );
+    assert!(!ground.path("second").exists());
+    // It has not disturbed the first, which ends in good order when it is told to.
+    process::signal(underway.pid(), Signal::INT);
+    assert_eq!(underway.end().status.code(), Some(130));
+    ground.assert_nothing_left();
+}
+
+/// Fills the file system for the files of servers on a host.
+fn fill(ground: &Ground, host: &str) {
+    ground.shell(
+        host,
+        "mkdir -p /run/dns64bench && mount -t tmpfs -o size=4k tmpfs /run/dns64bench && \
+         head -c 4096 /dev/zero >/run/dns64bench/full",
+    );
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn a_host_without_room_is_named() {
+    let ground = Ground::up();
+    let text = plan("full", THREE, "uncertified = true", "profile = \"unbound\"");
+    let mut campaign = Campaign::new(&ground, "full", &text);
+    fill(&ground, "dut");
+    let output = campaign.work().end();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("host dut: ") && said.contains("/run/dns64bench"),
+        "{said}"
+    );
+    assert!(said.contains("No space left on device"), "{said}");
+    ground.shell("dut", "umount /run/dns64bench");
+    ground.assert_nothing_left();
+    campaign.is_completed();
+}

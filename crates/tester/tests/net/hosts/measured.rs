@@ -1,0 +1,212 @@
+//! Campaigns that run to their end: each trial is accounted for, and nothing is left on any host.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use dns64bench::campaign::record::Record;
+use serde_json::Value;
+
+use super::ground::{Ground, read, records, said};
+use super::plans::{SECOND, THREE, plan, three};
+use crate::accounts::{assert_accounted, number};
+
+/// Beyond it the clock of a host is not known well enough for a trial to be valid.
+const BOUND_MAX_NS: u64 = 1_000_000;
+
+/// The trials of a campaign, which was done to its end; those of self-tests come first.
+fn trials(directory: &Path) -> Vec<Value> {
+    let lines = read(directory);
+    assert!(matches!(lines.last().unwrap().record, Record::Complete));
+    let tests = records(directory, "self_test").into_iter();
+    let certifying = tests.flat_map(|test| test["trials"].as_array().unwrap().clone());
+    let own = records(directory, "trial").into_iter();
+    certifying
+        .chain(own.map(|trial| trial["result"].clone()))
+        .collect()
+}
+
+/// Each trial accounts for all queries, and tells of the clocks of these hosts.
+fn assert_measured(ground: &Ground, directory: &Path, hosts: &[&str]) -> Vec<Value> {
+    let trials = trials(directory);
+    assert!(!trials.is_empty());
+    for trial in &trials {
+        assert_accounted(trial);
+        let clocks = trial["clocks"].as_array().unwrap();
+        let told: Vec<_> = clocks
+            .iter()
+            .map(|clock| clock["host"].as_str().unwrap())
+            .collect();
+        assert_eq!(told, hosts, "{trial:#}");
+        let is_known = |clock: &Value| number(clock, "bound_ns") < BOUND_MAX_NS;
+        let known = clocks.iter().all(is_known);
+        assert!(known || trial["outcome"] == "invalid", "{trial:#}");
+    }
+    let verified = ground.run(&["verify", directory.to_str().unwrap()]);
+    assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
+    ground.assert_nothing_left();
+    trials
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn three_hosts_are_measured_over_ssh_and_left_as_they_were() {
+    let ground = Ground::up();
+    let directory = ground.campaign("three", &three("three"));
+    assert_measured(&ground, &directory, &["auth", "dut", "gen1"]);
+    let variant = &records(&directory, "variant")[0];
+    assert_eq!(variant["server"], "[2001:2:0:1::2]:53");
+}
+
+/// A link between `auth`, which is the Tester then, and `dut`.
+fn client_link_of_auth() {
+    let ip = |line: &str| {
+        let status = Command::new("ip").args(line.split_whitespace()).status();
+        assert!(status.unwrap().success(), "{line}");
+    };
+    ip("-n net-test-auth link add client type veth peer name client3 netns net-test-dut");
+    for (host, interface, address) in [
+        ("auth", "client", "2001:2:0:21::1/64"),
+        ("dut", "client3", "2001:2:0:21::2/64"),
+    ] {
+        ip(&format!(
+            "-n net-test-{host} link set {interface} addrgenmode none"
+        ));
+        ip(&format!("-n net-test-{host} link set {interface} up"));
+        ip(&format!(
+            "-n net-test-{host} address add {address} dev {interface} nodad"
+        ));
+    }
+}
+
+const TWO: &str = r#"
+[hosts.auth]
+ssh = "auth"
+roles = ["measurer", "authority"]
+cpus = "0"
+authority-cpus = "1"
+links.client = { interface = "client", addresses = ["2001:2:0:21::1/64"] }
+links.upstream = { interface = "upstream", addresses = ["2001:2:0:2::2/64", "198.18.0.2/24"] }
+
+[hosts.dut]
+ssh = "dut"
+roles = ["dut"]
+links.client = { interface = "client3", addresses = ["2001:2:0:21::2/64"] }
+links.upstream = { interface = "upstream", addresses = ["2001:2:0:2::1/64", "198.18.0.1/24"] }
+"#;
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn one_host_can_be_measurer_and_authority() {
+    let mut ground = Ground::up();
+    client_link_of_auth();
+    ground.is_as_it_was();
+    let plan = plan("two", TWO, "", "profile = \"unbound\"");
+    let directory = ground.campaign("two", &plan);
+    assert_measured(&ground, &directory, &["auth", "dut"]);
+    let conditions = &records(&directory, "self_test")[0]["conditions"];
+    assert_eq!(conditions["lab"], "hosts, two-device");
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn two_measurers_share_the_queries_of_each_trial() {
+    let ground = Ground::up();
+    let hosts = THREE.replace(
+        "links.client = { interface = \"client1\", addresses = [\"2001:2:0:1::2/64\"] }",
+        "links.client = [{ interface = \"client1\", addresses = [\"2001:2:0:1::2/64\"] }, \
+         { interface = \"client2\", addresses = [\"2001:2:0:11::2/64\"] }]",
+    );
+    let plan = plan(
+        "several",
+        &(hosts + SECOND),
+        "raw = \"csv\"",
+        "profile = \"unbound\"",
+    );
+    let directory = ground.campaign("several", &plan);
+    let trials = assert_measured(&ground, &directory, &["auth", "dut", "gen1", "gen2"]);
+    for trial in trials.iter().filter(|trial| trial["outcome"] == "passed") {
+        let users = trial["machine"]["roles"].as_array().unwrap();
+        let senders = users.iter().filter(|user| user["role"] == "measurer");
+        let hosts: BTreeSet<_> = senders.map(|user| user["host"].as_str().unwrap()).collect();
+        assert_eq!(hosts, BTreeSet::from(["gen1", "gen2"]), "{trial:#}");
+    }
+    for trial in records(&directory, "trial") {
+        let path = format!("raw/point-0-run-1-trial-{}.csv", trial["number"]);
+        assert_shared(&directory.join(path), &trial["result"]);
+        // Unbound asks for AAAA and for A of each name, and again only if no answer comes.
+        let (asked, sent) = (
+            &trial["result"]["authority"],
+            number(&trial["result"], "queries_sent"),
+        );
+        if trial["result"]["outcome"] == "passed" {
+            assert_eq!(
+                (number(asked, "aaaa"), number(asked, "a")),
+                (sent, sent),
+                "{asked:#}"
+            );
+        }
+    }
+}
+
+/// The file has each query of the trial once, and one host has sent every other of them.
+fn assert_shared(path: &Path, trial: &Value) {
+    let text = fs::read_to_string(path).unwrap();
+    let rows = text
+        .lines()
+        .skip_while(|line| !line.starts_with("query;"))
+        .skip(1);
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.split(';').collect()).collect();
+    let names: BTreeSet<_> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(names.len(), rows.len(), "a query is there twice");
+    assert_eq!(
+        rows.len() as u64,
+        number(trial, "queries_sent"),
+        "{trial:#}"
+    );
+    if trial["queries_due"] == trial["queries_sent"] {
+        let on = |shard: &str| rows.iter().filter(|row| row[1] == shard).count();
+        assert_eq!(on("0") + on("1"), rows.len());
+        assert!(
+            on("0").abs_diff(on("1")) <= 1,
+            "{} and {}",
+            on("0"),
+            on("1")
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn a_program_can_be_the_authority_and_be_measured_by_itself() {
+    let ground = Ground::up();
+    let tester = "authority = \"nsd\"\nnamespace = \"10.0.0.0/16\"";
+    let duts = "profile = \"unbound\"\n\n[[dut]]\nauthority = \"nsd\"";
+    let directory = ground.campaign("nsd", &plan("nsd", THREE, tester, duts));
+    let trials = assert_measured_by(&ground, &directory);
+    assert!(trials > 0);
+    let variants = records(&directory, "variant");
+    let version = |of: &Value| of["version"].as_str().unwrap_or_default().to_lowercase();
+    assert!(
+        version(&variants[0]["authority"]).contains("nsd"),
+        "{:#}",
+        variants[0]
+    );
+    assert!(version(&variants[1]).contains("nsd"), "{:#}", variants[1]);
+    let path = ground.shell("auth", "ls /var/cache/dns64bench");
+    assert!(
+        !path.is_empty(),
+        "the zone file is kept for the next campaign"
+    );
+}
+
+/// As [`assert_measured`], of a campaign whose subjects are on different hosts; how many trials there were.
+fn assert_measured_by(ground: &Ground, directory: &Path) -> usize {
+    let trials = trials(directory);
+    trials.iter().for_each(assert_accounted);
+    let verified = ground.run(&["verify", directory.to_str().unwrap()]);
+    assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
+    ground.assert_nothing_left();
+    trials.len()
+}
