@@ -1,7 +1,7 @@
-# Two commands, each of which does all its own set-up on a Debian machine with cargo, as root; other
+# Three commands, each of which does all its own set-up on a Debian machine with cargo, as root; other
 # users are told what is missing.
 
-.PHONY: demo test
+.PHONY: demo lab-demo test
 
 # Build dns64d and the Tester, and measure the one with the other on this machine: about a minute
 # after the build.
@@ -9,6 +9,12 @@ demo:
 	.ci/install iproute2 util-linux
 	cargo build --release --locked --package dns64bench --package dns64d
 	target/release/dns64bench demo
+
+# The same over ssh, in a laboratory of three hosts that are namespaces of this machine. Its report stays in target/lab-demo.
+lab-demo:
+	.ci/install iproute2 util-linux openssh-client openssh-server
+	cargo build --release --locked --package dns64bench --package dns64d
+	deploy/rehearsal/demo target/release/dns64bench target/release/dns64d target/lab-demo
 
 # Everything that has to pass before a change lands; without root, all of it that can run.
 test:
