@@ -266,22 +266,24 @@ impl Opened<'_> {
             Campaign::new(plan, parts, directory, &mut show).work()
         };
         progress.clear();
-        match ended {
-            Ok(()) => Ok(()),
-            Err(BenchError::Interrupted) => {
-                let directory = self.directory.display();
-                let resume = format!("interrupted; go on with: dns64bench resume {directory}");
-                Err(Failure::new(exit::INTERRUPTED, anyhow::anyhow!(resume)))
-            }
-            Err(error) => {
-                let directory = self.directory.display();
-                let resume = format!(
-                    "{error}\nwhen that is remedied, go on with: dns64bench resume {directory}"
-                );
-                Err(Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(resume)))
-            }
-        }
+        ended.map_err(|error| left_off(&error, self.directory))
     }
+}
+
+/// Why a campaign left off, and how it goes on.
+fn left_off(error: &BenchError, directory: &Path) -> Failure {
+    let resume = format!("dns64bench resume {}", directory.display());
+    let (code, text) = match error {
+        BenchError::Interrupted => (
+            exit::INTERRUPTED,
+            format!("interrupted; go on with: {resume}"),
+        ),
+        error => (
+            exit::ENVIRONMENT,
+            format!("{error}\nwhen that is remedied, go on with: {resume}"),
+        ),
+    };
+    Failure::new(code, anyhow::anyhow!(text))
 }
 
 /// Writes the queries of each trial beside the journal, if the plan wants them: after the trial,
