@@ -6,6 +6,7 @@
 
 pub(crate) mod bpf;
 mod gather;
+pub(crate) mod xsk;
 
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};

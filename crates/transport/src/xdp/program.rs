@@ -9,7 +9,6 @@
 //! Own, because what aya (0.14, eleven more crates) does beyond these some 500 lines is relocation by BTF and other
 //! kinds of programs, while a test run, which the tests of these programs depend on, is missing there.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fmt;
@@ -17,6 +16,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::str::FromStr;
 use std::sync::Arc;
+
+pub use super::error::XdpError;
 
 use super::elf::{Elf, Section};
 use super::{code, interface};
@@ -40,97 +41,6 @@ const LOG_BYTES_TOLD: usize = 4000;
 
 /// Entries of a map that are read at once.
 const BATCH: u32 = 1024;
-
-/// Why a program cannot be loaded, attached or run, or a map not be used.
-#[derive(Debug, thiserror::Error)]
-pub enum XdpError {
-    /// The octets are not an object of BPF programs, or one that needs what is not done here.
-    #[error("cannot read the BPF object: {reason}")]
-    Object {
-        /// What is wrong.
-        reason: Cow<'static, str>,
-    },
-    /// The object has no program or map of this name.
-    #[error("the BPF object has no {kind} named {name}")]
-    Missing {
-        /// "program" or "map".
-        kind: &'static str,
-        /// The name asked for.
-        name: String,
-    },
-    /// The kernel does not create or use a map.
-    #[error("cannot {action} BPF map {name}: {reason}{}", remedy(.reason))]
-    Map {
-        /// What was tried.
-        action: &'static str,
-        /// Name of the map.
-        name: String,
-        /// What the kernel said.
-        reason: io::Error,
-    },
-    /// The kernel does not take a program.
-    #[error("cannot load XDP program {name}: {reason}{}{}{log}", remedy(.reason), if .log.is_empty() { "" } else { "\n" })]
-    Load {
-        /// Name of the program.
-        name: String,
-        /// What the kernel said.
-        reason: io::Error,
-        /// The end of what its verifier said.
-        log: String,
-    },
-    /// The kernel does not attach a program.
-    #[error("cannot attach an XDP program to {interface}: {reason}{}", attach_remedy(.reason))]
-    Attach {
-        /// Name of the interface.
-        interface: String,
-        /// What the kernel said.
-        reason: io::Error,
-    },
-    /// The interface leads to the rest of the world, and whoever works over it could be cut off.
-    #[error(
-        "{interface} carries the default route of this host; use --force to attach XDP programs to it"
-    )]
-    DefaultRoute {
-        /// Name of the interface.
-        interface: String,
-    },
-    /// What Linux tells of interfaces cannot be had.
-    #[error("cannot read {what}: {reason}")]
-    Facts {
-        /// A file, or what was asked.
-        what: Cow<'static, str>,
-        /// What the kernel said.
-        reason: io::Error,
-    },
-    /// A test run failed.
-    #[error("cannot run XDP program {name}: {reason}{}", remedy(.reason))]
-    Run {
-        /// Name of the program.
-        name: String,
-        /// What the kernel said.
-        reason: io::Error,
-    },
-}
-
-fn remedy(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "; this needs root, or CAP_BPF and CAP_NET_ADMIN",
-        Some(libc::ENOSYS) => "; the kernel has no bpf(2): Linux 5.11 or later is needed",
-        _ => "",
-    }
-}
-
-fn attach_remedy(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(libc::EBUSY | libc::EEXIST) => {
-            "; another program is attached: detach it with 'ip link set dev DEVICE xdp off', or stop the process that holds it"
-        }
-        Some(libc::EOPNOTSUPP) => "; the driver has no native XDP: use mode generic",
-        Some(libc::ERANGE) => "; the MTU is too large for XDP: at most 3498 suits most drivers",
-        Some(libc::EINVAL) => "; Linux 5.11 or later is needed",
-        _ => remedy(error),
-    }
-}
 
 /// Where in the kernel an XDP program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
