@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
+use dns64_transport::Backend;
 use dns64_transport::clock::SECOND;
 use dns64_transport::socket::Segmentation;
 
@@ -66,6 +67,7 @@ fn two_hosts(load: &Load) -> (FarInstruments, Vec<JoinHandle<()>>) {
             listen: server,
             cpus: String::new(),
             segmentation: Segmentation::Off,
+            backend: Backend::Socket,
             zone: ZoneOrder::new(load.cidr, &load.zone_config(true)),
             behaviour: None,
         });
@@ -73,6 +75,7 @@ fn two_hosts(load: &Load) -> (FarInstruments, Vec<JoinHandle<()>>) {
             local: None,
             threads,
             cpus: String::new(),
+            backend: Backend::Socket,
         });
         let order = TesterOrder {
             measurer,

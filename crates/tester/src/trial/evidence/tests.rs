@@ -82,6 +82,7 @@ const OWN: Own = Own {
     undecided: 0,
     receive_drops: 0,
     authority_drops: 0,
+    is_past_the_kernel: false,
 };
 
 /// Place, host, counter, count, low and high of each loss.
