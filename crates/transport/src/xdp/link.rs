@@ -43,6 +43,8 @@ impl Default for Options {
 
 /// AF_XDP sockets, of a client or of a server.
 pub struct XdpLink {
+    /// Dropped first: what comes then goes to the ordinary sockets.
+    _wanted: Vec<Wanted>,
     slow: UdpLink,
     /// When that was last looked at.
     looked: Nanos,
@@ -57,8 +59,6 @@ pub struct XdpLink {
     send_drops: u64,
     /// Arrived at a queue of this link for a port of another.
     misdirected: u64,
-    /// Dropped before the queues are.
-    _wanted: Vec<Wanted>,
 }
 
 /// What a client knows.
@@ -102,6 +102,7 @@ const STAMP_NS_MAX: Nanos = 10 * SECOND;
 impl XdpLink {
     fn over(slow: UdpLink, queues: Vec<Queue>, wanted: Vec<Wanted>) -> Self {
         Self {
+            _wanted: wanted,
             slow,
             looked: 0,
             queues,
@@ -112,7 +113,6 @@ impl XdpLink {
             departures: Vec::with_capacity(2 * BATCH),
             send_drops: 0,
             misdirected: 0,
-            _wanted: wanted,
         }
     }
 
