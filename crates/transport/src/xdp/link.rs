@@ -93,8 +93,11 @@ const BATCH: usize = 64;
 /// How often the ordinary sockets are looked at while the rings are empty: a look costs about 0.3 us a socket.
 const LOOK_NS: Nanos = 250_000;
 
-/// Sockets that one look goes through.
+/// Sockets that one look goes through at least,
 const LOOK_PORTS: usize = 4;
+
+/// and after how many looks all have been looked at, at the latest: 64 ms.
+const LOOKS_MAX: usize = 256;
 
 /// A stamp that is older was not written for this frame.
 const STAMP_NS_MAX: Nanos = 10 * SECOND;

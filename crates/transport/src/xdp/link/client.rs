@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use super::{
-    BATCH, Client, LOOK_PORTS, MonotonicClock, Options, XdpLink, arrival, fits, flush, push,
+    BATCH, Client, LOOK_PORTS, LOOKS_MAX, MonotonicClock, Options, XdpLink, arrival, fits, flush,
+    push,
 };
 use crate::clock::{Clock, Nanos, SECOND};
 use crate::socket::{OpenError, Segmentation, UdpLink};
@@ -148,7 +149,8 @@ impl XdpLink {
         }
         // The rings were empty just now.
         if self.is_slow_due() {
-            total += self.slow.receive(LOOK_PORTS, each)?;
+            let ports = LOOK_PORTS.max(self.ports().div_ceil(LOOKS_MAX));
+            total += self.slow.receive(ports, each)?;
         }
         Ok(total)
     }
