@@ -9,8 +9,12 @@ use super::steering::Steering;
 use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use crate::sys::xsk::{self, Arrivals, Config};
 
-/// Frames for what arrives at a queue: 25 ms at 300 k/s, as the buffers of [`crate::socket`] hold.
-const ARRIVALS: u32 = 8192;
+/// Frames for what arrives at the queues of a link, all together: 200 ms at 300 k/s. The sockets of a client hold twice
+/// as much, but a frame has room for any packet.
+const ARRIVALS: u32 = 65_536;
+
+/// Frames of one queue at least and at most: 16 MiB and 64 MiB.
+const ARRIVALS_OF_QUEUE: [u32; 2] = [8192, 32_768];
 
 /// Frames for what leaves by a queue: many batches, though in copy mode they come back at once.
 const DEPARTURES: u32 = 2048;
@@ -52,6 +56,8 @@ pub(super) fn open(
     part: Part,
 ) -> Result<Vec<Queue>, XdpError> {
     let mut queues = Vec::new();
+    let [least, most] = ARRIVALS_OF_QUEUE;
+    let share = ARRIVALS / interface.queues.next_power_of_two();
     let wanted = (0..interface.queues).filter(|queue| queue % part.of.max(1) == part.index);
     for queue in wanted {
         let failed = |reason| XdpError::Socket {
@@ -63,7 +69,7 @@ pub(super) fn open(
             interface: interface.index,
             queue,
             frame_bytes: frame_bytes(interface)?,
-            arrivals: ARRIVALS,
+            arrivals: share.clamp(least, most),
             departures: DEPARTURES,
             copies: steering.mode() == Mode::Generic,
         };
