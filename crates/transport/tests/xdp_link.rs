@@ -1,5 +1,8 @@
 //! AF_XDP links between two network namespaces that a veth pair joins.
 
+#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
+#![expect(clippy::cast_possible_truncation, reason = "small numbers")]
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
