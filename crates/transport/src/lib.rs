@@ -1,8 +1,9 @@
 //! Datagrams in and out, and the time. Knows no DNS.
 //!
-//! A [`Link`] moves UDP datagrams for one worker thread. Two implementations:
+//! A [`Link`] moves UDP datagrams for one worker thread. Three implementations:
 //!
 //! - [`socket::UdpLink`]: kernel sockets, `recvmmsg`, `sendmmsg`, `UDP_SEGMENT`, `UDP_GRO`;
+//! - [`xdp::XdpLink`]: AF_XDP sockets, past the network stack of the kernel;
 //! - [`memory::MemoryLink`]: a simulated network on a [`clock::ManualClock`].
 //!
 //! A [`Relay`] moves both sides of a forwarder, a [`ClientSide`] and an [`UpstreamSide`], for one worker
@@ -10,6 +11,7 @@
 //!
 //! The module `sys` holds all the unsafe code of the project.
 
+mod backend;
 pub mod clock;
 pub mod cpu;
 pub mod memory;
@@ -21,11 +23,13 @@ pub mod socket;
     reason = "the one door to the kernel's vectored socket calls"
 )]
 mod sys;
+pub mod xdp;
 
 use std::net::{IpAddr, SocketAddr};
 
 use clock::Nanos;
 
+pub use backend::Backend;
 pub use relay::{Arrival, ClientSide, Origin, Relay, UpstreamSide};
 pub use sys::FRAME_BYTES;
 
@@ -153,7 +157,7 @@ pub trait Link {
     /// What the link has counted since it was opened.
     fn counters(&mut self) -> Result<Counters, LinkError>;
 
-    /// Short name of the kind of link, for reports: "udp", "memory".
+    /// Short name of the kind of link, for reports: "udp", "xdp", "memory".
     fn backend(&self) -> &'static str;
 }
 

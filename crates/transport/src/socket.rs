@@ -7,6 +7,7 @@
 
 mod descriptors;
 mod errors;
+mod failure;
 mod replies;
 mod segmentation;
 
@@ -25,6 +26,7 @@ use crate::{Counters, Datagram, Departure, Link, LinkError, Origin};
 pub use descriptors::{DESCRIPTORS_BESIDE, allow_descriptors};
 use errors::ERRORS_MAX;
 pub(crate) use errors::{is_full, is_unreachable};
+pub use failure::OpenError;
 pub use segmentation::Segmentation;
 pub(crate) use segmentation::gather;
 use segmentation::stamp;
@@ -44,46 +46,6 @@ pub struct UdpLink {
     realtime_offset: i64,
     departures: Vec<Departure>,
     counted: Counters,
-}
-
-/// Why sockets could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The local address cannot be had.
-    #[error("cannot bind a UDP socket to {address}: {reason}{}", bind_remedy(.reason))]
-    Bind {
-        /// The address asked for.
-        address: SocketAddr,
-        /// What the kernel said.
-        reason: io::Error,
-    },
-    /// No way leads to the server.
-    #[error("cannot reach {server} from here: {reason}; check the address and the route to it")]
-    Connect {
-        /// The server's address.
-        server: SocketAddr,
-        /// What the kernel said.
-        reason: io::Error,
-    },
-    /// The kernel lacks a socket option or refuses another call.
-    #[error("{call} failed: {reason}")]
-    System {
-        /// Name of the call or option.
-        call: &'static str,
-        /// What the kernel said.
-        reason: io::Error,
-    },
-}
-
-fn bind_remedy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => "; another program holds the port: stop it or choose another",
-        io::ErrorKind::PermissionDenied => {
-            "; ports below 1024 need root or CAP_NET_BIND_SERVICE: choose a higher one"
-        }
-        io::ErrorKind::AddrNotAvailable => "; no interface has this address",
-        _ => "",
-    }
 }
 
 /// Datagrams of one `recvmmsg`: a batch of 16 does as well as 64 or 256 (measured) and keeps the
@@ -177,6 +139,11 @@ impl UdpLink {
     /// Address and port of the link's socket number `port`.
     pub fn local_addr(&self, port: usize) -> Option<SocketAddr> {
         getsockname(self.sockets.get(port)?).ok()?.try_into().ok()
+    }
+
+    /// Its sockets that datagrams are read from.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(AsFd::as_fd)
     }
 
     /// Sends the batch from `socket`; returns how many frames the network took.

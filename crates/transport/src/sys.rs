@@ -4,7 +4,9 @@
 //! Both batches own all the memory that the kernel is pointed at, in boxed slices that never
 //! move or grow, and rebuild the pointers before each call.
 
+pub(crate) mod bpf;
 mod gather;
+pub(crate) mod xsk;
 
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dns64_transport::Backend;
 use dns64_transport::clock::Nanos;
 
 use super::environment;
@@ -291,6 +292,7 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
             .authority_program()
             .and_then(|path| sha256_of(&path).ok()),
         segmentation: Some(false),
+        backend: (open.rig.spec().load.backend != Backend::Socket).then_some(described.backend),
         quantum_ns: Some(QUANTUM_NS),
         burst_max: Some(described.burst_max),
         host: match open.rig.reached() {

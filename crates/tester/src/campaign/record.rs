@@ -295,6 +295,9 @@ pub struct CertificateConditions {
     /// Whether the datagrams of the self-test travelled in segmented runs: they never do now.
     #[serde(default)]
     pub segmentation: Option<bool>,
+    /// What carried them; nothing for kernel sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
     /// Span of the schedule whose queries may leave in one system call.
     #[serde(default)]
     pub quantum_ns: Option<Nanos>,

@@ -11,6 +11,7 @@ use dns64_transport::socket::Segmentation;
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
+use super::backend::BackendArgs;
 use super::values;
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::authority::behaviour::Behaviour;
@@ -237,6 +238,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "on|off", default_value = "on")]
     pub segmentation: Segmentation,
 
+    /// What carries the datagrams.
+    #[command(flatten)]
+    pub backend: BackendArgs,
+
     /// Queries that leave in one system call at most; 1 sends each by itself
     #[arg(long, value_name = "N", default_value_t = BURST_MAX, value_parser = clap::value_parser!(u64).range(1..=BURST_MAX))]
     pub burst: u64,
@@ -336,6 +341,10 @@ pub struct AuthorityArgs {
     /// CPUs of those threads, such as 0 or 0,2-3 [default: any]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
+
+    /// What carries the datagrams.
+    #[command(flatten)]
+    pub backend: BackendArgs,
 
     /// TTL of the records, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]

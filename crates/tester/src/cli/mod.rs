@@ -5,6 +5,7 @@
 //! other. Neither does anything yet; [`commands`] does.
 
 pub mod args;
+pub mod backend;
 pub mod commands;
 pub mod exit;
 pub mod generate;

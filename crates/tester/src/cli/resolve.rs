@@ -233,6 +233,7 @@ impl LoadArgs {
             threads: threads.into(),
             ports: self.sockets.map(usize::from),
             segmentation: self.segmentation,
+            backend: self.backend.resolve(),
             burst_max: self.burst,
             cpus: self.cpus.unwrap_or_default(),
             cidr: names.namespace.unwrap_or(DEFAULT_NAMESPACE),

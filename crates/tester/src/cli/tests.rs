@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use clap::{Arg, Command as Definition, CommandFactory as _, Parser as _};
 use clap_complete::Shell;
+use dns64_transport::Backend;
 
 use super::args::Generated;
 use super::resolve::{Measurement, Needs, UsageError};
@@ -348,4 +349,27 @@ fn a_program_for_a_host_keeps_its_own_flags() {
     let cli = parse("dns64bench lab exec dut dig -p 53 @::1").unwrap();
     let text = format!("{cli:?}");
     assert!(text.contains(r#"["dig", "-p", "53", "@::1"]"#), "{text}");
+}
+
+#[test]
+fn a_backend_is_forced_only_where_one_is_named() {
+    let backend = |flags: &str| {
+        let measured = measure(&format!("dns64bench trial --server ::1 -Q 1k {flags}"));
+        measured.unwrap().spec.load.backend
+    };
+    assert_eq!(backend(""), Backend::Socket);
+    assert_eq!(backend("--backend xdp"), Backend::Xdp { force: false });
+    assert_eq!(
+        backend("--backend auto --force"),
+        Backend::Auto { force: true }
+    );
+    let alone = parse("dns64bench trial --server ::1 -Q 1k --force");
+    assert_eq!(
+        alone.unwrap_err().kind(),
+        ErrorKind::MissingRequiredArgument
+    );
+    let authority = parse("dns64bench authority --backend xdp").unwrap().command;
+    assert!(
+        matches!(authority, Command::Authority(args) if args.backend.resolve() == Backend::Xdp { force: false })
+    );
 }

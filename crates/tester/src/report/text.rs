@@ -214,6 +214,7 @@ impl Page {
                 "segmentation",
                 known(if conditions.segmentation { "on" } else { "off" }),
             ),
+            ("backend", known(&conditions.backend)),
             ("self-tests cover", covers),
         ];
         let rows = rows

@@ -47,6 +47,8 @@ pub struct Conditions {
     pub cpus: Vec<(String, String)>,
     /// Whether runs of datagrams passed the Tester's sockets as one.
     pub segmentation: bool,
+    /// What carried them: "socket", "xdp" or "auto"; the result of a trial says which it became.
+    pub backend: String,
     /// Queries that left in one system call at most.
     pub burst_max: u64,
     /// The highest rate for which the Tester passed its self-tests.
@@ -101,6 +103,7 @@ impl Rig {
             threads: load.threads,
             sockets: load.ports,
             segmentation: load.segmentation == Segmentation::On,
+            backend: load.backend.to_string(),
             burst_max: load.burst_max,
             self_test_covers: self.self_test_covers(),
             cpus: self.cpus(),

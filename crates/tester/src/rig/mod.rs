@@ -365,6 +365,7 @@ impl Rig {
                         true => Segmentation::Off,
                         false => self.spec.load.segmentation,
                     },
+                    backend: self.spec.load.backend,
                     zone,
                     // What certifies the Tester is as good as it can be.
                     rules: self.rules.clone().filter(|_| !self_test),
@@ -499,6 +500,7 @@ impl Rig {
             local,
             threads: self.spec.load.threads,
             cores: self.placement.measurer.cpus().to_vec(),
+            backend: self.spec.load.backend,
         }
     }
 

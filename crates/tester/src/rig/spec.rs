@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use dns64_transport::Backend;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
@@ -227,6 +228,8 @@ pub struct Load {
     /// Whether runs of datagrams travel as one, at the Measurer and at the built-in authority; in
     /// self-tests they never do, because a DUT sends its questions one by one.
     pub segmentation: Segmentation,
+    /// What carries the datagrams of the Measurer and of the built-in authority.
+    pub backend: Backend,
     /// Queries that leave in one system call at most, where more are due within the quantum.
     pub burst_max: u64,
     /// End a trial as soon as its failure is certain.
@@ -257,6 +260,7 @@ impl Default for Load {
             cpus: CpuSet::unrestricted(),
             ports: None,
             segmentation: Segmentation::On,
+            backend: Backend::Socket,
             burst_max: BURST_MAX,
             stop_early: false,
             limits: Limits::default(),

@@ -3,13 +3,18 @@
 
 use std::net::SocketAddr;
 
-use dns64_transport::clock::MonotonicClock;
+use dns64_transport::clock::{MonotonicClock, Nanos};
 use dns64_transport::socket::{OpenError, Segmentation, UdpLink};
+use dns64_transport::xdp::{Options, Part, XdpLink};
+use dns64_transport::{Backend, Counters, Datagram, Departure, Link, LinkError, Origin};
 
 use super::{AuthDns, Measurer, TrialError};
 
-/// The implementation of [`Link`](dns64_transport::Link) that is chosen.
-pub(super) type Backend = UdpLink;
+/// The implementation of [`Link`] that was chosen; each call asks once which it is, for as many datagrams as it moves.
+pub(super) enum AnyLink {
+    Udp(Box<UdpLink>),
+    Xdp(Box<XdpLink>),
+}
 
 /// The clock that its arrival times are on.
 pub(super) type BackendClock = MonotonicClock;
@@ -20,19 +25,128 @@ pub(super) fn clients(
     server: SocketAddr,
     ports: usize,
     segmentation: Segmentation,
-) -> Result<Vec<Backend>, TrialError> {
-    let open = || {
-        (0..measurer.threads)
-            .map(|_| Backend::client(server, measurer.local, ports, segmentation))
-            .collect()
+) -> Result<Vec<AnyLink>, TrialError> {
+    let (threads, local) = (measurer.threads, measurer.local);
+    let open = |k| {
+        let udp = || UdpLink::client(server, local, ports, segmentation);
+        let xdp = |options: Options| XdpLink::client(server, local, ports, &options);
+        chosen(measurer.backend, (k, threads), udp, xdp)
     };
-    let links: Result<Vec<Backend>, OpenError> = measurer.host.enter(open)?;
+    let links: Result<Vec<AnyLink>, OpenError> =
+        measurer.host.enter(|| (0..threads).map(open).collect())?;
     Ok(links?)
 }
 
-/// One of the links at which the authority listens.
-pub(super) fn server(authority: &AuthDns) -> Result<Backend, TrialError> {
-    let shared = authority.workers > 1;
-    let open = || Backend::server(authority.listen, shared, authority.segmentation);
+/// Link number `worker` of those at which the authority listens.
+pub(super) fn server(authority: &AuthDns, worker: usize) -> Result<AnyLink, TrialError> {
+    let workers = authority.workers.max(1);
+    let (listen, shared) = (authority.listen, workers > 1);
+    let open = || {
+        let udp = || UdpLink::server(listen, shared, authority.segmentation);
+        let xdp = |options: Options| XdpLink::server(listen, shared, &options);
+        chosen(authority.backend, (worker, workers), udp, xdp)
+    };
     Ok(authority.host.enter(open)??)
+}
+
+/// Opens a link of the kind that is wanted, number `index` of `of`.
+fn chosen(
+    backend: Backend,
+    (index, of): (usize, usize),
+    udp: impl Fn() -> Result<UdpLink, OpenError>,
+    xdp: impl Fn(Options) -> Result<XdpLink, OpenError>,
+) -> Result<AnyLink, OpenError> {
+    let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let part = Part {
+        index: small(index),
+        of: small(of),
+    };
+    let udp = || udp().map(|link| AnyLink::Udp(Box::new(link)));
+    let xdp = |force| {
+        let options = Options {
+            force,
+            part,
+            ..Options::default()
+        };
+        xdp(options).map(|link| AnyLink::Xdp(Box::new(link)))
+    };
+    match backend {
+        Backend::Socket => udp(),
+        Backend::Xdp { force } => xdp(force),
+        Backend::Auto { force } => match xdp(force) {
+            Err(OpenError::Xdp(_)) => udp(),
+            other => other,
+        },
+    }
+}
+
+/// Has each kind of link do the same.
+macro_rules! each {
+    ($link:expr, $any:ident => $does:expr) => {
+        match $link {
+            AnyLink::Udp($any) => $does,
+            AnyLink::Xdp($any) => $does,
+        }
+    };
+}
+
+impl Link for AnyLink {
+    fn ports(&self) -> usize {
+        each!(self, link => link.ports())
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        port: usize,
+        n: usize,
+        fill: impl FnMut(usize, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        each!(self, link => link.send(port, n, fill))
+    }
+
+    #[inline]
+    fn receive(&mut self, max: usize, each: impl FnMut(Datagram<'_>)) -> Result<usize, LinkError> {
+        each!(self, link => link.receive(max, each))
+    }
+
+    fn sweeps(&self) -> u64 {
+        each!(self, link => link.sweeps())
+    }
+
+    #[inline]
+    fn answer(
+        &mut self,
+        max: usize,
+        answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        each!(self, link => link.answer(max, answer))
+    }
+
+    fn reply(
+        &mut self,
+        next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
+    ) -> Result<usize, LinkError> {
+        each!(self, link => link.reply(next))
+    }
+
+    fn now(&self) -> Nanos {
+        each!(self, link => link.now())
+    }
+
+    fn departures(&self) -> &[Departure] {
+        each!(self, link => link.departures())
+    }
+
+    fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
+        each!(self, link => link.wait(timeout))
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        each!(self, link => link.counters())
+    }
+
+    fn backend(&self) -> &'static str {
+        each!(self, link => link.backend())
+    }
 }

@@ -24,6 +24,8 @@ pub(super) struct Own {
     pub(super) receive_drops: u64,
     /// Datagrams that the authority's sockets lost, and replies that were not taken from it.
     pub(super) authority_drops: u64,
+    /// The Measurer sends and receives past the counters of its host (AF_XDP).
+    pub(super) is_past_the_kernel: bool,
 }
 
 /// The losses on the Tester's side.
@@ -129,9 +131,14 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
         let count = source.count;
         Some((source, count))
     };
+    // What arrived past the kernel is in no counter of the Measurer's host: only counters of drops tell.
+    let from_dut = match own.is_past_the_kernel {
+        true => dropped(far, near, link).map(|source| (source.clone(), source.count)),
+        false => crossing(far, near, link),
+    };
     let back = [
         (Place::DutHost, undelivered(far)),
-        (Place::FromDut, crossing(far, near, link)),
+        (Place::FromDut, from_dut),
         (Place::Measurer, undelivered(near)),
     ];
     for (place, loss) in back {
@@ -243,13 +250,18 @@ fn held(host: &Change, link: &str, place: Place) -> Option<Evidence> {
     })
 }
 
+/// The counter of either end of a link that counts most drops on the way from one to the other.
+fn dropped(from: &Change, to: &Change, link: &str) -> Option<Source> {
+    largest(from.leaving(link).into_iter().chain(to.arriving(link)))
+}
+
 /// What lost packets that left one host over a link and did not reach the next, and how many those are at
 /// least. What the sender's IP layer held back comes before the link; of the counters of the link each can be
 /// about the same packets.
 fn crossing(from: &Change, to: &Change, link: &str) -> Option<(Source, u64)> {
     let (sent, arrived) = (from.transmitted(Some(link), Layer::Ip6), to.received(link));
     let gap = sent.saturating_sub(arrived);
-    let named = largest(from.leaving(link).into_iter().chain(to.arriving(link)));
+    let named = dropped(from, to, link);
     let on_link = named.as_ref().map_or(gap, |named| named.count.max(gap));
     let named = named.or_else(|| (gap > 0).then(|| from.difference(link, NOT_ARRIVED, gap)));
     let held_back = from.held_back(Some(link), Layer::Ip6);

@@ -29,6 +29,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use dns64_transport::Backend;
 use dns64_transport::clock::{Clock, Nanos, SECOND};
 use dns64_transport::cpu::SessionPrecedence;
 use dns64_transport::socket::{OpenError, Segmentation};
@@ -49,7 +50,7 @@ use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::Entry;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
-use backend::{Backend, BackendClock};
+use backend::{AnyLink, BackendClock};
 use part::{Part, Spare};
 use result::TrialResult;
 use rows::{Course, Rows};
@@ -170,6 +171,8 @@ pub struct Measurer {
     pub threads: usize,
     /// Cores that they are tied to, in turn; none for wherever the scheduler puts them.
     pub cores: Vec<usize>,
+    /// What carries its datagrams.
+    pub backend: Backend,
 }
 
 /// Where the AuthDNS subsystem's sockets and threads are, and what it serves.
@@ -186,6 +189,8 @@ pub struct AuthDns {
     pub cores: Vec<usize>,
     /// Whether questions may be taken in, and replies leave, in segmented runs.
     pub segmentation: Segmentation,
+    /// What carries its datagrams.
+    pub backend: Backend,
     /// The zone.
     pub zone: ZoneConfig,
     /// What it does wrong on purpose.
@@ -264,7 +269,7 @@ pub enum TrialError {
 /// The Tester's threads and sockets, ready for trials.
 pub struct Tester {
     measurer: Measurer,
-    workers: Vec<Worker<Backend, BackendClock>>,
+    workers: Vec<Worker<AnyLink, BackendClock>>,
     /// The last trial; the next one uses the memory of all its ledgers.
     last: Option<Course>,
     tcp: Option<TcpService>,
@@ -285,6 +290,7 @@ impl Tester {
             local: None,
             threads: 0,
             cores: Vec::new(),
+            backend: Backend::Socket,
         };
         Self::open(nobody, Some(authority), interrupted)
     }
@@ -301,14 +307,14 @@ impl Tester {
         authority: Option<&AuthDns>,
         interrupted: &Arc<AtomicBool>,
     ) -> Result<Self, TrialError> {
-        let mut places: Vec<(Option<usize>, Option<Serving<Backend>>)> = (0..measurer.threads)
+        let mut places: Vec<(Option<usize>, Option<Serving<AnyLink>>)> = (0..measurer.threads)
             .map(|k| (core_of(&measurer.cores, k), None))
             .collect();
         let mut tcp = None;
         if let Some(authority) = authority {
             for w in 0..authority.workers.max(1) {
                 let zone = authority.zone.clone();
-                let serving = Serving::new(Authority::new(zone), backend::server(authority)?)
+                let serving = Serving::new(Authority::new(zone), backend::server(authority, w)?)
                     .with_faults(authority.rules.clone());
                 let core = core_of(&authority.cores, w);
                 let shared = places

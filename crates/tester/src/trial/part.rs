@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 
 use dns64_transport::clock::{Clock, Nanos};
 
-use super::backend::{self, Backend, BackendClock};
+use super::backend::{self, AnyLink, BackendClock};
 use super::result::TrialResult;
 use super::rows::Course;
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
@@ -72,7 +72,7 @@ impl From<Gathered> for Spare {
 
 /// A part of a trial that is ready to begin, or has run.
 pub struct Armed {
-    sendings: Vec<Sending<Backend, BackendClock>>,
+    sendings: Vec<Sending<AnyLink, BackendClock>>,
     /// What the authority has counted so far, if it is one.
     before: AuthorityReport,
     asked: Option<Arc<ledger::Ledger>>,
@@ -172,7 +172,7 @@ impl Tester {
         spec: &TrialSpec,
         part: Part,
         last: Vec<Ledger>,
-    ) -> Result<Vec<Sending<Backend, BackendClock>>, TrialError> {
+    ) -> Result<Vec<Sending<AnyLink, BackendClock>>, TrialError> {
         let ledgers = last.into_iter().chain(repeat_with(Ledger::default));
         let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
         let enough = usize::try_from(needed).unwrap_or(usize::MAX);

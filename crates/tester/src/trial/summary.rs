@@ -152,6 +152,9 @@ pub(super) fn host_fault(host: &HostClock) -> Option<TesterFault> {
 /// apart do not keep it together.
 pub const CLOCK_BOUND_MAX_NS: Nanos = 1_000_000;
 
+/// The backend whose datagrams no counter of the host knows.
+const PAST_THE_KERNEL: &str = "xdp";
+
 /// What the Tester knows of its own datagrams.
 fn own(
     sums: &Sums<'_>,
@@ -167,6 +170,7 @@ fn own(
         undecided: sums.undecided,
         receive_drops: sum(|s| s.counters.receive_drops),
         authority_drops: around.drops_of(authority).0 + around.authority_drops,
+        is_past_the_kernel: shards.iter().any(|s| s.backend == PAST_THE_KERNEL),
     }
 }
 

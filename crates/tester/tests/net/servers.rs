@@ -301,6 +301,41 @@ fn a_self_test_runs_at_220_per_cent_and_certifies_what_it_passed() {
     }
 }
 
+/// Past the kernel the counters of both hosts stand still; still each query is accounted for, and none placed with
+/// the Tester that was answered.
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn a_self_test_over_af_xdp_accounts_for_every_query() {
+    let _turn = turn();
+    until("has an authority answered in time", || {
+        let run = Run::of("selftest --lab netns --backend xdp --self-tests 1 -Q 1k -l 1s");
+        assert_eq!(run.text("/conditions/backend"), "xdp");
+        let trials = run.json["trials"].as_array().unwrap();
+        assert!(!trials.is_empty(), "{:#}", run.json);
+        for trial in trials {
+            assert_accounted(trial);
+            assert_eq!(trial["backend"], "xdp", "{trial:#}");
+            assert_eq!(answers(trial, "wrong") + answers(trial, "empty"), 0);
+            let asked = trial["authority"]["aaaa"].as_u64();
+            assert!(asked >= Some(answers(trial, "valid")), "{trial:#}");
+        }
+        let is_answered = |trial: &Value| answers(trial, "valid") > 0;
+        trials.iter().any(is_answered).then_some(())
+    });
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+/// The DUT's sockets stay the kernel's.
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn a_dut_is_measured_over_af_xdp() {
+    let _turn = turn();
+    let run = trial("--dut dns64d --backend xdp");
+    assert_eq!(run.text("/backend"), "xdp");
+    let losses = run.json["losses"].to_string();
+    assert!(!losses.contains("did not arrive"), "{losses}");
+}
+
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn a_search_stops_at_the_rate_that_was_asked_for() {

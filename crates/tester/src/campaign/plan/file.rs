@@ -89,6 +89,7 @@ pub(crate) struct Tester {
     pub suffix: Option<At<String>>,
     pub pref64: Option<At<String>>,
     pub segmentation: Option<At<String>>,
+    pub backend: Option<At<String>>,
     pub burst: Option<At<u64>>,
     pub self_tests: Option<At<u64>>,
     #[serde(default)]

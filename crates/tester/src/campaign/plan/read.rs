@@ -109,6 +109,7 @@ fn load(file: &File, stop_early: bool) -> Result<Load, Fault> {
         threads,
         ports,
         segmentation: text(written.segmentation.as_ref(), str::parse)?.unwrap_or(Segmentation::On),
+        backend: text(written.backend.as_ref(), str::parse)?.unwrap_or_default(),
         burst_max: burst.unwrap_or(pace::BURST_MAX),
         cpus: text(written.cpus.as_ref(), str::parse)?.unwrap_or_default(),
         pref64: pref64.flatten(),

@@ -5,6 +5,7 @@ mod pacing;
 
 use expect_test::{Expect, expect};
 
+use dns64_transport::Backend;
 use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
@@ -84,6 +85,7 @@ namespace = "10.0.0.0/7"
 suffix = "example.org"
 pref64 = "64:ff9b::/96"
 segmentation = "off"
+backend = "xdp"
 burst = 1
 self-tests = 5
 uncertified = true
@@ -138,6 +140,7 @@ fn every_key_is_taken() {
         (plan.load.segmentation, plan.self_tests),
         (Segmentation::Off, 5)
     );
+    assert_eq!(plan.load.backend, Backend::Xdp { force: false });
     assert_eq!(plan.load.schedule(1_000_000).burst(), 1);
     assert_eq!(plan.hosts.authority_cpus.to_string(), "1");
     assert_eq!(plan.load.pref64, Some(Pref64::WELL_KNOWN));

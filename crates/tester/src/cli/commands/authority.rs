@@ -43,6 +43,7 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
             true => Segmentation::Off,
             false => Segmentation::On,
         },
+        backend: args.backend.resolve(),
         zone: ZoneConfig {
             zone,
             self_test: args.self_test,

@@ -11,6 +11,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
+use dns64_transport::Backend;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
@@ -74,6 +75,7 @@ fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8
         local: None,
         threads: test.threads,
         cores: Vec::new(),
+        backend: Backend::Socket,
     };
     let mut tester = Tester::open(measurer, None, &interrupted)?;
     let result = tester.trial(&spec, Surroundings::default)?;

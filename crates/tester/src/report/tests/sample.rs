@@ -34,6 +34,7 @@ pub(super) fn conditions() -> Conditions {
         sockets: Some(16),
         cpus: vec![("Measurer".into(), "0".into()), ("DUT".into(), "1".into())],
         segmentation: true,
+        backend: "socket".into(),
         burst_max: 64,
         certified_rate_qps: Some(25_000),
         certificate: Certificate::of(&[26_500, 25_000, 26_500]),

@@ -267,6 +267,7 @@ fn measurer(order: Option<&MeasurerOrder>) -> Measurer {
         local: order.and_then(|order| order.local),
         threads,
         cores: cores.map_or_else(Vec::new, |cores| cores.cpus().to_vec()),
+        backend: order.map(|order| order.backend).unwrap_or_default(),
     }
 }
 
@@ -284,6 +285,7 @@ fn auth_dns(order: AuthorityOrder, taken: &[usize]) -> Result<AuthDns, Refusal> 
         workers: cores.len().max(1),
         cores,
         segmentation: order.segmentation,
+        backend: order.backend,
         zone: order.zone.config(),
         rules: rules.map(Arc::new),
     })

@@ -119,6 +119,7 @@ impl Rig {
             ),
             threads: it.threads,
             cpus: it.cpus.to_string(),
+            backend: load.backend,
         });
         let is_authority = site.authority.host == host.name() && self.profiles.authority.is_none();
         let authority = is_authority.then(|| AuthorityOrder {
@@ -128,6 +129,7 @@ impl Rig {
                 true => Segmentation::Off,
                 false => load.segmentation,
             },
+            backend: load.backend,
             zone: ZoneOrder::new(load.cidr, &load.zone_config(self_test)),
             behaviour: (!self_test && !lab.behaviour.is_none()).then(|| lab.behaviour.to_string()),
         });

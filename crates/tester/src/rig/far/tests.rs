@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
+use dns64_transport::Backend;
 use dns64_transport::clock::SECOND;
 use dns64_transport::socket::Segmentation;
 
@@ -67,6 +68,7 @@ fn two_hosts(load: &Load) -> (Instruments, Remote, Vec<JoinHandle<()>>) {
             listen: server,
             cpus: String::new(),
             segmentation: Segmentation::Off,
+            backend: Backend::Socket,
             zone: ZoneOrder::new(load.cidr, &load.zone_config(true)),
             behaviour: None,
         });
@@ -74,6 +76,7 @@ fn two_hosts(load: &Load) -> (Instruments, Remote, Vec<JoinHandle<()>>) {
             local: None,
             threads,
             cpus: String::new(),
+            backend: Backend::Socket,
         });
         let order = TesterOrder {
             measurer,

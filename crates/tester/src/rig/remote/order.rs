@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::str::FromStr;
 
+use dns64_transport::Backend;
 use dns64_transport::clock::Nanos;
 use dns64_transport::socket::Segmentation;
 use dns64_wire::name::NameBuf;
@@ -293,6 +294,9 @@ pub struct MeasurerOrder {
     pub threads: usize,
     /// Their cores.
     pub cpus: String,
+    /// What carries its datagrams.
+    #[serde(with = "as_text")]
+    pub backend: Backend,
 }
 
 /// [`AuthDns`](crate::trial::AuthDns).
@@ -305,6 +309,9 @@ pub struct AuthorityOrder {
     /// Whether datagrams may travel in segmented runs.
     #[serde(with = "as_text")]
     pub segmentation: Segmentation,
+    /// What carries its datagrams.
+    #[serde(with = "as_text")]
+    pub backend: Backend,
     /// What it serves.
     pub zone: ZoneOrder,
     /// What it does wrong on purpose, in the words of `--authority-behaviour`.

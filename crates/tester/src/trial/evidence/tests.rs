@@ -82,6 +82,7 @@ const OWN: Own = Own {
     undecided: 0,
     receive_drops: 0,
     authority_drops: 0,
+    is_past_the_kernel: false,
 };
 
 /// Place, host, counter, count, low and high of each loss.
@@ -175,6 +176,24 @@ fn losses_on_the_way_to_the_dut_are_found_where_they_were_made() {
         // The drops of the DUT's own sockets are not the Tester's.
         (1, &[("", Layer::Udp6, "RcvbufErrors", 12)], &[]),
     ]);
+}
+
+/// The Measurer's host counts none of its datagrams, neither way; what the DUT's host sent back has arrived all the same.
+#[test]
+fn a_measurer_past_the_kernel_has_lost_what_drops_say_and_no_more() {
+    let own = Own {
+        answered: 1_000,
+        is_past_the_kernel: true,
+        ..OWN
+    };
+    let mut rows: Vec<Row> = MEASURER.to_vec();
+    rows.iter_mut().for_each(|row| row.3 = 0);
+    assert_eq!(found(&observed(0, &rows), &own), Vec::<String>::new());
+    rows.push(("client", Layer::Device, "rx_drop", 3));
+    assert_eq!(
+        found(&observed(0, &rows), &own),
+        ["FromDut Lost: Measurer client: interface rx_drop 3: 3 to 384"]
+    );
 }
 
 #[test]

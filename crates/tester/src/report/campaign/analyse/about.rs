@@ -187,6 +187,7 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
         ("threads of the Measurer", threads(plan)),
         ("source ports", or(ports, "as many as the rate needs")),
         ("segmentation", load.segmentation.to_string()),
+        ("backend", load.backend.to_string()),
         ("queries in one call, at most", load.burst_max.to_string()),
         ("self-tests of a certificate", plan.self_tests.to_string()),
         ("cores of the Measurer", cores(&load.cpus)),

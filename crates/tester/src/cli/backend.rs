@@ -1,0 +1,29 @@
+//! The flags that say what carries datagrams.
+
+use clap::Args;
+use dns64_transport::Backend;
+
+/// What carries datagrams.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct BackendArgs {
+    /// What carries the datagrams: kernel sockets, AF_XDP sockets, or those where they can be had
+    ///
+    /// AF_XDP passes by the network stack of the kernel. It needs root or CAP_BPF and CAP_NET_ADMIN, and an Ethernet
+    /// interface without a default route. Queries and answers are single datagrams there, whatever --segmentation says.
+    #[arg(long, value_name = "socket|xdp|auto", default_value = "socket")]
+    pub backend: Backend,
+
+    /// Use AF_XDP also at an interface with a default route
+    #[arg(long, requires = "backend")]
+    pub force: bool,
+}
+
+impl BackendArgs {
+    /// Both together.
+    pub fn resolve(self) -> Backend {
+        match self.force {
+            true => self.backend.forced(),
+            false => self.backend,
+        }
+    }
+}

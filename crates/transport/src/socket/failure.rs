@@ -1,0 +1,49 @@
+//! Why sockets could not be opened, and what helps.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::xdp::program::XdpError;
+
+/// Why sockets could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The local address cannot be had.
+    #[error("cannot bind a UDP socket to {address}: {reason}{}", bind_remedy(.reason))]
+    Bind {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// No way leads to the server.
+    #[error("cannot reach {server} from here: {reason}; check the address and the route to it")]
+    Connect {
+        /// The server's address.
+        server: SocketAddr,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// The kernel lacks a socket option or refuses another call.
+    #[error("{call} failed: {reason}")]
+    System {
+        /// Name of the call or option.
+        call: &'static str,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// AF_XDP sockets cannot be opened.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+}
+
+fn bind_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another program holds the port: stop it or choose another",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need root or CAP_NET_BIND_SERVICE: choose a higher one"
+        }
+        io::ErrorKind::AddrNotAvailable => "; no interface has this address",
+        _ => "",
+    }
+}

@@ -1,0 +1,432 @@
+//! An AF_XDP socket: memory that it shares with the kernel, and the four rings in it
+//! (Documentation/networking/af_xdp.rst of Linux).
+//!
+//! Half of the frames are for what arrives, half for what leaves, so that [`Arrivals`] and [`Departures`] can be used
+//! at the same time. A frame is the kernel's from the moment its number is put into a ring until it comes back in the
+//! other; each half keeps to that by itself.
+
+mod ring;
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use libc::{c_int, c_void};
+
+use super::length;
+use ring::{Mapping, Ring};
+
+/// Octets in front of an arrived frame that hold the time of its arrival, zero if nobody wrote it.
+const STAMP_BYTES: usize = size_of::<u64>();
+
+/// Of newer kernels: how many frames one call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`, Linux 6.17).
+const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
+
+/// How a socket is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Config {
+    pub(crate) interface: u32,
+    pub(crate) queue: u32,
+    /// Octets of a frame, a power of two from 2048 on.
+    pub(crate) frame_bytes: usize,
+    /// Frames for what arrives, and those for what leaves: powers of two.
+    pub(crate) arrivals: u32,
+    pub(crate) departures: u32,
+    /// The kernel copies, even if the driver could do without.
+    pub(crate) copies: bool,
+}
+
+/// What the kernel counts of a socket: `struct xdp_statistics`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Statistics {
+    pub(crate) dropped: u64,
+    pub(crate) invalid_arrivals: u64,
+    pub(crate) invalid_departures: u64,
+    pub(crate) ring_full: u64,
+    pub(crate) no_frames: u64,
+    pub(crate) nothing_to_send: u64,
+}
+
+/// Opens a socket at one queue of an interface. The steering program's map has to learn of it by [`Arrivals::fd`].
+pub(crate) fn open(config: &Config) -> io::Result<(Arrivals, Departures)> {
+    let frames = (config.arrivals + config.departures) as usize;
+    let area = Area::map(frames * config.frame_bytes)?;
+    let fd = socket()?;
+    size(&fd, config, &area)?;
+    let offsets: Offsets = get(&fd, libc::XDP_MMAP_OFFSETS)?;
+    let ring =
+        |page: u64, at: &Offset, size: u32, entry: usize| Ring::map(&fd, page, at, size, entry);
+    let (arrivals, departures) = (config.arrivals, config.departures);
+    let fill = ring(libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fill, arrivals, 8)?;
+    let completion = ring(
+        libc::XDP_UMEM_PGOFF_COMPLETION_RING,
+        &offsets.completion,
+        departures,
+        8,
+    )?;
+    let received = ring(
+        libc::XDP_PGOFF_RX_RING.cast_unsigned(),
+        &offsets.received,
+        arrivals,
+        16,
+    )?;
+    let sent = ring(
+        libc::XDP_PGOFF_TX_RING.cast_unsigned(),
+        &offsets.sent,
+        departures,
+        16,
+    )?;
+    bind(&fd, config)?;
+    let (fd, frame_bytes) = (Arc::new(fd), config.frame_bytes);
+    let numbers = |range: std::ops::Range<u32>| range.map(|i| u64::from(i) * frame_bytes as u64);
+    let mut all = Arrivals {
+        fd: Arc::clone(&fd),
+        area: Arc::clone(&area),
+        fill,
+        received,
+        frame_bytes: frame_bytes as u64,
+    };
+    numbers(0..arrivals).for_each(|number| all.give(number));
+    all.fill.publish();
+    let free = numbers(arrivals..arrivals + departures).collect();
+    let departures = Departures {
+        fd,
+        area,
+        completion,
+        sent,
+        free,
+        frame_bytes,
+    };
+    Ok((all, departures))
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just opened for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Tells the kernel of the memory and how large the rings are to be.
+fn size(fd: &OwnedFd, config: &Config, area: &Area) -> io::Result<()> {
+    let memory = Registration {
+        start: area.0.start.as_ptr() as u64,
+        bytes: area.0.bytes as u64,
+        frame_bytes: length(config.frame_bytes),
+        ..Registration::default()
+    };
+    set(fd, libc::XDP_UMEM_REG, &memory)?;
+    set(fd, libc::XDP_UMEM_FILL_RING, &config.arrivals)?;
+    set(fd, libc::XDP_RX_RING, &config.arrivals)?;
+    set(fd, libc::XDP_UMEM_COMPLETION_RING, &config.departures)?;
+    set(fd, libc::XDP_TX_RING, &config.departures)?;
+    // Older kernels send 32 at a time and say that they are busy: one call more for each.
+    let _ = set(fd, XDP_MAX_TX_SKB_BUDGET, &config.departures.min(256));
+    Ok(())
+}
+
+/// `struct xdp_umem_reg` up to its flags.
+#[repr(C)]
+#[derive(Default)]
+struct Registration {
+    start: u64,
+    bytes: u64,
+    frame_bytes: u32,
+    headroom: u32,
+    flags: u32,
+    _pad: u32,
+}
+
+/// `struct xdp_ring_offset` and `struct xdp_mmap_offsets`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Offset {
+    producer: u64,
+    consumer: u64,
+    entries: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Offsets {
+    received: Offset,
+    sent: Offset,
+    fill: Offset,
+    completion: Offset,
+}
+
+fn bind(fd: &OwnedFd, config: &Config) -> io::Result<()> {
+    let copies = if config.copies { libc::XDP_COPY } else { 0 };
+    let address = libc::sockaddr_xdp {
+        #[expect(clippy::cast_possible_truncation, reason = "a small positive number")]
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: libc::XDP_USE_NEED_WAKEUP | copies,
+        sxdp_ifindex: config.interface,
+        sxdp_queue_id: config.queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    // SAFETY: the address outlives the call and its length is given.
+    let result = unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            std::ptr::from_ref(&address).cast(),
+            length(size_of::<libc::sockaddr_xdp>()),
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn set<T>(fd: &OwnedFd, name: c_int, value: &T) -> io::Result<()> {
+    // SAFETY: the value outlives the call and its length is given; what the kernel keeps of it is checked by it.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            name,
+            std::ptr::from_ref(value).cast::<c_void>(),
+            length(size_of::<T>()),
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// `T` is one of the structures of integers above.
+fn get<T: Default>(fd: &OwnedFd, name: c_int) -> io::Result<T> {
+    let mut value = T::default();
+    let mut len = length(size_of::<T>());
+    // SAFETY: the kernel writes at most len octets into a structure of integers, for which any octets will do.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            name,
+            std::ptr::from_mut(&mut value).cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    if result == 0 {
+        Ok(value)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The frames of one socket.
+struct Area(Mapping);
+
+impl Area {
+    fn map(bytes: usize) -> io::Result<Arc<Self>> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        Ok(Arc::new(Self(Mapping::new(bytes, flags, -1, 0)?)))
+    }
+
+    /// # Safety
+    ///
+    /// Nobody else, the kernel included, uses these octets while the slice lives.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "who owns which frame is known by the halves"
+    )]
+    unsafe fn octets(&self, at: u64, bytes: usize) -> Option<&mut [u8]> {
+        let at = usize::try_from(at).ok()?;
+        let end = at.checked_add(bytes)?;
+        // SAFETY: within the mapping, as checked; the rest the caller promises.
+        (end <= self.0.bytes).then(|| unsafe {
+            std::slice::from_raw_parts_mut(self.0.start.as_ptr().add(at), bytes)
+        })
+    }
+}
+
+/// What arrives.
+pub(crate) struct Arrivals {
+    fd: Arc<OwnedFd>,
+    area: Arc<Area>,
+    fill: Ring,
+    received: Ring,
+    frame_bytes: u64,
+}
+
+// SAFETY: the raw pointers lead into mappings that move with it.
+unsafe impl Send for Arrivals {}
+
+impl Arrivals {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Gives a frame to the kernel. There is room for all.
+    fn give(&mut self, number: u64) {
+        let entry = self.fill.entry(self.fill.own);
+        // SAFETY: the entry is this side's until it is published; the ring is as large as there are frames.
+        unsafe { entry.write(number) };
+        self.fill.own = self.fill.own.wrapping_add(1);
+    }
+
+    /// Hands up to `max` frames that wait to `each`, with the time at which the steering program saw them, or 0;
+    /// returns how many there were.
+    pub(crate) fn take(&mut self, max: usize, mut each: impl FnMut(&[u8], u64)) -> usize {
+        let n = self
+            .received
+            .waiting()
+            .min(u32::try_from(max).unwrap_or(u32::MAX));
+        for _ in 0..n {
+            let entry = self.received.entry(self.received.own);
+            // SAFETY: the kernel has published this entry: address, then length and options.
+            let (at, len) = unsafe { (entry.read(), entry.add(1).cast::<u32>().read()) };
+            self.received.own = self.received.own.wrapping_add(1);
+            let stamped = (len as usize).saturating_add(STAMP_BYTES);
+            // SAFETY: the frame is ours from here on until it is given back below.
+            let octets = unsafe {
+                self.area
+                    .octets(at.saturating_sub(STAMP_BYTES as u64), stamped)
+            };
+            if let Some((stamp, frame)) = octets.and_then(|o| o.split_first_chunk_mut()) {
+                let at = u64::from_ne_bytes(*stamp);
+                each(frame, at);
+                // So that the next frame in this place is not taken to have arrived then.
+                *stamp = [0; STAMP_BYTES];
+            }
+            self.give(at - at % self.frame_bytes);
+        }
+        if n > 0 {
+            self.received.release();
+            self.fill.publish();
+            if self.fill.needs_wakeup() {
+                self.wake();
+            }
+        }
+        n as usize
+    }
+
+    /// Has the kernel look at the frames that it was given.
+    fn wake(&self) {
+        // SAFETY: no buffer, no address.
+        unsafe {
+            libc::recvfrom(
+                self.fd.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
+    pub(crate) fn statistics(&self) -> io::Result<Statistics> {
+        get(&self.fd, libc::XDP_STATISTICS)
+    }
+}
+
+/// What leaves.
+pub(crate) struct Departures {
+    fd: Arc<OwnedFd>,
+    area: Arc<Area>,
+    completion: Ring,
+    sent: Ring,
+    /// The one used last is used next: it is in the cache.
+    free: Vec<u64>,
+    frame_bytes: usize,
+}
+
+// SAFETY: as for Arrivals.
+unsafe impl Send for Departures {}
+
+/// Calls in a row that take nothing before the kernel counts as full.
+const FRUITLESS_MAX: u32 = 16;
+
+impl Departures {
+    /// Has `write` fill a frame and return its length; false if all frames are under way. It leaves at the next
+    /// [`Self::flush`].
+    pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
+        if self.free.is_empty() {
+            self.reap();
+        }
+        let Some(number) = self.free.pop().filter(|_| self.sent.free(1) > 0) else {
+            return false;
+        };
+        // SAFETY: the frame was free: neither the kernel nor anybody here uses it.
+        let frame = unsafe { self.area.octets(number, self.frame_bytes) };
+        let len = frame.map_or(0, write).min(self.frame_bytes);
+        let entry = self.sent.entry(self.sent.own);
+        // SAFETY: the entry is this side's until it is published: address, then length and options.
+        unsafe {
+            entry.write(number);
+            entry.add(1).cast::<[u32; 2]>().write([length(len), 0]);
+        }
+        self.sent.own = self.sent.own.wrapping_add(1);
+        true
+    }
+
+    /// Takes frames back that have left.
+    fn reap(&mut self) {
+        let n = self.completion.waiting();
+        for _ in 0..n {
+            let entry = self.completion.entry(self.completion.own);
+            // SAFETY: the kernel has published this entry.
+            self.free.push(unsafe { entry.read() });
+            self.completion.own = self.completion.own.wrapping_add(1);
+        }
+        if n > 0 {
+            self.completion.release();
+        }
+    }
+
+    /// Hands all pushed frames to the network; returns how many of them the driver dropped, and of what the kernel has
+    /// not taken yet it takes care at the next call.
+    pub(crate) fn flush(&mut self) -> io::Result<u64> {
+        self.sent.publish();
+        let (mut dropped, mut fruitless) = (0, 0);
+        let mut left = self.sent.untaken();
+        while left > 0 && fruitless < FRUITLESS_MAX && self.sent.needs_wakeup() {
+            match self.kick() {
+                Ok(()) => {}
+                Err(e) => match e.raw_os_error() {
+                    // Its budget for one call is used up, or frames have to come back first.
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => {}
+                    // The driver dropped one, and what is behind it waits.
+                    Some(libc::EBUSY) => dropped += 1,
+                    _ => return Err(e),
+                },
+            }
+            self.reap();
+            let now = self.sent.untaken();
+            fruitless = if now < left { 0 } else { fruitless + 1 };
+            left = now;
+        }
+        Ok(dropped)
+    }
+
+    fn kick(&self) -> io::Result<()> {
+        // SAFETY: no buffer, no address.
+        let result = unsafe {
+            libc::sendto(
+                self.fd.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                std::ptr::null(),
+                0,
+            )
+        };
+        if result >= 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+}

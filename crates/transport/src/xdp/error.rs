@@ -1,0 +1,139 @@
+//! What can go wrong with XDP, and what helps.
+
+use std::borrow::Cow;
+use std::io;
+use std::net::IpAddr;
+
+/// Why a program cannot be loaded, attached or run, or a map not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum XdpError {
+    /// The octets are not an object of BPF programs, or one that needs what is not done here.
+    #[error("cannot read the BPF object: {reason}")]
+    Object {
+        /// What is wrong.
+        reason: Cow<'static, str>,
+    },
+    /// The object has no program or map of this name.
+    #[error("the BPF object has no {kind} named {name}")]
+    Missing {
+        /// "program" or "map".
+        kind: &'static str,
+        /// The name asked for.
+        name: String,
+    },
+    /// The kernel does not create or use a map.
+    #[error("cannot {action} BPF map {name}: {reason}{}", remedy(.reason))]
+    Map {
+        /// What was tried.
+        action: &'static str,
+        /// Name of the map.
+        name: String,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// The kernel does not take a program.
+    #[error("cannot load XDP program {name}: {reason}{}{}{log}", remedy(.reason), if .log.is_empty() { "" } else { "\n" })]
+    Load {
+        /// Name of the program.
+        name: String,
+        /// What the kernel said.
+        reason: io::Error,
+        /// The end of what its verifier said.
+        log: String,
+    },
+    /// The kernel does not attach a program.
+    #[error("cannot attach an XDP program to {interface}: {reason}{}", attach_remedy(.reason))]
+    Attach {
+        /// Name of the interface.
+        interface: String,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// The interface leads to the rest of the world, and whoever works over it could be cut off.
+    #[error(
+        "{interface} carries the default route of this host; use --force to attach XDP programs to it"
+    )]
+    DefaultRoute {
+        /// Name of the interface.
+        interface: String,
+    },
+    /// An interface cannot carry AF_XDP sockets.
+    #[error("cannot use AF_XDP at {interface}: {reason}")]
+    Unusable {
+        /// Name of the interface.
+        interface: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// No interface for AF_XDP sockets has the address.
+    #[error("cannot use AF_XDP at {ip}: no Ethernet interface that is up has this address")]
+    NoInterface {
+        /// The address.
+        ip: IpAddr,
+    },
+    /// An AF_XDP socket cannot be opened.
+    #[error("cannot open an AF_XDP socket at queue {queue} of {interface}: {reason}{}", socket_remedy(.reason))]
+    Socket {
+        /// Name of the interface.
+        interface: String,
+        /// Number of the queue.
+        queue: u32,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// Nobody answers for an address, so that no frame can be sent there.
+    #[error(
+        "cannot learn the MAC address of {ip}: {reason}; check that the host is up and reachable"
+    )]
+    Neighbour {
+        /// The server's address, or that of the router to it.
+        ip: IpAddr,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// What Linux tells of interfaces cannot be had.
+    #[error("cannot read {what}: {reason}")]
+    Facts {
+        /// A file, or what was asked.
+        what: Cow<'static, str>,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// A test run failed.
+    #[error("cannot run XDP program {name}: {reason}{}", remedy(.reason))]
+    Run {
+        /// Name of the program.
+        name: String,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "; this needs root, or CAP_BPF and CAP_NET_ADMIN",
+        Some(libc::ENOSYS) => "; the kernel has no bpf(2): Linux 5.11 or later is needed",
+        _ => "",
+    }
+}
+
+fn socket_remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EBUSY) => "; another program or link has this queue",
+        Some(libc::ENOBUFS | libc::ENOMEM) => "; raise the limit on locked memory (ulimit -l)",
+        Some(libc::EAFNOSUPPORT) => "; the kernel was built without AF_XDP (CONFIG_XDP_SOCKETS)",
+        _ => remedy(error),
+    }
+}
+
+fn attach_remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => {
+            "; another program is attached: detach it with 'ip link set dev DEVICE xdp off', or stop the process that holds it"
+        }
+        Some(libc::EOPNOTSUPP) => "; the driver has no native XDP: use mode generic",
+        Some(libc::ERANGE) => "; the MTU is too large for XDP: at most 3498 suits most drivers",
+        Some(libc::EINVAL) => "; Linux 5.11 or later is needed",
+        _ => remedy(error),
+    }
+}

@@ -1,0 +1,185 @@
+use super::*;
+
+fn flow_v6() -> Flow {
+    Flow {
+        macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]],
+        vlan: None,
+        addresses: addresses(
+            "2001:db8::2".parse().unwrap(),
+            "2001:db8::1".parse().unwrap(),
+        )
+        .unwrap(),
+        ports: [53, 4000],
+    }
+}
+
+fn flow_v4() -> Flow {
+    Flow {
+        vlan: Some([0x20, 0x64]),
+        addresses: addresses("192.0.2.2".parse().unwrap(), "192.0.2.1".parse().unwrap()).unwrap(),
+        ..flow_v6()
+    }
+}
+
+fn built(flow: &Flow, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0xee; 2000];
+    let len = build(flow, payload, &mut frame).unwrap();
+    frame.truncate(len);
+    frame
+}
+
+/// Checksums of both packets were computed by hand from RFC 1071.
+#[test]
+fn a_frame_over_ipv6_is_what_the_standards_say() {
+    let mut expected = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd];
+    expected.extend([0x60, 0, 0, 0, 0, 11, 17, 64]);
+    for last in [2, 1] {
+        expected.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    }
+    // 2 * (2001 + 0db8) + 2 + 1 + 11 + 000b + 0035 + 0fa0 + 000b + 0102 + 0300, folded and inverted.
+    expected.extend([0, 53, 0x0f, 0xa0, 0, 11, 0x90, 0x8c, 1, 2, 3]);
+    assert_eq!(built(&flow_v6(), &[1, 2, 3]), expected);
+}
+
+#[test]
+fn a_frame_over_ipv4_in_a_virtual_lan_is_what_the_standards_say() {
+    let mut expected = vec![
+        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x20, 0x64, 8, 0,
+    ];
+    // 4500 + 001f + 4000 + 4011 + c000 + 0202 + c000 + 0201, folded and inverted.
+    expected.extend([0x45, 0, 0, 31, 0, 0, 0x40, 0, 64, 17, 0xb6, 0xca]);
+    expected.extend([192, 0, 2, 2, 192, 0, 2, 1]);
+    // c000 + 0202 + c000 + 0201 + 0011 + 000b + 0035 + 0fa0 + 000b + 0102 + 0300, folded and inverted.
+    expected.extend([0, 53, 0x0f, 0xa0, 0, 11, 0x67, 0xfd, 1, 2, 3]);
+    assert_eq!(built(&flow_v4(), &[1, 2, 3]), expected);
+}
+
+#[test]
+fn a_frame_with_padding_gives_its_payload_alone() {
+    for flow in [flow_v4(), flow_v6()] {
+        let mut frame = built(&flow, b"abc");
+        frame.extend([0; 20]);
+        assert_eq!(parse(&frame), Some((flow, &b"abc"[..])));
+    }
+}
+
+#[test]
+fn a_datagram_whose_checksum_covers_the_pseudo_header_alone_has_not_left_the_machine() {
+    for flow in [flow_v4(), flow_v6()] {
+        let mut frame = built(&flow, b"abcd");
+        let at = flow.headers_bytes() - 2;
+        frame[at..at + 2].copy_from_slice(&fold(flow.pseudo_sum(12)).to_be_bytes());
+        assert_eq!(parse(&frame), Some((flow, &b"abcd"[..])));
+    }
+}
+
+#[test]
+fn only_ipv4_may_leave_the_checksum_out() {
+    for (flow, may) in [(flow_v4(), true), (flow_v6(), false)] {
+        let mut frame = built(&flow, b"abcd");
+        let at = flow.headers_bytes() - 2;
+        frame[at..at + 2].copy_from_slice(&[0, 0]);
+        assert_eq!(parse(&frame).is_some(), may);
+    }
+}
+
+/// Any single changed octet behind the Ethernet header is noticed, but for those that no checksum covers: of IPv6
+/// traffic class, flow label and hop limit.
+#[test]
+fn a_damaged_frame_is_not_read() {
+    for flow in [flow_v4(), flow_v6()] {
+        let frame = built(&flow, b"some payload");
+        let ip = frame.len()
+            - 12
+            - UDP_BYTES
+            - match flow.addresses {
+                Addresses::V4(_) => IPV4_BYTES,
+                Addresses::V6(_) => IPV6_BYTES,
+            };
+        let is_covered =
+            |at: &usize| flow.vlan.is_some() || ![ip, ip + 1, ip + 2, ip + 3, ip + 7].contains(at);
+        for at in (ip..frame.len()).filter(is_covered) {
+            let mut damaged = frame.clone();
+            damaged[at] ^= 0x10;
+            assert_eq!(parse(&damaged), None, "octet {at} of {flow:?}");
+        }
+    }
+}
+
+#[test]
+fn fragments_options_and_frames_that_are_cut_short_are_the_kernels() {
+    let frame = built(&flow_v6(), b"abc");
+    for len in 0..frame.len() {
+        assert_eq!(parse(&frame[..len]), None, "{len} octets");
+    }
+    let fix = |packet: &mut [u8]| {
+        packet[10..12].fill(0);
+        let checksum = !fold(sum(&packet[..IPV4_BYTES]));
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    };
+    let ip = ETHERNET_BYTES + VLAN_BYTES;
+    for (at, value) in [(6, 0x20), (7, 1), (0, 0x46)] {
+        let mut frame = built(&flow_v4(), b"abcdefgh");
+        frame[ip + at] = value;
+        fix(&mut frame[ip..]);
+        assert_eq!(
+            parse(&frame),
+            None,
+            "octet {at} of the IPv4 header is {value:#x}"
+        );
+    }
+}
+
+#[test]
+fn the_way_back_is_the_way_there_twice() {
+    let flow = flow_v4();
+    assert_eq!(flow.reversed().source(), flow.destination());
+    assert_eq!(flow.reversed().destination(), flow.source());
+    assert_eq!(flow.reversed().macs, [flow.macs[1], flow.macs[0]]);
+    assert_eq!(flow.reversed().reversed(), flow);
+}
+
+mod laws {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn flows() -> impl Strategy<Value = Flow> {
+        let addresses = prop_oneof![
+            any::<[[u8; 4]; 2]>().prop_map(Addresses::V4),
+            any::<[[u8; 16]; 2]>().prop_map(Addresses::V6),
+        ];
+        (
+            any::<[[u8; 6]; 2]>(),
+            any::<Option<[u8; 2]>>(),
+            addresses,
+            any::<[u16; 2]>(),
+        )
+            .prop_map(|(macs, vlan, addresses, ports)| Flow {
+                macs,
+                vlan,
+                addresses,
+                ports,
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_built_is_read(flow in flows(), payload in prop::collection::vec(any::<u8>(), 0..1500)) {
+            let frame = built(&flow, &payload);
+            prop_assert_eq!(frame.len(), flow.headers_bytes() + payload.len());
+            prop_assert_eq!(parse(&frame), Some((flow, &payload[..])));
+        }
+
+        #[test]
+        fn any_octets_are_read_without_a_panic(frame in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&frame);
+        }
+
+        #[test]
+        fn a_frame_without_room_is_not_built(flow in flows(), payload in prop::collection::vec(any::<u8>(), 0..50)) {
+            let mut short = vec![0; flow.headers_bytes() + payload.len() - 1];
+            prop_assert_eq!(build(&flow, &payload, &mut short), None);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! [`Link`] over AF_XDP sockets.
+//!
+//! An ordinary [`UdpLink`] is open beside the rings: it holds the ports, has the kernel look for neighbours and take
+//! ICMP messages, and carries what the rings cannot: fragments, datagrams larger than the MTU, what comes by another
+//! interface.
+
+mod client;
+mod server;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use super::frame::{self, Addresses, Flow};
+use super::netlink::Interface;
+use super::program::Mode;
+use super::queue::{Part, Queue};
+use super::steering::Wanted;
+use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use crate::socket::UdpLink;
+use crate::sys::FRAME_BYTES;
+use crate::{Counters, Datagram, Departure, Link, LinkError, Origin};
+
+/// How AF_XDP sockets are to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where the steering program runs.
+    pub mode: Mode,
+    /// Also at an interface with a default route.
+    pub force: bool,
+    /// Which queues the link takes.
+    pub part: Part,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Auto,
+            force: false,
+            part: Part::WHOLE,
+        }
+    }
+}
+
+/// AF_XDP sockets, of a client or of a server.
+pub struct XdpLink {
+    /// Dropped first: what comes then goes to the ordinary sockets.
+    _wanted: Vec<Wanted>,
+    slow: UdpLink,
+    /// When that was last looked at.
+    looked: Nanos,
+    queues: Vec<Queue>,
+    /// Queue to read next.
+    cursor: usize,
+    client: Option<Client>,
+    server: Option<Server>,
+    /// Where replies are written before their length is known.
+    scratch: Box<[u8]>,
+    departures: Vec<Departure>,
+    send_drops: u64,
+    /// Arrived at a queue of this link for a port of another.
+    misdirected: u64,
+}
+
+/// What a client knows.
+struct Client {
+    server: SocketAddr,
+    /// From each of its ports to the server.
+    flows: Vec<Flow>,
+    /// Of each port number the index of the port, and one more; 0 for those of others.
+    indices: Box<[u16]>,
+}
+
+/// What a server knows.
+struct Server {
+    listen: SocketAddr,
+    /// How those are reached whose queries were not answered at once.
+    hops: HashMap<IpAddr, Hop>,
+}
+
+#[derive(Clone, Copy)]
+struct Hop {
+    queue: usize,
+    macs: [[u8; 6]; 2],
+    vlan: Option<[u8; 2]>,
+}
+
+/// Of so many clients the way is kept; what is beyond goes by way of the kernel.
+const HOPS_MAX: usize = 65_536;
+
+/// Frames taken in at once: as many as an authority answers in one turn.
+const BATCH: usize = 64;
+
+/// How often the ordinary sockets are looked at while the rings are empty: a look costs about 0.3 us a socket.
+const LOOK_NS: Nanos = 250_000;
+
+/// Sockets that one look goes through at least,
+const LOOK_PORTS: usize = 4;
+
+/// and after how many looks all have been looked at, at the latest: 64 ms.
+const LOOKS_MAX: usize = 256;
+
+/// A stamp that is older was not written for this frame.
+const STAMP_NS_MAX: Nanos = 10 * SECOND;
+
+impl XdpLink {
+    fn over(slow: UdpLink, queues: Vec<Queue>, wanted: Vec<Wanted>) -> Self {
+        Self {
+            _wanted: wanted,
+            slow,
+            looked: 0,
+            queues,
+            cursor: 0,
+            client: None,
+            server: None,
+            scratch: vec![0; FRAME_BYTES].into(),
+            departures: Vec::with_capacity(2 * BATCH),
+            send_drops: 0,
+            misdirected: 0,
+        }
+    }
+
+    /// Address and port of the link's port number `port`.
+    pub fn local_addr(&self, port: usize) -> Option<SocketAddr> {
+        self.slow.local_addr(port)
+    }
+
+    /// How many queues it reads.
+    pub fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Whether it is time to look at the ordinary sockets.
+    fn is_slow_due(&mut self) -> bool {
+        let now = MonotonicClock.now();
+        let is_due = now.saturating_sub(self.looked) >= LOOK_NS;
+        if is_due {
+            self.looked = now;
+        }
+        is_due
+    }
+}
+
+/// When a frame arrived: as the steering program says, or now.
+fn arrival(stamp: u64, now: Nanos) -> Nanos {
+    // The stamp can be a little later than the look at the clock before the ring.
+    if stamp == 0 || now.saturating_sub(stamp) > STAMP_NS_MAX || stamp > now + SECOND {
+        now
+    } else {
+        stamp
+    }
+}
+
+/// Whether a datagram fits into one packet of the interface.
+fn fits(flow: &Flow, payload: usize, interface: &Interface) -> bool {
+    let ip = match flow.addresses {
+        Addresses::V4(_) => 28,
+        Addresses::V6(_) => 48,
+    };
+    ip + payload <= interface.mtu
+}
+
+/// Hands the frames to the network that wait in a queue; returns how many its driver dropped.
+fn flush(queue: &mut Queue) -> Result<u64, LinkError> {
+    queue.departures.flush().map_err(|reason| LinkError {
+        call: "sendto (AF_XDP)",
+        reason,
+    })
+}
+
+/// Writes a datagram into a frame of the queue; false if no frame is free.
+fn push(queue: &mut Queue, flow: &Flow, payload: &[u8]) -> bool {
+    let write = |frame: &mut [u8]| frame::build(flow, payload, frame).unwrap_or(0);
+    queue.departures.push(write)
+}
+
+/// Who sent a frame, as a socket would tell it: IPv4 as an IPv6 address where it listens for both.
+fn peer(flow: &Flow, listen: SocketAddr, interface: u32) -> SocketAddr {
+    match (flow.source(), listen) {
+        (SocketAddr::V4(v4), SocketAddr::V6(_)) => {
+            SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0).into()
+        }
+        (SocketAddr::V6(v6), _) if Ipv6Addr::is_unicast_link_local(v6.ip()) => {
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, interface).into()
+        }
+        (source, _) => source,
+    }
+}
+
+impl Link for XdpLink {
+    fn ports(&self) -> usize {
+        self.slow.ports()
+    }
+
+    fn send(
+        &mut self,
+        port: usize,
+        n: usize,
+        fill: impl FnMut(usize, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        self.send_queries(port, n, fill)
+    }
+
+    fn receive(&mut self, max: usize, each: impl FnMut(Datagram<'_>)) -> Result<usize, LinkError> {
+        self.receive_replies(max, each)
+    }
+
+    fn sweeps(&self) -> u64 {
+        self.slow.sweeps()
+    }
+
+    fn answer(
+        &mut self,
+        max: usize,
+        answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        self.answer_queries(max, answer)
+    }
+
+    fn reply(
+        &mut self,
+        next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
+    ) -> Result<usize, LinkError> {
+        self.reply_later(next)
+    }
+
+    fn now(&self) -> Nanos {
+        MonotonicClock.now()
+    }
+
+    fn departures(&self) -> &[Departure] {
+        &self.departures
+    }
+
+    fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
+        use rustix::event::{PollFd, PollFlags};
+        let rings = self.queues.iter().map(|queue| queue.arrivals.fd());
+        let watched = rings.chain(self.slow.descriptors());
+        let mut watched: Vec<_> = watched
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        crate::socket::sleep(&mut watched, timeout)?;
+        self.looked = 0;
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        let mut counters = self.slow.counters()?;
+        for queue in &self.queues {
+            let counted = queue.arrivals.statistics().map_err(|reason| LinkError {
+                call: "getsockopt XDP_STATISTICS",
+                reason,
+            })?;
+            counters.receive_drops +=
+                counted.dropped + counted.ring_full + counted.invalid_arrivals;
+            counters.send_drops += counted.invalid_departures;
+        }
+        counters.receive_drops += self.misdirected;
+        counters.send_drops += self.send_drops;
+        Ok(counters)
+    }
+
+    fn backend(&self) -> &'static str {
+        "xdp"
+    }
+}

@@ -1,0 +1,205 @@
+//! A link that asks one server.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use super::{
+    BATCH, Client, LOOK_PORTS, LOOKS_MAX, MonotonicClock, Options, XdpLink, arrival, fits, flush,
+    push,
+};
+use crate::clock::{Clock, Nanos, SECOND};
+use crate::socket::{OpenError, Segmentation, UdpLink};
+use crate::xdp::frame::{self, Flow};
+use crate::xdp::netlink::{self, Interface, Route};
+use crate::xdp::program::XdpError;
+use crate::xdp::queue;
+use crate::xdp::steering::{Role, Steering};
+use crate::{Datagram, Link, LinkError};
+
+/// Nobody listens here: the datagram is sent so that the kernel looks for a neighbour (RFC 863).
+const DISCARD_PORT: u16 = 9;
+
+/// How long it may look.
+const NEIGHBOUR_NS: Nanos = 2 * SECOND;
+const NEIGHBOUR_RETRY_NS: Nanos = 5_000_000;
+
+impl XdpLink {
+    /// Opens `ports` source ports toward `server`, and AF_XDP sockets at the interface that leads there. `local` is the
+    /// source address; `None` leaves it to the routing table.
+    ///
+    /// # Errors
+    ///
+    /// The ports cannot be had; no Ethernet interface leads to the server, or it carries the default route and
+    /// `options` does not force it; nobody there has a MAC address; the kernel or this process's rights do not
+    /// suffice; another program has the queues.
+    pub fn client(
+        server: SocketAddr,
+        local: Option<IpAddr>,
+        ports: usize,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        // Datagrams that come by the kernel come one by one, as those that come by the rings.
+        let slow = UdpLink::client(server, local, ports, Segmentation::Off)?;
+        let own: Option<Vec<SocketAddr>> = (0..slow.ports()).map(|i| slow.local_addr(i)).collect();
+        let own = own.unwrap_or_default();
+        let source = own.first().map_or(server.ip(), SocketAddr::ip);
+        let asked = |what: &'static str| {
+            move |reason| XdpError::Facts {
+                what: what.into(),
+                reason,
+            }
+        };
+        let route = netlink::route(server.ip(), source).map_err(asked("the route"))?;
+        let interface = netlink::interface(route.interface).map_err(asked("the interface"))?;
+        let interface = Arc::new(interface);
+        if !interface.is_usable {
+            return Err(XdpError::Unusable {
+                interface: interface.name.clone(),
+                reason: "it is not an Ethernet interface that is up",
+            }
+            .into());
+        }
+        let steering = Steering::of(
+            interface.index,
+            &interface.name,
+            options.mode,
+            options.force,
+        )?;
+        let queues = queue::open(&interface, &steering, options.part)?;
+        let mac = neighbour(route, server, source)?;
+        let numbers: Vec<u16> = own.iter().map(SocketAddr::port).collect();
+        let wanted = steering.want(Role::Asks, &[server], &numbers)?;
+        let mut link = Self::over(slow, queues, vec![wanted]);
+        link.client = Some(client(server, &own, mac, &interface));
+        Ok(link)
+    }
+
+    pub(super) fn send_queries(
+        &mut self,
+        port: usize,
+        n: usize,
+        mut fill: impl FnMut(usize, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        let Some(client) = &self.client else {
+            return self.slow.send(port, n, fill);
+        };
+        let flow = client.flows[port];
+        let count = self.queues.len();
+        let queue = &mut self.queues[port % count];
+        let mut sent = 0;
+        while sent < n {
+            let len = fill(sent, &mut self.scratch).min(self.scratch.len());
+            let payload = &self.scratch[..len];
+            if fits(&flow, len, &queue.interface) {
+                if !push(queue, &flow, payload) {
+                    break;
+                }
+            } else {
+                let taken = self.slow.send(port, 1, |_, frame| {
+                    frame[..len].copy_from_slice(payload);
+                    len
+                })?;
+                if taken == 0 {
+                    break;
+                }
+            }
+            sent += 1;
+        }
+        // What the driver drops is not told which.
+        let dropped = flush(queue)?;
+        self.send_drops += dropped;
+        Ok(sent - usize::try_from(dropped).unwrap_or(sent).min(sent))
+    }
+
+    pub(super) fn receive_replies(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(Datagram<'_>),
+    ) -> Result<usize, LinkError> {
+        let max = max.max(1);
+        let mut total = 0;
+        let now = MonotonicClock.now();
+        if let Some(client) = &self.client {
+            for _ in 0..self.queues.len() {
+                let queue = &mut self.queues[self.cursor];
+                let asked = (max - total).min(2 * BATCH);
+                let misdirected = &mut self.misdirected;
+                let got = queue.arrivals.take(asked, |octets, stamp| {
+                    // What is not intact is lost, as it is to a socket.
+                    let Some((flow, payload)) = frame::parse(octets) else {
+                        return;
+                    };
+                    match client.indices[usize::from(flow.ports[1])].checked_sub(1) {
+                        Some(port) => each(Datagram::new(
+                            port.into(),
+                            client.server,
+                            payload,
+                            arrival(stamp, now),
+                        )),
+                        None => *misdirected += 1,
+                    }
+                });
+                total += got;
+                if got == asked {
+                    return Ok(total);
+                }
+                self.cursor = (self.cursor + 1) % self.queues.len();
+            }
+        }
+        // The rings were empty just now.
+        if self.is_slow_due() {
+            let ports = LOOK_PORTS.max(self.ports().div_ceil(LOOKS_MAX));
+            total += self.slow.receive(ports, each)?;
+        }
+        Ok(total)
+    }
+}
+
+fn client(server: SocketAddr, own: &[SocketAddr], mac: [u8; 6], interface: &Interface) -> Client {
+    let mut indices = vec![0; 1 << 16].into_boxed_slice();
+    let mut flows = Vec::with_capacity(own.len());
+    for (i, local) in own.iter().enumerate() {
+        indices[usize::from(local.port())] = u16::try_from(i + 1).unwrap_or(0);
+        let addresses = frame::addresses(local.ip(), server.ip());
+        flows.extend(addresses.map(|addresses| Flow {
+            macs: [mac, interface.mac],
+            vlan: None,
+            addresses,
+            ports: [local.port(), server.port()],
+        }));
+    }
+    Client {
+        server,
+        flows,
+        indices,
+    }
+}
+
+/// The MAC address of whoever takes the packets for the server; the kernel looks for it if it does not know it.
+fn neighbour(route: Route, server: SocketAddr, source: IpAddr) -> Result<[u8; 6], XdpError> {
+    let unknown = |reason: io::Error| XdpError::Neighbour {
+        ip: route.next,
+        reason,
+    };
+    let known = || netlink::neighbour(route.interface, route.next).map_err(unknown);
+    if let Some(mac) = known()? {
+        return Ok(mac);
+    }
+    let socket = UdpSocket::bind((source, 0)).map_err(unknown)?;
+    let end = MonotonicClock.now() + NEIGHBOUR_NS;
+    let mut tried = 0_u32;
+    while MonotonicClock.now() < end {
+        // Again from time to time: the kernel gives up after three questions.
+        if tried.is_multiple_of(100) {
+            // An earlier failure is told here; the answer is what counts.
+            let _ = socket.send_to(&[], (server.ip(), DISCARD_PORT));
+        }
+        tried += 1;
+        MonotonicClock.sleep(NEIGHBOUR_RETRY_NS);
+        if let Some(mac) = known()? {
+            return Ok(mac);
+        }
+    }
+    Err(unknown(io::ErrorKind::TimedOut.into()))
+}

@@ -1,0 +1,292 @@
+//! A link that listens.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use super::{BATCH, HOPS_MAX, Hop, Options, Server, XdpLink, arrival, fits, flush, peer, push};
+use crate::clock::{Clock, MonotonicClock, Nanos};
+use crate::socket::{OpenError, Segmentation, UdpLink};
+use crate::sys::FRAME_BYTES;
+use crate::xdp::frame::{self, Flow};
+use crate::xdp::netlink::{self, Address, Interface};
+use crate::xdp::program::XdpError;
+use crate::xdp::queue;
+use crate::xdp::steering::{Role, Steering};
+use crate::{Datagram, Departure, Link, LinkError, LocalAddr, Origin};
+
+impl XdpLink {
+    /// Opens a socket that listens at `listen`, and AF_XDP sockets at the interface with this address, or, if it is
+    /// unspecified, at all interfaces that have one and that programs may be attached to. With `share`, several links
+    /// may listen at the same address, each with a part of the queues.
+    ///
+    /// Addresses that an interface gets later are served by way of the kernel.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be had; no Ethernet interface has it, or that carries the default route and `options` does
+    /// not force it; the kernel or this process's rights do not suffice; another program has the queues.
+    pub fn server(listen: SocketAddr, share: bool, options: &Options) -> Result<Self, OpenError> {
+        let slow = UdpLink::server(listen, share, Segmentation::Off)?;
+        let listen = slow.local_addr(0).unwrap_or(listen);
+        let all = netlink::addresses().map_err(|reason| XdpError::Facts {
+            what: "the addresses of this host".into(),
+            reason,
+        })?;
+        let ends: Vec<SocketAddr> = all
+            .iter()
+            .filter(|address| serves(listen, address.ip))
+            .map(|address| SocketAddr::new(address.ip, listen.port()))
+            .collect();
+        let (mut queues, mut wanted, mut refused) = (Vec::new(), Vec::new(), None);
+        for interface in interfaces(listen, &all)? {
+            let index = interface.index;
+            match Steering::of(index, &interface.name, options.mode, options.force) {
+                Ok(steering) => {
+                    queues.extend(queue::open(&Arc::new(interface), &steering, options.part)?);
+                    wanted.push(steering.want(Role::Listens, &ends, &[listen.port()])?);
+                }
+                // Of all interfaces, those that may be used.
+                Err(e @ XdpError::DefaultRoute { .. }) if listen.ip().is_unspecified() => {
+                    refused = Some(e);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        if queues.is_empty() {
+            return Err(refused
+                .unwrap_or(XdpError::NoInterface { ip: listen.ip() })
+                .into());
+        }
+        let mut link = Self::over(slow, queues, wanted);
+        link.server = Some(Server {
+            listen,
+            hops: HashMap::new(),
+        });
+        Ok(link)
+    }
+
+    pub(super) fn answer_queries(
+        &mut self,
+        max: usize,
+        mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        self.departures.clear();
+        for _ in 0..self.queues.len() {
+            let taken = self.answer_queue(max.clamp(1, BATCH), &mut answer)?;
+            self.cursor = (self.cursor + 1) % self.queues.len();
+            if taken > 0 {
+                return Ok(taken);
+            }
+        }
+        if !self.is_slow_due() {
+            return Ok(0);
+        }
+        let taken = self.slow.answer(max, answer)?;
+        self.departures.extend_from_slice(self.slow.departures());
+        if taken > 0 {
+            // There may be more.
+            self.looked = 0;
+        }
+        Ok(taken)
+    }
+
+    /// Answers what waits at the queue under the cursor.
+    fn answer_queue(
+        &mut self,
+        max: usize,
+        answer: &mut impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
+    ) -> Result<usize, LinkError> {
+        let Some(server) = &mut self.server else {
+            return Ok(0);
+        };
+        let queue = &mut self.queues[self.cursor];
+        let (arrivals, departures) = (&mut queue.arrivals, &mut queue.departures);
+        let (interface, now, cursor) = (&queue.interface, MonotonicClock.now(), self.cursor);
+        let (mut waiting, mut dropped) = (0, 0);
+        let noted = &mut self.departures;
+        let mut too_long: Vec<(Origin, Box<[u8]>)> = Vec::new();
+        let taken = arrivals.take(max, |octets, stamp| {
+            // What is not intact is lost, as it is to a socket.
+            let Some((flow, payload)) = frame::parse(octets) else {
+                return;
+            };
+            let datagram = datagram(
+                &flow,
+                payload,
+                arrival(stamp, now),
+                server.listen,
+                interface,
+            );
+            let len = answer(datagram, &mut self.scratch).min(FRAME_BYTES);
+            let back = flow.reversed();
+            if len == 0 {
+                server.remember(datagram.peer.ip(), cursor, &back);
+            } else if fits(&back, len, interface) {
+                let reply = &self.scratch[..len];
+                let write = |frame: &mut [u8]| frame::build(&back, reply, frame).unwrap_or(0);
+                waiting += 1;
+                if !departures.push(write) {
+                    dropped += 1;
+                }
+            } else {
+                // It leaves last, but is noted in the order in which it was written.
+                let at = MonotonicClock.now();
+                let before = [waiting, 1].into_iter().filter(|replies| *replies > 0);
+                noted.extend(before.map(|replies| Departure { replies, at }));
+                waiting = 0;
+                too_long.push((datagram.origin(), self.scratch[..len].into()));
+            }
+        });
+        self.send_drops += dropped;
+        self.depart(cursor, waiting)?;
+        if !too_long.is_empty() {
+            self.send_drops += flush(&mut self.queues[cursor])?;
+        }
+        for (to, reply) in too_long {
+            self.by_the_kernel(to, &reply)?;
+        }
+        Ok(taken)
+    }
+
+    pub(super) fn reply_later(
+        &mut self,
+        mut next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
+    ) -> Result<usize, LinkError> {
+        self.departures.clear();
+        let (mut replies, mut waiting) = (0, 0);
+        // Those that wait are all at this queue.
+        let mut at = 0;
+        while let Some((to, len)) = next(&mut self.scratch) {
+            let len = len.min(FRAME_BYTES);
+            replies += 1;
+            let way = self.server.as_ref().and_then(|server| server.way(&to));
+            let way = way.filter(|(queue, flow)| fits(flow, len, &self.queues[*queue].interface));
+            let Some((queue, flow)) = way else {
+                self.depart(at, waiting)?;
+                waiting = 0;
+                let reply: Box<[u8]> = self.scratch[..len].into();
+                self.by_the_kernel(to, &reply)?;
+                self.departures.extend_from_slice(self.slow.departures());
+                continue;
+            };
+            if waiting == BATCH || (waiting > 0 && queue != at) {
+                self.depart(at, waiting)?;
+                waiting = 0;
+            }
+            at = queue;
+            waiting += 1;
+            if !push(&mut self.queues[queue], &flow, &self.scratch[..len]) {
+                self.send_drops += 1;
+            }
+        }
+        self.depart(at, waiting)?;
+        Ok(replies)
+    }
+
+    /// Hands so many replies to the network, and notes when.
+    fn depart(&mut self, queue: usize, replies: usize) -> Result<(), LinkError> {
+        if replies > 0 {
+            self.departures.push(Departure {
+                replies,
+                at: MonotonicClock.now(),
+            });
+            self.send_drops += flush(&mut self.queues[queue])?;
+        }
+        Ok(())
+    }
+
+    /// Sends a reply by the ordinary socket, which can fragment it and knows the neighbours.
+    fn by_the_kernel(&mut self, to: Origin, reply: &[u8]) -> Result<(), LinkError> {
+        let mut left = Some(to);
+        self.slow.reply(|frame| {
+            let to = left.take()?;
+            frame[..reply.len()].copy_from_slice(reply);
+            Some((to, reply.len()))
+        })?;
+        Ok(())
+    }
+}
+
+impl Server {
+    /// Notes how a client is reached.
+    fn remember(&mut self, client: IpAddr, queue: usize, back: &Flow) {
+        if self.hops.len() >= HOPS_MAX {
+            self.hops.clear();
+        }
+        let hop = Hop {
+            queue,
+            macs: back.macs,
+            vlan: back.vlan,
+        };
+        self.hops.insert(client, hop);
+    }
+
+    /// The queue and the flow by which a client is reached; `None` for one that did not come by a queue.
+    fn way(&self, to: &Origin) -> Option<(usize, Flow)> {
+        let hop = self.hops.get(&to.peer.ip())?;
+        let local = to.local.map_or(self.listen.ip(), |local| local.ip);
+        let flow = Flow {
+            macs: hop.macs,
+            vlan: hop.vlan,
+            addresses: frame::addresses(local.to_canonical(), to.peer.ip().to_canonical())?,
+            ports: [self.listen.port(), to.peer.port()],
+        };
+        Some((hop.queue, flow))
+    }
+}
+
+/// Whether a socket at `listen` takes what is sent to a local address.
+fn serves(listen: SocketAddr, ip: IpAddr) -> bool {
+    match listen.ip() {
+        IpAddr::V4(any) if any.is_unspecified() => ip.is_ipv4(),
+        // Sockets of both families, unless the system says otherwise.
+        IpAddr::V6(any) if any.is_unspecified() => true,
+        only => only == ip,
+    }
+}
+
+/// The interfaces with addresses that a socket at `listen` serves.
+fn interfaces(listen: SocketAddr, all: &[Address]) -> Result<Vec<Interface>, XdpError> {
+    let serving = all.iter().filter(|address| serves(listen, address.ip));
+    let mut indices: Vec<u32> = serving.map(|address| address.interface).collect();
+    indices.sort_unstable();
+    indices.dedup();
+    let interfaces = indices.into_iter().map(|index| {
+        netlink::interface(index).map_err(|reason| XdpError::Facts {
+            what: "the interface".into(),
+            reason,
+        })
+    });
+    let mut interfaces = interfaces.collect::<Result<Vec<_>, _>>()?;
+    interfaces.retain(|interface| interface.is_usable);
+    Ok(interfaces)
+}
+
+/// A datagram as a socket at `listen` would tell it.
+fn datagram<'a>(
+    flow: &Flow,
+    payload: &'a [u8],
+    at: Nanos,
+    listen: SocketAddr,
+    interface: &Interface,
+) -> Datagram<'a> {
+    let local = listen.ip().is_unspecified().then(|| {
+        let ip = match (flow.destination().ip(), listen) {
+            (IpAddr::V4(v4), SocketAddr::V6(_)) => v4.to_ipv6_mapped().into(),
+            (ip, _) => ip,
+        };
+        let is_local = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        LocalAddr {
+            ip,
+            interface: if is_local { interface.index } else { 0 },
+        }
+    });
+    Datagram {
+        port: 0,
+        peer: peer(flow, listen, interface.index),
+        payload,
+        at,
+        local,
+    }
+}

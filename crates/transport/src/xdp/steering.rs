@@ -1,0 +1,194 @@
+//! The program that steers datagrams to AF_XDP sockets: one for each interface, shared by all links of this process.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::linux::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::program::{Attached, Map, Mode, Object, XdpError};
+use super::{STEER_OBJECT, allow};
+
+/// What steers the datagrams of one interface; detached when the last link that uses it is dropped.
+pub(super) struct Steering {
+    ports: Map,
+    ends: Map,
+    sockets: Map,
+    attached: Attached,
+    claims: Mutex<Claims>,
+    _object: Object,
+}
+
+/// The role of the address and port that a program looks for: `LISTENS` and `ASKS` there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u16)]
+pub(super) enum Role {
+    /// Ours: what is sent to it is wanted.
+    Listens = 1,
+    /// A server's: what it sends to our ports is wanted.
+    Asks = 2,
+}
+
+/// How many links want a port in a role, or an end.
+#[derive(Default)]
+struct Claims {
+    ports: BTreeMap<(u16, Role), usize>,
+    ends: BTreeMap<EndKey, usize>,
+}
+
+/// `struct end` of the program.
+type EndKey = [u8; 20];
+
+/// Interfaces of all network namespaces that are steered, by the namespace's file and their number.
+static STEERED: Mutex<Vec<(Place, Weak<Steering>)>> = Mutex::new(Vec::new());
+
+type Place = (u64, u32);
+
+impl Steering {
+    /// The steering of an interface of the calling thread's network namespace, attached if it is not yet.
+    pub(super) fn of(
+        index: u32,
+        name: &str,
+        mode: Mode,
+        force: bool,
+    ) -> Result<Arc<Self>, XdpError> {
+        let namespace = fs::metadata(NAMESPACE).map_err(|reason| XdpError::Facts {
+            what: NAMESPACE.into(),
+            reason,
+        })?;
+        let place = (namespace.st_ino(), index);
+        let mut steered = lock(&STEERED);
+        steered.retain(|(_, steering)| steering.strong_count() > 0);
+        let known = steered.iter().find(|(known, _)| *known == place);
+        if let Some(steering) = known.and_then(|(_, steering)| steering.upgrade()) {
+            return Ok(steering);
+        }
+        allow(name, force)?;
+        let mut object = Object::load(STEER_OBJECT)?;
+        let steering = Arc::new(Self {
+            ports: object.map("ports")?,
+            ends: object.map("ends")?,
+            sockets: object.map("sockets")?,
+            attached: object.attach("steer", name, mode)?,
+            claims: Mutex::default(),
+            _object: object,
+        });
+        steered.push((place, Arc::downgrade(&steering)));
+        Ok(steering)
+    }
+
+    /// Where its program runs.
+    pub(super) fn mode(&self) -> Mode {
+        self.attached.mode()
+    }
+
+    /// Sends what arrives at a queue to a socket, until that is closed.
+    pub(super) fn register(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), XdpError> {
+        let number = socket.as_raw_fd().unsigned_abs();
+        self.sockets
+            .set(&queue.to_ne_bytes(), &number.to_ne_bytes())
+    }
+
+    /// Has datagrams steered that come to one of these local ports, to or from one of these ends by its role.
+    pub(super) fn want(
+        self: &Arc<Self>,
+        role: Role,
+        ends: &[SocketAddr],
+        ports: &[u16],
+    ) -> Result<Wanted, XdpError> {
+        let wanted = Wanted {
+            steering: Arc::clone(self),
+            role,
+            ends: ends.iter().map(|end| key(*end, role)).collect(),
+            ports: ports.to_vec(),
+        };
+        let mut claims = lock(&self.claims);
+        wanted.count(&mut claims, |count| count + 1)?;
+        drop(claims);
+        Ok(wanted)
+    }
+}
+
+/// The namespace of the calling thread.
+const NAMESPACE: &str = "/proc/thread-self/ns/net";
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends and ports that a link wants, until it is dropped.
+pub(super) struct Wanted {
+    steering: Arc<Steering>,
+    role: Role,
+    ends: Vec<EndKey>,
+    ports: Vec<u16>,
+}
+
+impl Wanted {
+    /// Counts all by `change` and writes what the program has to know.
+    fn count(&self, claims: &mut Claims, change: impl Fn(usize) -> usize) -> Result<(), XdpError> {
+        let steering = &self.steering;
+        for end in &self.ends {
+            let count = claims.ends.entry(*end).or_default();
+            *count = change(*count);
+            match *count {
+                0 => drop(steering.ends.remove(end)?),
+                _ => steering.ends.set(end, &[1, 0, 0, 0])?,
+            }
+        }
+        for port in &self.ports {
+            let count = claims.ports.entry((*port, self.role)).or_default();
+            *count = change(*count);
+            let bit = |role: Role| match claims.ports.get(&(*port, role)) {
+                Some(1..) => role as u32,
+                _ => 0,
+            };
+            let roles = bit(Role::Listens) | bit(Role::Asks);
+            let number = u32::from(*port).to_ne_bytes();
+            steering.ports.set(&number, &roles.to_ne_bytes())?;
+        }
+        claims.ends.retain(|_, count| *count > 0);
+        claims.ports.retain(|_, count| *count > 0);
+        Ok(())
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        let mut claims = lock(&self.steering.claims);
+        // A map that was written can be written again; if not, what is steered finds no socket and is passed on.
+        let _ = self.count(&mut claims, |count| count.saturating_sub(1));
+    }
+}
+
+fn key(end: SocketAddr, role: Role) -> EndKey {
+    let ip = match end.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut key = [0; 20];
+    key[..16].copy_from_slice(&Ipv6Addr::octets(&ip));
+    key[16..18].copy_from_slice(&end.port().to_be_bytes());
+    key[18..].copy_from_slice(&(role as u16).to_ne_bytes());
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_written_as_the_program_reads_it() {
+        let key = |end: &str, role| key(end.parse().unwrap(), role);
+        let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
+        let v4 = key("192.0.2.1:53", Role::Listens);
+        assert_eq!(v4[..16], mapped);
+        assert_eq!(v4[16..18], [0, 53]);
+        assert_eq!(u16::from_ne_bytes([v4[18], v4[19]]), 1);
+        let v6 = key("[2001:db8::35]:4096", Role::Asks);
+        assert_eq!(v6[..4], [0x20, 1, 0x0d, 0xb8]);
+        assert_eq!(v6[15..18], [0x35, 16, 0]);
+        assert_eq!(u16::from_ne_bytes([v6[18], v6[19]]), 2);
+    }
+}
