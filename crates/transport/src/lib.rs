@@ -21,6 +21,7 @@ pub mod socket;
     reason = "the one door to the kernel's vectored socket calls"
 )]
 mod sys;
+pub mod xdp;
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -4,6 +4,7 @@
 //! Both batches own all the memory that the kernel is pointed at, in boxed slices that never
 //! move or grow, and rebuild the pointers before each call.
 
+pub(crate) mod bpf;
 mod gather;
 
 use std::io;

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+//
+// Steers the UDP datagrams that an AF_XDP link wants to its socket; everything else goes the kernel's way.
+//
+// Compiled by .ci/bpf; the object lies beside this file.
+
+#include <linux/bpf.h>
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+
+// Definition of a map without BTF, as loaders read it from the section "maps".
+struct bpf_map_def {
+    __u32 type;
+    __u32 key_size;
+    __u32 value_size;
+    __u32 max_entries;
+    __u32 flags;
+};
+
+static void *(*const map_lookup)(const void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static long (*const redirect_map)(const void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
+static long (*const adjust_meta)(struct xdp_md *ctx, int delta) = (void *)BPF_FUNC_xdp_adjust_meta;
+static __u64 (*const ktime)(void) = (void *)BPF_FUNC_ktime_get_ns;
+
+// The end of a flow that a link knows: the address and port at which it listens, or those of the server that it asks.
+struct end {
+    // IPv4 as ::ffff:a.b.c.d.
+    __u8 address[16];
+    // Network order.
+    __u16 port;
+    // LISTENS or ASKS.
+    __u16 role;
+};
+
+#define LISTENS 1
+#define ASKS 2
+
+// Of each local port, in host order: which roles it has.
+struct bpf_map_def SEC("maps") ports = {
+    .type = BPF_MAP_TYPE_ARRAY,
+    .key_size = sizeof(__u32),
+    .value_size = sizeof(__u32),
+    .max_entries = 65536,
+};
+
+struct bpf_map_def SEC("maps") ends = {
+    .type = BPF_MAP_TYPE_HASH,
+    .key_size = sizeof(struct end),
+    .value_size = sizeof(__u32),
+    .max_entries = 1024,
+};
+
+// The socket of each queue.
+struct bpf_map_def SEC("maps") sockets = {
+    .type = BPF_MAP_TYPE_XSKMAP,
+    .key_size = sizeof(__u32),
+    .value_size = sizeof(__u32),
+    .max_entries = 256,
+};
+
+#define ETHERNET_BYTES 14
+#define VLAN_BYTES 4
+#define PROTOCOL_UDP 17
+#define IPV4 0x0800
+#define IPV6 0x86dd
+#define VLAN 0x8100
+#define MORE_FRAGMENTS_AND_OFFSET 0x3fff
+
+INLINE __u16 big(const __u8 *at)
+{
+    return (__u16)(at[0] << 8 | at[1]);
+}
+
+INLINE void copy_address(__u8 *to, const __u8 *from, int octets)
+{
+    for (int i = 0; i < octets; i++)
+        to[16 - octets + i] = from[i];
+}
+
+INLINE int wanted(const __u8 *source, const __u8 *destination, int octets, const __u8 *udp)
+{
+    __u32 port = big(udp + 2);
+    const __u32 *roles = map_lookup(&ports, &port);
+    if (!roles || !*roles)
+        return 0;
+    struct end end = {};
+    if (octets == 4)
+        end.address[10] = end.address[11] = 0xff;
+    if (*roles & LISTENS) {
+        copy_address(end.address, destination, octets);
+        end.port = *(const __u16 *)(udp + 2);
+        end.role = LISTENS;
+        if (map_lookup(&ends, &end))
+            return 1;
+    }
+    if (*roles & ASKS) {
+        copy_address(end.address, source, octets);
+        end.port = *(const __u16 *)udp;
+        end.role = ASKS;
+        if (map_lookup(&ends, &end))
+            return 1;
+    }
+    return 0;
+}
+
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+    const __u8 *data = (const __u8 *)(long)ctx->data;
+    const __u8 *data_end = (const __u8 *)(long)ctx->data_end;
+    if (data + ETHERNET_BYTES > data_end)
+        return XDP_PASS;
+    __u16 kind = big(data + 12);
+    const __u8 *ip = data + ETHERNET_BYTES;
+    if (kind == VLAN) {
+        if (ip + VLAN_BYTES > data_end)
+            return XDP_PASS;
+        kind = big(ip + 2);
+        ip += VLAN_BYTES;
+    }
+    if (kind == IPV4) {
+        // With options or in fragments it is the kernel's.
+        if (ip + 28 > data_end || ip[0] != 0x45 || ip[9] != PROTOCOL_UDP
+            || (big(ip + 6) & MORE_FRAGMENTS_AND_OFFSET))
+            return XDP_PASS;
+        if (!wanted(ip + 12, ip + 16, 4, ip + 20))
+            return XDP_PASS;
+    } else if (kind == IPV6) {
+        if (ip + 48 > data_end || ip[0] >> 4 != 6 || ip[6] != PROTOCOL_UDP)
+            return XDP_PASS;
+        if (!wanted(ip + 8, ip + 24, 16, ip + 40))
+            return XDP_PASS;
+    } else {
+        return XDP_PASS;
+    }
+    // When it arrived, before the frame. Without room for it the reader takes the time of its own look.
+    if (adjust_meta(ctx, -(int)sizeof(__u64)) == 0) {
+        __u64 *stamp = (__u64 *)(long)ctx->data_meta;
+        if ((void *)(stamp + 1) <= (void *)(long)ctx->data)
+            *stamp = ktime();
+    }
+    // A queue without a socket: the kernel's.
+    return (int)redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+}
+
+// Passes everything. A veth device takes what its peer sends back by XDP_TX only if it has a program itself.
+SEC("xdp")
+int pass(struct xdp_md *ctx)
+{
+    (void)ctx;
+    return XDP_PASS;
+}
+
+const char terms[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,12 @@
+//! XDP: programs that look at frames before the kernel does.
+
+mod code;
+mod elf;
+mod interface;
+pub mod program;
+
+pub use interface::allow;
+
+/// `steer` sends the datagrams that a link wants to its AF_XDP socket; `pass` lets everything through, for the peer end
+/// of a veth device whose program sends frames back.
+pub static STEER_OBJECT: &[u8] = include_bytes!("../bpf/steer.bpf.o");
