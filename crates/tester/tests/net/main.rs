@@ -8,6 +8,7 @@
 //! - `lab`: namespaces, links, and servers in them;
 //! - `servers`: trials and searches with each server;
 //! - `faults`: servers that are killed, interrupts and crashes;
+//! - `driver`: the authority's program in the driver, frame by frame (`frames`);
 //! - `ways`: ways to spoil a trial, and whose fault it is said to be; `spoil`: how;
 //! - `users`: what users call: `demo`, `lab`, profiles of their own, no root;
 //! - `campaign`: a campaign, killed twice on the way;
@@ -25,8 +26,10 @@ mod agent;
 #[path = "../support/busy.rs"]
 mod busy;
 mod campaign;
+mod driver;
 mod examples;
 mod faults;
+mod frames;
 mod hosts;
 mod lab;
 mod machine;
