@@ -103,6 +103,7 @@ impl Rig {
         interrupted: Arc<AtomicBool>,
     ) -> Result<Self, RigError> {
         spec.load.names()?;
+        spec.subject.lab().map_or(Ok(()), LabSpec::check_driver)?;
         placement::check(&spec.subject, &spec.load)?;
         let profiles = Profiles::load(&spec.subject)?;
         let demand = Demand {
@@ -368,6 +369,7 @@ impl Rig {
                     zone,
                     // What certifies the Tester is as good as it can be.
                     rules: self.rules.clone().filter(|_| !self_test),
+                    driver: lab.interception(),
                 };
                 (Some(built_in), None)
             }
@@ -450,7 +452,7 @@ impl Rig {
             },
             cpus: cpus.clone(),
             chosen: match &lab.authority {
-                AuthorityChoice::BuiltIn => BTreeMap::new(),
+                AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_) => BTreeMap::new(),
                 AuthorityChoice::Profile { settings, .. } => settings.clone(),
             },
         }

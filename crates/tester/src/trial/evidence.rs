@@ -24,6 +24,8 @@ pub(super) struct Own {
     pub(super) receive_drops: u64,
     /// Datagrams that the authority's sockets lost, and replies that were not taken from it.
     pub(super) authority_drops: u64,
+    /// The authority takes its questions from the driver, so that the counters of its host do not know of them.
+    pub(super) authority_in_driver: bool,
 }
 
 /// The losses on the Tester's side.
@@ -159,7 +161,9 @@ fn upstream(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>
     };
     let near = &observed.hosts[leg.near];
     // What only a difference tells, tells nothing where a server passes its host's counters by.
-    let is_counted = is_watched(observed, own) && !is_passed_by(near, far, link, own);
+    let is_counted = is_watched(observed, own)
+        && !own.authority_in_driver
+        && !is_passed_by(near, far, link, own);
     let source = |(source, _): (Source, u64)| {
         let is_named = !source.counter.ends_with(NOT_ARRIVED);
         (is_named || is_counted).then_some(source)

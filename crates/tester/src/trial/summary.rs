@@ -167,6 +167,7 @@ fn own(
         undecided: sums.undecided,
         receive_drops: sum(|s| s.counters.receive_drops),
         authority_drops: around.drops_of(authority).0 + around.authority_drops,
+        authority_in_driver: authority.is_some_and(|authority| authority.in_driver),
     }
 }
 

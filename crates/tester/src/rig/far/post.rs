@@ -286,6 +286,7 @@ fn auth_dns(order: AuthorityOrder, taken: &[usize]) -> Result<AuthDns, Refusal> 
         segmentation: order.segmentation,
         zone: order.zone.config(),
         rules: rules.map(Arc::new),
+        driver: None,
     })
 }
 
