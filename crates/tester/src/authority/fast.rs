@@ -19,9 +19,12 @@ use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label};
 pub(super) struct Fast {
     /// Octets of a query without OPT; more than any query has if there can be none.
     query_len: usize,
-    a: [u8; RECORD_LEN],
-    aaaa: [u8; RECORD_LEN],
-    soa: [u8; SOA_LEN],
+    /// An A record without its data.
+    pub(super) a: [u8; RECORD_LEN],
+    /// An AAAA record without its data.
+    pub(super) aaaa: [u8; RECORD_LEN],
+    /// The SOA record.
+    pub(super) soa: [u8; SOA_LEN],
 }
 
 /// A reply that has been written.
@@ -165,13 +168,13 @@ impl Writer<'_> {
 }
 
 /// Owner, type, class, TTL and length of a record.
-const RECORD_LEN: usize = 12;
+pub(super) const RECORD_LEN: usize = 12;
 
 /// The SOA record of a negative answer.
-const SOA_LEN: usize = RECORD_LEN + SOA_RDATA_LEN;
+pub(super) const SOA_LEN: usize = RECORD_LEN + SOA_RDATA_LEN;
 
 /// Where the suffix stands in a query of the common shape: after header and first label.
-const SUFFIX_AT: usize = 12 + 1 + LABEL_BYTES;
+pub(super) const SUFFIX_AT: usize = 12 + 1 + LABEL_BYTES;
 const SUFFIX_AT_U16: u16 = 28;
 
 /// Room for any reply of this path, see [`super::REPLY_LEN_MAX`].
@@ -182,7 +185,7 @@ const ANSWER_COUNTS: [u8; 6] = [0, 1, 0, 0, 0, 0];
 const NEGATIVE_COUNTS: [u8; 6] = [0, 0, 0, 1, 0, 0];
 
 /// An OPT record of version 0 without options; the octet of DO is the fourth from the end.
-const OPT: [u8; 11] = {
+pub(super) const OPT: [u8; 11] = {
     let [high, low] = UDP_SIZE.to_be_bytes();
     [0, 0, 41, high, low, 0, 0, 0, 0, 0, 0]
 };

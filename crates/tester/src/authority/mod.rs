@@ -16,6 +16,7 @@
 pub mod answer;
 pub mod behaviour;
 pub mod counts;
+pub mod driver;
 mod fast;
 pub mod faulty;
 pub mod ledger;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use dns64_transport::clock::Nanos;
 use dns64_transport::socket::Segmentation;
+use dns64_transport::xdp::program::Mode;
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
@@ -191,9 +192,11 @@ pub struct SubjectArgs {
     #[arg(long, value_name = "FAMILY")]
     pub upstream_family: Option<Family>,
 
-    /// The authoritative server of the lab: built-in, a profile such as nsd, or a file
-    /// [default: built-in]
-    #[arg(long, value_name = "PROFILE|FILE.toml")]
+    /// Authoritative server of the lab: built-in, in-driver, a profile or a file [default: built-in]
+    ///
+    /// in-driver is the built-in one with a program (XDP) at its link that answers A and AAAA queries before the
+    /// kernel; in-driver:generic has it behind the driver.
+    #[arg(long, value_name = "NAME|FILE.toml")]
     pub authority: Option<AuthorityChoice>,
 
     /// CPUs of the authority, such as 0 or 0,2-3 [default: one apart if there are three]
@@ -311,7 +314,9 @@ pub struct OutputArgs {
 }
 
 /// `dns64bench authority`
+// Here `--force` is for `--in-driver` as well.
 #[derive(Args, Debug)]
+#[command(mut_arg("force", |force| force.requires(clap::builder::Resettable::Reset)))]
 pub struct AuthorityArgs {
     /// Address to serve at, IPv6 or IPv4; :: serves both
     #[arg(long, value_name = "ADDR", default_value = "::")]
@@ -363,6 +368,18 @@ pub struct AuthorityArgs {
     /// What stands after the first label of a name: the zone
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
     pub suffix: NameBuf,
+
+    /// Interface at which A and AAAA queries are answered in the driver (XDP), before the kernel
+    ///
+    /// Needs root. All other queries, and those over TCP, go to the sockets as ever.
+    #[arg(long, value_name = "INTERFACE", conflicts_with_all = ["behaviour", "backend"])]
+    pub in_driver: Option<String>,
+
+    /// Where that program runs: native, generic or auto
+    ///
+    /// auto is native where the driver can, and generic on veth devices, whose other end would need a program for native.
+    #[arg(long, value_name = "MODE", default_value = "auto", requires = "in_driver", value_parser = str::parse::<Mode>)]
+    pub xdp_mode: Mode,
 }
 
 /// `dns64bench zone`

@@ -13,7 +13,7 @@ pub struct BackendArgs {
     #[arg(long, value_name = "socket|xdp|auto", default_value = "socket")]
     pub backend: Backend,
 
-    /// Use AF_XDP also at an interface with a default route
+    /// Attach XDP programs also to an interface with a default route
     #[arg(long, requires = "backend")]
     pub force: bool,
 }

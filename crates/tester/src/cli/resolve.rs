@@ -43,8 +43,7 @@ impl Measurement {
                 false => highest_qps,
             },
         };
-        let is_program =
-            lab.is_some_and(|lab| matches!(lab.authority, AuthorityChoice::Profile { .. }));
+        let is_program = lab.is_some_and(|lab| lab.authority.is_program());
         if is_program && !self.has_namespace {
             self.spec.load.cidr = zones::smallest(&self.spec.load, demand);
         }
@@ -214,7 +213,9 @@ impl SubjectArgs {
         let other = match (&self.authority, needs) {
             _ if behaviour.is_none() => None,
             (_, Needs::AuthorityOnly) => Some("omit it in a self-test"),
-            (Some(AuthorityChoice::Profile { .. }), _) => Some("omit --authority"),
+            (Some(AuthorityChoice::Profile { .. } | AuthorityChoice::InDriver(_)), _) => {
+                Some("omit --authority")
+            }
             _ => None,
         };
         other.map_or(Ok(behaviour), |remedy| Err(UsageError::Behaviour(remedy)))

@@ -4,6 +4,7 @@
 //! rest. What is not installed, or not known for a kind of interface, is left out.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::Path;
 
 use dns64_transport::clock::{Nanos, SECOND};
@@ -79,6 +80,42 @@ pub fn named(name: &str) -> Option<Interface> {
     Some(interface)
 }
 
+/// How an interface is addressed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addressed {
+    /// Its MAC address, if it has one.
+    pub mac: Option<[u8; 6]>,
+    /// Its addresses, in the kernel's order.
+    pub addresses: Vec<IpAddr>,
+    /// It is one end of a veth pair, whose other end is in this namespace or another.
+    pub is_veth: bool,
+}
+
+/// How an interface of a host is addressed; `None` if there is none of this name, or no `ip`.
+pub fn addressed(host: &Host, name: &str) -> Option<Addressed> {
+    let text = output(host, "ip", &["-j", "-d", "address", "show", "dev", name])?;
+    addressed_from_ip(&text)
+}
+
+fn addressed_from_ip(text: &str) -> Option<Addressed> {
+    // What does not exist any more is an empty object.
+    let links: Vec<IpAddressed> = serde_json::from_str(text).ok()?;
+    let link = links.into_iter().find(|link| !link.ifname.is_empty())?;
+    let kind = link.linkinfo.and_then(|info| info.info_kind);
+    Some(Addressed {
+        mac: link.address.as_deref().and_then(mac),
+        addresses: link.addr_info.into_iter().filter_map(|a| a.local).collect(),
+        is_veth: kind.as_deref() == Some("veth"),
+    })
+}
+
+/// Six octets as `ip` writes them.
+fn mac(text: &str) -> Option<[u8; 6]> {
+    let octets = text.split(':').map(|octet| u8::from_str_radix(octet, 16));
+    let octets: Vec<u8> = octets.collect::<Result<_, _>>().ok()?;
+    octets.try_into().ok()
+}
+
 /// A machine with containers has hundreds; those of a lab and of a Tester are fewer.
 pub const INTERFACES_MAX: usize = 16;
 
@@ -134,6 +171,22 @@ struct IpLink {
 #[derive(Deserialize)]
 struct LinkInfo {
     info_kind: Option<String>,
+}
+
+/// What `ip -j -d address show` says of one interface.
+#[derive(Deserialize)]
+struct IpAddressed {
+    #[serde(default)]
+    ifname: String,
+    address: Option<String>,
+    linkinfo: Option<LinkInfo>,
+    #[serde(default)]
+    addr_info: Vec<IpAddress>,
+}
+
+#[derive(Deserialize)]
+struct IpAddress {
+    local: Option<IpAddr>,
 }
 
 fn from_ip(text: &str) -> Vec<Interface> {
@@ -218,6 +271,22 @@ mod tests {
             ]
         );
         assert!(from_ip("Object \"link\" is unknown").is_empty());
+    }
+
+    #[test]
+    fn addresses_are_read_from_ip() {
+        let text = r#"[{"ifindex":2,"link_index":2,"ifname":"upstream","flags":["BROADCAST","UP"],"mtu":1500,
+            "link_type":"ether","address":"02:00:00:00:02:0b","broadcast":"ff:ff:ff:ff:ff:ff",
+            "linkinfo":{"info_kind":"veth"},"addr_info":[
+            {"family":"inet","local":"198.18.0.2","prefixlen":24,"scope":"global"},
+            {"family":"inet6","local":"2001:2::2","prefixlen":64,"scope":"global"}]},{}]"#;
+        let addressed = addressed_from_ip(text).unwrap();
+        assert_eq!(addressed.mac, Some([2, 0, 0, 0, 2, 0x0b]));
+        let expected = ["198.18.0.2", "2001:2::2"].map(|a| a.parse::<IpAddr>().unwrap());
+        assert_eq!(addressed.addresses, expected);
+        assert!(addressed.is_veth);
+        assert_eq!(addressed_from_ip("[{}]"), None);
+        assert_eq!(mac("02:00:00:00:02"), None);
     }
 
     #[test]

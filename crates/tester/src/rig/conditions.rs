@@ -199,6 +199,7 @@ impl Rig {
         let authority = self.profiles.authority.as_ref();
         conditions.authority =
             Some(authority.map_or_else(|| lab.authority.to_string(), |p| p.name.clone()));
+        conditions.notes.extend(lab.authority.remark());
         if let Some(profile) = &self.profiles.dut {
             let dut = self.dut();
             let run_by = dut.map(AnyServer::program).unwrap_or_default();

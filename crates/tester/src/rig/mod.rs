@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dns64_transport::Backend;
 use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
@@ -103,6 +104,7 @@ impl Rig {
         interrupted: Arc<AtomicBool>,
     ) -> Result<Self, RigError> {
         spec.load.names()?;
+        spec.subject.lab().map_or(Ok(()), LabSpec::check_driver)?;
         placement::check(&spec.subject, &spec.load)?;
         let profiles = Profiles::load(&spec.subject)?;
         let demand = Demand {
@@ -365,10 +367,15 @@ impl Rig {
                         true => Segmentation::Off,
                         false => self.spec.load.segmentation,
                     },
-                    backend: self.spec.load.backend,
+                    // An interface takes one program.
+                    backend: match lab.authority.driver_mode() {
+                        Some(_) => Backend::Socket,
+                        None => self.spec.load.backend,
+                    },
                     zone,
                     // What certifies the Tester is as good as it can be.
                     rules: self.rules.clone().filter(|_| !self_test),
+                    driver: lab.interception(),
                 };
                 (Some(built_in), None)
             }
@@ -451,7 +458,7 @@ impl Rig {
             },
             cpus: cpus.clone(),
             chosen: match &lab.authority {
-                AuthorityChoice::BuiltIn => BTreeMap::new(),
+                AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_) => BTreeMap::new(),
                 AuthorityChoice::Profile { settings, .. } => settings.clone(),
             },
         }

@@ -32,7 +32,7 @@ impl Profiles {
             .map(|choice| load(ProfileRole::Dut, &choice.profile, &choice.settings));
         let dut = dut.transpose()?;
         let authority = match &lab.authority {
-            AuthorityChoice::BuiltIn => None,
+            AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_) => None,
             AuthorityChoice::Profile { profile, settings } => {
                 Some(load(ProfileRole::Authority, profile, settings)?)
             }

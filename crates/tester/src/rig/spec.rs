@@ -12,23 +12,25 @@ use std::sync::Arc;
 use dns64_transport::Backend;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
+use dns64_transport::xdp::program::Mode;
 use dns64_wire::pref64::Pref64;
 
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::authority::behaviour::Behaviour;
 use crate::authority::zone::ZoneConfig;
-use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::hosts::{Hosts, Site};
 use crate::lab::profile::Family;
-use crate::lab::topology::Setup;
+use crate::lab::topology::{Role, Setup, UPSTREAM_LINK};
 use crate::lab::zone::{Form, ZoneFile};
+use crate::lab::{Blame, LabError, LabKind};
 use crate::load::catch_up::Limits;
 use crate::load::names::{Begin, NameSource, Names};
 use crate::load::pace::{BURST_MAX, Pacing, Schedule};
 use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Share, Zone};
 use crate::quantity::ValueError;
 use crate::trial::TrialSpec;
+use crate::trial::in_driver::Interception;
 
 /// A measurement: of what, and by which trials.
 #[derive(Clone, Debug)]
@@ -132,6 +134,34 @@ pub struct LabSpec {
 }
 
 impl LabSpec {
+    /// Refuses an authority in the driver where not all of its queries come over one link.
+    ///
+    /// # Errors
+    ///
+    /// The lab is not one of three devices on this machine.
+    pub fn check_driver(&self) -> Result<(), LabError> {
+        let is_link = self.setup == Setup::ThreeDevice && self.at.is_none();
+        match self.authority.driver_mode() {
+            Some(_) if !is_link => Err(Blame::Request.error(
+                "an authority in the driver needs a lab of three devices on this machine: with two devices, or on the \
+                 loopback interface, a self-test does not cross its link, and other hosts cannot be told yet; use \
+                 --setup three-device and --lab netns, or the built-in authority",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where its authority answers in the driver, if it does.
+    pub fn interception(&self) -> Option<Interception> {
+        let link = || UPSTREAM_LINK.to_owned();
+        Some(Interception {
+            mode: self.authority.driver_mode()?,
+            interface: link(),
+            force: false,
+            far: Some((self.setup.host(Role::Dut), link())),
+        })
+    }
+
     /// The host of its DUT, where there is one; the first of a plan that does not say.
     pub fn dut_host(&self) -> Option<&str> {
         let dut = self.dut.as_ref()?;
@@ -163,6 +193,9 @@ pub enum AuthorityChoice {
     /// The Tester's own.
     #[default]
     BuiltIn,
+    /// The Tester's own, which answers the common query in the driver of its link; behind the driver by
+    /// [`Mode::Generic`].
+    InDriver(Mode),
     /// One that is started with a zone file of the namespace.
     Profile {
         /// Name of a built-in profile, or path of a file.
@@ -172,12 +205,39 @@ pub enum AuthorityChoice {
     },
 }
 
+impl AuthorityChoice {
+    /// Whether it is a program of its own, with a zone file.
+    pub fn is_program(&self) -> bool {
+        matches!(self, Self::Profile { .. })
+    }
+
+    /// How it answers in the driver, if it does.
+    pub fn driver_mode(&self) -> Option<Mode> {
+        match self {
+            Self::InDriver(mode) => Some(*mode),
+            Self::BuiltIn | Self::Profile { .. } => None,
+        }
+    }
+
+    /// What the reader of a result has to know of it.
+    pub fn remark(&self) -> Option<String> {
+        let mode = self.driver_mode()?;
+        Some(format!(
+            "the authority answers A and AAAA queries with an XDP program ({mode}) at its link: datagrams on that link travel \
+             one by one, the host that sends a query spends the time of its answer, and when queries came and were answered is \
+             not known"
+        ))
+    }
+}
+
 impl FromStr for AuthorityChoice {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(match text {
             BUILT_IN => Self::BuiltIn,
+            IN_DRIVER => Self::InDriver(Mode::Native),
+            BEHIND_DRIVER => Self::InDriver(Mode::Generic),
             profile => Self::Profile {
                 profile: profile.to_owned(),
                 settings: BTreeMap::new(),
@@ -190,12 +250,16 @@ impl fmt::Display for AuthorityChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::BuiltIn => BUILT_IN,
+            Self::InDriver(Mode::Generic) => BEHIND_DRIVER,
+            Self::InDriver(_) => IN_DRIVER,
             Self::Profile { profile, .. } => profile,
         })
     }
 }
 
 const BUILT_IN: &str = "built-in";
+const IN_DRIVER: &str = "in-driver";
+const BEHIND_DRIVER: &str = "in-driver:generic";
 
 /// What all trials of a measurement have in common.
 #[derive(Clone, Debug)]

@@ -26,6 +26,8 @@ pub(super) struct Own {
     pub(super) authority_drops: u64,
     /// The Measurer sends and receives past the counters of its host (AF_XDP).
     pub(super) is_past_the_kernel: bool,
+    /// The authority takes its questions from the driver, so that the counters of its host do not know of them.
+    pub(super) authority_in_driver: bool,
 }
 
 /// The losses on the Tester's side.
@@ -166,7 +168,9 @@ fn upstream(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>
     };
     let near = &observed.hosts[leg.near];
     // What only a difference tells, tells nothing where a server passes its host's counters by.
-    let is_counted = is_watched(observed, own) && !is_passed_by(near, far, link, own);
+    let is_counted = is_watched(observed, own)
+        && !own.authority_in_driver
+        && !is_passed_by(near, far, link, own);
     let source = |(source, _): (Source, u64)| {
         let is_named = !source.counter.ends_with(NOT_ARRIVED);
         (is_named || is_counted).then_some(source)

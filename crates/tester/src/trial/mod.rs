@@ -10,6 +10,7 @@ mod distribution;
 pub mod disturbance;
 mod evidence;
 pub mod fault;
+pub mod in_driver;
 mod join;
 pub mod part;
 pub mod path;
@@ -51,6 +52,7 @@ use crate::load::ledger::Entry;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use backend::{AnyLink, BackendClock};
+use in_driver::{InDriver, InDriverError, Interception};
 use part::{Part, Spare};
 use result::TrialResult;
 use rows::{Course, Rows};
@@ -193,8 +195,10 @@ pub struct AuthDns {
     pub backend: Backend,
     /// The zone.
     pub zone: ZoneConfig,
-    /// What it does wrong on purpose.
+    /// What it does wrong on purpose; not together with `driver`.
     pub rules: Option<Arc<Rules>>,
+    /// Where the common query is answered in the driver.
+    pub driver: Option<Interception>,
 }
 
 /// Source ports unless asked otherwise. Enough for servers that spread clients over threads by
@@ -221,6 +225,9 @@ pub enum TrialError {
         /// What the kernel said.
         reason: io::Error,
     },
+    /// The authority cannot answer in a driver.
+    #[error(transparent)]
+    InDriver(#[from] InDriverError),
     /// A thread cannot be started or tied to its core.
     #[error("cannot tie a thread to core {}: {reason}; see the cores that `taskset -pc $$` allows", core.map_or("any".into(), |c| c.to_string()))]
     Thread {
@@ -273,6 +280,8 @@ pub struct Tester {
     /// The last trial; the next one uses the memory of all its ledgers.
     last: Option<Course>,
     tcp: Option<TcpService>,
+    /// Answers what it can before the sockets of the authority.
+    in_driver: Option<InDriver>,
     serves: bool,
     /// Threads by their roles.
     threads: Vec<(Role, Vec<u32>)>,
@@ -295,6 +304,11 @@ impl Tester {
         Self::open(nobody, Some(authority), interrupted)
     }
 
+    /// How the authority answers in a driver, if it does.
+    pub fn in_driver(&self) -> Option<&InDriver> {
+        self.in_driver.as_ref()
+    }
+
     /// What the authority has counted since it began.
     pub fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
         Ok(self.authority_report()?.counts)
@@ -311,6 +325,7 @@ impl Tester {
             .map(|k| (core_of(&measurer.cores, k), None))
             .collect();
         let mut tcp = None;
+        let mut in_driver = None;
         if let Some(authority) = authority {
             for w in 0..authority.workers.max(1) {
                 let zone = authority.zone.clone();
@@ -326,6 +341,8 @@ impl Tester {
                 }
             }
             tcp = Some(tcp_service(authority)?);
+            // Last, so that what it passes on finds the sockets open.
+            in_driver = InDriver::open(authority)?;
         }
         let serving: Vec<bool> = places
             .iter()
@@ -347,6 +364,7 @@ impl Tester {
             workers,
             last: None,
             tcp,
+            in_driver,
             serves: authority.is_some(),
             threads,
             servers: Vec::new(),
@@ -407,6 +425,9 @@ impl Tester {
         }
         if let Some(tcp) = &self.tcp {
             total.counts.add(tcp.counts());
+        }
+        if let Some(in_driver) = &self.in_driver {
+            total.add(in_driver.report()?);
         }
         Ok(total)
     }

@@ -171,6 +171,7 @@ fn own(
         receive_drops: sum(|s| s.counters.receive_drops),
         authority_drops: around.drops_of(authority).0 + around.authority_drops,
         is_past_the_kernel: shards.iter().any(|s| s.backend == PAST_THE_KERNEL),
+        authority_in_driver: authority.is_some_and(|authority| authority.in_driver),
     }
 }
 

@@ -46,6 +46,8 @@ pub struct AuthorityReport {
     pub ledger: Option<Arc<Ledger>>,
     /// How long after a question its answers were asked to leave at the latest.
     pub allowed_ns: Nanos,
+    /// Most answers were made in the driver: neither the counters of the host nor a ledger know of them.
+    pub in_driver: bool,
 }
 
 impl AuthorityReport {
@@ -56,6 +58,7 @@ impl AuthorityReport {
         self.send_drops += other.send_drops;
         self.error = self.error.take().or(other.error);
         self.allowed_ns = self.allowed_ns.max(other.allowed_ns);
+        self.in_driver |= other.in_driver;
     }
 
     /// What has come since an earlier report of the same workers.

@@ -237,6 +237,7 @@ impl<L: Link> Serving<L> {
             error: error.map(|e| format!("the authority's {e}")),
             ledger: None,
             allowed_ns: self.faulty.as_ref().map_or(0, |f| f.delay_ns_max()),
+            in_driver: false,
         }
     }
 }

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PROBE: Duration = Duration::from_millis(500);
 
 /// Brings a lab up, after others that use it.
-fn up(setup: Setup) -> Lab {
+pub(crate) fn up(setup: Setup) -> Lab {
     with_lab(|| Lab::up(setup), in_use).unwrap()
 }
 

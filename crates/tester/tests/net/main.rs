@@ -8,6 +8,8 @@
 //! - `lab`: namespaces, links, and servers in them;
 //! - `servers`: trials and searches with each server;
 //! - `faults`: servers that are killed, interrupts and crashes;
+//! - `driver`: the authority's program in the driver, frame by frame (`frames`);
+//! - `in_driver`: that program in labs, and what is left of it;
 //! - `ways`: ways to spoil a trial, and whose fault it is said to be; `spoil`: how;
 //! - `users`: what users call: `demo`, `lab`, profiles of their own, no root;
 //! - `campaign`: a campaign, killed twice on the way;
@@ -25,9 +27,12 @@ mod agent;
 #[path = "../support/busy.rs"]
 mod busy;
 mod campaign;
+mod driver;
 mod examples;
 mod faults;
+mod frames;
 mod hosts;
+mod in_driver;
 mod lab;
 mod machine;
 mod servers;

@@ -11,7 +11,7 @@ use crate::busy::until;
 use crate::machine::{Run, command, left_behind, turn};
 
 /// Queries of a trial.
-const QUERIES: u64 = 2000;
+pub(crate) const QUERIES: u64 = 2000;
 
 /// Queries that the Tester sends by itself, to see whether the DUT is there.
 const PROBES: u64 = 20;
@@ -25,7 +25,7 @@ const TRIES_MAX: u64 = 32;
 
 /// One trial of a server that does what it should: whatever it has answered is right, and if the
 /// trial says nothing, then because others used the machine. Some queries were answered in time.
-fn trial(arguments: &str) -> Run {
+pub(crate) fn trial(arguments: &str) -> Run {
     until("has a server answered in time", || {
         let run = Run::of(&format!(
             "trial --lab netns --uncertified -Q 1k -l 2s {arguments}"
@@ -68,7 +68,7 @@ fn answered(run: &Run) -> u64 {
 
 /// The authority was asked for `expected` names: no fewer than those that were answered, and more
 /// often only as far as queries waited for so long that a server asks again.
-fn assert_asked(run: &Run, rtype: &str, expected: u64, what: &str) {
+pub(crate) fn assert_asked(run: &Run, rtype: &str, expected: u64, what: &str) {
     let asked = run.number(&format!("/authority/{rtype}"));
     let least = (expected + answered(run)).saturating_sub(QUERIES);
     let most = expected + PROBES + slow(run) * TRIES_MAX;

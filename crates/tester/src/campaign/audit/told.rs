@@ -3,7 +3,6 @@
 use super::Audit;
 use crate::campaign::tasks::{Point, Task};
 use crate::load::names::{Names, RESERVED};
-use crate::rig::spec::AuthorityChoice;
 use crate::trial::achieved::Achieved;
 use crate::trial::result::TrialResult;
 
@@ -36,10 +35,10 @@ impl Audit<'_> {
             return None;
         }
         let subject = &self.variant_of(point)?.subject;
-        let is_built_in = |choice: &AuthorityChoice| *choice == AuthorityChoice::BuiltIn;
         let lab = subject.lab();
-        let authority = lab.is_some_and(|lab| is_built_in(&lab.authority));
-        let other_authority = lab.is_some() && !authority;
+        let is_program = lab.is_some_and(|lab| lab.authority.is_program());
+        // Of answers in the driver no times are known.
+        let is_in_driver = lab.is_some_and(|lab| lab.authority.driver_mode().is_some());
         // Without a DUT nobody asks the authority but the Measurer.
         let has_dut = trial.certified.is_some();
         let shares = trial.authority.as_ref().filter(|_| has_dut);
@@ -47,12 +46,20 @@ impl Audit<'_> {
         let shares =
             shares.and_then(|counts| Achieved::by_counts(trial.queries_sent, counts, all_answered));
         let sometimes = [
-            ("authority", authority, trial.authority.is_some()),
-            ("path", trial.authority.is_some(), trial.path.is_some()),
+            (
+                "authority",
+                lab.is_some() && !is_program,
+                trial.authority.is_some(),
+            ),
+            (
+                "path",
+                trial.authority.is_some() && !is_in_driver,
+                trial.path.is_some(),
+            ),
             ("achieved", shares.is_some(), trial.achieved.is_some()),
             (
                 "authority_sampled",
-                has_dut && other_authority,
+                has_dut && is_program,
                 trial.authority_sampled.is_some(),
             ),
             (

@@ -210,6 +210,10 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
         ),
         Subject::Lab(lab) => match (&lab.dut, &lab.authority) {
             (Some(_), AuthorityChoice::BuiltIn) => ("a profile", vec![self_test_server]),
+            (Some(_), AuthorityChoice::InDriver(_)) => (
+                "a profile whose authority answers in the driver",
+                vec![self_test_server, behaviour],
+            ),
             (Some(_), AuthorityChoice::Profile { .. }) => (
                 "a profile whose authority is not the built-in one",
                 vec![self_test_server, behaviour],
@@ -218,7 +222,7 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
                 "an authority",
                 vec![self_test_server, binary, host, behaviour],
             ),
-            (None, AuthorityChoice::BuiltIn) => (
+            (None, AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_)) => (
                 "the Tester's own authority",
                 [&[self_test_server, binary, host, behaviour], &settings[..]].concat(),
             ),

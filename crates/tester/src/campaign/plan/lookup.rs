@@ -55,7 +55,7 @@ pub(super) fn profiles(file: &File, origin: &str, hosts: Option<&Hosts>) -> Resu
 /// The profile of an authority, unless it is the Tester's own.
 fn authority(at: &At<String>, origin: &str) -> Result<Option<Profile>, Fault> {
     match at.get_ref().parse() {
-        Ok(AuthorityChoice::BuiltIn) => Ok(None),
+        Ok(AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_)) => Ok(None),
         Ok(AuthorityChoice::Profile { .. }) => load(at, origin, ProfileRole::Authority).map(Some),
     }
 }

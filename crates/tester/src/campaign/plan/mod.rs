@@ -371,7 +371,7 @@ impl Variant {
         match self.subject.lab().map(|lab| (&lab.dut, &lab.authority)) {
             Some((Some(dut), _)) => &dut.settings,
             Some((None, AuthorityChoice::Profile { settings, .. })) => settings,
-            Some((None, AuthorityChoice::BuiltIn)) | None => &NONE,
+            Some((None, AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_))) | None => &NONE,
         }
     }
 }

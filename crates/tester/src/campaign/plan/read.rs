@@ -253,6 +253,14 @@ fn check_size(plan: &Plan, file: &File) -> Result<(), Fault> {
 /// A self-test has an AAAA for every name, so AAAA shares mean nothing to it. Repeated names are its
 /// working set.
 fn check_authorities(plan: &Plan, file: &File) -> Result<(), Fault> {
+    let labs = plan
+        .variants
+        .iter()
+        .filter_map(|variant| variant.subject.lab());
+    if let Some(error) = labs.map(LabSpec::check_driver).find_map(Result::err) {
+        let written = file.tester.authority.as_ref().map(|at| at.span().start);
+        return Err(Fault::new(written.unwrap_or_default(), error.to_string()));
+    }
     let at = file
         .dut
         .iter()

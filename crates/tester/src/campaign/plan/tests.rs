@@ -7,6 +7,7 @@ use expect_test::{Expect, expect};
 
 use dns64_transport::Backend;
 use dns64_transport::socket::Segmentation;
+use dns64_transport::xdp::program::Mode;
 use dns64_wire::pref64::Pref64;
 
 use super::*;
@@ -540,6 +541,38 @@ fn profiles_are_looked_up_when_a_plan_is_loaded() {
         missing.to_string(),
         "cannot read plan \"/no/such/plan.toml\": No such file or directory (os error 2); give \
          the path of a TOML file"
+    );
+}
+
+#[test]
+fn an_authority_in_the_driver_needs_three_devices_and_has_no_faults() {
+    for (name, mode) in [
+        ("in-driver", Mode::Native),
+        ("in-driver:generic", Mode::Generic),
+    ] {
+        let dut = plan(&format!(
+            "[tester]\nauthority = \"{name}\"\n[[dut]]\nprofile = \"unbound\"\n"
+        ));
+        let alone = plan(&format!("[[dut]]\nauthority = \"{name}\"\n"));
+        for subject in [&dut.variants[0].subject, &alone.variants[0].subject] {
+            let authority = &subject.lab().unwrap().authority;
+            assert_eq!(authority.driver_mode(), Some(mode));
+            assert_eq!(authority.to_string(), name);
+        }
+    }
+    let text = "[tester]\nsetup = \"two-device\"\nauthority = \"in-driver\"\n[[dut]]\nprofile = \"unbound\"\n";
+    let refused = error(text);
+    assert!(refused.contains("line 3, column 13"), "{refused}");
+    assert!(
+        refused.contains("needs a lab of three devices"),
+        "{refused}"
+    );
+    let refused = error(
+        "[tester]\nauthority = \"in-driver\"\n[[dut]]\nprofile = \"unbound\"\nauthority-behaviour = \"loss=1%\"\n",
+    );
+    assert!(
+        refused.contains("authority-behaviour does not apply"),
+        "{refused}"
     );
 }
 

@@ -122,7 +122,7 @@ impl Plan {
 /// Name of the profile of a variant's authority, if that is a program.
 fn program(variant: &Variant) -> Option<&str> {
     match &variant.subject.lab()?.authority {
-        AuthorityChoice::BuiltIn => None,
+        AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_) => None,
         AuthorityChoice::Profile { profile, .. } => Some(profile),
     }
 }

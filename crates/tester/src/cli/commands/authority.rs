@@ -16,6 +16,7 @@ use crate::cli::args::AuthorityArgs;
 use crate::lab::host::Host;
 use crate::namespace::Zone;
 use crate::report::text;
+use crate::trial::in_driver::{InDriver, Interception};
 use crate::trial::{AuthDns, Tester};
 
 /// How often the command looks whether it was interrupted.
@@ -51,6 +52,12 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
             negative_ttl_s: args.negative_ttl,
         },
         rules,
+        driver: args.in_driver.map(|interface| Interception {
+            interface,
+            mode: args.xdp_mode,
+            force: args.backend.force,
+            far: None,
+        }),
     };
     let tester = Tester::serve(&authority, &interrupted)?;
     let mode = if args.self_test {
@@ -65,11 +72,31 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
             args.suffix, args.workers
         )
     })?;
+    if let Some(in_driver) = tester.in_driver() {
+        print(|out| tell_driver(out, in_driver))?;
+    }
     while !interrupted.load(Ordering::Relaxed) {
         MonotonicClock.sleep(POLL_NS);
     }
     tell(&tester.authority_counts()?)?;
     Ok(exit::PASSED)
+}
+
+/// Where queries are answered before they come to the sockets.
+fn tell_driver(out: &mut dyn Write, in_driver: &InDriver) -> std::io::Result<()> {
+    let (interface, mode) = (in_driver.interface(), in_driver.mode());
+    writeln!(
+        out,
+        "A and AAAA queries over UDP are answered at {interface} by XDP, {mode}"
+    )?;
+    if in_driver.needs_far_end() {
+        writeln!(
+            out,
+            "{interface} is a veth device: without an XDP program at its other end no answer arrives; \
+             --xdp-mode generic needs none"
+        )?;
+    }
+    Ok(())
 }
 
 /// Prints what was counted.

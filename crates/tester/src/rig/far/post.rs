@@ -288,6 +288,7 @@ fn auth_dns(order: AuthorityOrder, taken: &[usize]) -> Result<AuthDns, Refusal> 
         backend: order.backend,
         zone: order.zone.config(),
         rules: rules.map(Arc::new),
+        driver: None,
     })
 }
 

@@ -192,6 +192,7 @@ impl Parts {
                     error: told.error,
                     ledger: Some(Arc::new(ledger.ok_or_else(incomplete)?)),
                     allowed_ns: told.allowed_ns,
+                    in_driver: false,
                 });
             }
             united.usage.join(order.usage, host.name());

@@ -83,6 +83,7 @@ const OWN: Own = Own {
     receive_drops: 0,
     authority_drops: 0,
     is_past_the_kernel: false,
+    authority_in_driver: false,
 };
 
 /// Place, host, counter, count, low and high of each loss.
@@ -373,6 +374,33 @@ fn an_authority_that_passes_its_counters_by_loses_nothing() {
         ..OWN
     };
     assert!(!found(&observed, &half).is_empty());
+}
+
+/// Over IPv4 or IPv6, and however few were answered: what the driver took is in no counter of the host.
+#[test]
+fn an_authority_in_the_driver_loses_what_its_link_counts_and_nothing_else() {
+    let mut observed = observed(1, &[("", Layer::Ip, "InReceives", 1_900)]);
+    observed.hosts[2] = change("authority", false, &[]);
+    let own = Own {
+        answered: 10,
+        authority_in_driver: true,
+        ..OWN
+    };
+    assert_eq!(found(&observed, &own), [""; 0]);
+    let by_sockets = Own {
+        authority_in_driver: false,
+        ..own
+    };
+    assert!(!found(&observed, &by_sockets).is_empty());
+    let asked = ("upstream", Layer::Ip6, "OutTransmits", 2_000);
+    observed.hosts[1] = change("DUT", false, &[DUT.to_vec(), vec![asked]].concat());
+    assert_eq!(found(&observed, &own), [""; 0]);
+    let dropped = ("upstream", Layer::Device, "tx_drop", 3);
+    observed.hosts[2] = change("authority", false, &[dropped]);
+    assert_eq!(
+        found(&observed, &own),
+        ["FromAuthority Lost: authority upstream: interface tx_drop 3: 0 to any"]
+    );
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::simulated::result;
 use crate::procedure::{Event, Trials};
 use crate::rig::certify::{COARSE, Lengths, Sought, highest};
-use crate::rig::spec::{AuthorityChoice, Subject};
+use crate::rig::spec::Subject;
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, LostNames, Path as Ways, QuestionCounts};
@@ -171,7 +171,13 @@ impl Servers {
     /// Whether the authority is the Tester's own.
     fn has_authority(&self) -> bool {
         let lab = self.subject().lab();
-        lab.is_some_and(|lab| lab.authority == AuthorityChoice::BuiltIn)
+        lab.is_some_and(|lab| !lab.authority.is_program())
+    }
+
+    /// Whether it answers in the driver, so that no times are known.
+    fn is_in_driver(&self) -> bool {
+        let lab = self.subject().lab();
+        lab.is_some_and(|lab| lab.authority.driver_mode().is_some())
     }
 
     fn subject(&self) -> &Subject {
@@ -224,6 +230,7 @@ impl Bench for Servers {
             duration_ns: 0,
             timeout_ns: point.timeout_ns / 4,
             has_authority: self.has_authority(),
+            is_in_driver: self.is_in_driver(),
             names: (self.plan.load.cidr, point.cell.cached_share),
             site: self.subject().site(None),
         };
@@ -292,6 +299,7 @@ impl Bench for Servers {
             }
             if self.has_authority() {
                 tell_authority(&mut told);
+                told.path = told.path.filter(|_| !self.is_in_driver());
             } else if self.subject().lab().is_some() {
                 told.authority_sampled = Some(AuthorityTimes::default());
             }
@@ -324,6 +332,8 @@ struct Looped {
     timeout_ns: Nanos,
     /// The authority is the Tester's own.
     has_authority: bool,
+    /// It answers in the driver.
+    is_in_driver: bool,
     names: (Cidr, Share),
     site: Option<Site>,
 }
@@ -342,10 +352,11 @@ impl Trials for Looped {
                 answered: asked,
                 ..AuthorityCounts::default()
             });
-            told.path = Some(Ways {
+            let path = Ways {
                 fresh_names: fresh(&told),
                 ..Ways::default()
-            });
+            };
+            told.path = Some(path).filter(|_| !self.is_in_driver);
         }
         if rate_qps > self.tester_qps {
             let lateness_ns = 20_000_000;

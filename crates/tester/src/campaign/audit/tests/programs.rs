@@ -70,7 +70,12 @@ fn authorities_of_profiles_and_repeated_names_are_verified() {
         "[cells]",
         "[cells]\ncached-share = [\"0%\", \"33%\", \"100%\"]",
     );
-    for (text, left_out) in [(subjects, "authority_sampled"), (cells, "authority")] {
+    let in_driver = subjects.replace("\"nsd\"", "\"in-driver\"");
+    for (text, left_out) in [
+        (subjects, "authority_sampled"),
+        (in_driver, "authority"),
+        (cells, "authority"),
+    ] {
         assert_ne!(text, honest::PLAN);
         let plan = Plan::parse("honest.toml", &text).unwrap();
         let mut lines = written(&text, [Servers::of(&text)]);

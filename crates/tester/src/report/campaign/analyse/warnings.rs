@@ -34,6 +34,7 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
     sessions(told, analysis, &mut warnings);
     machines(plan, told, &mut warnings);
     warnings.extend(plan.remarks());
+    warnings.extend(in_driver(plan));
     certificates(analysis, &mut warnings);
     warnings.extend(contradictions::all(analysis));
     warnings.extend(authorities::limited(analysis));
@@ -229,6 +230,14 @@ fn certificates(analysis: &Analysis, warnings: &mut Vec<Warning>) {
 }
 
 /// Points of which runs are missing; that the plan asks for few is one of its remarks.
+/// Variants whose authority answers in the driver, where it costs others and tells less.
+fn in_driver(plan: &Plan) -> impl Iterator<Item = Warning> {
+    plan.variants.iter().filter_map(|variant| {
+        let remark = variant.subject.lab()?.authority.remark()?;
+        Some(Severity::Note.warning(remark).about(&variant.name))
+    })
+}
+
 fn few_runs(analysis: &Analysis, warnings: &mut Vec<Warning>) {
     let few = analysis.points.iter().filter_map(|p| p.summary.as_ref());
     let few = few.filter(|s| s.flags.iter().any(|f| matches!(f, Flag::FewRuns { .. })));

@@ -1,0 +1,182 @@
+//! The authority in the driver of an interface of its host, before its sockets at the same address.
+
+use dns64_transport::xdp::program::{Attached, Mode, Object, XdpError};
+use dns64_transport::xdp::{STEER_OBJECT, allow};
+
+use super::AuthDns;
+use super::surroundings::AuthorityReport;
+use crate::authority::driver::{Driver, DriverError, Station};
+use crate::lab::LabError;
+use crate::lab::host::Host;
+use crate::lab::interface::{self, Addressed};
+
+/// Where queries are to be answered in the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interception {
+    /// The interface of the authority's host at which they arrive.
+    pub interface: String,
+    /// In the driver or behind it. [`Mode::Auto`] is in it where the driver can, but on a veth device only with a known other end.
+    pub mode: Mode,
+    /// Whether the interface may be one that carries a default route.
+    pub force: bool,
+    /// The other end of the interface, if it is a veth pair whose other end is ours: host and interface. A driver of
+    /// veth sends nothing back to an end without a program of its own.
+    pub far: Option<(Host, String)>,
+}
+
+/// Why the authority cannot answer in a driver.
+#[derive(Debug, thiserror::Error)]
+pub enum InDriverError {
+    /// The host cannot be entered.
+    #[error(transparent)]
+    Host(#[from] LabError),
+    /// There is no such interface.
+    #[error(
+        "{host} has no interface {interface} with a MAC address; `ip link`, which is needed for this, lists its interfaces"
+    )]
+    NoInterface {
+        /// The authority's host.
+        host: String,
+        /// As asked for.
+        interface: String,
+    },
+    /// What the authority serves is not there.
+    #[error(
+        "interface {interface} has no address that the authority serves; give it one, or name its address with --listen"
+    )]
+    NoAddress {
+        /// As asked for.
+        interface: String,
+    },
+    /// Nothing in the driver waits, loses or spoils an answer.
+    #[error(
+        "an authority in the driver has no faults on purpose; omit the behaviour, or answer by sockets"
+    )]
+    Behaviour,
+    /// The program.
+    #[error("the authority cannot answer in the driver of {interface}: {reason}")]
+    Driver {
+        /// The interface.
+        interface: String,
+        /// Why not.
+        reason: DriverError,
+    },
+}
+
+/// An authority that answers in a driver, until it is dropped.
+pub struct InDriver {
+    driver: Driver,
+    interface: String,
+    mode: Mode,
+    is_veth: bool,
+    /// At the other end of a veth pair.
+    _far: Option<Attached>,
+}
+
+impl InDriver {
+    /// Begins to answer, if the authority is to. Its sockets are open already.
+    pub(super) fn open(authority: &AuthDns) -> Result<Option<Self>, InDriverError> {
+        let Some(asked) = &authority.driver else {
+            return Ok(None);
+        };
+        if authority.rules.is_some() {
+            return Err(InDriverError::Behaviour);
+        }
+        let (interface, host) = (&asked.interface, &authority.host);
+        let addressed = interface::addressed(host, interface);
+        let found = addressed
+            .as_ref()
+            .and_then(|found| Some((found, found.mac?)));
+        let (addressed, mac) = found.ok_or_else(|| InDriverError::NoInterface {
+            host: host.to_string(),
+            interface: interface.clone(),
+        })?;
+        let station = station(authority, addressed, mac)?;
+        let failed = |reason: DriverError| InDriverError::Driver {
+            interface: interface.clone(),
+            reason,
+        };
+        let mode = match asked.mode {
+            // A reply would wait in vain at the other end.
+            Mode::Auto if addressed.is_veth && asked.far.is_none() => Mode::Generic,
+            mode => mode,
+        };
+        let attach = || -> Result<(Driver, Mode), DriverError> {
+            allow(interface, asked.force)?;
+            let mut driver = Driver::load(&authority.zone, &station)?;
+            let mode = driver.attach(interface, mode)?;
+            Ok((driver, mode))
+        };
+        let (driver, mode) = host.enter(attach)?.map_err(failed)?;
+        let far = asked.far.as_ref().filter(|_| mode == Mode::Native);
+        let far = far.map(|(host, interface)| host.enter(|| pass(interface)));
+        let far = far.transpose()?.transpose();
+        Ok(Some(Self {
+            driver,
+            interface: interface.clone(),
+            mode,
+            is_veth: addressed.is_veth,
+            _far: far.map_err(|reason| failed(reason.into()))?,
+        }))
+    }
+
+    /// What it answered since it began.
+    pub(super) fn report(&self) -> Result<AuthorityReport, InDriverError> {
+        let counts = self.driver.counts();
+        Ok(AuthorityReport {
+            counts: counts.map_err(|reason| InDriverError::Driver {
+                interface: self.interface.clone(),
+                reason,
+            })?,
+            in_driver: true,
+            ..AuthorityReport::default()
+        })
+    }
+
+    /// The interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Where its program runs: in the driver or behind it.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether replies are lost unless somebody else has attached a program to the other end of the interface.
+    pub fn needs_far_end(&self) -> bool {
+        self.is_veth && self.mode == Mode::Native && self._far.is_none()
+    }
+}
+
+/// At which of the interface's addresses the program answers: at the one that is served, or at all if all are.
+fn station(
+    authority: &AuthDns,
+    addressed: &Addressed,
+    mac: [u8; 6],
+) -> Result<Station, InDriverError> {
+    let listen = authority.listen.ip();
+    let is_served = |address: &std::net::IpAddr| match listen.is_unspecified() {
+        // The socket of `::` serves both families.
+        true => listen.is_ipv6() || address.is_ipv4(),
+        false => *address == listen,
+    };
+    let addresses = addressed.addresses.iter().copied().filter(is_served);
+    let addresses: Vec<_> = addresses.collect();
+    if addresses.is_empty() {
+        let interface = authority.driver.as_ref().map(|it| it.interface.clone());
+        return Err(InDriverError::NoAddress {
+            interface: interface.unwrap_or_default(),
+        });
+    }
+    Ok(Station {
+        mac,
+        addresses,
+        port: authority.listen.port(),
+    })
+}
+
+/// Lets everything through at the other end of a veth pair.
+fn pass(interface: &str) -> Result<Attached, XdpError> {
+    Object::load(STEER_OBJECT)?.attach("pass", interface, Mode::Native)
+}
