@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use super::{
-    BATCH, Client, LOOK_PORTS, LOOKS_MAX, MonotonicClock, Options, XdpLink, arrival, fits, flush,
-    push,
+    BATCH, Client, FOR_EACH, LOOK_PORTS, LOOKS_MAX, MonotonicClock, Options, XdpLink, arrival,
+    fits, flush, push,
 };
 use crate::clock::{Clock, Nanos, SECOND};
 use crate::socket::{OpenError, Segmentation, UdpLink};
@@ -117,7 +117,7 @@ impl XdpLink {
         max: usize,
         mut each: impl FnMut(Datagram<'_>),
     ) -> Result<usize, LinkError> {
-        let max = max.max(1);
+        let max = max.max(1).saturating_mul(FOR_EACH);
         let mut total = 0;
         let now = MonotonicClock.now();
         if let Some(client) = &self.client {
