@@ -152,7 +152,7 @@ pub enum SocketError {
     )]
     InUse(PathBuf),
     /// Something else is there.
-    #[error("{} is no socket; remove it, or set another path for the control socket", .0.display())]
+    #[error("{} is not a socket; remove it, or set another path for the control socket", .0.display())]
     NoSocket(PathBuf),
     /// The system does not allow it.
     #[error(

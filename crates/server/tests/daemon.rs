@@ -117,7 +117,7 @@ fn it_serves_says_how_it_is_and_ends() {
     assert!(stdout(&flush).starts_with("flushed="), "{flush:?}");
     let flush = server.ctl(&["flush", "a..b"]);
     assert_eq!(flush.status.code(), Some(1), "{flush:?}");
-    assert!(stderr(&flush).starts_with("dns64d: \"a..b\" is no name: "));
+    assert!(stderr(&flush).starts_with("dns64d: \"a..b\" is not a domain name: "));
 
     let mut page = String::new();
     let mut scraper = TcpStream::connect(metrics).unwrap();
@@ -385,7 +385,7 @@ fn root_makes_and_gives_nothing_where_a_link_of_the_user_leads() {
     assert!(error.contains("let dns64d write there"), "{error}");
     symlink(&target, run.join("control.sock")).unwrap();
     let error = refused_for_nobody(&other);
-    assert!(error.contains("is no socket"), "{error}");
+    assert!(error.contains("is not a socket"), "{error}");
 
     let found = target.metadata().unwrap();
     let rights = |of: &Metadata| (of.uid(), of.gid(), of.mode());

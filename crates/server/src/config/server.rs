@@ -217,7 +217,7 @@ fn workers(top: &Section<'_, '_>, faults: &mut Faults) -> usize {
 fn user(name: &str) -> Result<String, String> {
     if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(format!(
-            "{name:?} is no name of a user; write one of /etc/passwd"
+            "{name:?} is not a user of this system; write a name from /etc/passwd"
         ));
     }
     Ok(name.to_owned())

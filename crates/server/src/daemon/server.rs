@@ -150,7 +150,7 @@ impl Server {
             Ok(name) => name.map(|name| name.as_wire().to_ascii_lowercase()),
             Err(error) => {
                 let name = name.unwrap_or_default();
-                return refused(format!("{name:?} is no name: {error}"));
+                return refused(format!("{name:?} is not a domain name: {error}"));
             }
         };
         Answer::Flushed {

@@ -125,12 +125,6 @@ impl Drift {
         moved_ns as f64 / self.span_ns() as f64 * PPM as f64
     }
 
-    /// How far [`Self::ppm`] may be from the truth, in parts per million.
-    pub fn ppm_bound(self) -> f64 {
-        let unsure_ns = self.first.bound_ns.saturating_add(self.last.bound_ns);
-        unsure_ns as f64 / self.span_ns() as f64 * PPM as f64
-    }
-
     /// The offset at a moment of the controller's clock. Between the two it lies on the straight line, with
     /// room for a rate that wanders by [`WANDER_PPM`] around its mean; outside it is known as from one of
     /// them.
@@ -162,53 +156,8 @@ impl Drift {
         }
     }
 
-    /// The widest bound of all moments between.
-    pub fn bound_ns(self) -> Nanos {
-        let Self { first, last } = self;
-        let middle = self.at(first.at_ns + self.span_ns() / 2).bound_ns;
-        // The bound rises toward the wider end by less than it does toward the middle, or the end is it.
-        let ends = first.bound_ns.max(last.bound_ns);
-        middle.max(ends.saturating_add(RESOLUTION_NS))
-    }
-
     fn span_ns(self) -> Nanos {
         self.last.at_ns - self.first.at_ns
-    }
-}
-
-/// What is known of a host's clock, for results.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClockCertificate {
-    /// Name of the host.
-    pub host: String,
-    /// Clock of the host minus that of the controller, in the middle of what it is for.
-    pub offset_ns: i64,
-    /// The true offset was never further away than this.
-    pub bound_ns: Nanos,
-    /// How much faster the host's clock runs, in parts per million; `None` if it was looked at only
-    /// once.
-    pub drift_ppm: Option<f64>,
-    /// Exchanges that all this follows from.
-    pub exchanges: usize,
-    /// What the host's kernel reads the time from.
-    pub clock_source: Option<String>,
-    /// What of PTP is there, in words; see [`super::facts::HostFacts::ptp`].
-    pub ptp: Option<String>,
-}
-
-impl ClockCertificate {
-    /// For the time between two offsets.
-    pub fn of(host: &str, drift: Drift, clock_source: Option<String>, ptp: Option<String>) -> Self {
-        let middle = drift.at(drift.first.at_ns + drift.span_ns() / 2);
-        Self {
-            host: host.to_owned(),
-            offset_ns: middle.offset_ns,
-            bound_ns: drift.bound_ns(),
-            drift_ppm: Some(drift.ppm()),
-            exchanges: middle.exchanges,
-            clock_source,
-            ptp,
-        }
     }
 }
 

@@ -208,8 +208,9 @@ fn receive(
 
 /// Calls that may wait: the controller sends one and waits for its answer.
 const WAITING_MAX: usize = 16;
-/// How soon an interrupt is noticed while nothing is to be done.
-const POLL: Duration = Duration::from_millis(100);
+/// How soon a signal is noticed while nothing is to be done; the end of the input is at once. Seldom, because that is while
+/// other hosts send.
+const POLL: Duration = Duration::from_secs(1);
 /// Octets of an error that is told.
 const ERROR_MAX: usize = 1 << 16;
 

@@ -31,7 +31,7 @@ use crate::namespace::Zone;
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
 use crate::rig::certify::{COARSE, Loopback, Question};
-use crate::rig::far::any::{AnyServer, AnyTester};
+use crate::rig::far::any::{AnyServer, Instruments};
 use crate::rig::remote::crew::Crew;
 use crate::rig::remote::site::Reached;
 use crate::rig::spec::{Load, RigSpec, Subject};
@@ -70,7 +70,7 @@ struct Open {
     job: Assignment,
     rig: Rig,
     /// The self-test by which an authority is measured by itself, once it has begun.
-    looped: Option<Loopback<AnyTester, AnyServer>>,
+    looped: Option<Loopback<Instruments, AnyServer>>,
 }
 
 impl Open {

@@ -13,7 +13,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 
 use super::equipment::{Client, OwnServer, PROBE_NS};
-use super::far::any::{AnyServer, AnyTester};
+use super::far::any::{AnyServer, Instruments};
 use super::probe::{ProbeError, Prober};
 use super::running::watched;
 use super::spec::Load;
@@ -329,7 +329,7 @@ impl Rig {
     }
 
     /// The Tester as what is tested, not the authority.
-    fn tester_alone(&self) -> Result<Option<Loopback<AnyTester, AnyServer>>, RigError> {
+    fn tester_alone(&self) -> Result<Option<Loopback<Instruments, AnyServer>>, RigError> {
         let mut looped = self.looped_back()?;
         if let Some(looped) = &mut looped {
             looped.tests_the_tester();

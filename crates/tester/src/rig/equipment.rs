@@ -2,9 +2,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_transport::clock::{Nanos, SECOND};
 
-use super::probe::{ProbeError, Prober};
+use super::probe::ProbeError;
 use super::pulse::{Asking, Patient, Pulse};
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
@@ -14,9 +14,8 @@ use crate::lab::topology::Role;
 use crate::lab::watch::Watched;
 use crate::namespace::Zone;
 use crate::trial::result::TrialResult;
-use crate::trial::rows::Rows;
 use crate::trial::surroundings::Surroundings;
-use crate::trial::{Tester, TrialError, TrialSpec};
+use crate::trial::{TrialError, TrialSpec};
 
 /// How long one probe is waited for.
 pub const PROBE_NS: Nanos = SECOND;
@@ -109,58 +108,6 @@ pub trait OwnServer {
         _patience_ns: Nanos,
     ) -> Option<Result<Box<dyn Asking>, ProbeError>> {
         None
-    }
-}
-
-/// The real Tester, and single questions from beside it.
-pub struct Instruments {
-    pub(super) tester: Tester,
-    pub(super) prober: Prober,
-    pub(super) watched: Watched,
-}
-
-impl Instruments {
-    /// The queries of the last trial, one by one; none before the first.
-    pub(super) fn rows(&self) -> Option<Rows<'_>> {
-        self.tester.rows()
-    }
-}
-
-impl Client for Instruments {
-    fn trial(
-        &mut self,
-        spec: &TrialSpec,
-        around: impl FnOnce() -> Surroundings,
-    ) -> Result<TrialResult, TrialError> {
-        self.tester.trial(spec, around)
-    }
-
-    fn watch(&mut self, servers: Vec<(Role, u32)>) {
-        self.tester.watch(servers);
-    }
-
-    fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
-        self.tester.authority_counts()
-    }
-
-    fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
-        self.prober.aaaa(name, wait_ns)
-    }
-
-    fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
-        self.prober.answers(name, wait_ns)
-    }
-
-    fn watched(&self) -> Watched {
-        self.watched.clone()
-    }
-
-    fn now(&self) -> Nanos {
-        MonotonicClock.now()
-    }
-
-    fn pause(&self, span_ns: Nanos) {
-        MonotonicClock.sleep(span_ns);
     }
 }
 

@@ -53,8 +53,8 @@ pub use error::RigError;
 pub use profiles::Profiles;
 
 use certify::Loopback;
-use equipment::{Instruments, PROBE_NS};
-use far::any::{AnyServer, AnyTester};
+use equipment::PROBE_NS;
+use far::any::{AnyServer, Instruments};
 use placement::Placement;
 use probe::Prober;
 use remote::crew::Crew;
@@ -75,7 +75,7 @@ pub struct Rig {
     /// The highest rate of a DUT for which the Tester has passed its self-test.
     certified_rate_qps: Option<u64>,
     /// Dropped from here on in this order: the Tester, the servers, then their hosts.
-    running: Option<Running<AnyTester, AnyServer>>,
+    running: Option<Running<Instruments, AnyServer>>,
     /// Held, so that it stays up.
     ground: Ground,
 }
@@ -153,7 +153,7 @@ impl Rig {
         self.certified_rate_qps = certified_rate_qps;
     }
 
-    fn started(&mut self) -> Result<&mut Running<AnyTester, AnyServer>, RigError> {
+    fn started(&mut self) -> Result<&mut Running<Instruments, AnyServer>, RigError> {
         let running = match self.running.take() {
             Some(running) => running,
             None => {
@@ -226,7 +226,7 @@ impl Rig {
         self.running.as_ref()?.asker.client.rows()
     }
 
-    fn begin(&self) -> Result<Running<AnyTester, AnyServer>, RigError> {
+    fn begin(&self) -> Result<Running<Instruments, AnyServer>, RigError> {
         match (&self.spec.subject, &self.ground) {
             (Subject::Server { server, local, .. }, _) => self.join(*server, *local),
             (Subject::Lab(lab), Ground::Hosts(reached)) => self.start_on(lab, reached),
@@ -239,16 +239,11 @@ impl Rig {
         &self,
         server: SocketAddr,
         local: Option<IpAddr>,
-    ) -> Result<Running<AnyTester, AnyServer>, RigError> {
+    ) -> Result<Running<Instruments, AnyServer>, RigError> {
         let load = &self.spec.load;
         let tester = Tester::open(self.measurer(Host::Here, local), None, &self.interrupted)?;
         let prober = self.prober(Host::Here, local, server);
-        let client = Instruments {
-            tester,
-            prober,
-            watched: Watched::this_host(server),
-        };
-        let client = AnyTester::Here(Box::new(client));
+        let client = Instruments::here(tester, prober, Watched::this_host(server));
         let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         asker.pref64 = match load.pref64 {
             Some(pref64) => pref64,
@@ -259,7 +254,7 @@ impl Rig {
         Ok(Running::new(asker, load.clone()))
     }
 
-    fn start_lab(&self, lab: &LabSpec) -> Result<Running<AnyTester, AnyServer>, RigError> {
+    fn start_lab(&self, lab: &LabSpec) -> Result<Running<Instruments, AnyServer>, RigError> {
         let setup = lab.setup;
         let upstream = SocketAddr::from(match self.upstream(lab) {
             Family::Ipv4 => setup.upstream_v4(),
@@ -268,12 +263,7 @@ impl Rig {
         let (tester, authority) = self.start_authority(lab, upstream, false)?;
         let server = SocketAddr::from(setup.dut());
         let prober = self.prober(setup.host(Role::Measurer), None, server);
-        let client = Instruments {
-            tester,
-            prober,
-            watched: Watched::lab(setup, false),
-        };
-        let client = AnyTester::Here(Box::new(client));
+        let client = Instruments::here(tester, prober, Watched::lab(setup, false));
         let mut asker = self.lab_asker(client, server)?;
         let listen = setup.dut();
         let dut = self.dut_spec(lab, setup.host(Role::Dut), (listen, upstream), &asker);
@@ -290,9 +280,9 @@ impl Rig {
     /// An asker toward the DUT of a lab, which synthesises with the prefix that is chosen here.
     fn lab_asker(
         &self,
-        client: AnyTester,
+        client: Instruments,
         server: SocketAddr,
-    ) -> Result<Asker<AnyTester>, RigError> {
+    ) -> Result<Asker<Instruments>, RigError> {
         let load = &self.spec.load;
         let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         let (lab_prefix, lab_len) = topology::PREF64;
@@ -307,7 +297,7 @@ impl Rig {
         lab: &LabSpec,
         host: Host,
         ((listen, port), upstream): ((Ipv6Addr, u16), SocketAddr),
-        asker: &Asker<AnyTester>,
+        asker: &Asker<Instruments>,
     ) -> Option<ServerSpec> {
         let (choice, profile) = lab.dut.as_ref().zip(self.profiles.dut.as_ref())?;
         let load = &self.spec.load;
@@ -333,10 +323,10 @@ impl Rig {
     fn running(
         &self,
         lab: &LabSpec,
-        asker: Asker<AnyTester>,
+        asker: Asker<Instruments>,
         dut: Option<AnyServer>,
         authority: Option<AnyServer>,
-    ) -> Running<AnyTester, AnyServer> {
+    ) -> Running<Instruments, AnyServer> {
         Running {
             dut,
             authority,
@@ -467,13 +457,13 @@ impl Rig {
     }
 
     /// The Tester and an authority in self-test mode; `None` where there is nobody to ask.
-    pub fn looped_back(&self) -> Result<Option<Loopback<AnyTester, AnyServer>>, RigError> {
+    pub fn looped_back(&self) -> Result<Option<Loopback<Instruments, AnyServer>>, RigError> {
         let Some(server) = self.self_test_server() else {
             return Ok(None);
         };
         let (tester, prober, authority, watched) = match &self.spec.subject {
             Subject::Lab(lab) if let Ground::Hosts(reached) = &self.ground => {
-                let (client, authority) = self.looped_back_on(lab, reached)?;
+                let (client, authority) = self.open_testers(lab, reached, true)?;
                 return Ok(Some(self.loopback(client, authority, server)?));
             }
             Subject::Server { local, .. } => {
@@ -489,21 +479,16 @@ impl Rig {
                 (tester, prober, authority, Watched::lab(lab.setup, true))
             }
         };
-        let client = Instruments {
-            tester,
-            prober,
-            watched,
-        };
-        let client = AnyTester::Here(Box::new(client));
+        let client = Instruments::here(tester, prober, watched);
         Ok(Some(self.loopback(client, authority, server)?))
     }
 
     fn loopback(
         &self,
-        client: AnyTester,
+        client: Instruments,
         authority: Option<AnyServer>,
         server: SocketAddr,
-    ) -> Result<Loopback<AnyTester, AnyServer>, RigError> {
+    ) -> Result<Loopback<Instruments, AnyServer>, RigError> {
         let interrupted = Arc::clone(&self.interrupted);
         Loopback::new(client, authority, server, &self.spec.load, interrupted)
     }

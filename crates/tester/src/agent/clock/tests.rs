@@ -79,7 +79,6 @@ fn two_offsets_tell_the_drift() {
     let last = offset(5_600_000, 40_000, 61_000_000_000);
     let drift = Drift::between(first, last).unwrap();
     assert!((drift.ppm() - 10.0).abs() < 1e-9);
-    assert!((drift.ppm_bound() - 1.0).abs() < 1e-9);
     let middle = drift.at(31_000_000_000);
     assert_eq!(middle.offset_ns, 5_300_000);
     // 30 s at 15 ppm.
@@ -87,10 +86,6 @@ fn two_offsets_tell_the_drift() {
     assert_eq!(drift.at(first.at_ns), first);
     // Beyond, nothing is known but what the kernel allows.
     assert_eq!(drift.at(62_000_000_000).bound_ns, 40_000 + 1_000_000);
-    let certificate = ClockCertificate::of("dut", drift, Some("tsc".into()), None);
-    assert_eq!(certificate.offset_ns, 5_300_000);
-    assert_eq!((certificate.bound_ns, certificate.exchanges), (480_002, 16));
-    assert_eq!(certificate.drift_ppm, Some(drift.ppm()));
 }
 
 #[test]
@@ -214,9 +209,10 @@ proptest! {
         let within = drift.first.at_ns + drift.span_ns() / 1000 * share;
         let told = drift.at(within);
         prop_assert!(clock.is_within(told), "{told:?}");
-        prop_assert!(told.bound_ns <= drift.bound_ns());
         if wander == 0 {
-            prop_assert!((drift.ppm() - ppm as f64).abs() <= drift.ppm_bound() + 1e-3);
+            let unsure_ns = drift.first.bound_ns + drift.last.bound_ns;
+            let unsure_ppm = unsure_ns as f64 / drift.span_ns() as f64 * PPM as f64;
+            prop_assert!((drift.ppm() - ppm as f64).abs() <= unsure_ppm + 1e-3);
         }
     }
 

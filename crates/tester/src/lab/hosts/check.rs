@@ -111,13 +111,13 @@ fn numbers(host: &HostSpec) -> Result<(), HostsError> {
         );
     }
     let both = |cpu: &&usize| host.authority_cpus.cpus().contains(cpu);
-    if let Some(cpu) = host.cpus.cpus().iter().find(both) {
-        return fault(
+    match host.cpus.cpus().iter().find(both) {
+        Some(cpu) if host.cpus != host.authority_cpus => fault(
             format!("CPU {cpu} is in cpus and in authority-cpus"),
-            "give each CPU to one role",
-        );
+            "give each CPU to one role, or the same CPUs to both",
+        ),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn links(host: &HostSpec) -> Result<(), HostsError> {

@@ -6,7 +6,7 @@ use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
 use dns64_wire::codes::Rtype;
 
 use super::post;
-use super::tester::FarInstruments;
+use super::tester::FarTester;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::process::Resources;
@@ -15,7 +15,7 @@ use crate::lab::server::{Probe, Server, Start};
 use crate::lab::topology::Role;
 use crate::lab::watch::Watched;
 use crate::namespace::Zone;
-use crate::rig::equipment::{Client, Instruments, OwnServer};
+use crate::rig::equipment::{Client, OwnServer};
 use crate::rig::probe::{ProbeError, Prober, Way};
 use crate::rig::pulse::Asking;
 use crate::rig::remote::host::{FarServer, PROMPT_NS, Remote};
@@ -23,72 +23,79 @@ use crate::rig::remote::order::{Program, PulseOrder, Reply, Request};
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
 use crate::trial::surroundings::Surroundings;
-use crate::trial::{TrialError, TrialSpec};
+use crate::trial::{Tester, TrialError, TrialSpec};
 
 /// A Tester.
 pub enum AnyTester {
     /// Its threads are in this process.
-    Here(Box<Instruments>),
+    Here(Box<Tester>),
     /// They are on other hosts.
-    Far(Box<FarInstruments>),
+    Far(Box<FarTester>),
 }
 
-impl AnyTester {
+/// A Tester, and single questions from beside it.
+pub struct Instruments {
+    pub(in crate::rig) tester: AnyTester,
+    pub(in crate::rig) prober: Prober,
+    pub(in crate::rig) watched: Watched,
+}
+
+impl Instruments {
+    /// With a Tester whose threads are in this process.
+    pub(in crate::rig) fn here(tester: Tester, prober: Prober, watched: Watched) -> Self {
+        Self {
+            tester: AnyTester::Here(Box::new(tester)),
+            prober,
+            watched,
+        }
+    }
+
     /// The queries of the last trial, one by one; none before the first.
     pub fn rows(&self) -> Option<Rows<'_>> {
-        match self {
-            Self::Here(here) => here.rows(),
-            Self::Far(far) => far.rows(),
+        match &self.tester {
+            AnyTester::Here(here) => here.rows(),
+            AnyTester::Far(far) => far.rows(),
         }
     }
 }
 
-impl Client for AnyTester {
+impl Client for Instruments {
     fn trial(
         &mut self,
         spec: &TrialSpec,
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError> {
-        match self {
-            Self::Here(here) => here.trial(spec, around),
-            Self::Far(far) => far.trial(spec, around),
+        match &mut self.tester {
+            AnyTester::Here(here) => here.trial(spec, around),
+            AnyTester::Far(far) => far.trial(spec, around),
         }
     }
 
     fn watch(&mut self, servers: Vec<(Role, u32)>) {
-        match self {
-            Self::Here(here) => here.watch(servers),
+        match &mut self.tester {
+            AnyTester::Here(here) => here.watch(servers),
             // Each host looks at its own.
-            Self::Far(_) => {}
+            AnyTester::Far(_) => {}
         }
     }
 
     fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
-        match self {
-            Self::Here(here) => here.authority_counts(),
-            Self::Far(far) => far.authority_counts(),
+        match &self.tester {
+            AnyTester::Here(here) => here.authority_counts(),
+            AnyTester::Far(far) => far.authority_counts(),
         }
     }
 
     fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
-        match self {
-            Self::Here(here) => here.aaaa(name, wait_ns),
-            Self::Far(far) => far.aaaa(name, wait_ns),
-        }
+        self.prober.aaaa(name, wait_ns)
     }
 
     fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
-        match self {
-            Self::Here(here) => here.answers(name, wait_ns),
-            Self::Far(far) => far.answers(name, wait_ns),
-        }
+        self.prober.answers(name, wait_ns)
     }
 
     fn watched(&self) -> Watched {
-        match self {
-            Self::Here(here) => here.watched(),
-            Self::Far(far) => far.watched(),
-        }
+        self.watched.clone()
     }
 
     fn now(&self) -> Nanos {

@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::any::{AnyServer, AnyTester};
-use super::tester::FarInstruments;
+use super::any::{AnyServer, AnyTester, Instruments};
+use super::tester::FarTester;
 use crate::lab::host::Host;
 use crate::lab::hosts::Hosts;
 use crate::rig::probe::{Prober, Way};
@@ -33,7 +33,7 @@ impl Rig {
         &self,
         lab: &LabSpec,
         reached: &Reached,
-    ) -> Result<Running<AnyTester, AnyServer>, RigError> {
+    ) -> Result<Running<Instruments, AnyServer>, RigError> {
         let site = reached.site();
         let (client, authority) = self.open_testers(lab, reached, false)?;
         let server = reached.server(false);
@@ -52,22 +52,13 @@ impl Rig {
         Ok(self.running(lab, asker, dut, authority))
     }
 
-    /// Testers and authority for a self-test.
-    pub(in crate::rig) fn looped_back_on(
-        &self,
-        lab: &LabSpec,
-        reached: &Reached,
-    ) -> Result<(AnyTester, Option<AnyServer>), RigError> {
-        self.open_testers(lab, reached, true)
-    }
-
-    /// The threads of the Tester on all hosts, and the authority.
-    fn open_testers(
+    /// The threads of the Tester on all hosts, and the authority; for a self-test or beside a DUT.
+    pub(in crate::rig) fn open_testers(
         &self,
         lab: &LabSpec,
         reached: &Reached,
         self_test: bool,
-    ) -> Result<(AnyTester, Option<AnyServer>), RigError> {
+    ) -> Result<(Instruments, Option<AnyServer>), RigError> {
         let site = reached.site();
         let listen = match self_test {
             true => site.authority.self_test_listen,
@@ -93,15 +84,18 @@ impl Rig {
         }
         let senders = reached.senders(self_test);
         let first = senders[0].host.clone();
-        let client = FarInstruments {
+        let tester = FarTester {
             hosts: reached.all(),
             senders,
             authority: is_built_in.then_some(host),
-            prober: self.far_prober(&first, reached.server(self_test)),
-            watched: reached.watched(self_test),
             last: None,
         };
-        Ok((AnyTester::Far(Box::new(client)), program))
+        let client = Instruments {
+            tester: AnyTester::Far(Box::new(tester)),
+            prober: self.far_prober(&first, reached.server(self_test)),
+            watched: reached.watched(self_test),
+        };
+        Ok((client, program))
     }
 
     /// What one host has of the Tester.

@@ -1,7 +1,6 @@
 //! A Tester whose threads are on several hosts: each arms its part of a trial, all begin at one moment, each by its own
 //! clock, and their ledgers come here, where the result is made of them as of those of one host.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
@@ -10,11 +9,8 @@ use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger;
 use crate::lab::LabError;
 use crate::lab::usage::Usage;
-use crate::lab::watch::Watched;
 use crate::load::generator::Finished;
 use crate::load::ledger::Ledger;
-use crate::rig::equipment::Client;
-use crate::rig::probe::{ProbeError, Prober};
 use crate::rig::remote::at_once;
 use crate::rig::remote::clocks::Clocks;
 use crate::rig::remote::host::{PROMPT_NS, Remote};
@@ -26,18 +22,14 @@ use crate::trial::rows::{Course, Rows};
 use crate::trial::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use crate::trial::{TrialError, TrialSpec};
 
-/// Testers on several hosts, and single questions from the first of them.
-pub struct FarInstruments {
+/// Testers on several hosts.
+pub struct FarTester {
     /// All hosts of the measurement, each once.
     pub hosts: Vec<Remote>,
     /// Those that send.
     pub senders: Vec<Sender>,
     /// Where the authority is that is the Tester's own.
     pub authority: Option<Remote>,
-    /// Single questions from the first of the senders.
-    pub prober: Prober,
-    /// The counters of all hosts.
-    pub watched: Watched,
     /// The last trial.
     pub(in crate::rig) last: Option<Course>,
 }
@@ -52,10 +44,42 @@ const OVERTIME_NS: Nanos = 30 * SECOND;
 /// take 13 s at 1 Gbit/s.
 const TRANSFER_NS: Nanos = 600 * SECOND;
 
-impl FarInstruments {
+impl FarTester {
     /// The queries of the last trial.
     pub fn rows(&self) -> Option<Rows<'_>> {
         self.last.as_ref().map(Rows::new)
+    }
+
+    /// As [`Tester::trial`](crate::trial::Tester::trial).
+    pub fn trial(
+        &mut self,
+        spec: &TrialSpec,
+        around: impl FnOnce() -> Surroundings,
+    ) -> Result<TrialResult, TrialError> {
+        spec.check()?;
+        self.last = None;
+        let parts = self.run(spec)?;
+        let hosts = parts.clocks.told(parts.start, &parts.late);
+        let gathered = parts.united(spec)?;
+        let around = || Surroundings { hosts, ..around() };
+        let (result, course) = concluded(spec, gathered, around);
+        self.last = Some(course);
+        Ok(result)
+    }
+
+    /// What the Tester's own authority has counted since it began; nothing where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Its host does not answer.
+    pub fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
+        let Some(host) = &self.authority else {
+            return Ok(AuthorityCounts::default());
+        };
+        match host.ask(&Request::Counts, PROMPT_NS)? {
+            Reply::Counts(counts) => Ok(counts),
+            _ => Err(host.strange("counts").into()),
+        }
     }
 
     /// The part of each host: those of the senders in their order, and none of the others.
@@ -198,55 +222,7 @@ fn report(spec: &TrialSpec, order: ShardOrder, octets: &[u8]) -> Option<ShardRep
     })
 }
 
-impl Client for FarInstruments {
-    fn trial(
-        &mut self,
-        spec: &TrialSpec,
-        around: impl FnOnce() -> Surroundings,
-    ) -> Result<TrialResult, TrialError> {
-        spec.check()?;
-        self.last = None;
-        let parts = self.run(spec)?;
-        let hosts = parts.clocks.told(parts.start, &parts.late);
-        let gathered = parts.united(spec)?;
-        let around = || Surroundings { hosts, ..around() };
-        let (result, course) = concluded(spec, gathered, around);
-        self.last = Some(course);
-        Ok(result)
-    }
-
-    fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
-        let Some(host) = &self.authority else {
-            return Ok(AuthorityCounts::default());
-        };
-        match host.ask(&Request::Counts, PROMPT_NS)? {
-            Reply::Counts(counts) => Ok(counts),
-            _ => Err(host.strange("counts").into()),
-        }
-    }
-
-    fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
-        self.prober.aaaa(name, wait_ns)
-    }
-
-    fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
-        self.prober.answers(name, wait_ns)
-    }
-
-    fn watched(&self) -> Watched {
-        self.watched.clone()
-    }
-
-    fn now(&self) -> Nanos {
-        MonotonicClock.now()
-    }
-
-    fn pause(&self, span_ns: Nanos) {
-        MonotonicClock.sleep(span_ns);
-    }
-}
-
-impl Drop for FarInstruments {
+impl Drop for FarTester {
     fn drop(&mut self) {
         // The servers on these hosts go on; the Tester's threads must not.
         for host in &self.hosts {

@@ -7,8 +7,9 @@ use std::thread::JoinHandle;
 use dns64_transport::clock::SECOND;
 use dns64_transport::socket::Segmentation;
 
+use super::any::{AnyTester, Instruments};
 use super::post::Post;
-use super::tester::FarInstruments;
+use super::tester::FarTester;
 use crate::agent::frame::{self, Kind};
 use crate::agent::handshake::{Answer, Welcome};
 use crate::agent::link::Link;
@@ -58,7 +59,7 @@ fn load() -> Load {
 }
 
 /// Two hosts that send, with one thread and with two, the second of which is the authority as well.
-fn two_hosts(load: &Load) -> (FarInstruments, Vec<JoinHandle<()>>) {
+fn two_hosts(load: &Load) -> (Instruments, Remote, Vec<JoinHandle<()>>) {
     let server = free_port();
     let ((one, first), (two, second)) = (host("one"), host("two"));
     for (host, threads) in [(&one, 1), (&two, 2)] {
@@ -86,26 +87,29 @@ fn two_hosts(load: &Load) -> (FarInstruments, Vec<JoinHandle<()>>) {
         threads,
         server,
     };
-    let testers = FarInstruments {
+    let tester = FarTester {
         senders: vec![sender(&one, 1), sender(&two, 2)],
+        authority: Some(two.clone()),
+        hosts: vec![one.clone(), two],
+        last: None,
+    };
+    let testers = Instruments {
+        tester: AnyTester::Far(Box::new(tester)),
         prober: Prober {
             way: Way::Far(one.clone()),
             local: None,
             server,
             zone: load.zone.clone(),
         },
-        authority: Some(two.clone()),
-        hosts: vec![one, two],
         watched: Watched::default(),
-        last: None,
     };
-    (testers, vec![first, second])
+    (testers, one, vec![first, second])
 }
 
 #[test]
 fn several_hosts_send_one_schedule() {
     let load = load();
-    let (mut testers, agents) = two_hosts(&load);
+    let (mut testers, one, agents) = two_hosts(&load);
     let (rate_qps, schedule) = (2000, load.schedule(2000));
     let names = load
         .names()
@@ -155,7 +159,7 @@ fn several_hosts_send_one_schedule() {
         .collect();
     let of = |role, host| rows.contains(&(role, Some(host)));
     assert!(of(Role::Measurer, "one") && of(Role::Measurer, "two") && of(Role::Authority, "two"));
-    drop(testers);
+    drop((testers, one));
     for agent in agents {
         agent.join().unwrap();
     }
@@ -189,7 +193,7 @@ fn a_host_that_is_lost_is_nobodys_fault_but_its_own() {
 #[test]
 fn a_host_that_is_told_too_late_makes_the_trial_invalid() {
     let load = load();
-    let (testers, agents) = two_hosts(&load);
+    let (testers, one, agents) = two_hosts(&load);
     let names = load.names().unwrap().take(1000, None).unwrap();
     let spec = load.trial(testers.prober.server, 2000, load.schedule(2000), names);
     let order = crate::rig::remote::order::TrialOrder::new(
@@ -200,7 +204,6 @@ fn a_host_that_is_told_too_late_makes_the_trial_invalid() {
         },
         testers.prober.server,
     );
-    let one = &testers.hosts[0];
     one.ask(&Request::Arm(Box::new(order)), PROMPT_NS).unwrap();
     let late = match one.ask(&Request::Run(1), 20 * SECOND).unwrap() {
         crate::rig::remote::order::Reply::Ran(late_ns) => late_ns,
@@ -227,7 +230,7 @@ fn a_host_that_is_told_too_late_makes_the_trial_invalid() {
         fault.to_string().starts_with("host one began its part"),
         "{fault}"
     );
-    drop(testers);
+    drop((testers, one));
     for agent in agents {
         agent.join().unwrap();
     }

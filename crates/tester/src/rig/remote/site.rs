@@ -166,11 +166,11 @@ impl Reached {
         let authority = site.authority.host.as_str();
         let is_tester = measurers == [authority];
         let mut hosts = vec![(if is_tester { "Tester" } else { "Measurer" }, measurers)];
-        let mut at = |name: &'static str, host: &str| {
+        let mut at = |name, host| {
             if is_tester && host == authority {
                 return 0;
             }
-            hosts.push((name, vec![host_of(site, host)]));
+            hosts.push((name, vec![host]));
             hosts.len() - 1
         };
         let leg = |near, far, link: &str| {
@@ -186,7 +186,7 @@ impl Reached {
             .filter(|_| !self_test || self.self_test_is_forwarded());
         let (client, upstream) = match dut {
             Some(dut) => {
-                let (dut, authority) = (at("DUT", &dut.host), at("authority", authority));
+                let (dut, authority) = (at("DUT", dut.host.as_str()), at("authority", authority));
                 let upstream = leg(dut, authority, LinkName::Upstream.name());
                 (leg(0, dut, LinkName::Client.name()), upstream)
             }
@@ -232,13 +232,6 @@ impl Reached {
         own.chain([(LOOPBACK.to_owned(), LOOPBACK.to_owned())])
             .collect()
     }
-}
-
-fn host_of<'a>(site: &'a Site, host: &str) -> &'a str {
-    let mut hosts = site.hosts().into_iter();
-    hosts
-        .find(|name| *name == host)
-        .unwrap_or(&site.authority.host)
 }
 
 const LOOPBACK: &str = "lo";

@@ -293,7 +293,7 @@ listen = true"#,
 prefetch = "yes""#,
         ],
         expect![[r#"
-            dns64d.toml:2:8: user "" is no name of a user; write one of /etc/passwd
+            dns64d.toml:2:8: user "" is not a user of this system; write a name from /etc/passwd
               |
             2 | user = ""
               |        ^^
