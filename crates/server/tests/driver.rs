@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+use std::cell::Cell;
 use std::fs::{self, File, Permissions};
 use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
@@ -215,58 +216,64 @@ fn ask(socket: &UdpSocket, query: &[u8]) -> Vec<u8> {
     answer[..len].to_vec()
 }
 
-impl Lab {
-    /// Waits until the driver can send so many answers.
-    fn has_entries(&self, n: u64) {
-        let line = format!(" entries={n}\n");
+/// A client that counts its queries.
+struct Client {
+    socket: UdpSocket,
+    sent: Cell<u64>,
+}
+
+impl Client {
+    fn ask(&self, query: &[u8]) -> Vec<u8> {
+        self.sent.set(self.sent.get() + 1);
+        ask(&self.socket, query)
+    }
+
+    /// Asks until the driver can answer: an answer whose query came in an earlier second is kept only when it is asked
+    /// for again.
+    fn warm(&self, lab: &Lab) -> Vec<u8> {
+        let mut answer = self.ask(QUERY);
         until("entries of the driver", || {
-            self.ctl("status").contains(&line)
+            answer = self.ask(QUERY);
+            lab.ctl("status").contains(" entries=1\n")
         });
+        answer
     }
 
-    /// Waits until the driver has sent so many answers.
-    fn has_answered(&self, n: u64) {
-        until("answers of the driver", || {
-            self.figure("driver_answers") == n
-        });
+    /// Answers of the driver once all queries are counted, and the responses to them.
+    fn answers_of_driver(&self, lab: &Lab) -> u64 {
+        let sent = self.sent.get();
+        until("queries", || lab.figure("queries.udp") == sent);
+        let figures = ["responses.NOERROR", "query_types.AAAA"];
+        assert_eq!(figures.map(|name| lab.figure(name)), [sent; 2]);
+        lab.figure("driver_answers")
     }
 }
 
-/// What is asked for twice is answered by the driver, and counted; a cookie is left to the sockets.
-fn answers(lab: &Lab, socket: &UdpSocket) {
-    let first = ask(socket, QUERY);
-    assert_eq!(ask(socket, QUERY), first);
-    lab.has_entries(1);
+/// What is asked for again is answered by the driver, and counted; a cookie is left to the sockets.
+fn answers(lab: &Lab, client: &Client) {
+    let first = client.warm(lab);
+    let before = client.answers_of_driver(lab);
     for _ in 0..3 {
-        assert_eq!(ask(socket, QUERY), first);
+        assert_eq!(client.ask(QUERY), first);
     }
-    lab.has_answered(3);
-    let figures = [
-        "queries.udp",
-        "responses.NOERROR",
-        "query_types.AAAA",
-        "rendered",
-    ];
-    assert_eq!(figures.map(|name| lab.figure(name)), [5, 5, 5, 4]);
-    ask(socket, COOKIE);
-    assert_eq!(lab.figure("queries.udp"), 6);
-    assert_eq!(lab.figure("driver_answers"), 3);
+    assert_eq!(client.answers_of_driver(lab), before + 3);
+    client.ask(COOKIE);
+    assert_eq!(client.answers_of_driver(lab), before + 3);
 }
 
-/// After that, a flush and a reload.
-fn withdraws(lab: &Lab, mode: Mode, socket: &UdpSocket, asked: &AtomicUsize) {
-    let before = asked.load(Ordering::Relaxed);
+/// A flush and a reload take back what the driver has.
+fn withdraws(lab: &Lab, mode: Mode, client: &Client, asked: &AtomicUsize) {
+    let (before, questions) = (client.answers_of_driver(lab), asked.load(Ordering::Relaxed));
     lab.ctl("flush");
-    let first = ask(socket, QUERY);
+    let first = client.ask(QUERY);
     assert!(
-        asked.load(Ordering::Relaxed) > before,
+        asked.load(Ordering::Relaxed) > questions,
         "upstreams are asked again"
     );
-    ask(socket, QUERY);
-    lab.has_entries(1);
-    ask(socket, QUERY);
-    lab.has_answered(4);
+    assert_eq!(client.answers_of_driver(lab), before);
+    client.warm(lab);
 
+    let before = client.answers_of_driver(lab);
     lab.write_config(mode, "[rate-limit]\nresponses-per-second = 1000\n");
     lab.ctl("reload");
     let status = lab.ctl("status");
@@ -274,12 +281,12 @@ fn withdraws(lab: &Lab, mode: Mode, socket: &UdpSocket, asked: &AtomicUsize) {
         status.contains(&format!("driver_cache=s0 {mode} idle=rate-limit\n")),
         "{status}"
     );
-    ask(socket, QUERY);
+    client.ask(QUERY);
+    assert_eq!(client.answers_of_driver(lab), before);
     lab.write_config(mode, "");
     lab.ctl("reload");
-    assert_eq!(ask(socket, QUERY), first);
-    lab.has_answered(5);
-    assert_eq!(lab.figure("queries.udp"), 11);
+    assert_eq!(client.ask(QUERY), first);
+    assert_eq!(client.answers_of_driver(lab), before + 1);
 }
 
 fn lives(mode: Mode) {
@@ -301,8 +308,12 @@ fn lives(mode: Mode) {
         status.contains(&format!("driver_cache=s0 {mode} entries=0\n")),
         "{status}"
     );
-    answers(&lab, &socket);
-    withdraws(&lab, mode, &socket, &asked);
+    let client = Client {
+        socket,
+        sent: Cell::new(0),
+    };
+    answers(&lab, &client);
+    withdraws(&lab, mode, &client, &asked);
     for signal in [Signal::KILL, Signal::TERM] {
         assert!(lab.is_attached());
         lab.signal(signal);
