@@ -56,6 +56,7 @@ fn page() -> &'static Page {
         };
         let stats = Stats {
             workers: vec![Arc::default()],
+            driver: None,
             cache: Arc::new(cache),
             gateway: Arc::default(),
         };

@@ -199,6 +199,7 @@ counts! {
         dropped_rate_limit = "reason": "rate-limit",
         dropped_late = "reason": "late",
         dropped_unread = "reason": "unread",
+        dropped_driver = "reason": "driver",
     }
     Counter "refused" "Queries refused by the guard, or for lack of room, by reason" {
         refused_format = "reason": "format",
@@ -248,6 +249,7 @@ counts! {
         cache_stale = "outcome": "stale",
     }
     Counter "rendered" "Responses that were sent again as they were kept" { rendered, }
+    Counter "driver_answers" "Responses that were sent again in the driver" { driver_answers, }
     Counter "prefetches" "Answers asked for anew before their end" { prefetches, }
     Counter "coalesced" "Questions that waited for one already in flight" { coalesced, }
     Counter "upstream_queries" "Questions sent to upstreams, by transport" {
@@ -274,6 +276,7 @@ counts! {
     Counter "lookups_failed" "Questions that all upstreams failed" { lookups_failed, }
     Counter "worker_turns" "Turns of workers, in each of which one takes in what has come" { worker_turns, }
     Counter "worker_panics" "Panics of workers; the queries that waited there were lost" { worker_panics, }
+    Gauge "driver_entries" "Responses that the driver can send" { driver_entries, }
     Gauge "queries_waiting" "Client queries that wait for upstreams" { queries_waiting, }
     Gauge "lookups_in_flight" "Questions in flight to upstreams" { lookups_in_flight, }
     + /// Times from a query that waited for upstreams to its answer.

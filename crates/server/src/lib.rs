@@ -14,6 +14,7 @@
 //! - [`framed`]: answers on their way to connections, within a bound;
 //! - [`mailbox`]: what workers and the rest of the server say to each other;
 //! - [`engine`]: queries in, questions to upstreams and answers out, without sockets or clocks;
+//! - [`driver`]: cached answers that an XDP program sends;
 //! - [`worker`]: one thread that turns one engine over its sockets;
 //! - [`gateway`]: the connections of clients and upstreams, on tokio;
 //! - [`stats`], [`metrics`]: the figures of all of them, as text and as a page for Prometheus;
@@ -31,6 +32,7 @@ pub mod config;
 pub mod control;
 pub mod counts;
 pub mod daemon;
+pub mod driver;
 pub mod engine;
 pub mod framed;
 pub mod gateway;

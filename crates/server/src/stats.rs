@@ -13,6 +13,8 @@ use crate::settings::Upstream;
 pub struct Stats {
     /// Of each worker.
     pub workers: Vec<Arc<Counts>>,
+    /// Of the program in the driver, at most a second old, if there is one.
+    pub driver: Option<Arc<Counts>>,
     /// What the workers share.
     pub cache: Arc<Cache>,
     /// Of the gateway.
@@ -20,10 +22,15 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// All figures, those of the workers summed up. Figures of one name follow each other.
+    /// The counters of all that answer.
+    fn answering(&self) -> impl Iterator<Item = &Arc<Counts>> {
+        self.workers.iter().chain(&self.driver)
+    }
+
+    /// All figures, those of the workers and of the driver summed up. Figures of one name follow each other.
     pub fn figures(&self) -> Vec<Figure> {
         let mut sums = Counts::default().figures();
-        for worker in &self.workers {
+        for worker in self.answering() {
             for (sum, figure) in sums.iter_mut().zip(worker.figures()) {
                 sum.value += figure.value;
             }
@@ -37,7 +44,7 @@ impl Stats {
     /// upstreams. Distributions of one name follow each other.
     pub fn distributions(&self, upstreams: &[Upstream]) -> Vec<Distribution> {
         let mut cached = Snapshot::default();
-        let at_once = self.workers.iter().map(|counts| counts.at_once.get());
+        let at_once = self.answering().map(|counts| counts.at_once.get());
         cached.buckets[0] = at_once.sum();
         let query = |outcome: &str, times| Distribution {
             name: "query_duration",
@@ -117,12 +124,16 @@ mod tests {
         let settings = config::parse(config::template(), "template").unwrap();
         let stats = Stats {
             workers: vec![Arc::default(), Arc::default()],
+            driver: Some(Arc::default()),
             cache: Arc::new(Cache::new(&settings.cache, None)),
             gateway: Arc::default(),
         };
         stats.workers[0].queries_udp.add(2);
         stats.workers[1].queries_udp.add(3);
         stats.workers[1].coalesced.add(1);
+        let driver = stats.driver.as_ref().unwrap();
+        driver.queries_udp.set(4);
+        driver.at_once.set(3);
         stats.gateway.open.set(4);
         stats.workers[0].at_once.add(5);
         stats.workers[0].waited.observe(1_500_000);
@@ -134,7 +145,7 @@ mod tests {
             attempts: 1,
         });
         let by_name = stats.by_name(&upstreams);
-        assert_eq!(by_name["queries.udp"], 5);
+        assert_eq!(by_name["queries.udp"], 9);
         assert_eq!(by_name["queries.tcp"], 0);
         assert_eq!(by_name["coalesced"], 1);
         assert_eq!(by_name["tcp_open"], 4);
@@ -143,7 +154,7 @@ mod tests {
             ["count", "sum_us", "p50_us", "p99_us"].map(asked),
             [2, 3000, 1500, 2000]
         );
-        assert_eq!(by_name["query_duration.cached.count"], 5);
+        assert_eq!(by_name["query_duration.cached.count"], 8);
         assert_eq!(by_name["upstream_duration.192.0.2.1:53.count"], 0);
         assert_eq!(by_name["upstream_duration.[2001:db8::1]:53.sum_us"], 300);
         assert_eq!(

@@ -21,6 +21,7 @@ fn page() -> String {
     let settings = config::parse(config::template(), "template").expect("the template is valid");
     let stats = Stats {
         workers: vec![Arc::default()],
+        driver: None,
         cache: Arc::new(Cache::new(&settings.cache, None)),
         gateway: Arc::default(),
     };

@@ -18,6 +18,7 @@ mod rendered;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use dns64_transport::clock::{Nanos, SECOND};
@@ -160,15 +161,24 @@ pub struct Policy {
     dns64: Option<Dns64>,
 }
 
-/// Other places in which rendered answers are kept up to date, such as a table that a kernel program
-/// answers from. Called with a lock held: an implementation returns soon and calls no cache.
+impl Policy {
+    /// What [`PublicKey::policy`] has for it.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// Another place from which rendered answers are sent, such as a table of a program in the kernel. It gets those that
+/// clients have asked for more than once. Called with a lock held: an implementation returns soon and calls no
+/// cache.
 pub trait Outlet: Send + Sync {
-    /// A rendered answer is there, in place of any for the same question.
+    /// A rendered answer is asked for again; it takes the place of any for the same question.
     fn publish(&self, question: &PublicKey<'_>, answer: &PublicAnswer<'_>);
-    /// The rendered answer to a question is there no more.
-    fn withdraw(&self, question: &PublicKey<'_>);
-    /// No rendered answer is there any more.
-    fn withdraw_all(&self);
+    /// The rendered answer with this [`PublicKey::hash`] is there no more.
+    fn withdraw(&self, hash: u64);
+    /// Only rendered answers of this generation and later ones are sent from now on. When this returns, no older one
+    /// is begun with.
+    fn withdraw_all(&self, generation: u32);
 }
 
 /// What a rendered answer is known by.
@@ -180,6 +190,8 @@ pub struct PublicKey<'a> {
     pub bits: u8,
     /// Number of the policy of the client's view.
     pub policy: u32,
+    /// A hash of all that, by which the cache finds the answer again.
+    pub hash: u64,
 }
 
 /// A rendered answer.
@@ -191,6 +203,10 @@ pub struct PublicAnswer<'a> {
     pub ttls: &'a [u16],
     /// Code of the extended error for clients with EDNS (RFC 8914).
     pub extended_error: Option<u16>,
+    /// What the engine counts it by when it is sent.
+    pub note: u8,
+    /// Which [`Outlet::withdraw_all`] ends it: one with a later generation.
+    pub generation: u32,
     /// When it was rendered, in seconds on the workers' clock.
     pub rendered_s: u32,
     /// The second from which on it must not be sent any more, on the same clock.
@@ -205,6 +221,8 @@ pub struct Cache {
     /// The policies in use; one that no worker uses any more is dropped.
     policies: Mutex<Policies>,
     outlet: Option<Arc<dyn Outlet>>,
+    /// Of rendered answers; those of an earlier one are forgotten.
+    generation: Arc<AtomicU32>,
 }
 
 struct Renderings {
@@ -228,15 +246,17 @@ const RENDERED_SHARE: u64 = 4;
 impl Cache {
     /// An empty cache.
     pub fn new(settings: &CacheSettings, outlet: Option<Arc<dyn Outlet>>) -> Self {
+        let generation = Arc::default();
         Self {
             answers: Answers::new(answers_bytes(settings)),
             in_flight: InFlight::new(),
             renderings: Mutex::new(Renderings {
                 settings: *settings,
-                store: new_store(settings, outlet.clone()),
+                store: new_store(settings, &generation, outlet.as_ref()),
             }),
             policies: Mutex::default(),
             outlet,
+            generation,
         }
     }
 
@@ -249,7 +269,7 @@ impl Cache {
         }
         if renderings.settings.bytes != settings.bytes {
             self.answers.set_bytes(answers_bytes(settings));
-            renderings.store = new_store(settings, self.outlet.clone());
+            renderings.store = new_store(settings, &self.generation, self.outlet.as_ref());
         }
         renderings.settings = *settings;
         drop(renderings);
@@ -317,11 +337,30 @@ impl Cache {
 
     /// Forgets the rendered answers; they are rendered again from the answers of upstreams.
     pub fn forget_rendered(&self) {
-        if let Some(store) = self.rendered() {
-            store.forget();
-        }
+        let before = self.generation.fetch_add(1, Ordering::AcqRel);
         if let Some(outlet) = &self.outlet {
-            outlet.withdraw_all();
+            outlet.withdraw_all(before.wrapping_add(1));
+        }
+    }
+
+    /// Somebody else has sent the rendered answer with this [`PublicKey::hash`]: it is in use.
+    pub fn note_used(&self, hash: u64) {
+        if let Some(store) = self.rendered() {
+            store.note_used(hash);
+        }
+    }
+
+    /// Whether the rendered answer with this [`PublicKey::hash`] is in use; it is not from now on.
+    #[cfg(test)]
+    pub(crate) fn take_mark(&self, hash: u64) -> bool {
+        self.rendered().is_some_and(|store| store.take_mark(hash))
+    }
+
+    /// The outlet has given up the rendered answer with this [`PublicKey::hash`] for want of room. It is
+    /// published again when it is asked for again.
+    pub fn offer_again(&self, hash: u64) {
+        if let Some(store) = self.rendered() {
+            store.offer_again(hash);
         }
     }
 
@@ -365,8 +404,13 @@ fn answers_bytes(settings: &CacheSettings) -> u64 {
     settings.bytes - settings.bytes / RENDERED_SHARE
 }
 
-fn new_store(settings: &CacheSettings, outlet: Option<Arc<dyn Outlet>>) -> Option<Arc<Rendered>> {
-    Rendered::new(settings.bytes / RENDERED_SHARE, outlet).map(Arc::new)
+fn new_store(
+    settings: &CacheSettings,
+    generation: &Arc<AtomicU32>,
+    outlet: Option<&Arc<dyn Outlet>>,
+) -> Option<Arc<Rendered>> {
+    let bytes = settings.bytes / RENDERED_SHARE;
+    Rendered::new(bytes, Arc::clone(generation), outlet.cloned()).map(Arc::new)
 }
 
 /// Nobody leaves what a lock protects half done: a panic elsewhere in a thread does not make it bad.

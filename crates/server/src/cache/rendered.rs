@@ -10,13 +10,15 @@
 //! models?", MSPC 2012). A slot that leads to what is no more, or to the entry of another question, is
 //! a miss.
 
+mod offer;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use dns64_wire::message::HEADER_LEN;
 
 use super::lines::{LINE_BYTES, Line, Lines, WORDS};
-use super::{GOLDEN, Key, Outlet, Policy, PublicAnswer, PublicKey, lock};
+use super::{GOLDEN, Key, Outlet, Policy, lock};
 
 /// Longest message that is kept, in octets: the most that `udp-size` can be.
 pub(crate) const MESSAGE_MAX: usize = 4096;
@@ -51,8 +53,8 @@ pub(crate) struct Entry {
 pub(crate) struct Rendered {
     /// A power of two of them.
     shards: Box<[Shard]>,
-    /// Entries of another generation are forgotten.
-    generation: AtomicU32,
+    /// Entries of another generation are forgotten. It is counted on from one store to the next.
+    generation: Arc<AtomicU32>,
     outlet: Option<Arc<dyn Outlet>>,
 }
 
@@ -80,8 +82,11 @@ const HEAD: usize = 4;
 /// Words of the longest entry.
 const ENTRY_WORDS_MAX: usize = HEAD + MESSAGE_MAX / 8 + TTLS_MAX / 4;
 
-/// Slots of a bucket; its last word has a bit for each that is set when its entry is read.
+/// Slots of a bucket; its last word has a bit for each that is set when its entry is read, and another one once it is
+/// offered to the outlet.
 const SLOTS: usize = WORDS - 1;
+const READ: u64 = 1;
+const OFFERED: u64 = 1 << 8;
 
 /// Bits of a place within a slot, counted in lines: 16 PiB are written to one shard before
 /// they are used up, which takes 50 years at 10 MB/s. The tag is above.
@@ -108,7 +113,11 @@ struct Writer {
 impl Rendered {
     /// An empty store that takes at most `bytes` octets, as it needs them; `None` if these are too few
     /// for one.
-    pub(super) fn new(bytes: u64, outlet: Option<Arc<dyn Outlet>>) -> Option<Self> {
+    pub(super) fn new(
+        bytes: u64,
+        generation: Arc<AtomicU32>,
+        outlet: Option<Arc<dyn Outlet>>,
+    ) -> Option<Self> {
         if bytes < BYTES_MIN {
             return None;
         }
@@ -117,7 +126,7 @@ impl Rendered {
         let lines = usize::try_from(bytes / count).unwrap_or(usize::MAX) / LINE_BYTES;
         Some(Self {
             shards: (0..count).map(|_| Shard::new(lines)).collect(),
-            generation: AtomicU32::new(0),
+            generation,
             outlet,
         })
     }
@@ -126,11 +135,6 @@ impl Rendered {
     /// are looked for.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
-    }
-
-    /// Forgets all entries.
-    pub(super) fn forget(&self) {
-        self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Octets of memory that it has taken.
@@ -158,9 +162,13 @@ impl Rendered {
             let Some(entry) = self.read(shard, place(word), key, now_s, frame) else {
                 continue;
             };
-            let visited = &bucket.0[SLOTS];
-            if visited.load(Ordering::Relaxed) & 1 << slot == 0 {
-                visited.fetch_or(1 << slot, Ordering::Relaxed);
+            let marks = &bucket.0[SLOTS];
+            let marked = marks.load(Ordering::Relaxed);
+            if marked & READ << slot == 0 {
+                marks.fetch_or(READ << slot, Ordering::Relaxed);
+            }
+            if self.outlet.is_some() && marked & OFFERED << slot == 0 {
+                self.offer(shard, bucket, slot, word);
             }
             return Some(entry);
         }
@@ -234,19 +242,14 @@ impl Rendered {
         while writer.head + lines - writer.tail > shard.ring.len() as u64 {
             self.make_room(shard, &mut writer, entry.rendered_s, &mut chances);
         }
-        let slot = self.choose_slot(shard, key.hash);
+        let (bucket, slot) = self.choose_slot(shard, key.hash);
         let words = std::mem::take(&mut writer.words);
-        shard.append(&mut writer, &words, slot);
+        let place = writer.head;
+        shard.append(&mut writer, &words, (bucket, slot));
         writer.words = words;
-        if let Some(outlet) = &self.outlet {
-            let answer = PublicAnswer {
-                message,
-                ttls,
-                extended_error: entry.extended_error,
-                rendered_s: entry.rendered_s,
-                expires_s: entry.expires_s,
-            };
-            outlet.publish(&key.public(), &answer);
+        // Its predecessor was asked for again, and so will it be.
+        if bucket.0[SLOTS].load(Ordering::Relaxed) & OFFERED << slot != 0 {
+            self.publish(shard, place);
         }
     }
 
@@ -263,7 +266,7 @@ impl Rendered {
             return;
         };
         let generation = self.generation.load(Ordering::Relaxed);
-        let is_read = bucket.0[SLOTS].load(Ordering::Relaxed) & 1 << slot != 0;
+        let is_read = bucket.0[SLOTS].load(Ordering::Relaxed) & READ << slot != 0;
         let is_good = head.entry().expires_s > now_s && head.generation() == generation;
         if is_read && is_good && *chances > 0 {
             *chances -= 1;
@@ -273,13 +276,13 @@ impl Rendered {
             shard.append(writer, &again, (bucket, slot));
             writer.again = again;
         } else {
-            self.withdraw(shard, place);
+            self.withdraw(bucket, slot, head.words[0]);
             bucket.0[slot].store(0, Ordering::Release);
         }
     }
 
     /// The slot for a new entry: that of an older one of the same hash, else an empty one, else the
-    /// oldest that has not been read, else the oldest.
+    /// oldest that has not been read, else the oldest. It is marked as offered only if the older one was.
     fn choose_slot<'s>(&self, shard: &'s Shard, hash: u64) -> (&'s Line, usize) {
         let bucket = shard.index.take(shard.bucket(hash));
         let slots = || {
@@ -295,37 +298,17 @@ impl Rendered {
         if let Some((slot, _)) = slots().find(|(_, word)| *word == 0) {
             return (bucket, slot);
         }
-        let visited = bucket.0[SLOTS].load(Ordering::Relaxed);
-        let oldest = slots().min_by_key(|(slot, word)| (visited >> slot & 1, place(*word)));
+        let marked = bucket.0[SLOTS].load(Ordering::Relaxed);
+        let oldest = slots().min_by_key(|(slot, word)| (marked >> slot & READ, place(*word)));
         let (slot, word) = oldest.unwrap_or_default();
-        if visited >> slot & 1 == 1 {
-            bucket.0[SLOTS].store(0, Ordering::Relaxed);
+        if marked >> slot & READ == READ {
+            let all_read = READ * ((1 << SLOTS) - 1);
+            bucket.0[SLOTS].fetch_and(!all_read, Ordering::Relaxed);
         }
-        self.withdraw(shard, place(word));
+        if let Some(hash) = shard.words(place(word)).next() {
+            self.withdraw(bucket, slot, hash);
+        }
         (bucket, slot)
-    }
-
-    /// Tells the outlet that an entry is there no more.
-    fn withdraw(&self, shard: &Shard, place: u64) {
-        let Some(outlet) = &self.outlet else {
-            return;
-        };
-        let mut words = shard.words(place);
-        let head = Head {
-            words: std::array::from_fn(|_| words.next().unwrap_or_default()),
-        };
-        let mut message = vec![0; head.entry().len];
-        // The writer has the lock: the entry is whole.
-        let question = copy_words(&mut words, &mut message)
-            .and_then(|()| dns64_wire::message::Message::parse(&message).ok())
-            .and_then(|message| message.question());
-        if let Some(question) = question {
-            outlet.withdraw(&PublicKey {
-                question: &message[question.range()],
-                bits: head.bits(),
-                policy: head.policy(),
-            });
-        }
     }
 
     fn shard(&self, hash: u64) -> &Shard {
@@ -343,14 +326,6 @@ impl<'a> RenderedKey<'a> {
             key,
             policy,
             hash: key.hash() ^ u64::from(policy).wrapping_mul(GOLDEN),
-        }
-    }
-
-    fn public(&self) -> PublicKey<'_> {
-        PublicKey {
-            question: self.key.question(),
-            bits: self.key.bits(),
-            policy: self.policy,
         }
     }
 }
@@ -411,7 +386,7 @@ impl Shard {
                 to.store(*word, Ordering::Relaxed);
             }
         }
-        bucket.0[SLOTS].fetch_and(!(1 << slot), Ordering::Relaxed);
+        bucket.0[SLOTS].fetch_and(!(READ << slot), Ordering::Relaxed);
         bucket.0[slot].store(slot_word(words[0], place), Ordering::Release);
     }
 }

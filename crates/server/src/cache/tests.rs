@@ -1,5 +1,7 @@
 //! What the parts of the cache do together.
 
+use std::collections::HashMap;
+
 use super::*;
 use crate::config;
 
@@ -15,17 +17,11 @@ pub(super) const SETTINGS: CacheSettings = CacheSettings {
 
 /// An outlet that writes down what it is told.
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct Told(Mutex<Vec<String>>, Mutex<HashMap<u64, String>>);
 
 impl Told {
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.0))
-    }
-
-    fn note(&self, what: &str, question: &PublicKey<'_>) {
-        let label = usize::from(question.question[0]);
-        let name = String::from_utf8_lossy(&question.question[1..=label]).into_owned();
-        lock(&self.0).push(format!("{what} {name} bits {}", question.bits));
     }
 }
 
@@ -35,16 +31,22 @@ impl Outlet for Told {
             &answer.message[12..12 + question.question.len()],
             question.question
         );
-        assert_eq!(answer.ttls, [20]);
-        self.note("publish", question);
+        assert_eq!((answer.ttls, answer.note), (&[20][..], 5));
+        let label = usize::from(question.question[0]);
+        let name = String::from_utf8_lossy(&question.question[1..=label]);
+        let (bits, generation) = (question.bits, answer.generation);
+        let text = format!("publish {name} bits {bits} generation {generation}");
+        lock(&self.0).push(text);
+        lock(&self.1).insert(question.hash, name.into_owned());
     }
 
-    fn withdraw(&self, question: &PublicKey<'_>) {
-        self.note("withdraw", question);
+    fn withdraw(&self, hash: u64) {
+        let name = lock(&self.1)[&hash].clone();
+        lock(&self.0).push(format!("withdraw {name}"));
     }
 
-    fn withdraw_all(&self) {
-        lock(&self.0).push("withdraw all".to_owned());
+    fn withdraw_all(&self, generation: u32) {
+        lock(&self.0).push(format!("withdraw all before {generation}"));
     }
 }
 
@@ -57,7 +59,7 @@ fn put(cache: &Cache, policy: &Policy, name: &str, len: usize) {
     let entry = Entry {
         len: message.len(),
         extended_error: None,
-        note: 0,
+        note: 5,
         rendered_s: 100,
         expires_s: 200,
     };
@@ -65,32 +67,96 @@ fn put(cache: &Cache, policy: &Policy, name: &str, len: usize) {
     store.insert(&found, store.generation(), &entry, &message, &[20]);
 }
 
-#[test]
-fn an_outlet_hears_what_comes_and_what_goes() {
+/// Asks for an answer; whether there is one.
+fn ask(cache: &Cache, policy: &Policy, name: &str) -> bool {
+    let name = name.parse().unwrap();
+    let key = Key::new(&name, name_hash(&name), Rtype::A, Class::IN, true, false);
+    let found = RenderedKey::new(&key, policy);
+    let mut frame = [0; MESSAGE_MAX];
+    cache
+        .rendered()
+        .unwrap()
+        .find(&found, 150, &mut frame)
+        .is_some()
+}
+
+/// A cache with an outlet, and a policy.
+fn with_outlet() -> (Arc<Told>, Cache, Arc<Policy>) {
     let told = Arc::new(Told::default());
     let cache = Cache::new(&SETTINGS, Some(Arc::clone(&told) as Arc<dyn Outlet>));
     let policy = cache.policy(None);
+    (told, cache, policy)
+}
+
+#[test]
+fn an_outlet_hears_of_what_is_asked_for_again() {
+    let (told, cache, policy) = with_outlet();
     put(&cache, &policy, "first", 10);
+    assert_eq!(told.take(), [""; 0], "it was asked for once");
+    for _ in 0..2 {
+        assert!(ask(&cache, &policy, "first"));
+    }
+    assert_eq!(told.take(), ["publish first bits 1 generation 0"]);
     put(&cache, &policy, "first", 20);
-    assert_eq!(told.take(), ["publish first bits 1"; 2]);
+    assert!(ask(&cache, &policy, "first"));
+    assert_eq!(
+        told.take(),
+        ["publish first bits 1 generation 0"],
+        "the next one at once"
+    );
+    let hash = *lock(&told.1).keys().next().unwrap();
+    cache.offer_again(hash);
+    assert!(ask(&cache, &policy, "first"));
+    assert_eq!(told.take(), ["publish first bits 1 generation 0"]);
+}
+
+#[test]
+fn an_outlet_hears_of_flushes_and_other_settings() {
+    let (told, cache, policy) = with_outlet();
     cache.flush(Some(b"\x05other\0"));
-    assert_eq!(told.take(), ["withdraw all"]);
+    assert_eq!(told.take(), ["withdraw all before 1"]);
     cache.configure(&SETTINGS);
     assert_eq!(told.take(), [""; 0], "nothing is new");
-    let settings = CacheSettings {
-        stale_s: 1,
-        ..SETTINGS
-    };
-    cache.configure(&settings);
-    assert_eq!(told.take(), ["withdraw all"]);
-    // Of 256 KiB each takes 4: after a hundred the first are gone.
-    for i in 0..100 {
+    for (bytes, generation) in [(1 << 20, 2), (2 << 20, 3)] {
+        let settings = CacheSettings {
+            stale_s: 1,
+            bytes,
+            ..SETTINGS
+        };
+        cache.configure(&settings);
+        assert_eq!(told.take(), [format!("withdraw all before {generation}")]);
+    }
+    put(&cache, &policy, "first", 10);
+    assert!(ask(&cache, &policy, "first"));
+    assert_eq!(
+        told.take(),
+        ["publish first bits 1 generation 3"],
+        "of the larger store too"
+    );
+}
+
+#[test]
+fn an_outlet_hears_of_what_makes_room() {
+    let (told, cache, policy) = with_outlet();
+    // Of 256 KiB each takes 4: after two hundred the first are gone, read once or not, but for what is in use.
+    put(&cache, &policy, "used", 4000);
+    assert!(ask(&cache, &policy, "used"));
+    let hash = *lock(&told.1).keys().next().unwrap();
+    for i in 0..200 {
         put(&cache, &policy, &format!("n{i}"), 4000);
+        if i < 2 {
+            assert!(ask(&cache, &policy, &format!("n{i}")));
+        }
+        cache.note_used(hash);
     }
     let told = told.take();
-    let position = |text: &str| told.iter().position(|line| line == text);
-    assert!(position("publish n0 bits 1") < position("withdraw n0 bits 1"));
-    assert_eq!(position("withdraw n99 bits 1"), None);
+    let is_there = |text: &str| told.iter().any(|line| line == text);
+    assert!(
+        is_there("withdraw n0") && is_there("withdraw n1"),
+        "{told:?}"
+    );
+    assert!(!is_there("withdraw used") && !is_there("withdraw n199"));
+    assert!(ask(&cache, &policy, "used"));
 }
 
 #[test]

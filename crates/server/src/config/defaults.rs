@@ -26,6 +26,9 @@ pub(super) fn listen(port: u16) -> Vec<SocketAddr> {
 
 pub(super) const LISTEN_PORT: u16 = DNS_PORT;
 
+/// Interfaces that the program in the driver has room for.
+pub(super) const DRIVER_INTERFACES_MAX: usize = 8;
+
 /// One worker for each core: workers never wait, so more of them only take turns.
 pub(super) fn workers() -> usize {
     cpu::available().len().max(1)

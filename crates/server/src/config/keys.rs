@@ -13,6 +13,7 @@ pub(super) const TOP: Keys = Keys {
     table: "the top level",
     keys: &[
         "listen",
+        "driver-cache",
         "workers",
         "user",
         "sandbox",
@@ -50,6 +51,11 @@ pub(super) const UPSTREAM: Keys = Keys {
 pub(super) const SERVER: Keys = Keys {
     table: "a server of [upstream]",
     keys: &["address", "timeout", "attempts"],
+};
+
+pub(super) const DRIVER_CACHE: Keys = Keys {
+    table: "an entry of driver-cache",
+    keys: &["interface", "mode", "force"],
 };
 
 pub(super) const DNS64: Keys = Keys {
@@ -146,7 +152,7 @@ const TABLES: [&Keys; 9] = [
 /// All the tables, those of entries too.
 #[cfg(test)]
 pub(super) fn tables() -> impl Iterator<Item = &'static Keys> {
-    let entries: [&Keys; 4] = [&TOP, &SERVER, &MAP, &DOMAIN_PREFIX];
+    let entries: [&Keys; 5] = [&TOP, &DRIVER_CACHE, &SERVER, &MAP, &DOMAIN_PREFIX];
     TABLES.into_iter().chain(entries)
 }
 

@@ -82,6 +82,7 @@ pub fn template() -> &'static str {
 pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let differs = [
         ("listen", old.listen != new.listen),
+        ("driver-cache", old.driver_cache != new.driver_cache),
         ("workers", old.workers != new.workers),
         ("user", old.user != new.user),
         ("sandbox", old.sandbox != new.sandbox),
@@ -97,6 +98,7 @@ pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str>
 /// in force: the next reload is compared with that, and each worker goes on with its share.
 pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.listen.clone_from(&running.listen);
+    new.driver_cache.clone_from(&running.driver_cache);
     new.workers = running.workers;
     new.user.clone_from(&running.user);
     new.sandbox = running.sandbox;
@@ -127,6 +129,13 @@ fn notes(settings: &Settings) -> Vec<String> {
              answers; narrow it, or set responses-per-second of [rate-limit]"
                 .to_owned(),
         );
+    }
+    if !settings.driver_cache.is_empty()
+        && let Some(key) = settings.driver_obstacle()
+    {
+        notes.push(format!(
+            "driver-cache: has no effect with {key}; all queries are left to the sockets"
+        ));
     }
     let (workers, cores) = (settings.workers, defaults::workers());
     if workers > cores {

@@ -242,6 +242,7 @@ impl Given {
             listen,
             workers: self.workers(),
             user: None,
+            driver_cache: Vec::new(),
             sandbox: defaults::SANDBOX,
             allow: NetSet::all(),
             deny: defaults::DENY,

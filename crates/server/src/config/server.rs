@@ -15,8 +15,8 @@ use super::{check, dns64, keys, values};
 use crate::answer::local_zones;
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    AnyPolicy, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget, LookupOrder, RateLimit,
-    SOURCE_PORTS, Selection, Settings, TcpSettings, Upstream,
+    AnyPolicy, CacheSettings, DenyAction, DriverInterface, LogLevel, LogSettings, LogTarget,
+    LookupOrder, RateLimit, SOURCE_PORTS, Selection, Settings, TcpSettings, Upstream, XdpMode,
 };
 
 /// Reads a whole document. What is wrong is added to the faults and replaced by the default.
@@ -33,6 +33,7 @@ pub(super) fn read(
         |spanned: Vec<Spanned<SocketAddr>>| spanned.into_iter().map(Spanned::into_inner).collect();
     Settings {
         listen: plain(listen),
+        driver_cache: driver_cache(&top, faults),
         workers: workers(&top, faults),
         user: top.read("user", faults, |v| v.text("\"dns64d\"", user)),
         sandbox: top
@@ -95,6 +96,76 @@ fn listen(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<Spanned<SocketAddr>
     check::once(&listen, "listen", faults);
     listen
 }
+
+/// Interfaces whose driver answers from the cache.
+fn driver_cache(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<DriverInterface> {
+    let list = top.list("driver-cache", "[\"eth0\"]", faults, driver_interface);
+    let list = list.unwrap_or_default();
+    for (index, entry) in list.iter().enumerate() {
+        let name = &entry.get_ref().name;
+        if list[..index]
+            .iter()
+            .any(|other| other.get_ref().name == *name)
+        {
+            let text = format!("driver-cache has {name} twice; leave one out");
+            faults.add(entry.span(), text);
+        }
+        if index == defaults::DRIVER_INTERFACES_MAX {
+            let text = format!(
+                "driver-cache has {}, and at most {index} are possible; leave this and the following out",
+                list.len()
+            );
+            faults.add(entry.span(), text);
+        }
+    }
+    list.into_iter().map(Spanned::into_inner).collect()
+}
+
+/// An interface as a text, or as a table with a mode of its own.
+fn driver_interface(value: Value<'_, '_>, faults: &mut Faults) -> Option<DriverInterface> {
+    let example = "\"eth0\" or { interface = \"eth0\", mode = \"generic\" }";
+    let name = |v: Value<'_, '_>| v.text(example, interface);
+    if !value.is_table() {
+        return Some(DriverInterface {
+            name: faults.keep(name(value))?,
+            mode: XdpMode::Auto,
+            force: false,
+        });
+    }
+    let section = value.section(&keys::DRIVER_CACHE, faults)?;
+    let mode = section.read("mode", faults, |v| {
+        v.text("\"auto\"", |t| values::choice(t, &XDP_MODES))
+    });
+    let force = section.read("force", faults, |v| v.boolean());
+    if section.value("interface").is_none() {
+        faults.add(
+            section.span(),
+            "this entry has no interface; add interface = \"eth0\"",
+        );
+    }
+    Some(DriverInterface {
+        name: section.read("interface", faults, name)?,
+        mode: mode.unwrap_or(XdpMode::Auto),
+        force: force.unwrap_or(false),
+    })
+}
+
+/// The name of an interface, as the kernel allows them (`dev_valid_name`).
+fn interface(name: &str) -> Result<String, String> {
+    let is_bad = |c: char| c.is_whitespace() || c == '/' || c == ':' || c == '\0';
+    if name.is_empty() || name.len() > 15 || [".", ".."].contains(&name) || name.contains(is_bad) {
+        return Err(format!(
+            "{name:?} is no name of an interface; `ip link` lists those of this host"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+const XDP_MODES: [(&str, XdpMode); 3] = [
+    ("auto", XdpMode::Auto),
+    ("native", XdpMode::Native),
+    ("generic", XdpMode::Generic),
+];
 
 const DENY: [(&str, DenyAction); 2] = [("refuse", DenyAction::Refuse), ("drop", DenyAction::Drop)];
 

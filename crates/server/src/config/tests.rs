@@ -13,7 +13,8 @@ use super::values::{MIB, MILLISECOND};
 use super::*;
 use crate::settings::dns64::{Dns64, DomainAction, Ptr, SignedPolicy};
 use crate::settings::{
-    AnyPolicy, LogLevel, LogTarget, LookupOrder, RateLimit, Selection, UPSTREAMS_MAX,
+    AnyPolicy, DriverInterface, LogLevel, LogTarget, LookupOrder, RateLimit, Selection,
+    UPSTREAMS_MAX, XdpMode,
 };
 
 /// A text with an upstream before its first line, as a dotted key, so that top-level keys can follow.
@@ -382,13 +383,57 @@ fn a_change_of_what_is_made_at_the_start_is_named() {
     );
     assert!(diff_needing_restart(&old, &kept).is_empty());
     let changed = read(
-        "listen = [\"[::1]:53\"]\nworkers = 1000\nuser = \"x\"\nsandbox = \"off\"\n\
+        "listen = [\"[::1]:53\"]\ndriver-cache = [\"eth0\"]\nworkers = 1000\nuser = \"x\"\nsandbox = \"off\"\n\
          control.socket = \"off\"\nmetrics.listen = \"127.0.0.1\"\nlog.queries = true",
     );
     let names = [
-        "listen", "workers", "user", "sandbox", "control", "metrics", "log",
+        "listen",
+        "driver-cache",
+        "workers",
+        "user",
+        "sandbox",
+        "control",
+        "metrics",
+        "log",
     ];
     assert_eq!(diff_needing_restart(&old, &changed), names);
+}
+
+#[test]
+fn interfaces_of_the_driver_are_texts_or_tables() {
+    assert_eq!(read("").driver_cache, []);
+    let settings =
+        read("driver-cache = [\"eth0\", { interface = \"s0\", mode = \"generic\", force = true }]");
+    let interface = |name: &str, mode, force| DriverInterface {
+        name: name.to_owned(),
+        mode,
+        force,
+    };
+    let expected = [
+        interface("eth0", XdpMode::Auto, false),
+        interface("s0", XdpMode::Generic, true),
+    ];
+    assert_eq!(settings.driver_cache, expected);
+}
+
+#[test]
+fn what_keeps_the_driver_from_answering_is_noted() {
+    for (text, key) in [
+        ("rate-limit.responses-per-second = 9", "rate-limit"),
+        ("log.queries = true", "log.queries"),
+        ("cache.size = \"off\"", "cache.size"),
+    ] {
+        let own = "allow = [\"2001:db8::/32\"]\n";
+        let settings = read(&format!("{own}driver-cache = [\"eth0\"]\n{text}"));
+        let [note] = &notes(&settings)[..] else {
+            panic!("one note");
+        };
+        assert!(
+            note.starts_with(&format!("driver-cache: has no effect with {key}")),
+            "{note}"
+        );
+        assert_eq!(notes(&read(&format!("{own}{text}"))), [""; 0]);
+    }
 }
 
 #[test]

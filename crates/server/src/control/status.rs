@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
+use crate::driver;
 use crate::health::UpstreamState;
 
 /// How a server is.
@@ -32,8 +33,60 @@ pub struct Status {
     pub cache_bytes: u64,
     /// Bound on that.
     pub cache_bytes_max: u64,
+    /// The cache in the driver, if it is configured.
+    #[serde(default)]
+    pub driver_cache: Option<DriverStatus>,
     /// By what it is confined: `landlock abi N`, `seccomp`, both with a comma, or `off`.
     pub sandbox: String,
+}
+
+/// How the cache in the driver is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverStatus {
+    /// Interfaces that its program is attached to; none after a failure.
+    pub interfaces: Vec<DriverInterfaceStatus>,
+    /// Responses that it can send.
+    pub entries: u64,
+    /// The key for whose sake it leaves all queries to the sockets.
+    pub idle: Option<String>,
+}
+
+/// An interface with a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverInterfaceStatus {
+    /// Its name.
+    pub name: String,
+    /// `native` or `generic`.
+    pub mode: String,
+}
+
+impl From<driver::State> for DriverStatus {
+    fn from(state: driver::State) -> Self {
+        let attached = state.attached.into_iter();
+        Self {
+            interfaces: attached
+                .map(|(name, mode)| DriverInterfaceStatus { name, mode })
+                .collect(),
+            entries: state.entries,
+            idle: state.idle.map(str::to_owned),
+        }
+    }
+}
+
+/// `eth0 native entries=12`, or `eth0 native idle=rate-limit`, or `detached`.
+impl fmt::Display for DriverStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.interfaces.is_empty() {
+            return f.write_str("detached");
+        }
+        for interface in &self.interfaces {
+            write!(f, "{} {} ", interface.name, interface.mode)?;
+        }
+        match &self.idle {
+            Some(key) => write!(f, "idle={key}"),
+            None => write!(f, "entries={}", self.entries),
+        }
+    }
 }
 
 /// How an upstream is, as all workers together know it.
@@ -91,6 +144,9 @@ impl fmt::Display for Status {
         writeln!(f, "cache_entries={}", self.cache_entries)?;
         writeln!(f, "cache_bytes={}", self.cache_bytes)?;
         writeln!(f, "cache_bytes_max={}", self.cache_bytes_max)?;
+        if let Some(driver) = &self.driver_cache {
+            writeln!(f, "driver_cache={driver}")?;
+        }
         writeln!(f, "sandbox={}", self.sandbox)
     }
 }
@@ -143,6 +199,14 @@ mod tests {
             cache_entries: 5,
             cache_bytes: 4096,
             cache_bytes_max: 1 << 20,
+            driver_cache: Some(DriverStatus {
+                interfaces: vec![DriverInterfaceStatus {
+                    name: "eth0".into(),
+                    mode: "native".into(),
+                }],
+                entries: 3,
+                idle: None,
+            }),
             sandbox: "landlock abi 4, seccomp".into(),
         });
         expect![[r#"
@@ -158,6 +222,7 @@ mod tests {
             cache_entries=5
             cache_bytes=4096
             cache_bytes_max=1048576
+            driver_cache=eth0 native entries=3
             sandbox=landlock abi 4, seccomp
         "#]]
         .assert_eq(&status.to_string());

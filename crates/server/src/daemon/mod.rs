@@ -26,6 +26,7 @@ use sd_notify::NotifyState;
 
 use crate::config::{self, ConfigError, Loaded};
 use crate::control::SocketError;
+use crate::driver::DriverError;
 use crate::gateway::BindError;
 use crate::log::{self, LogError};
 use crate::settings::LogTarget;
@@ -77,6 +78,9 @@ pub enum DaemonError {
     /// A UDP socket.
     #[error(transparent)]
     Udp(#[from] OpenError),
+    /// The program in the driver.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
     /// The control socket.
     #[error(transparent)]
     Control(#[from] SocketError),

@@ -1,5 +1,6 @@
 //! What the main thread does while the server runs.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, notify};
 use crate::config::{self, Loaded};
 use crate::control::{Answer, Request, SocketFile, Status, UpstreamStatus, refused};
+use crate::driver::Driver;
 use crate::gateway::Mode;
 use crate::health::InForce;
 use crate::mailbox::{Full, ToWorker, WorkerHandle};
@@ -50,6 +52,7 @@ pub(super) struct Server {
     pub mode: watch::Sender<Mode>,
     pub events: Receiver<Event>,
     pub stats: Stats,
+    pub driver: Option<Arc<Driver>>,
     pub begun: Nanos,
     pub sandbox: Sandbox,
     pub watchdog: Option<Watchdog>,
@@ -136,6 +139,7 @@ impl Server {
             cache_entries: self.stats.cache.entries(),
             cache_bytes: self.stats.cache.bytes(),
             cache_bytes_max: self.in_force.settings.cache.bytes,
+            driver_cache: self.driver.as_ref().map(|driver| driver.state().into()),
             sandbox: self.sandbox.to_string(),
         }
     }
@@ -190,6 +194,11 @@ impl Server {
         let in_force = &self.in_force;
         self.mode
             .send_modify(|mode| mode.in_force = in_force.clone());
+        if let Some(driver) = &self.driver
+            && let Err(error) = driver.configure(&in_force.settings, &self.stats.cache)
+        {
+            tracing::error!("{error}; the program is detached");
+        }
         let until = MonotonicClock.now() + WORKER_NS;
         let reached = |worker| deliver(worker, ToWorker::Reload(in_force.clone()), until);
         if !self
@@ -213,6 +222,9 @@ impl Server {
     fn stop(&self) {
         notify(&[NotifyState::Stopping]);
         tracing::info!("ending; what is under way has {} s", DRAIN_NS / SECOND);
+        if let Some(driver) = &self.driver {
+            driver.detach();
+        }
         self.mode.send_modify(|mode| mode.draining = true);
         let until = MonotonicClock.now() + DRAIN_NS;
         for worker in &self.workers {
@@ -260,7 +272,6 @@ fn deliver(worker: &WorkerHandle, message: ToWorker, until: Nanos) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::mpsc::{Sender, channel};
 
     use dns64_wire::codes::{Class, Rcode, Rtype};
@@ -289,9 +300,11 @@ mod tests {
             events,
             stats: Stats {
                 workers: vec![Arc::default()],
+                driver: None,
                 cache,
                 gateway: Arc::default(),
             },
+            driver: None,
             begun: MonotonicClock.now(),
             sandbox: Sandbox::OFF,
             watchdog: None,

@@ -22,9 +22,10 @@ use super::sandbox::{self, Sandbox};
 use super::server::{Event, Server};
 use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, directory, notify, privileges};
-use crate::cache::Cache;
+use crate::cache::{Cache, Outlet};
 use crate::control::{self, Socket, SocketFile};
 use crate::counts::Counts;
+use crate::driver::{Driver, Inbox, Keeper};
 use crate::engine::{Engine, Seeds};
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
@@ -40,6 +41,7 @@ use crate::worker::{self, THREAD};
 pub(super) struct Opened {
     relays: Vec<UdpRelay>,
     tcp: Bound,
+    driver: Option<(Arc<Driver>, Inbox)>,
     control: Option<Socket>,
     metrics: Option<TcpListener>,
     sandbox: Sandbox,
@@ -61,6 +63,10 @@ impl Opened {
         let relays = (0..settings.workers).map(|_| UdpRelay::open(&settings.listen, &[]));
         let mut relays = relays.collect::<Result<Vec<_>, _>>()?;
         warn_of_small_buffers(&mut relays);
+        let driver = match settings.driver_cache.as_slice() {
+            [] => None,
+            interfaces => Some(Driver::open(interfaces)?),
+        };
         let metrics = settings.metrics.map(open_metrics).transpose()?;
         match (&user, privileges::is_root()) {
             (Some(user), true) => {
@@ -93,6 +99,7 @@ impl Opened {
         Ok(Self {
             relays,
             tcp,
+            driver,
             control,
             metrics,
             sandbox,
@@ -118,12 +125,8 @@ impl Opened {
         // A client's cookie is good at every worker.
         let cookies = rand::random();
         let (workers, mailboxes) = mailboxes(&self.relays);
-        let cache = Arc::new(Cache::new(&in_force.settings.cache, None));
-        let mut stats = Stats {
-            workers: Vec::new(),
-            cache: Arc::clone(&cache),
-            gateway: Arc::default(),
-        };
+        let (driver, mut stats) = start_cache(self.driver, &in_force.settings)?;
+        let cache = Arc::clone(&stats.cache);
         let others: Arc<[_]> = workers.as_slice().into();
         for (index, (relay, mailbox)) in self.relays.into_iter().zip(mailboxes).enumerate() {
             let counts = Arc::default();
@@ -161,12 +164,42 @@ impl Opened {
             mode,
             events,
             stats,
+            driver,
             begun,
             sandbox: self.sandbox,
             watchdog: watchdog(),
             _control_file: control_file,
         })
     }
+}
+
+/// The cache, and the figures of all that will use it. If there is a driver, it answers from the cache from now on.
+fn start_cache(
+    driver: Option<(Arc<Driver>, Inbox)>,
+    settings: &Settings,
+) -> Result<(Option<Arc<Driver>>, Stats), DaemonError> {
+    let outlet = driver
+        .as_ref()
+        .map(|(driver, _)| Arc::clone(driver) as Arc<dyn Outlet>);
+    let cache = Arc::new(Cache::new(&settings.cache, outlet));
+    let mut stats = Stats {
+        workers: Vec::new(),
+        driver: None,
+        cache: Arc::clone(&cache),
+        gateway: Arc::default(),
+    };
+    let Some((driver, inbox)) = driver else {
+        return Ok((None, stats));
+    };
+    driver.configure(settings, &cache)?;
+    let counts = stats.driver.insert(Arc::default());
+    let (now, counts) = (MonotonicClock.now(), Arc::clone(counts));
+    let keeper = Keeper::new(Arc::clone(&driver), inbox, cache, counts, now);
+    spawn("driver", || keeper.run())?;
+    for (interface, mode) in driver.state().attached {
+        tracing::info!("driver-cache: answering in the driver of {interface}, mode {mode}");
+    }
+    Ok((Some(driver), stats))
 }
 
 /// The ways to the workers of these relays, and where each reads what comes.

@@ -68,7 +68,7 @@ use crate::answer::guard::{self, Admission, Context, Refusal, Silence};
 use crate::answer::reply;
 use crate::answer::synthesis::Reason;
 use crate::cache::{self, Cache, Key, seconds};
-use crate::counts::{Counts, Servfail};
+use crate::counts::{Counter, Counts, Servfail};
 use crate::health::UpstreamState;
 use crate::settings::Settings;
 
@@ -447,16 +447,40 @@ fn upstreams(settings: &Settings, random: &mut StdRng) -> Upstreams {
 impl Counts {
     /// Counts an answer by how it was made.
     fn count_made(&self, made: Made) {
-        let counter = match made {
-            Made::Forwarded => return,
+        if let Some(counter) = self.made(made) {
+            counter.tick();
+        }
+    }
+
+    /// Sets the counters of whoever sends kept answers again and does nothing else, by the notes of the answers.
+    pub(crate) fn set_sent_again(&self, by_note: &[u64; 256]) {
+        let mut hits = 0;
+        let mut by_made = [0; Made::ALL.len()];
+        for (note, times) in (0..=u8::MAX).zip(by_note) {
+            let (made, responses) = Made::from_note(note);
+            hits += times * u64::from(responses);
+            by_made[made.place()] += times;
+        }
+        self.rendered.set(by_note.iter().sum());
+        self.cache_hits.set(hits);
+        for (made, times) in Made::ALL.into_iter().zip(by_made) {
+            if let Some(counter) = self.made(made) {
+                counter.set(times);
+            }
+        }
+    }
+
+    /// The counter of answers that were made so.
+    fn made(&self, made: Made) -> Option<&Counter> {
+        Some(match made {
+            Made::Forwarded => return None,
             Made::Aaaa => &self.synthesised_aaaa,
             Made::Ptr => &self.synthesised_ptr,
             Made::Svcb => &self.synthesised_svcb,
             Made::NotFor(Reason::Dnssec) => &self.not_synthesised_dnssec,
             Made::NotFor(Reason::Domain) => &self.not_synthesised_domain,
             Made::NoA => &self.not_synthesised_no_a,
-        };
-        counter.tick();
+        })
     }
 
     /// Counts a response by its code and its TC bit.

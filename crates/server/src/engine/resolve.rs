@@ -52,7 +52,7 @@ pub(super) enum Made {
 
 impl Made {
     /// All of them; the place of each is its note.
-    const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Forwarded,
         Self::Aaaa,
         Self::Ptr,
@@ -64,9 +64,15 @@ impl Made {
 
     /// A number to keep it as, with the number of responses that the answer was made of.
     pub(super) fn note(self, responses: u8) -> u8 {
-        let place = Self::ALL.iter().position(|made| *made == self);
-        let place = place.and_then(|at| u8::try_from(at).ok());
-        responses << MADE_BITS | place.unwrap_or_default()
+        // One of seven.
+        let place = u8::try_from(self.place()).unwrap_or_default();
+        responses << MADE_BITS | place
+    }
+
+    /// Its place among all.
+    pub(super) fn place(self) -> usize {
+        let mut all = Self::ALL.iter();
+        all.position(|made| *made == self).unwrap_or_default()
     }
 
     /// What a note says.

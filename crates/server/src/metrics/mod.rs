@@ -192,6 +192,7 @@ mod tests {
         let settings = config::parse(config::template(), "template").unwrap();
         let stats = Stats {
             workers: vec![Arc::default(), Arc::default()],
+            driver: None,
             cache: Arc::new(Cache::new(&settings.cache, None)),
             gateway: Arc::default(),
         };

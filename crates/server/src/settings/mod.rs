@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use dns64_transport::clock::Nanos;
+pub use dns64_transport::xdp::program::Mode as XdpMode;
 use dns64_wire::name::NameBuf;
 
 use dns64::Dns64;
@@ -22,6 +23,8 @@ use nets::NetSet;
 pub struct Settings {
     /// Addresses to listen at, over UDP and TCP; at least one.
     pub listen: Vec<SocketAddr>,
+    /// Interfaces whose driver answers from the cache; at most 8.
+    pub driver_cache: Vec<DriverInterface>,
     /// Worker threads; at least 1.
     pub workers: usize,
     /// User to become after the sockets are bound, when started as root.
@@ -76,6 +79,19 @@ impl Settings {
         found.unwrap_or(self.views.len() - 1)
     }
 
+    /// The key for whose sake all queries are left to the sockets, whatever `driver_cache` says.
+    pub fn driver_obstacle(&self) -> Option<&'static str> {
+        if self.rate_limit.is_some() {
+            Some("rate-limit")
+        } else if self.log.queries {
+            Some("log.queries")
+        } else if self.cache.bytes == 0 {
+            Some("cache.size")
+        } else {
+            None
+        }
+    }
+
     /// Source ports of one worker toward one upstream: an equal share, 64 to 4096.
     pub fn ports_per_upstream(&self) -> usize {
         let pools = self.workers * self.upstreams.len();
@@ -97,6 +113,17 @@ const PORTS_PER_UPSTREAM: std::ops::RangeInclusive<usize> = 64..=4096;
 
 /// Most views beside that of all other clients, so that the number of a view fits an octet.
 pub const VIEWS_MAX: usize = 255;
+
+/// An interface whose driver answers from the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriverInterface {
+    /// Its name.
+    pub name: String,
+    /// Where the program runs.
+    pub mode: XdpMode,
+    /// Whether it may carry a default route of this host.
+    pub force: bool,
+}
 
 /// A resolver that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,6 +39,16 @@ impl NetSet {
         &self.nets
     }
 
+    /// First and last addresses of its IPv4 ranges, in their order, without overlaps.
+    pub(crate) fn ranges4(&self) -> &[(u32, u32)] {
+        &self.ipv4
+    }
+
+    /// The same of its IPv6 ranges.
+    pub(crate) fn ranges6(&self) -> &[(u128, u128)] {
+        &self.ipv6
+    }
+
     /// Whether the address is in the set. The time grows with the logarithm of the networks.
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {

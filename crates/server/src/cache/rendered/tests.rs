@@ -18,7 +18,7 @@ const OTHER_POLICY: Policy = Policy {
 };
 
 fn store(bytes: u64) -> Rendered {
-    Rendered::new(bytes, None).unwrap()
+    Rendered::new(bytes, Arc::default(), None).unwrap()
 }
 
 fn key(name: &str) -> Key {
@@ -136,7 +136,7 @@ fn what_was_begun_before_all_was_forgotten_is_forgotten_too() {
     let store = store(1 << 18);
     put(&store, "a", b"old", &[]);
     let before = store.generation();
-    store.forget();
+    store.generation.fetch_add(1, Ordering::AcqRel);
     assert_eq!(get(&store, "a", 100), None);
     let (key, rest) = (key("a"), b"late");
     let message = message(&key, rest);
@@ -187,7 +187,7 @@ fn the_longest_message_is_kept_and_a_longer_one_is_not() {
     }
     put(&store, "b", &vec![1; room + 1], &[]);
     assert_eq!(get(&store, "b", 100), None);
-    assert!(Rendered::new(BYTES_MIN - 1, None).is_none());
+    assert!(Rendered::new(BYTES_MIN - 1, Arc::default(), None).is_none());
 }
 
 /// Octets that follow from their first two.

@@ -1,6 +1,7 @@
 //! Every refusal with its text.
 
 mod dns64;
+mod driver;
 mod server;
 
 use expect_test::Expect;

@@ -105,22 +105,26 @@ pub(super) const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const OLDER: &[libc::c_long] = &[];
 
-/// Restricts the calling thread and those that it starts.
+/// Commands of bpf(2) that read and write an entry of a map that is open: of the cache in the driver. The kernel allows
+/// them without any right. No program or map can be made by them.
+const MAP_ENTRIES: [c_int; 2] = [1, 2];
+
+/// Restricts the calling thread and those that it starts; `with_maps`: entries of BPF maps are read and written.
 ///
 /// # Errors
 ///
 /// The kernel does not filter, or does not know the processor.
-pub(super) fn restrict() -> Result<(), Error> {
+pub(super) fn restrict(with_maps: bool) -> Result<(), Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     // The second one forbids to install another.
     apply_filter(&no_clone3(arch)?)?;
-    apply_filter(&allowed_only(arch)?)
+    apply_filter(&allowed_only(arch, with_maps)?)
 }
 
-fn allowed_only(arch: TargetArch) -> Result<BpfProgram, BackendError> {
+fn allowed_only(arch: TargetArch, with_maps: bool) -> Result<BpfProgram, BackendError> {
     let always = ALLOWED.iter().chain(OLDER).map(|&call| (call, Vec::new()));
     let filter = SeccompFilter::new(
-        always.chain(conditions()?).collect(),
+        always.chain(conditions(with_maps)?).collect(),
         SeccompAction::Errno(EPERM.unsigned_abs()),
         SeccompAction::Allow,
         arch,
@@ -141,7 +145,9 @@ fn no_clone3(arch: TargetArch) -> Result<BpfProgram, BackendError> {
 }
 
 /// Calls that are allowed with some arguments only: any one of the rules has to hold.
-pub(super) fn conditions() -> Result<Vec<(libc::c_long, Vec<SeccompRule>)>, BackendError> {
+pub(super) fn conditions(
+    with_maps: bool,
+) -> Result<Vec<(libc::c_long, Vec<SeccompRule>)>, BackendError> {
     let equal = |argument, value: c_int| {
         let value = u64::from(value.cast_unsigned());
         SeccompCondition::new(argument, Dword, Eq, value)
@@ -161,7 +167,11 @@ pub(super) fn conditions() -> Result<Vec<(libc::c_long, Vec<SeccompRule>)>, Back
     let requests = requests
         .into_iter()
         .map(|request| SeccompRule::new(vec![request?]));
-    Ok(vec![
+    let maps = match with_maps {
+        true => Some((libc::SYS_bpf, any_of(0, &MAP_ENTRIES)?)),
+        false => None,
+    };
+    let mut conditions = vec![
         // Threads, but no processes.
         (
             libc::SYS_clone,
@@ -189,5 +199,7 @@ pub(super) fn conditions() -> Result<Vec<(libc::c_long, Vec<SeccompRule>)>, Back
         (libc::SYS_prlimit64, any_of(0, &[0, own_pid])?),
         // abort(3), and the end by a second SIGTERM.
         (libc::SYS_tgkill, any_of(0, &[own_pid])?),
-    ])
+    ];
+    conditions.extend(maps);
+    Ok(conditions)
 }

@@ -55,7 +55,7 @@ const NEWEST: ABI = ABI::V7;
 pub(super) fn enter(source: &Source, settings: &Settings) -> Sandbox {
     let sandbox = Sandbox {
         landlock: logged("landlock", restrict_files(source, settings)),
-        seccomp: logged("seccomp", restrict_calls()).is_some(),
+        seccomp: logged("seccomp", restrict_calls(!settings.driver_cache.is_empty())).is_some(),
     };
     tracing::info!("sandbox: {sandbox}");
     sandbox
@@ -68,12 +68,12 @@ fn logged<T>(name: &str, result: Result<T, impl fmt::Display>) -> Option<T> {
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn restrict_calls() -> Result<(), seccompiler::Error> {
-    calls::restrict()
+fn restrict_calls(with_maps: bool) -> Result<(), seccompiler::Error> {
+    calls::restrict(with_maps)
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn restrict_calls() -> Result<(), &'static str> {
+fn restrict_calls(_with_maps: bool) -> Result<(), &'static str> {
     Err("the system calls of this processor are not known here")
 }
 

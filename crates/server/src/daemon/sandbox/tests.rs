@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread;
 
+use dns64_transport::xdp::program::Object;
 use rustix::io::Errno;
 
 use super::*;
@@ -30,7 +31,7 @@ fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
 fn a_restricted_thread_makes_threads_and_sockets_but_no_processes() {
     let denied = Some(Errno::PERM.raw_os_error());
     restricted(
-        || restrict_calls().unwrap(),
+        || restrict_calls(false).unwrap(),
         || {
             assert_eq!(errno(Command::new("/bin/false").spawn()), denied);
             assert_eq!(
@@ -60,7 +61,7 @@ fn a_restricted_thread_reads_files_and_changes_none() {
     let own = rustix::process::getuid().as_raw();
     let denied = Some(Errno::PERM.raw_os_error());
     restricted(
-        || restrict_calls().unwrap(),
+        || restrict_calls(false).unwrap(),
         || {
             assert_eq!(fs::read_to_string(&file).unwrap(), "text");
             assert_eq!(errno(fs::write(&file, "other")), denied);
@@ -128,7 +129,7 @@ fn no_dangerous_call_is_on_the_list() {
         libc::SYS_seccomp,
         libc::SYS_userfaultfd,
     ];
-    let conditions = calls::conditions().unwrap();
+    let conditions = calls::conditions(false).unwrap();
     for call in dangerous {
         let allowed = calls::ALLOWED.iter().chain(calls::OLDER);
         let allowed = allowed.chain(conditions.iter().map(|(call, _)| call));
@@ -186,4 +187,25 @@ fn it_says_what_is_in_force() {
     assert_eq!(say(None, true), "seccomp");
     assert_eq!(say(Some(7), false), "landlock abi 7");
     assert_eq!(Sandbox::OFF.to_string(), "off");
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[test]
+fn entries_of_maps_are_for_the_driver_alone() {
+    let without = calls::conditions(false).unwrap();
+    let with = calls::conditions(true).unwrap();
+    let more: Vec<_> = with[without.len()..]
+        .iter()
+        .map(|(call, _)| *call)
+        .collect();
+    assert_eq!(more, [libc::SYS_bpf]);
+    let denied = Some(Errno::PERM.raw_os_error());
+    let (program, map) = restricted(
+        || restrict_calls(true).unwrap(),
+        || {
+            let object = Object::load(dns64_transport::xdp::STEER_OBJECT);
+            (object.is_err(), errno(Command::new("/bin/false").spawn()))
+        },
+    );
+    assert_eq!((program, map), (true, denied), "no program can be loaded");
 }
