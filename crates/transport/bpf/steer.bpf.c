@@ -36,7 +36,8 @@ struct end {
 #define LISTENS 1
 #define ASKS 2
 
-// Of each local port, in host order: which roles it has.
+// Of each local port, in host order: its roles, and of which queues the socket has that asks from it: every of-th, from
+// index on (of << 8 | index << 20).
 struct bpf_map_def SEC("maps") ports = {
     .type = BPF_MAP_TYPE_ARRAY,
     .key_size = sizeof(__u32),
@@ -78,7 +79,7 @@ INLINE void copy_address(__u8 *to, const __u8 *from, int octets)
         to[16 - octets + i] = from[i];
 }
 
-INLINE int wanted(const __u8 *source, const __u8 *destination, int octets, const __u8 *udp)
+INLINE int wanted(const __u8 *source, const __u8 *destination, int octets, const __u8 *udp, __u32 queue)
 {
     __u32 port = big(udp + 2);
     const __u32 *roles = map_lookup(&ports, &port);
@@ -94,7 +95,8 @@ INLINE int wanted(const __u8 *source, const __u8 *destination, int octets, const
         if (map_lookup(&ends, &end))
             return 1;
     }
-    if (*roles & ASKS) {
+    __u32 of = *roles >> 8 & 0xfff;
+    if ((*roles & ASKS) && of && queue % of == *roles >> 20) {
         copy_address(end.address, source, octets);
         end.port = *(const __u16 *)udp;
         end.role = ASKS;
@@ -124,12 +126,12 @@ int steer(struct xdp_md *ctx)
         if (ip + 28 > data_end || ip[0] != 0x45 || ip[9] != PROTOCOL_UDP
             || (big(ip + 6) & MORE_FRAGMENTS_AND_OFFSET))
             return XDP_PASS;
-        if (!wanted(ip + 12, ip + 16, 4, ip + 20))
+        if (!wanted(ip + 12, ip + 16, 4, ip + 20, ctx->rx_queue_index))
             return XDP_PASS;
     } else if (kind == IPV6) {
         if (ip + 48 > data_end || ip[0] >> 4 != 6 || ip[6] != PROTOCOL_UDP)
             return XDP_PASS;
-        if (!wanted(ip + 8, ip + 24, 16, ip + 40))
+        if (!wanted(ip + 8, ip + 24, 16, ip + 40, ctx->rx_queue_index))
             return XDP_PASS;
     } else {
         return XDP_PASS;

@@ -2,7 +2,7 @@
 //! [`crate::memory`] on the simulated network.
 
 mod clients;
-mod pool;
+pub(crate) mod pool;
 pub mod udp;
 mod upstreams;
 

@@ -4,11 +4,13 @@ mod code;
 mod elf;
 mod error;
 mod frame;
+mod hops;
 mod interface;
 mod link;
 mod netlink;
 pub mod program;
 mod queue;
+pub mod relay;
 mod steering;
 
 pub use interface::allow;

@@ -107,13 +107,13 @@ pub(super) fn drops(socket: &OwnedFd) -> Result<u64, LinkError> {
 }
 
 /// Server and port in one number, if they fit.
-pub(super) fn port_token(server: usize, port: usize) -> Option<u32> {
+pub(crate) fn port_token(server: usize, port: usize) -> Option<u32> {
     let [server, port] = [server, port].map(u16::try_from);
     Some(u32::from(server.ok()?) << 16 | u32::from(port.ok()?))
 }
 
 /// Server and port of a [`port_token`].
-pub(super) fn of_port_token(token: u32) -> (usize, usize) {
+pub(crate) fn of_port_token(token: u32) -> (usize, usize) {
     ((token >> 16) as usize, (token & 0xffff) as usize)
 }
 
@@ -121,6 +121,7 @@ pub(super) fn of_port_token(token: u32) -> (usize, usize) {
 const LISTENER: u64 = 0;
 const PORT: u64 = 1;
 const WAKER: u64 = 2;
+const RING: u64 = 3;
 
 /// How epoll names a socket of a pool.
 fn token(number: usize, port: usize) -> EventData {
@@ -138,6 +139,11 @@ pub(super) fn waker_token() -> EventData {
     EventData::new_u64(WAKER << 32)
 }
 
+/// How epoll names an AF_XDP socket.
+pub(crate) fn ring_token() -> EventData {
+    EventData::new_u64(RING << 32)
+}
+
 /// What an event of epoll is about.
 pub(super) enum Ready {
     /// The listening socket of this index.
@@ -151,6 +157,8 @@ pub(super) enum Ready {
     },
     /// The relay's waker.
     Waker,
+    /// The ring of an AF_XDP socket.
+    Ring,
 }
 
 impl Ready {
@@ -163,6 +171,7 @@ impl Ready {
                 Self::Port { server, port }
             }
             WAKER => Self::Waker,
+            RING => Self::Ring,
             _ => Self::Listener(token as usize),
         }
     }

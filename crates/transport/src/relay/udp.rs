@@ -19,10 +19,10 @@ use crate::sys::Gather;
 
 /// Kernel sockets of one worker: those that listen and those that ask.
 pub struct UdpRelay {
-    epoll: Arc<OwnedFd>,
+    pub(crate) epoll: Arc<OwnedFd>,
     waker: Waker,
-    clients: UdpClients,
-    upstreams: UdpUpstreams,
+    pub(crate) clients: UdpClients,
+    pub(crate) upstreams: UdpUpstreams,
 }
 
 /// Receive buffer that each listening socket asks for, in octets.
@@ -117,6 +117,8 @@ impl Relay for UdpRelay {
                 Ready::Listener(i) => self.clients.note_ready(i),
                 Ready::Port { server, port } => self.upstreams.note_ready(server, port),
                 Ready::Waker => self.waker.drain(),
+                // Who reads rings looks at them anyway.
+                Ready::Ring => {}
             }
         }
         Ok(())

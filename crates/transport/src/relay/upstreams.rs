@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::net::getsockname;
+
 use super::pool::{Pool, drops, port_token};
 use super::udp::send_all;
 use super::{Arrival, UpstreamSide};
@@ -54,6 +56,13 @@ impl UdpUpstreams {
     /// Whether [`UpstreamSide::receive`] has something to hand over that no socket tells of.
     pub(super) fn has_returned(&self) -> bool {
         !self.returned.is_empty()
+    }
+
+    /// Address and port of the socket at a server's port, which is opened if it is closed; `None` if it cannot be now.
+    pub(crate) fn local_addr(&mut self, server: usize, port: usize) -> Option<SocketAddr> {
+        let pool = self.pools.get_mut(server)?;
+        let socket = pool.socket(port, &self.epoll, server)?;
+        getsockname(socket).ok()?.try_into().ok()
     }
 
     /// The address from which this server is asked.

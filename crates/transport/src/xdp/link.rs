@@ -7,10 +7,10 @@
 mod client;
 mod server;
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 
 use super::frame::{self, Addresses, Flow};
+use super::hops::Hops;
 use super::netlink::Interface;
 use super::program::Mode;
 use super::queue::{Part, Queue};
@@ -74,18 +74,8 @@ struct Client {
 struct Server {
     listen: SocketAddr,
     /// How those are reached whose queries were not answered at once.
-    hops: HashMap<IpAddr, Hop>,
+    hops: Hops,
 }
-
-#[derive(Clone, Copy)]
-struct Hop {
-    queue: usize,
-    macs: [[u8; 6]; 2],
-    vlan: Option<[u8; 2]>,
-}
-
-/// Of so many clients the way is kept; what is beyond goes by way of the kernel.
-const HOPS_MAX: usize = 65_536;
 
 /// Frames taken in at once: as many as an authority answers in one turn.
 const BATCH: usize = 64;
@@ -155,7 +145,7 @@ fn arrival(stamp: u64, now: Nanos) -> Nanos {
 }
 
 /// Whether a datagram fits into one packet of the interface.
-fn fits(flow: &Flow, payload: usize, interface: &Interface) -> bool {
+pub(super) fn fits(flow: &Flow, payload: usize, interface: &Interface) -> bool {
     let ip = match flow.addresses {
         Addresses::V4(_) => 28,
         Addresses::V6(_) => 48,
@@ -164,7 +154,7 @@ fn fits(flow: &Flow, payload: usize, interface: &Interface) -> bool {
 }
 
 /// Hands the frames to the network that wait in a queue; returns how many its driver dropped.
-fn flush(queue: &mut Queue) -> Result<u64, LinkError> {
+pub(super) fn flush(queue: &mut Queue) -> Result<u64, LinkError> {
     queue.departures.flush().map_err(|reason| LinkError {
         call: "sendto (AF_XDP)",
         reason,
@@ -175,19 +165,6 @@ fn flush(queue: &mut Queue) -> Result<u64, LinkError> {
 fn push(queue: &mut Queue, flow: &Flow, payload: &[u8]) -> bool {
     let write = |frame: &mut [u8]| frame::build(flow, payload, frame).unwrap_or(0);
     queue.departures.push(write)
-}
-
-/// Who sent a frame, as a socket would tell it: IPv4 as an IPv6 address where it listens for both.
-fn peer(flow: &Flow, listen: SocketAddr, interface: u32) -> SocketAddr {
-    match (flow.source(), listen) {
-        (SocketAddr::V4(v4), SocketAddr::V6(_)) => {
-            SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0).into()
-        }
-        (SocketAddr::V6(v6), _) if Ipv6Addr::is_unicast_link_local(v6.ip()) => {
-            SocketAddrV6::new(*v6.ip(), v6.port(), 0, interface).into()
-        }
-        (source, _) => source,
-    }
 }
 
 impl Link for XdpLink {

@@ -49,8 +49,24 @@ impl Part {
     pub const WHOLE: Self = Self { index: 0, of: 1 };
 }
 
-/// Opens sockets at the queues of an interface, as far as there are any for this part.
+/// Opens sockets at the queues of an interface for this part, of which there must be one.
 pub(super) fn open(
+    interface: &Arc<Interface>,
+    steering: &Arc<Steering>,
+    part: Part,
+) -> Result<Vec<Queue>, XdpError> {
+    let queues = of_part(interface, steering, part)?;
+    if queues.is_empty() {
+        return Err(XdpError::Unusable {
+            interface: interface.name.clone(),
+            reason: "it has fewer receive queues than the Tester has threads there; see 'ethtool -l'",
+        });
+    }
+    Ok(queues)
+}
+
+/// Opens sockets at the queues of an interface, as far as there are any for this part.
+pub(super) fn of_part(
     interface: &Arc<Interface>,
     steering: &Arc<Steering>,
     part: Part,
@@ -87,12 +103,6 @@ pub(super) fn open(
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) && queue > 0 => break,
             Err(e) => return Err(failed(e)),
         }
-    }
-    if queues.is_empty() {
-        return Err(XdpError::Unusable {
-            interface: interface.name.clone(),
-            reason: "it has fewer receive queues than the Tester has threads there; see 'ethtool -l'",
-        });
     }
     Ok(queues)
 }

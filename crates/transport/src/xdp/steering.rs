@@ -8,6 +8,7 @@ use std::os::linux::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::program::{Attached, Map, Mode, Object, XdpError};
+use super::queue::Part;
 use super::{STEER_OBJECT, allow};
 
 /// What steers the datagrams of one interface; detached when the last link that uses it is dropped.
@@ -30,10 +31,16 @@ pub(super) enum Role {
     Asks = 2,
 }
 
+/// Where the program finds the queues of whoever asks from a port: every how-manieth, and from which on.
+const OF_SHIFT: u32 = 8;
+const INDEX_SHIFT: u32 = 20;
+
 /// How many links want a port in a role, or an end.
 #[derive(Default)]
 struct Claims {
     ports: BTreeMap<(u16, Role), usize>,
+    /// Of ports that are asked from: whose queues the replies have to come to.
+    owners: BTreeMap<u16, Part>,
     ends: BTreeMap<EndKey, usize>,
 }
 
@@ -78,6 +85,11 @@ impl Steering {
         Ok(steering)
     }
 
+    /// Name of the interface.
+    pub(super) fn interface(&self) -> &str {
+        self.attached.interface()
+    }
+
     /// Where its program runs.
     pub(super) fn mode(&self) -> Mode {
         self.attached.mode()
@@ -90,18 +102,21 @@ impl Steering {
             .set(&queue.to_ne_bytes(), &number.to_ne_bytes())
     }
 
-    /// Has datagrams steered that come to one of these local ports, to or from one of these ends by its role.
+    /// Has datagrams steered that come to one of these local ports, to or from one of these ends by its role. Replies
+    /// that come to a queue of another part than this one stay with the kernel, whose socket at the port has them.
     pub(super) fn want(
         self: &Arc<Self>,
         role: Role,
         ends: &[SocketAddr],
         ports: &[u16],
+        part: Part,
     ) -> Result<Wanted, XdpError> {
         let wanted = Wanted {
             steering: Arc::clone(self),
             role,
             ends: ends.iter().map(|end| key(*end, role)).collect(),
             ports: ports.to_vec(),
+            part,
         };
         let mut claims = lock(&self.claims);
         wanted.count(&mut claims, |count| count + 1)?;
@@ -123,9 +138,15 @@ pub(super) struct Wanted {
     role: Role,
     ends: Vec<EndKey>,
     ports: Vec<u16>,
+    part: Part,
 }
 
 impl Wanted {
+    /// Whether anything is wanted.
+    pub(super) fn has_ends(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
     /// Counts all by `change` and writes what the program has to know.
     fn count(&self, claims: &mut Claims, change: impl Fn(usize) -> usize) -> Result<(), XdpError> {
         let steering = &self.steering;
@@ -145,11 +166,23 @@ impl Wanted {
                 _ => 0,
             };
             let roles = bit(Role::Listens) | bit(Role::Asks);
+            if self.role == Role::Asks {
+                claims.owners.insert(*port, self.part);
+            }
+            let owner = claims.owners.get(port).map_or(0, |part| {
+                part.of.max(1) << OF_SHIFT | part.index << INDEX_SHIFT
+            });
             let number = u32::from(*port).to_ne_bytes();
-            steering.ports.set(&number, &roles.to_ne_bytes())?;
+            steering
+                .ports
+                .set(&number, &(roles | owner).to_ne_bytes())?;
         }
         claims.ends.retain(|_, count| *count > 0);
         claims.ports.retain(|_, count| *count > 0);
+        let ports = &claims.ports;
+        claims
+            .owners
+            .retain(|port, _| ports.contains_key(&(*port, Role::Asks)));
         Ok(())
     }
 }

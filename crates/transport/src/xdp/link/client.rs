@@ -69,7 +69,7 @@ impl XdpLink {
         let queues = queue::open(&interface, &steering, options.part)?;
         let mac = neighbour(route, server, source)?;
         let numbers: Vec<u16> = own.iter().map(SocketAddr::port).collect();
-        let wanted = steering.want(Role::Asks, &[server], &numbers)?;
+        let wanted = steering.want(Role::Asks, &[server], &numbers, options.part)?;
         let mut link = Self::over(slow, queues, vec![wanted]);
         link.client = Some(client(server, &own, mac, &interface));
         Ok(link)

@@ -1,19 +1,19 @@
 //! A link that listens.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::{BATCH, HOPS_MAX, Hop, Options, Server, XdpLink, arrival, fits, flush, peer, push};
+use super::{BATCH, Options, Server, XdpLink, arrival, fits, flush, push};
 use crate::clock::{Clock, MonotonicClock, Nanos};
 use crate::socket::{OpenError, Segmentation, UdpLink};
 use crate::sys::FRAME_BYTES;
 use crate::xdp::frame::{self, Flow};
+use crate::xdp::hops::{self, Hops};
 use crate::xdp::netlink::{self, Address, Interface};
 use crate::xdp::program::XdpError;
 use crate::xdp::queue;
 use crate::xdp::steering::{Role, Steering};
-use crate::{Datagram, Departure, Link, LinkError, LocalAddr, Origin};
+use crate::{Datagram, Departure, Link, LinkError, Origin};
 
 impl XdpLink {
     /// Opens a socket that listens at `listen`, and AF_XDP sockets at the interface with this address, or, if it is
@@ -44,7 +44,12 @@ impl XdpLink {
             match Steering::of(index, &interface.name, options.mode, options.force) {
                 Ok(steering) => {
                     queues.extend(queue::open(&Arc::new(interface), &steering, options.part)?);
-                    wanted.push(steering.want(Role::Listens, &ends, &[listen.port()])?);
+                    wanted.push(steering.want(
+                        Role::Listens,
+                        &ends,
+                        &[listen.port()],
+                        options.part,
+                    )?);
                 }
                 // Of all interfaces, those that may be used.
                 Err(e @ XdpError::DefaultRoute { .. }) if listen.ip().is_unspecified() => {
@@ -61,7 +66,7 @@ impl XdpLink {
         let mut link = Self::over(slow, queues, wanted);
         link.server = Some(Server {
             listen,
-            hops: HashMap::new(),
+            hops: Hops::default(),
         });
         Ok(link)
     }
@@ -121,7 +126,7 @@ impl XdpLink {
             let len = answer(datagram, &mut self.scratch).min(FRAME_BYTES);
             let back = flow.reversed();
             if len == 0 {
-                server.remember(datagram.peer.ip(), cursor, &back);
+                server.hops.remember(datagram.peer.ip(), cursor, &back);
             } else if fits(&back, len, interface) {
                 let reply = &self.scratch[..len];
                 let write = |frame: &mut [u8]| frame::build(&back, reply, frame).unwrap_or(0);
@@ -160,7 +165,10 @@ impl XdpLink {
         while let Some((to, len)) = next(&mut self.scratch) {
             let len = len.min(FRAME_BYTES);
             replies += 1;
-            let way = self.server.as_ref().and_then(|server| server.way(&to));
+            let way = self
+                .server
+                .as_ref()
+                .and_then(|server| server.hops.way(server.listen, &to));
             let way = way.filter(|(queue, flow)| fits(flow, len, &self.queues[*queue].interface));
             let Some((queue, flow)) = way else {
                 self.depart(at, waiting)?;
@@ -208,34 +216,6 @@ impl XdpLink {
     }
 }
 
-impl Server {
-    /// Notes how a client is reached.
-    fn remember(&mut self, client: IpAddr, queue: usize, back: &Flow) {
-        if self.hops.len() >= HOPS_MAX {
-            self.hops.clear();
-        }
-        let hop = Hop {
-            queue,
-            macs: back.macs,
-            vlan: back.vlan,
-        };
-        self.hops.insert(client, hop);
-    }
-
-    /// The queue and the flow by which a client is reached; `None` for one that did not come by a queue.
-    fn way(&self, to: &Origin) -> Option<(usize, Flow)> {
-        let hop = self.hops.get(&to.peer.ip())?;
-        let local = to.local.map_or(self.listen.ip(), |local| local.ip);
-        let flow = Flow {
-            macs: hop.macs,
-            vlan: hop.vlan,
-            addresses: frame::addresses(local.to_canonical(), to.peer.ip().to_canonical())?,
-            ports: [self.listen.port(), to.peer.port()],
-        };
-        Some((hop.queue, flow))
-    }
-}
-
 /// Whether a socket at `listen` takes what is sent to a local address.
 fn serves(listen: SocketAddr, ip: IpAddr) -> bool {
     match listen.ip() {
@@ -271,20 +251,10 @@ fn datagram<'a>(
     listen: SocketAddr,
     interface: &Interface,
 ) -> Datagram<'a> {
-    let local = listen.ip().is_unspecified().then(|| {
-        let ip = match (flow.destination().ip(), listen) {
-            (IpAddr::V4(v4), SocketAddr::V6(_)) => v4.to_ipv6_mapped().into(),
-            (ip, _) => ip,
-        };
-        let is_local = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
-        LocalAddr {
-            ip,
-            interface: if is_local { interface.index } else { 0 },
-        }
-    });
+    let local = hops::local(flow, listen, interface.index);
     Datagram {
         port: 0,
-        peer: peer(flow, listen, interface.index),
+        peer: hops::peer(flow, listen, interface.index),
         payload,
         at,
         local,

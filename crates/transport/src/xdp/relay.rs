@@ -1,0 +1,337 @@
+//! [`Relay`] over AF_XDP sockets.
+//!
+//! An ordinary [`UdpRelay`] is open beside the rings: it holds the ports, looks for neighbours, takes ICMP messages, and
+//! carries what the rings cannot: fragments, datagrams larger than the MTU, what comes by another interface or to a queue of
+//! another worker. How a server is reached is learnt from its replies: the first question goes by way of the kernel, and
+//! one again every [`TRUST_NS`], so that a next hop that has changed is found.
+
+mod clients;
+mod upstreams;
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustix::event::epoll::{self, EventFlags};
+
+use super::frame::Flow;
+use super::hops::Hops;
+use super::link::flush;
+use super::netlink::{self, Address, Interface};
+use super::program::{Mode, XdpError};
+use super::queue::{self, Part, Queue};
+use super::steering::{Role, Steering, Wanted};
+use crate::clock::{Nanos, SECOND};
+use crate::relay::pool::{of_port_token, port_token, ring_token};
+use crate::relay::udp::{UdpRelay, Waker};
+use crate::socket::{OpenError, option};
+use crate::sys::FRAME_BYTES;
+use crate::{Counters, LinkError, Relay};
+
+/// An interface whose datagrams pass the kernel by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its name.
+    pub interface: String,
+    /// Where the steering program runs.
+    pub mode: Mode,
+    /// Also if it carries a default route.
+    pub force: bool,
+}
+
+/// AF_XDP sockets of one worker, and kernel sockets beside them.
+pub struct XdpRelay {
+    /// Dropped first: what comes then goes to the ordinary sockets.
+    _listening: Vec<Wanted>,
+    asking: Vec<Server>,
+    udp: UdpRelay,
+    part: Part,
+    steerings: Vec<Arc<Steering>>,
+    queues: Vec<Queue>,
+    /// Of each queue.
+    uses: Vec<Uses>,
+    listen: Vec<SocketAddr>,
+    hops: Hops,
+    numbers: Numbers,
+    /// Queries that were found while replies were looked for, with their queues; and the other way round.
+    queries: Held<(usize, Flow)>,
+    replies: Held<(usize, usize)>,
+    accepting: bool,
+    /// Where a datagram is written before its way is known.
+    scratch: Box<[u8]>,
+    counted: Counters,
+}
+
+/// What is known of an upstream server.
+struct Server {
+    address: SocketAddr,
+    way: Option<Way>,
+    /// Of each port of its pool: the local address, as long as its replies are steered.
+    ports: Vec<Option<(SocketAddr, Vec<Wanted>)>>,
+}
+
+/// How a server is reached, as its last reply showed.
+#[derive(Clone, Copy)]
+struct Way {
+    queue: usize,
+    macs: [[u8; 6]; 2],
+    vlan: Option<[u8; 2]>,
+    learnt: Nanos,
+}
+
+/// Who is to be looked for at a queue.
+#[derive(Clone, Copy)]
+struct Uses {
+    clients: bool,
+    /// Where clients come, this becomes true with the first reply.
+    upstreams: bool,
+}
+
+/// How long a way is trusted.
+const TRUST_NS: Nanos = 10 * SECOND;
+
+/// Frames taken in at once from a queue.
+const BATCH: usize = 64;
+
+/// Datagrams for one side that may wait while the other is looked at; more are dropped and counted.
+const HELD_MAX: usize = 4096;
+
+impl XdpRelay {
+    /// As [`UdpRelay::open`], with AF_XDP sockets at every queue of these interfaces that belongs to `part`: worker `index`
+    /// of `of`. A worker that no queue is left for has kernel sockets alone.
+    ///
+    /// Addresses that an interface gets later are served by way of the kernel.
+    ///
+    /// # Errors
+    ///
+    /// What [`UdpRelay::open`] says; an interface that is not there or is no Ethernet, or that carries the default route
+    /// without `force`; the kernel or this process's rights do not suffice; another program has the queues.
+    pub fn open(
+        listen: &[SocketAddr],
+        sources: &[IpAddr],
+        ports: &[Port],
+        part: Part,
+    ) -> Result<Self, OpenError> {
+        let udp = UdpRelay::open(listen, sources)?;
+        let own = (0..listen.len()).map(|i| udp.clients.local_addr(i));
+        let listen: Vec<SocketAddr> = own.flatten().collect();
+        let all = netlink::addresses().map_err(facts("the addresses of this host"))?;
+        let (mut steerings, mut queues, mut listening) = (Vec::new(), Vec::new(), Vec::new());
+        let mut uses = Vec::new();
+        for port in ports {
+            let interface = usable(&port.interface)?;
+            let before = listening.len();
+            let steering = Steering::of(interface.index, &interface.name, port.mode, port.force)?;
+            for address in &listen {
+                let ends = ends(*address, interface.index, &all);
+                let wanted = steering.want(Role::Listens, &ends, &[address.port()], part)?;
+                listening.push(wanted);
+            }
+            let clients = listening[before..].iter().any(Wanted::has_ends);
+            queues.extend(queue::of_part(&Arc::new(interface), &steering, part)?);
+            let use_of_it = Uses {
+                clients,
+                upstreams: !clients,
+            };
+            uses.resize(queues.len(), use_of_it);
+            steerings.push(steering);
+        }
+        for queue in &queues {
+            let added = epoll::add(
+                &udp.epoll,
+                queue.arrivals.fd(),
+                ring_token(),
+                EventFlags::IN,
+            );
+            option("epoll_ctl", added)?;
+        }
+        Ok(Self {
+            _listening: listening,
+            asking: Vec::new(),
+            udp,
+            part,
+            steerings,
+            queues,
+            uses,
+            listen,
+            hops: Hops::default(),
+            numbers: Numbers::new(),
+            queries: Held::new(),
+            replies: Held::new(),
+            accepting: true,
+            scratch: vec![0; FRAME_BYTES].into(),
+            counted: Counters::default(),
+        })
+    }
+
+    /// A handle that ends this relay's sleep.
+    pub fn waker(&self) -> Waker {
+        self.udp.waker()
+    }
+
+    /// The smallest receive buffer of its kernel sockets, in octets.
+    pub fn receive_buffer(&self) -> usize {
+        self.udp.clients.receive_buffer()
+    }
+
+    /// Interface, mode and number of queues that this worker reads.
+    pub fn attached(&self) -> Vec<(String, Mode, usize)> {
+        let of = |steering: &Arc<Steering>| {
+            let name = steering.interface().to_owned();
+            let own = self.queues.iter();
+            let queues = own.filter(|queue| queue.interface.name == name).count();
+            (name, steering.mode(), queues)
+        };
+        self.steerings.iter().map(of).collect()
+    }
+
+    /// Hands what was pushed into the rings to the network.
+    fn flush_rings(&mut self) {
+        for queue in &mut self.queues {
+            // What the kernel refuses for good is lost, as a datagram that a socket refuses.
+            self.counted.send_drops += flush(queue).unwrap_or(0);
+        }
+    }
+}
+
+/// Whose a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Of the listening socket of this index.
+    Client(usize),
+    /// Of an upstream server and a port of its pool.
+    Upstream(usize, usize),
+    Nobody,
+}
+
+/// Server and port of its pool, by the number of the local port.
+struct Numbers {
+    /// Of IPv4, of IPv6: a [`port_token`] and one more, 0 where there is none.
+    of: [Box<[u32]>; 2],
+}
+
+impl Numbers {
+    fn new() -> Self {
+        let none = || vec![0; 1 << 16].into_boxed_slice();
+        Self {
+            of: [none(), none()],
+        }
+    }
+
+    fn get(&self, local: SocketAddr) -> Option<(usize, usize)> {
+        let token = self.of[usize::from(local.is_ipv6())][usize::from(local.port())];
+        Some(of_port_token(token.checked_sub(1)?))
+    }
+
+    fn set(&mut self, local: SocketAddr, to: Option<(usize, usize)>) {
+        let token = to.and_then(|(server, port)| port_token(server, port)?.checked_add(1));
+        self.of[usize::from(local.is_ipv6())][usize::from(local.port())] = token.unwrap_or(0);
+    }
+}
+
+/// Datagrams that wait for the other side, each with what is known of it.
+struct Held<T> {
+    of: Vec<(T, Range<usize>)>,
+    octets: Vec<u8>,
+}
+
+impl<T> Held<T> {
+    fn new() -> Self {
+        Self {
+            of: Vec::new(),
+            octets: Vec::new(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// False if no more can wait.
+    fn push(&mut self, known: T, payload: &[u8]) -> bool {
+        let has_room = self.len() < HELD_MAX;
+        if has_room {
+            let first = self.octets.len();
+            self.octets.extend_from_slice(payload);
+            self.of.push((known, first..self.octets.len()));
+        }
+        has_room
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&T, &[u8])> {
+        let all = self.of.iter();
+        all.map(|(known, at)| (known, &self.octets[at.clone()]))
+    }
+
+    fn clear(&mut self) {
+        self.of.clear();
+        self.octets.clear();
+    }
+}
+
+fn side(listen: &[SocketAddr], numbers: &Numbers, flow: &Flow) -> Side {
+    let to = flow.destination();
+    let is_exact = |own: &SocketAddr| own.ip() == to.ip() && own.port() == to.port();
+    let is_any = |own: &SocketAddr| {
+        own.ip().is_unspecified() && own.is_ipv4() == to.is_ipv4() && own.port() == to.port()
+    };
+    let listener = listen.iter().position(is_exact);
+    let listener = listener.or_else(|| listen.iter().position(is_any));
+    if let Some(listener) = listener {
+        return Side::Client(listener);
+    }
+    match numbers.get(to) {
+        Some((server, port)) => Side::Upstream(server, port),
+        None => Side::Nobody,
+    }
+}
+
+/// The interface of this name, if AF_XDP can be used there.
+fn usable(name: &str) -> Result<Interface, XdpError> {
+    let index = super::interface::index(name)?;
+    let interface = netlink::interface(index).map_err(facts("the interface"))?;
+    match interface.is_usable {
+        true => Ok(interface),
+        false => Err(XdpError::Unusable {
+            interface: interface.name,
+            reason: "it is not an Ethernet interface that is up",
+        }),
+    }
+}
+
+fn facts(what: &'static str) -> impl Fn(std::io::Error) -> XdpError {
+    move |reason| XdpError::Facts {
+        what: what.into(),
+        reason,
+    }
+}
+
+/// The addresses of an interface that a socket at `listen` serves.
+fn ends(listen: SocketAddr, interface: u32, all: &[Address]) -> Vec<SocketAddr> {
+    let own = all.iter().filter(|address| address.interface == interface);
+    let served = own.filter(|address| match listen.ip().is_unspecified() {
+        true => address.ip.is_ipv4() == listen.is_ipv4(),
+        false => address.ip == listen.ip(),
+    });
+    served
+        .map(|address| SocketAddr::new(address.ip, listen.port()))
+        .collect()
+}
+
+impl Relay for XdpRelay {
+    type Clients = Self;
+    type Upstreams = Self;
+
+    fn clients(&mut self) -> &mut Self {
+        self
+    }
+
+    fn upstreams(&mut self) -> &mut Self {
+        self
+    }
+
+    fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
+        let is_held = self.replies.len() > 0 || (self.queries.len() > 0 && self.accepting);
+        self.udp.wait(if is_held { 0 } else { timeout })
+    }
+}

@@ -1,0 +1,215 @@
+//! The side of the upstream servers.
+
+use std::net::SocketAddr;
+
+use super::{BATCH, HELD_MAX, Numbers, Server, Side, TRUST_NS, Way, XdpRelay, side};
+use crate::clock::{Clock, MonotonicClock};
+use crate::relay::{Arrival, UpstreamSide};
+use crate::sys::FRAME_BYTES;
+use crate::xdp::frame::{self, Flow};
+use crate::xdp::link::fits;
+use crate::xdp::queue::Queue;
+use crate::xdp::steering::Role;
+use crate::{Counters, LinkError};
+
+impl XdpRelay {
+    /// Hands the replies of a queue to `each`, a batch at most; returns how many frames there were, and how many
+    /// replies.
+    fn replies_of(&mut self, at: usize, each: &mut impl FnMut(Arrival<'_>)) -> (usize, usize) {
+        let (listen, numbers, asking) = (&self.listen, &self.numbers, &mut self.asking);
+        let (queries, counted) = (&mut self.queries, &mut self.counted);
+        let Queue { arrivals, .. } = &mut self.queues[at];
+        let mut total = 0;
+        let frames = arrivals.take(BATCH, |octets, _| {
+            // What is not intact is lost, as it is to a socket.
+            let Some((flow, payload)) = frame::parse(octets) else {
+                return;
+            };
+            match side(listen, numbers, &flow) {
+                Side::Upstream(server, port) => {
+                    let Some(known) = asking.get_mut(server).filter(|it| it.sent(&flow, port))
+                    else {
+                        counted.foreign += 1;
+                        counted.foreign_from = counted.foreign_from.or(Some(flow.source()));
+                        return;
+                    };
+                    known.learn(at, &flow);
+                    total += 1;
+                    each(Arrival::Reply {
+                        server,
+                        port,
+                        payload,
+                    });
+                }
+                Side::Client(_) => {
+                    counted.receive_drops += u64::from(!queries.push((at, flow), payload));
+                }
+                Side::Nobody => counted.receive_drops += 1,
+            }
+        });
+        (frames, total)
+    }
+
+    /// The flow from a port to its server and the queue that it leaves by; `None` if it has to go by way of the kernel.
+    fn way_to(&mut self, server: usize, port: usize) -> Option<(usize, Flow)> {
+        let known = self.asking.get_mut(server)?;
+        let now = MonotonicClock.now();
+        let way = known.way.filter(|way| now < way.learnt + TRUST_NS);
+        let Some(way) = way else {
+            // The next reply says it anew.
+            known.way = None;
+            self.steer(server, port)?;
+            return None;
+        };
+        let local = self.steer(server, port)?;
+        let address = self.asking[server].address;
+        let flow = Flow {
+            macs: way.macs,
+            vlan: way.vlan,
+            addresses: frame::addresses(local.ip(), address.ip())?,
+            ports: [local.port(), address.port()],
+        };
+        Some((way.queue, flow))
+    }
+
+    /// The local address of a port whose replies come to the rings.
+    fn steer(&mut self, server: usize, port: usize) -> Option<SocketAddr> {
+        let known = self.asking.get_mut(server)?;
+        let place = known.ports.get_mut(port)?;
+        if let Some((local, _)) = place {
+            return Some(*local);
+        }
+        let local = self.udp.upstreams.local_addr(server, port)?;
+        let wanted = self.steerings.iter().map(|steering| {
+            steering.want(Role::Asks, &[known.address], &[local.port()], self.part)
+        });
+        // If the kernel refuses, the kernel has them.
+        let wanted = wanted.collect::<Result<Vec<_>, _>>().ok()?;
+        *place = Some((local, wanted));
+        self.numbers.set(local, Some((server, port)));
+        Some(local)
+    }
+
+    /// Leaves the replies to a port to the kernel.
+    fn forget(&mut self, server: usize, port: usize) {
+        let place = self
+            .asking
+            .get_mut(server)
+            .and_then(|it| it.ports.get_mut(port));
+        if let Some((local, _)) = place.and_then(Option::take) {
+            self.numbers.set(local, None);
+        }
+    }
+
+    /// What found no room in the rings.
+    pub(super) fn ring_drops(&self) -> Result<u64, LinkError> {
+        let mut drops = 0;
+        for queue in &self.queues {
+            let counted = queue.arrivals.statistics().map_err(|reason| LinkError {
+                call: "getsockopt XDP_STATISTICS",
+                reason,
+            })?;
+            drops += counted.dropped + counted.ring_full + counted.invalid_arrivals;
+        }
+        Ok(drops)
+    }
+}
+
+impl Server {
+    fn new(address: SocketAddr, ports: usize) -> Self {
+        Self {
+            address,
+            way: None,
+            ports: (0..ports).map(|_| None).collect(),
+        }
+    }
+
+    /// Whether a frame is from this server, and to the address of this port.
+    pub(super) fn sent(&self, flow: &Flow, port: usize) -> bool {
+        let from = flow.source();
+        let local = self.ports.get(port).and_then(Option::as_ref);
+        (from.ip(), from.port()) == (self.address.ip(), self.address.port())
+            && local.is_some_and(|(local, _)| local.ip() == flow.destination().ip())
+    }
+
+    fn learn(&mut self, queue: usize, flow: &Flow) {
+        // Not renewed by each reply: the kernel, which looks for neighbours, is to be asked again.
+        self.way.get_or_insert_with(|| Way {
+            queue,
+            macs: flow.reversed().macs,
+            vlan: flow.vlan,
+            learnt: MonotonicClock.now(),
+        });
+    }
+}
+
+impl UpstreamSide for XdpRelay {
+    fn set_servers(&mut self, servers: &[SocketAddr], ports: usize) -> Result<(), LinkError> {
+        self.flush_rings();
+        self.replies.clear();
+        self.numbers = Numbers::new();
+        let new = servers.iter().map(|server| Server::new(*server, ports));
+        self.asking = new.collect();
+        self.udp.upstreams.set_servers(servers, ports)
+    }
+
+    fn receive(&mut self, mut each: impl FnMut(Arrival<'_>)) -> Result<usize, LinkError> {
+        let mut total = self.replies.len();
+        for (&(server, port), payload) in self.replies.iter() {
+            each(Arrival::Reply {
+                server,
+                port,
+                payload,
+            });
+        }
+        self.replies.clear();
+        for at in 0..self.queues.len() {
+            while self.uses[at].upstreams {
+                let (frames, replies) = self.replies_of(at, &mut each);
+                total += replies;
+                if frames < BATCH || self.queries.len() >= HELD_MAX {
+                    break;
+                }
+            }
+        }
+        Ok(total + self.udp.upstreams.receive(each)?)
+    }
+
+    fn ask(&mut self, server: usize, port: usize, fill: impl FnOnce(&mut [u8]) -> usize) {
+        let Some((at, flow)) = self.way_to(server, port) else {
+            return self.udp.upstreams.ask(server, port, fill);
+        };
+        let len = fill(&mut self.scratch);
+        let question = &self.scratch[..len.min(FRAME_BYTES)];
+        if question.is_empty() {
+            self.counted.send_drops += 1;
+        } else if fits(&flow, question.len(), &self.queues[at].interface) {
+            let write = |frame: &mut [u8]| frame::build(&flow, question, frame).unwrap_or(0);
+            let is_pushed = self.queues[at].departures.push(write);
+            self.counted.send_drops += u64::from(!is_pushed);
+        } else {
+            self.udp.upstreams.ask(server, port, |frame| {
+                frame[..question.len()].copy_from_slice(question);
+                question.len()
+            });
+        }
+    }
+
+    fn renew(&mut self, server: usize, port: usize) -> Result<(), LinkError> {
+        self.forget(server, port);
+        self.udp.upstreams.renew(server, port)
+    }
+
+    fn flush(&mut self) {
+        self.flush_rings();
+        self.udp.upstreams.flush();
+    }
+
+    /// What the rings have lost is counted at the side of the clients.
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        let mut counters = self.udp.upstreams.counters()?;
+        counters.foreign += self.counted.foreign;
+        counters.foreign_from = counters.foreign_from.or(self.counted.foreign_from);
+        Ok(counters)
+    }
+}
