@@ -15,7 +15,6 @@ use std::sync::mpsc::Receiver;
 use std::thread::{Builder, JoinHandle};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use dns64_transport::relay::udp::UdpRelay;
 use dns64_transport::{Arrival, ClientSide, Counters, LinkError, Relay, UpstreamSide};
 use dns64_wire::message::Message;
 
@@ -86,7 +85,7 @@ pub const THREAD: &str = "worker-";
 pub fn spawn(
     index: usize,
     in_force: InForce,
-    mut relay: UdpRelay,
+    mut relay: impl Relay + Send + 'static,
     mailbox: Receiver<ToWorker>,
     workers: Arc<[WorkerHandle]>,
     gateway: GatewayHandle,

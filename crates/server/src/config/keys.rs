@@ -14,6 +14,7 @@ pub(super) const TOP: Keys = Keys {
     keys: &[
         "listen",
         "driver-cache",
+        "af-xdp",
         "workers",
         "user",
         "sandbox",
@@ -53,8 +54,8 @@ pub(super) const SERVER: Keys = Keys {
     keys: &["address", "timeout", "attempts"],
 };
 
-pub(super) const DRIVER_CACHE: Keys = Keys {
-    table: "an entry of driver-cache",
+pub(super) const INTERFACE: Keys = Keys {
+    table: "an interface of driver-cache or af-xdp",
     keys: &["interface", "mode", "force"],
 };
 
@@ -152,7 +153,7 @@ const TABLES: [&Keys; 9] = [
 /// All the tables, those of entries too.
 #[cfg(test)]
 pub(super) fn tables() -> impl Iterator<Item = &'static Keys> {
-    let entries: [&Keys; 5] = [&TOP, &DRIVER_CACHE, &SERVER, &MAP, &DOMAIN_PREFIX];
+    let entries: [&Keys; 5] = [&TOP, &INTERFACE, &SERVER, &MAP, &DOMAIN_PREFIX];
     TABLES.into_iter().chain(entries)
 }
 

@@ -83,6 +83,7 @@ pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str>
     let differs = [
         ("listen", old.listen != new.listen),
         ("driver-cache", old.driver_cache != new.driver_cache),
+        ("af-xdp", old.af_xdp != new.af_xdp),
         ("workers", old.workers != new.workers),
         ("user", old.user != new.user),
         ("sandbox", old.sandbox != new.sandbox),
@@ -99,6 +100,7 @@ pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str>
 pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.listen.clone_from(&running.listen);
     new.driver_cache.clone_from(&running.driver_cache);
+    new.af_xdp.clone_from(&running.af_xdp);
     new.workers = running.workers;
     new.user.clone_from(&running.user);
     new.sandbox = running.sandbox;

@@ -243,6 +243,7 @@ impl Given {
             workers: self.workers(),
             user: None,
             driver_cache: Vec::new(),
+            af_xdp: Vec::new(),
             sandbox: defaults::SANDBOX,
             allow: NetSet::all(),
             deny: defaults::DENY,

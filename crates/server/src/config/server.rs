@@ -33,7 +33,8 @@ pub(super) fn read(
         |spanned: Vec<Spanned<SocketAddr>>| spanned.into_iter().map(Spanned::into_inner).collect();
     Settings {
         listen: plain(listen),
-        driver_cache: driver_cache(&top, faults),
+        driver_cache: interfaces("driver-cache", &top, faults),
+        af_xdp: af_xdp(&top, faults),
         workers: workers(&top, faults),
         user: top.read("user", faults, |v| v.text("\"dns64d\"", user)),
         sandbox: top
@@ -97,9 +98,31 @@ fn listen(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<Spanned<SocketAddr>
     listen
 }
 
-/// Interfaces whose driver answers from the cache.
-fn driver_cache(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<DriverInterface> {
-    let list = top.list("driver-cache", "[\"eth0\"]", faults, driver_interface);
+/// Interfaces whose datagrams pass the kernel by.
+fn af_xdp(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<DriverInterface> {
+    let own = interfaces("af-xdp", top, faults);
+    let mut unheard = Faults::default();
+    let driver = interfaces("driver-cache", top, &mut unheard);
+    let both = own
+        .iter()
+        .find(|it| driver.iter().any(|other| other.name == it.name));
+    if let (Some(both), Some(value)) = (both, top.value("af-xdp")) {
+        let text = format!(
+            "af-xdp and driver-cache both have {}, and an interface takes one XDP program; leave it out of one",
+            both.name
+        );
+        faults.add(value.span(), text);
+    }
+    own
+}
+
+/// The interfaces of a key, each at most once.
+fn interfaces(
+    key: &'static str,
+    top: &Section<'_, '_>,
+    faults: &mut Faults,
+) -> Vec<DriverInterface> {
+    let list = top.list(key, "[\"eth0\"]", faults, driver_interface);
     let list = list.unwrap_or_default();
     for (index, entry) in list.iter().enumerate() {
         let name = &entry.get_ref().name;
@@ -107,12 +130,12 @@ fn driver_cache(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<DriverInterfa
             .iter()
             .any(|other| other.get_ref().name == *name)
         {
-            let text = format!("driver-cache has {name} twice; leave one out");
+            let text = format!("{key} has {name} twice; leave one out");
             faults.add(entry.span(), text);
         }
         if index == defaults::DRIVER_INTERFACES_MAX {
             let text = format!(
-                "driver-cache has {}, and at most {index} are possible; leave this and the following out",
+                "{key} has {}, and at most {index} are possible; leave this and the following out",
                 list.len()
             );
             faults.add(entry.span(), text);
@@ -132,7 +155,7 @@ fn driver_interface(value: Value<'_, '_>, faults: &mut Faults) -> Option<DriverI
             force: false,
         });
     }
-    let section = value.section(&keys::DRIVER_CACHE, faults)?;
+    let section = value.section(&keys::INTERFACE, faults)?;
     let mode = section.read("mode", faults, |v| {
         v.text("\"auto\"", |t| values::choice(t, &XDP_MODES))
     });

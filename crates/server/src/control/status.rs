@@ -36,6 +36,9 @@ pub struct Status {
     /// The cache in the driver, if it is configured.
     #[serde(default)]
     pub driver_cache: Option<DriverStatus>,
+    /// The interfaces whose datagrams pass the kernel by.
+    #[serde(default)]
+    pub af_xdp: Vec<AfXdpStatus>,
     /// By what it is confined: `landlock abi N`, `seccomp`, both with a comma, or `off`.
     pub sandbox: String,
 }
@@ -49,6 +52,17 @@ pub struct DriverStatus {
     pub entries: u64,
     /// The key for whose sake it leaves all queries to the sockets.
     pub idle: Option<String>,
+}
+
+/// An interface with AF_XDP sockets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AfXdpStatus {
+    /// Its name.
+    pub name: String,
+    /// `native` or `generic`.
+    pub mode: String,
+    /// How many of its receive queues are read.
+    pub queues: usize,
 }
 
 /// An interface with a program.
@@ -147,6 +161,9 @@ impl fmt::Display for Status {
         if let Some(driver) = &self.driver_cache {
             writeln!(f, "driver_cache={driver}")?;
         }
+        for AfXdpStatus { name, mode, queues } in &self.af_xdp {
+            writeln!(f, "af_xdp={name} {mode} queues={queues}")?;
+        }
         writeln!(f, "sandbox={}", self.sandbox)
     }
 }
@@ -207,6 +224,11 @@ mod tests {
                 entries: 3,
                 idle: None,
             }),
+            af_xdp: vec![AfXdpStatus {
+                name: "eth1".into(),
+                mode: "native".into(),
+                queues: 2,
+            }],
             sandbox: "landlock abi 4, seccomp".into(),
         });
         expect![[r#"
@@ -223,6 +245,7 @@ mod tests {
             cache_bytes=4096
             cache_bytes_max=1048576
             driver_cache=eth0 native entries=3
+            af_xdp=eth1 native queues=2
             sandbox=landlock abi 4, seccomp
         "#]]
         .assert_eq(&status.to_string());

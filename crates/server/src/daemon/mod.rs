@@ -9,6 +9,7 @@
 
 mod directory;
 pub mod privileges;
+mod relays;
 mod sandbox;
 mod server;
 mod start;

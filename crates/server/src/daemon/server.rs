@@ -13,7 +13,7 @@ use super::sandbox::Sandbox;
 use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, notify};
 use crate::config::{self, Loaded};
-use crate::control::{Answer, Request, SocketFile, Status, UpstreamStatus, refused};
+use crate::control::{AfXdpStatus, Answer, Request, SocketFile, Status, UpstreamStatus, refused};
 use crate::driver::Driver;
 use crate::gateway::Mode;
 use crate::health::InForce;
@@ -53,6 +53,7 @@ pub(super) struct Server {
     pub events: Receiver<Event>,
     pub stats: Stats,
     pub driver: Option<Arc<Driver>>,
+    pub af_xdp: Vec<AfXdpStatus>,
     pub begun: Nanos,
     pub sandbox: Sandbox,
     pub watchdog: Option<Watchdog>,
@@ -140,6 +141,7 @@ impl Server {
             cache_bytes: self.stats.cache.bytes(),
             cache_bytes_max: self.in_force.settings.cache.bytes,
             driver_cache: self.driver.as_ref().map(|driver| driver.state().into()),
+            af_xdp: self.af_xdp.clone(),
             sandbox: self.sandbox.to_string(),
         }
     }
@@ -305,6 +307,7 @@ mod tests {
                 gateway: Arc::default(),
             },
             driver: None,
+            af_xdp: Vec::new(),
             begun: MonotonicClock.now(),
             sandbox: Sandbox::OFF,
             watchdog: None,

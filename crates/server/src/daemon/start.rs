@@ -9,8 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos};
-use dns64_transport::relay::udp::{RECEIVE_BUFFER_BYTES, UdpRelay};
-use dns64_transport::{Relay as _, socket};
+use dns64_transport::socket;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,6 +17,7 @@ use tokio::runtime;
 use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 
+use super::relays::{self, AnyRelay};
 use super::sandbox::{self, Sandbox};
 use super::server::{Event, Server};
 use super::watchdog::Watchdog;
@@ -34,12 +34,12 @@ use crate::mailbox::{GatewayHandle, GatewayMailbox, ToWorker, WorkerHandle};
 use crate::metrics::{self, Page};
 use crate::settings::Settings;
 use crate::stats::Stats;
+use crate::worker::THREAD;
 use crate::worker::supervise::WorkerError;
-use crate::worker::{self, THREAD};
 
 /// All the sockets of the server.
 pub(super) struct Opened {
-    relays: Vec<UdpRelay>,
+    relays: Vec<AnyRelay>,
     tcp: Bound,
     driver: Option<(Arc<Driver>, Inbox)>,
     control: Option<Socket>,
@@ -60,9 +60,8 @@ impl Opened {
         let user = settings.user.as_deref().map(privileges::find).transpose()?;
         // TCP first: unlike UDP it tells when another server has the address.
         let tcp = Bound::open(settings)?;
-        let relays = (0..settings.workers).map(|_| UdpRelay::open(&settings.listen, &[]));
-        let mut relays = relays.collect::<Result<Vec<_>, _>>()?;
-        warn_of_small_buffers(&mut relays);
+        let mut relays = relays::open(settings)?;
+        relays::warn(&mut relays);
         let driver = match settings.driver_cache.as_slice() {
             [] => None,
             interfaces => Some(Driver::open(interfaces)?),
@@ -125,6 +124,7 @@ impl Opened {
         // A client's cookie is good at every worker.
         let cookies = rand::random();
         let (workers, mailboxes) = mailboxes(&self.relays);
+        let af_xdp = relays::attached(&self.relays);
         let (driver, mut stats) = start_cache(self.driver, &in_force.settings)?;
         let cache = Arc::clone(&stats.cache);
         let others: Arc<[_]> = workers.as_slice().into();
@@ -134,7 +134,7 @@ impl Opened {
             let number = (workers.len() > 1).then_some(index);
             let renew = engines(Arc::clone(&cache), counts, cookies, number);
             let (in_force, others, gateway) = (in_force.clone(), others.clone(), gateway.clone());
-            let thread = worker::spawn(index, in_force, relay, mailbox, others, gateway, renew);
+            let thread = relay.spawn(index, in_force, mailbox, others, gateway, renew);
             let thread = thread.map_err(started("a worker"))?;
             watch_worker(index, thread, sender.clone())?;
         }
@@ -165,6 +165,7 @@ impl Opened {
             events,
             stats,
             driver,
+            af_xdp,
             begun,
             sandbox: self.sandbox,
             watchdog: watchdog(),
@@ -203,8 +204,8 @@ fn start_cache(
 }
 
 /// The ways to the workers of these relays, and where each reads what comes.
-fn mailboxes(relays: &[UdpRelay]) -> (Vec<WorkerHandle>, Vec<Receiver<ToWorker>>) {
-    let mailbox = |relay: &UdpRelay| {
+fn mailboxes(relays: &[AnyRelay]) -> (Vec<WorkerHandle>, Vec<Receiver<ToWorker>>) {
+    let mailbox = |relay: &AnyRelay| {
         let waker = relay.waker();
         WorkerHandle::new(Arc::new(move || waker.wake()))
     };
@@ -244,21 +245,6 @@ fn allow_source_ports(settings: &mut Settings) -> Result<(), DaemonError> {
         );
     }
     Ok(())
-}
-
-/// Tells if the kernel granted smaller receive buffers than were asked for.
-fn warn_of_small_buffers(relays: &mut [UdpRelay]) {
-    let granted = relays
-        .iter_mut()
-        .map(|relay| relay.clients().receive_buffer());
-    let granted = granted.min().unwrap_or(RECEIVE_BUFFER_BYTES);
-    if granted < RECEIVE_BUFFER_BYTES {
-        tracing::warn!(
-            "the receive buffers of UDP sockets have {granted} octets instead of \
-             {RECEIVE_BUFFER_BYTES}, so that bursts of queries can be lost: set \
-             net.core.rmem_max={RECEIVE_BUFFER_BYTES} by sysctl, or give the server CAP_NET_ADMIN"
-        );
-    }
 }
 
 fn open_metrics(address: std::net::SocketAddr) -> Result<TcpListener, DaemonError> {

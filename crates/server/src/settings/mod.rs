@@ -25,6 +25,8 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Interfaces whose driver answers from the cache; at most 8.
     pub driver_cache: Vec<DriverInterface>,
+    /// Interfaces whose datagrams pass the kernel by; none of those of `driver_cache`.
+    pub af_xdp: Vec<DriverInterface>,
     /// Worker threads; at least 1.
     pub workers: usize,
     /// User to become after the sockets are bound, when started as root.
@@ -114,7 +116,7 @@ const PORTS_PER_UPSTREAM: std::ops::RangeInclusive<usize> = 64..=4096;
 /// Most views beside that of all other clients, so that the number of a view fits an octet.
 pub const VIEWS_MAX: usize = 255;
 
-/// An interface whose driver answers from the cache.
+/// An interface that takes an XDP program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverInterface {
     /// Its name.

@@ -55,7 +55,7 @@ const NEWEST: ABI = ABI::V7;
 pub(super) fn enter(source: &Source, settings: &Settings) -> Sandbox {
     let sandbox = Sandbox {
         landlock: logged("landlock", restrict_files(source, settings)),
-        seccomp: logged("seccomp", restrict_calls(!settings.driver_cache.is_empty())).is_some(),
+        seccomp: logged("seccomp", restrict_calls(writes_maps(settings))).is_some(),
     };
     tracing::info!("sandbox: {sandbox}");
     sandbox
@@ -65,6 +65,11 @@ fn logged<T>(name: &str, result: Result<T, impl fmt::Display>) -> Option<T> {
     result
         .inspect_err(|error| tracing::warn!("no sandbox by {name}: {error}"))
         .ok()
+}
+
+/// Whether entries of BPF maps are written: those of the cache in the driver, or the source ports that AF_XDP steers.
+fn writes_maps(settings: &Settings) -> bool {
+    !(settings.driver_cache.is_empty() && settings.af_xdp.is_empty())
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

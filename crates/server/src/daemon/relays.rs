@@ -1,0 +1,142 @@
+//! The sockets of the workers: the kernel's, or AF_XDP's beside them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::thread::JoinHandle;
+
+use dns64_transport::Relay as _;
+use dns64_transport::relay::udp::{RECEIVE_BUFFER_BYTES, UdpRelay, Waker};
+use dns64_transport::socket::OpenError;
+use dns64_transport::xdp::Part;
+use dns64_transport::xdp::relay::{Port, XdpRelay};
+
+use crate::control::AfXdpStatus;
+use crate::engine::Engine;
+use crate::health::InForce;
+use crate::mailbox::{GatewayHandle, ToWorker, WorkerHandle};
+use crate::settings::Settings;
+use crate::worker;
+use crate::worker::supervise::WorkerError;
+
+/// The sockets of one worker.
+pub(super) enum AnyRelay {
+    Kernel(Box<UdpRelay>),
+    Xdp(Box<XdpRelay>),
+}
+
+/// Those of all workers.
+///
+/// # Errors
+///
+/// The first socket that cannot be had.
+pub(super) fn open(settings: &Settings) -> Result<Vec<AnyRelay>, OpenError> {
+    let ports: Vec<Port> = settings
+        .af_xdp
+        .iter()
+        .map(|interface| Port {
+            interface: interface.name.clone(),
+            mode: interface.mode,
+            force: interface.force,
+        })
+        .collect();
+    let of = u32::try_from(settings.workers).unwrap_or(u32::MAX);
+    (0..of)
+        .map(|index| {
+            if ports.is_empty() {
+                let relay = UdpRelay::open(&settings.listen, &[])?;
+                return Ok(AnyRelay::Kernel(Box::new(relay)));
+            }
+            let part = Part { index, of };
+            let relay = XdpRelay::open(&settings.listen, &[], &ports, part)?;
+            Ok(AnyRelay::Xdp(Box::new(relay)))
+        })
+        .collect()
+}
+
+impl AnyRelay {
+    /// A handle that ends its sleep.
+    pub(super) fn waker(&self) -> Waker {
+        match self {
+            Self::Kernel(relay) => relay.waker(),
+            Self::Xdp(relay) => relay.waker(),
+        }
+    }
+
+    /// The smallest receive buffer that the kernel granted to a listening socket, in octets.
+    fn receive_buffer(&mut self) -> usize {
+        match self {
+            Self::Kernel(relay) => relay.clients().receive_buffer(),
+            Self::Xdp(relay) => relay.receive_buffer(),
+        }
+    }
+
+    /// Starts the thread of a worker over it.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread for it.
+    pub(super) fn spawn(
+        self,
+        index: usize,
+        in_force: InForce,
+        mailbox: Receiver<ToWorker>,
+        workers: Arc<[WorkerHandle]>,
+        gateway: GatewayHandle,
+        renew: impl Fn(&Settings) -> Engine + Send + 'static,
+    ) -> io::Result<JoinHandle<Result<(), WorkerError>>> {
+        match self {
+            Self::Kernel(relay) => {
+                worker::spawn(index, in_force, *relay, mailbox, workers, gateway, renew)
+            }
+            Self::Xdp(relay) => {
+                worker::spawn(index, in_force, *relay, mailbox, workers, gateway, renew)
+            }
+        }
+    }
+}
+
+/// The interfaces whose datagrams pass the kernel by, and how many of their queues are read.
+pub(super) fn attached(relays: &[AnyRelay]) -> Vec<AfXdpStatus> {
+    let mut all: Vec<AfXdpStatus> = Vec::new();
+    for relay in relays {
+        let AnyRelay::Xdp(relay) = relay else {
+            continue;
+        };
+        for (name, mode, queues) in relay.attached() {
+            match all.iter_mut().find(|known| known.name == name) {
+                Some(known) => known.queues += queues,
+                None => all.push(AfXdpStatus {
+                    name,
+                    mode: mode.to_string(),
+                    queues,
+                }),
+            }
+        }
+    }
+    all
+}
+
+/// Tells of what makes the sockets lose more, or the workers do less, than they could.
+pub(super) fn warn(relays: &mut [AnyRelay]) {
+    for AfXdpStatus { name, mode, queues } in attached(relays) {
+        tracing::info!("af-xdp: {name}, mode {mode}, {queues} queues");
+        if queues < relays.len() {
+            tracing::warn!(
+                "af-xdp: {name} has {queues} receive queues, so that {} of {} workers get nothing from it: see \
+                 `ethtool -l {name}`, or set workers",
+                relays.len() - queues,
+                relays.len()
+            );
+        }
+    }
+    let granted = relays.iter_mut().map(AnyRelay::receive_buffer);
+    let granted = granted.min().unwrap_or(RECEIVE_BUFFER_BYTES);
+    if granted < RECEIVE_BUFFER_BYTES {
+        tracing::warn!(
+            "the receive buffers of UDP sockets have {granted} octets instead of \
+             {RECEIVE_BUFFER_BYTES}, so that bursts of queries can be lost: set \
+             net.core.rmem_max={RECEIVE_BUFFER_BYTES} by sysctl, or give the server CAP_NET_ADMIN"
+        );
+    }
+}
