@@ -36,12 +36,28 @@ const OF_SHIFT: u32 = 8;
 const INDEX_SHIFT: u32 = 20;
 
 /// How many links want a port in a role, or an end.
-#[derive(Default)]
 struct Claims {
-    ports: BTreeMap<(u16, Role), usize>,
-    /// Of ports that are asked from: whose queues the replies have to come to.
-    owners: BTreeMap<u16, Part>,
+    /// By the number of the port.
+    ports: Box<[PortClaims]>,
     ends: BTreeMap<EndKey, usize>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct PortClaims {
+    /// Who listens there, and who asks from there.
+    listens: u16,
+    asks: u16,
+    /// Whose queues replies have to come to, as the program reads it.
+    owner: u32,
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self {
+            ports: vec![PortClaims::default(); 1 << 16].into(),
+            ends: BTreeMap::new(),
+        }
+    }
 }
 
 /// `struct end` of the program.
@@ -152,38 +168,47 @@ impl Wanted {
         let steering = &self.steering;
         for end in &self.ends {
             let count = claims.ends.entry(*end).or_default();
-            *count = change(*count);
-            match *count {
-                0 => drop(steering.ends.remove(end)?),
-                _ => steering.ends.set(end, &[1, 0, 0, 0])?,
+            let before = std::mem::replace(count, change(*count));
+            match (before, *count) {
+                (_, 0) => {
+                    claims.ends.remove(end);
+                    steering.ends.remove(end)?;
+                }
+                (0, _) => steering.ends.set(end, &[1, 0, 0, 0])?,
+                _ => {}
             }
         }
         for port in &self.ports {
-            let count = claims.ports.entry((*port, self.role)).or_default();
-            *count = change(*count);
-            let bit = |role: Role| match claims.ports.get(&(*port, role)) {
-                Some(1..) => role as u32,
-                _ => 0,
+            let claim = &mut claims.ports[usize::from(*port)];
+            let count = match self.role {
+                Role::Listens => &mut claim.listens,
+                Role::Asks => &mut claim.asks,
             };
-            let roles = bit(Role::Listens) | bit(Role::Asks);
+            *count = u16::try_from(change((*count).into())).unwrap_or(u16::MAX);
             if self.role == Role::Asks {
-                claims.owners.insert(*port, self.part);
+                claim.owner = self.part.of.max(1) << OF_SHIFT | self.part.index << INDEX_SHIFT;
             }
-            let owner = claims.owners.get(port).map_or(0, |part| {
-                part.of.max(1) << OF_SHIFT | part.index << INDEX_SHIFT
-            });
             let number = u32::from(*port).to_ne_bytes();
-            steering
-                .ports
-                .set(&number, &(roles | owner).to_ne_bytes())?;
+            steering.ports.set(&number, &claim.seen().to_ne_bytes())?;
         }
-        claims.ends.retain(|_, count| *count > 0);
-        claims.ports.retain(|_, count| *count > 0);
-        let ports = &claims.ports;
-        claims
-            .owners
-            .retain(|port, _| ports.contains_key(&(*port, Role::Asks)));
         Ok(())
+    }
+}
+
+impl PortClaims {
+    /// What the program sees of it.
+    fn seen(self) -> u32 {
+        let listens = if self.listens > 0 {
+            Role::Listens as u32
+        } else {
+            0
+        };
+        let asks = if self.asks > 0 {
+            Role::Asks as u32 | self.owner
+        } else {
+            0
+        };
+        listens | asks
     }
 }
 
