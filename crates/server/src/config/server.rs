@@ -178,7 +178,7 @@ fn interface(name: &str) -> Result<String, String> {
     let is_bad = |c: char| c.is_whitespace() || c == '/' || c == ':' || c == '\0';
     if name.is_empty() || name.len() > 15 || [".", ".."].contains(&name) || name.contains(is_bad) {
         return Err(format!(
-            "{name:?} is no name of an interface; `ip link` lists those of this host"
+            "{name:?} is not the name of an interface; `ip link` lists those of this host"
         ));
     }
     Ok(name.to_owned())

@@ -1,4 +1,4 @@
-//! Interfaces of the cache in the driver.
+//! Interfaces of the cache in the driver and of AF_XDP.
 
 use expect_test::expect;
 
@@ -28,7 +28,7 @@ fn interfaces_have_names_and_known_keys() {
             2 | driver-cache = [5]
               |                 ^
             ---
-            dns64d.toml:2:17: driver-cache "a b" is no name of an interface; `ip link` lists those of this host
+            dns64d.toml:2:17: driver-cache "a b" is not the name of an interface; `ip link` lists those of this host
               |
             2 | driver-cache = ["a b"]
               |                 ^^^^^
@@ -48,7 +48,7 @@ fn interfaces_have_names_and_known_keys() {
             2 | driver-cache = [{ interface = "eth0", mode = "nativ" }]
               |                                              ^^^^^^^
             ---
-            dns64d.toml:2:39: unknown key "forced" in an entry of driver-cache; did you mean force?
+            dns64d.toml:2:39: unknown key "forced" in an interface of driver-cache or af-xdp; did you mean force?
               |
             2 | driver-cache = [{ interface = "eth0", forced = true }]
               |                                       ^^^^^^
@@ -57,6 +57,19 @@ fn interfaces_have_names_and_known_keys() {
               |
             2 | driver-cache = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
               |                                                         ^^^
+        "#]],
+    );
+}
+
+#[test]
+fn an_interface_takes_one_program() {
+    refused_beside_upstream(
+        &["af-xdp = [\"eth1\", \"eth0\"]\ndriver-cache = [\"eth0\"]"],
+        expect![[r#"
+            dns64d.toml:2:10: af-xdp and driver-cache both have eth0, and an interface takes one XDP program; leave it out of one
+              |
+            2 | af-xdp = ["eth1", "eth0"]
+              |          ^^^^^^^^^^^^^^^^
         "#]],
     );
 }
