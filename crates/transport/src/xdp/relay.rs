@@ -3,7 +3,7 @@
 //! An ordinary [`UdpRelay`] is open beside the rings: it holds the ports, looks for neighbours, takes ICMP messages, and
 //! carries what the rings cannot: fragments, datagrams larger than the MTU, what comes by another interface or to a queue of
 //! another worker. How a server is reached is learnt from its replies: the first question goes by way of the kernel, and
-//! one again every [`TRUST_NS`], so that a next hop that has changed is found.
+//! one again every ten seconds, so that a next hop that has changed is found.
 
 mod clients;
 mod upstreams;
