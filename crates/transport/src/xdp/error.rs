@@ -111,7 +111,9 @@ pub enum XdpError {
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "; this needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
+        Some(libc::EPERM | libc::EACCES) => {
+            "; this needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+        }
         Some(libc::ENOSYS) => "; the kernel has no bpf(2): Linux 5.11 or later is needed",
         _ => "",
     }
