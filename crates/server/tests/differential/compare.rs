@@ -2,11 +2,18 @@
 
 use std::fmt;
 
+use dns64_transport::clock::{Nanos, SECOND};
+
 use crate::ask::Answer;
 
-/// Seconds by which TTLs may differ: the servers are asked one after the other, each rounds, and so
-/// does the resolver, all on a machine that may have other work.
-const TTL_TOLERANCE_S: u32 = 5;
+/// Seconds by which TTLs may differ after the servers have run for `age_ns`: they are asked one after
+/// the other, each rounds, and so does the resolver, all on a machine that may have other work. And
+/// a record that is in several answers (the SOA of a zone) counts down from the first of them in one
+/// server and from the last in another.
+pub(crate) fn ttl_tolerance_s(age_ns: Nanos) -> u32 {
+    const ROUNDING_S: u64 = 5;
+    u32::try_from(age_ns / SECOND + ROUNDING_S).unwrap_or(u32::MAX)
+}
 
 /// What can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,8 +60,12 @@ impl fmt::Display for Aspect {
     }
 }
 
-/// What differs, in the order of [`Aspect`].
-pub(crate) fn differences(one: Option<&Answer>, other: Option<&Answer>) -> Vec<Aspect> {
+/// What differs, in the order of [`Aspect`]; TTLs by more than `tolerance_s`.
+pub(crate) fn differences(
+    one: Option<&Answer>,
+    other: Option<&Answer>,
+    tolerance_s: u32,
+) -> Vec<Aspect> {
     let (Some(one), Some(other)) = (one, other) else {
         return if one.is_some() == other.is_some() {
             Vec::new()
@@ -69,7 +80,7 @@ pub(crate) fn differences(one: Option<&Answer>, other: Option<&Answer>) -> Vec<A
     let keys = |answer: &Answer| answer.records.keys().cloned().collect::<Vec<_>>();
     let ttls = one.records.iter().any(|(data, ttl)| {
         let other = other.records.get(data);
-        other.is_some_and(|other| ttl.abs_diff(*other) > TTL_TOLERANCE_S)
+        other.is_some_and(|other| ttl.abs_diff(*other) > tolerance_s)
     });
     let soa_ttls = one.soa.zip(other.soa);
     let all = [
@@ -86,7 +97,7 @@ pub(crate) fn differences(one: Option<&Answer>, other: Option<&Answer>) -> Vec<A
         (Aspect::Soa, one.soa.is_some() != other.soa.is_some()),
         (
             Aspect::SoaTtl,
-            soa_ttls.is_some_and(|(a, b)| a.abs_diff(b) > TTL_TOLERANCE_S),
+            soa_ttls.is_some_and(|(a, b)| a.abs_diff(b) > tolerance_s),
         ),
         (Aspect::Additional, made(one) != made(other)),
     ];
