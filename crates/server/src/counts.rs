@@ -250,7 +250,7 @@ counts! {
     }
     Counter "rendered" "Responses that were sent again as they were kept" { rendered, }
     Counter "driver_answers" "Responses that were sent again in the driver" { driver_answers, }
-    Counter "prefetches" "Answers asked for anew before their end" { prefetches, }
+    Counter "prefetches" "Answers that were fetched again before they expired" { prefetches, }
     Counter "coalesced" "Questions that waited for one already in flight" { coalesced, }
     Counter "upstream_queries" "Questions sent to upstreams, by transport" {
         upstream_udp = "transport": "udp",

@@ -56,9 +56,9 @@ pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
 ///
 /// # Errors
 ///
-/// What is no TOML; keys that are not known; values of another type, out of bounds or without
+/// What is not TOML; keys that are not known; values of another type, out of bounds or without
 /// their unit; values that contradict each other. All that is wrong is reported, unless the text
-/// is no TOML.
+/// is not TOML.
 pub fn parse(text: &str, name: &str) -> Result<Settings, ConfigError> {
     let mut faults = Faults::default();
     let (document, errors) = DeTable::parse_recoverable(text);

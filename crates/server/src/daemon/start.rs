@@ -301,7 +301,7 @@ fn spawn_signals(events: Sender<Event>) -> Result<(), DaemonError> {
 }
 
 /// Has panics logged. One on another thread than a worker's ends the server: nothing takes over what that
-/// thread did, and tokio lets a task that panicked end without a word.
+/// thread did, and tokio does not tell anyone when a task panics.
 fn watch_panics(events: Sender<Event>) {
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();

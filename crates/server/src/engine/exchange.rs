@@ -98,7 +98,7 @@ impl Engine {
         LOOKUPS_PER_QUERY * self.maker.settings.queries_max
     }
 
-    /// Asks anew for answers that end soon; nobody waits for them.
+    /// Fetches answers again that expire soon; nobody waits for them.
     pub(super) fn prefetch(&mut self, now: Nanos, actions: &mut Actions) {
         while let Some(question) = self.maker.ending.pop() {
             let key = question.key();

@@ -28,7 +28,7 @@ pub(super) struct Maker {
     rendered: Option<Arc<Rendered>>,
     /// The policy of each view.
     policies: Box<[Arc<Policy>]>,
-    /// Answers to ask for anew, found while queries were answered.
+    /// Answers to fetch again, found while queries were answered.
     pub(super) ending: Vec<Question<'static>>,
     /// The answer that was made last.
     pub(super) frame: Box<[u8]>,

@@ -367,7 +367,7 @@ impl Engine {
         self.queries.is_empty()
     }
 
-    /// Takes on new settings. Cache and queries stay; questions in flight are asked anew if the
+    /// Takes on new settings. Cache and queries stay; questions in flight are asked again if the
     /// upstreams have changed.
     pub fn reload(&mut self, settings: &Settings, now: Nanos, actions: &mut Actions) {
         let old = self.maker.reload(settings);

@@ -125,7 +125,7 @@ impl Port {
         self.opened_at.is_none_or(|at| now - at >= LIFE_NS)
     }
 
-    /// Whether the port is to be opened anew now: it is old and nothing is in flight there.
+    /// Whether the port is to be replaced now: it is old and nothing is in flight there.
     fn renew(&mut self, now: Nanos) -> bool {
         let renews = self.in_flight == 0 && self.is_old(now);
         if renews {

@@ -185,7 +185,7 @@ pub struct CacheSettings {
     /// How long after its end an answer may be used when no upstream answers (RFC 8767), in
     /// seconds; 0: never.
     pub stale_s: u32,
-    /// Whether answers that are asked for shortly before their end are asked for anew.
+    /// Whether answers that are asked for shortly before they expire are fetched again.
     pub prefetch: bool,
 }
 

@@ -107,7 +107,7 @@ impl<'w> Words<'w> {
         Some(
             value
                 .parse()
-                .unwrap_or_else(|_| panic!("{word}={value} is no number")),
+                .unwrap_or_else(|_| panic!("{word}={value} is not a number")),
         )
     }
 

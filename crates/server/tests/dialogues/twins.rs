@@ -1,5 +1,5 @@
 //! Two engines that are told the same. One of them sends answers again as they were sent before, the
-//! other has forgotten them each time and renders them anew: not an octet may differ.
+//! other has forgotten them each time and renders them again: not an octet may differ.
 
 use std::sync::Arc;
 

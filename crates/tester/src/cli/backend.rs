@@ -8,8 +8,9 @@ use dns64_transport::Backend;
 pub struct BackendArgs {
     /// What carries the datagrams: kernel sockets, AF_XDP sockets, or those where they can be had
     ///
-    /// AF_XDP passes by the network stack of the kernel. It needs root or CAP_BPF and CAP_NET_ADMIN, and an Ethernet
-    /// interface without a default route. Queries and answers are single datagrams there, whatever --segmentation says.
+    /// AF_XDP bypasses the network stack of the kernel. It needs root, or CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and
+    /// CAP_NET_RAW, and an Ethernet interface without a default route. Queries and answers are single datagrams there,
+    /// whatever --segmentation says.
     #[arg(long, value_name = "socket|xdp|auto", default_value = "socket")]
     pub backend: Backend,
 

@@ -340,7 +340,7 @@ fn new_upstreams_are_asked_by_one_worker_too() {
     workers.deliver(MILLISECOND);
     assert_eq!(workers.askers(), [0, 0]);
 
-    // One that nobody at its worker waits for is not asked anew there.
+    // One that nobody at its worker waits for is not asked again there.
     let mut workers = Workers::new(&settings("queries-max = 1"));
     let now = abandoned(&mut workers);
     for worker in [1, 0] {

@@ -56,7 +56,7 @@ impl XdpRelay {
         let now = MonotonicClock.now();
         let way = known.way.filter(|way| now < way.learnt + TRUST_NS);
         let Some(way) = way else {
-            // The next reply says it anew.
+            // The next reply tells again.
             known.way = None;
             self.steer(server, port)?;
             return None;
