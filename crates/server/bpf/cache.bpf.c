@@ -61,8 +61,6 @@ static long (*bpf_xdp_store_bytes)(struct xdp_md *ctx, __u32 at, void *from, __u
 #define QUESTION_WORDS 17
 #define QUESTION_MAX (8 * QUESTION_WORDS)
 #define QUESTION_MIN 8
-#define NAME_MAX (QUESTION_MAX - 4)
-#define LABELS_MAX 40
 #define TTLS_MAX 16
 #define REST_MAX 432
 #define MESSAGE_MAX (DNS_LEN + QUESTION_MAX + REST_MAX)
@@ -118,7 +116,9 @@ struct config {
     __u32 policy;
     __u64 seed;
     __u16 udp_size;
-    __u16 pad[3];
+    // Half of the ranges of each family, as a power of two; 0: one or none.
+    __u16 half4, half6;
+    __u16 pad;
     struct link links[LINKS];
     struct local locals[LOCALS];
     // Clients that are answered here, in order; unused ones hold nothing. No address of this host is
@@ -156,7 +156,7 @@ struct answer {
     __u8 rcode;
     __u32 rest_sum; // of `rest`, its TTLs as 0
     __u32 pad[3];
-    __u64 question[QUESTION_WORDS]; // in lower case, type and class too, zeros behind
+    __u64 question[QUESTION_WORDS]; // in lower case, zeros behind
     struct ttl ttl[TTLS_MAX];
     __u8 rest[REST_MAX]; // the records
     __u64 stamp_again;
@@ -184,7 +184,8 @@ struct bpf_map_def SEC("maps") counts = {BPF_MAP_TYPE_PERCPU_ARRAY, 4, sizeof(st
 
 // A query, and what its answer needs of it.
 struct query {
-    __u64 words[QUESTION_WORDS]; // the question in lower case
+    __u64 words[QUESTION_WORDS]; // the question, zeros behind
+    __u64 last;                  // its last eight octets
     __u64 source[2], target[2];  // as in `local`
     __u64 hash;
     __u64 question_sum;
@@ -216,10 +217,9 @@ INLINE __u32 fold(__u64 sum) {
     return (sum & 0xffff) + (sum >> 16);
 }
 
-// The sum of octets of which the first stands at an odd place.
-INLINE __u32 turned(__u64 sum, __u32 odd) {
-    __u32 folded = fold(sum);
-    return odd & 1 ? __builtin_bswap16(folded) : folded;
+// The sum of octets of which the first stands at an odd place: in 16 bits, octets change places by a factor of 256.
+INLINE __u64 turned(__u64 sum, __u32 odd) {
+    return sum << (8 * (odd & 1));
 }
 
 // Eight octets at once, letters in lower case.
@@ -231,6 +231,8 @@ INLINE __u64 lower(__u64 word) {
     __u64 letters = (from_a ^ after_z) & ~word & (0x80 * ones);
     return word | letters >> 2;
 }
+
+#define CASE_BITS 0x2020202020202020ULL
 
 INLINE __u64 mix(__u64 hash, __u64 word) {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
@@ -315,11 +317,14 @@ INLINE int is_local(struct config *config, struct query *q, __u32 ifindex) {
 
 // Whether the client is one of those that are answered here.
 INLINE int is_allowed4(struct config *config, __u32 client) {
-    __u32 at = 0;
-#pragma unroll
-    for (int i = RANGES_BITS - 1; i >= 0; i--)
-        if (config->ranges4[(at + (1 << i)) & (RANGES - 1)].first <= client)
-            at += 1 << i;
+    __u32 at = 0, half = config->half4;
+    for (int i = 0; i < RANGES_BITS; i++) {
+        if (half == 0)
+            break;
+        if (config->ranges4[(at + half) & (RANGES - 1)].first <= client)
+            at += half;
+        half >>= 1;
+    }
     struct range4 *range = &config->ranges4[at & (RANGES - 1)];
     return range->first <= client && client <= range->last;
 }
@@ -329,40 +334,30 @@ INLINE int at_most(__u64 a_high, __u64 a_low, __u64 b_high, __u64 b_low) {
 }
 
 INLINE int is_allowed6(struct config *config, __u64 high, __u64 low) {
-    __u32 at = 0;
-#pragma unroll
-    for (int i = RANGES_BITS - 1; i >= 0; i--) {
-        struct range6 *range = &config->ranges6[(at + (1 << i)) & (RANGES - 1)];
+    __u32 at = 0, half = config->half6;
+    for (int i = 0; i < RANGES_BITS; i++) {
+        if (half == 0)
+            break;
+        struct range6 *range = &config->ranges6[(at + half) & (RANGES - 1)];
         if (at_most(range->first_high, range->first_low, high, low))
-            at += 1 << i;
+            at += half;
+        half >>= 1;
     }
     struct range6 *range = &config->ranges6[at & (RANGES - 1)];
     return at_most(range->first_high, range->first_low, high, low) &&
            at_most(high, low, range->last_high, range->last_low);
 }
 
-// Octets of the name at `name`, with the root label; 0: not one to be answered here.
-INLINE __u32 name_len(void *name, void *end) {
-    __u32 len = 0;
-    for (int i = 0; i < LABELS_MAX; i++) {
-        __u8 *label = name + len;
-        if ((void *)label + 1 > end)
-            return 0;
-        __u32 octets = *label;
-        if (octets == 0)
-            return len + 1;
-        len += 1 + octets;
-        // The root label is still to come. Pointers and other forms of labels are longer than 63.
-        if (octets > 63 || len > NAME_MAX - 1)
-            return 0;
-    }
-    return 0;
-}
-
-// Loads the question: its hash, its sum, and itself in lower case.
+// Loads the question, with its hash and its sum. The hash does not tell letters of either case apart, nor a few other octets.
 INLINE int read_question(struct query *q, void *question, void *end, __u64 seed) {
     __u32 whole = q->question_len >> 3, left = q->question_len & 7;
     __u64 hash = seed, sum = 0;
+    void *last = question + (q->question_len - 8);
+    FORGET(last);
+    if (last + 8 > end)
+        return 0;
+    q->last = *(__u64 *)last;
+    q->type_class = *(__u32 *)(last + 4);
 #pragma unroll
     for (__u32 i = 0; i < QUESTION_WORDS; i++) {
         __u64 word = 0;
@@ -372,51 +367,34 @@ INLINE int read_question(struct query *q, void *question, void *end, __u64 seed)
                 return 0;
             word = *at;
         } else if (i == whole && left > 0) {
-            // The last eight octets, less those that were in the word before.
-            void *at = question + (q->question_len - 8);
-            FORGET(at);
-            if (at + 8 > end)
-                return 0;
-            word = *(__u64 *)at >> (8 * (8 - left));
+            // Of the last eight octets those that were not in the word before.
+            word = q->last >> (8 * (8 - left));
         } else {
             break;
         }
         sum += sum32(word);
-        q->words[i] = lower(word);
-        hash = mix(hash, q->words[i]);
+        q->words[i] = word;
+        hash = mix(hash, word | CASE_BITS);
     }
-    __u32 len = q->question_len;
-    MERGE(len, q->id);
-    FORGET(len);
-    if (len < QUESTION_MIN)
-        return 0;
-    FORGET(len);
-    if (len > QUESTION_MAX)
-        return 0;
-    FORGET(len);
-    q->question_len = len;
-    void *rest = question + (len - 4);
-    FORGET(rest);
-    if (rest + 4 > end)
-        return 0;
-    q->type_class = *(__u32 *)rest;
     q->question_sum = sum;
     q->hash = mix(hash, q->bits);
     return 1;
 }
 
-// Reads the message as the guard does, and less: what it would refuse, or may treat otherwise, is none.
+// Reads the message as the guard does, and less: what it would refuse, or may treat otherwise, is none. That the question
+// is a name with type and class is known only when it is that of an answer, octet by octet.
 // The sum of header and OPT is added to `sum`.
 INLINE int read_message(struct query *q, void *dns, void *end, __u64 *sum) {
-    __u16 *header = dns;
-    q->id = header[0];
-    q->flags = header[1];
+    __u64 front = *(__u64 *)dns;
+    __u32 back = *(__u32 *)(dns + 8);
+    q->id = front;
+    q->flags = front >> 16;
     // A query with RD, one question and no record but an OPT.
-    if ((header[1] & ~(FLAG_AD | FLAG_CD)) != FLAG_RD || header[2] != HTONS(1) || header[3] != 0 || header[4] != 0 ||
-        (header[5] & ~HTONS(1)) != 0)
+    if ((front >> 16 & ~(__u64)(FLAG_AD | FLAG_CD)) != (FLAG_RD | (__u64)HTONS(1) << 16) ||
+        (back & ~((__u32)HTONS(1) << 16)) != 0)
         return 0;
-    q->has_opt = header[5] != 0;
-    __u32 question_len = name_len(dns + DNS_LEN, end) + 4;
+    q->has_opt = back != 0;
+    __u32 question_len = q->udp_len - (UDP_LEN + DNS_LEN) - (back != 0 ? OPT_LEN : 0);
     MERGE(question_len, q->id);
     FORGET(question_len);
     if (question_len < QUESTION_MIN)
@@ -426,25 +404,24 @@ INLINE int read_message(struct query *q, void *dns, void *end, __u64 *sum) {
         return 0;
     FORGET(question_len);
     q->question_len = question_len;
-    __u32 len = UDP_LEN + DNS_LEN + q->question_len + (q->has_opt ? OPT_LEN : 0);
-    // Nothing behind, and no options.
-    if (q->udp_len != len || q->headers - UDP_LEN + len > q->frame_len)
+    if (q->headers - UDP_LEN + q->udp_len > q->frame_len)
         return 0;
-    *sum += sum32(*(__u64 *)dns) + *(__u32 *)(dns + 8);
+    *sum += sum32(front) + back;
     q->bits = q->flags & FLAG_CD ? BIT_CD : 0;
     if (!q->has_opt)
         return 1;
-    __u8 *opt = dns + DNS_LEN + q->question_len;
+    void *opt = dns + DNS_LEN + q->question_len;
     FORGET(opt);
-    if ((void *)opt + OPT_LEN > end)
+    if (opt + OPT_LEN > end)
         return 0;
     // At the root, version 0, empty.
-    if (opt[0] != 0 || *(__u16 *)(opt + 1) != HTONS(41) || opt[6] != 0 || *(__u16 *)(opt + 9) != 0)
+    __u64 word = *(__u64 *)opt;
+    if ((word & 0x00ff000000ffffff) != 41 << 16 || *(__u16 *)(opt + 9) != 0)
         return 0;
-    q->opt_size = HTONS(*(__u16 *)(opt + 3));
+    q->opt_size = HTONS((__u16)(word >> 24));
     if (*(__u16 *)(opt + 7) & EDNS_DO)
         q->bits |= BIT_DO;
-    *sum += turned(sum32(*(__u64 *)opt) + *(__u16 *)(opt + 8) + opt[10], q->question_len);
+    *sum += turned(sum32(word) + *(__u16 *)(opt + 8) + *(__u8 *)(opt + 10), q->question_len);
     return 1;
 }
 
@@ -484,43 +461,36 @@ INLINE int is_for(struct answer *answer, struct query *q) {
     for (__u32 i = 0; i < QUESTION_WORDS; i++) {
         if (8 * i >= q->question_len)
             break;
-        if (answer->question[i] != q->words[i])
+        __u64 own = q->words[i], stored = answer->question[i];
+        if (stored != own && stored != lower(own))
             return 0;
     }
     return 1;
 }
 
-// Makes the frame as long as the answer; *moved: by how much what was in it is behind where it was. Nearly every driver
-// has room in front, and few behind.
-INLINE int resize(struct xdp_md *ctx, int more, __u32 *moved) {
-    *moved = 0;
-    if (more > 0 && bpf_xdp_adjust_head(ctx, -more) == 0) {
-        *moved = more;
-        return 1;
-    }
-    return more == 0 || bpf_xdp_adjust_tail(ctx, more) == 0;
+// Makes the frame as long as the answer; *is_moved: what was in it is behind where it was. Nearly every driver has room
+// in front, and few behind.
+INLINE int resize(struct xdp_md *ctx, int more, int *is_moved) {
+    *is_moved = more > 0 && bpf_xdp_adjust_head(ctx, -more) == 0;
+    return *is_moved || more == 0 || bpf_xdp_adjust_tail(ctx, more) == 0;
 }
 
-// Moves the question to the front, a word at a time; the last eight octets by themselves.
-INLINE int move_question(void *to, void *from, void *end, __u32 len) {
-    FORGET(to);
-    FORGET(from);
-    __u32 last = len - 8;
-    void *last_from = from + last, *last_to = to + last;
-    FORGET(last_from);
-    FORGET(last_to);
-    if (last_from + 8 > end || last_to + 8 > end)
-        return 0;
-    __u64 kept = *(__u64 *)last_from;
+// Writes the question, a word at a time; the last eight octets by themselves.
+INLINE int write_question(void *to, void *end, struct query *q) {
+    __u32 last = q->question_len - 8;
     for (__u32 i = 0; i < QUESTION_WORDS; i++) {
         if (8 * i >= last)
             break;
-        __u64 *word_to = to + 8 * i, *word_from = from + 8 * i;
-        if ((void *)(word_to + 1) > end || (void *)(word_from + 1) > end)
+        __u64 *word = to + 8 * i;
+        if ((void *)(word + 1) > end)
             return 0;
-        *word_to = *word_from;
+        *word = q->words[i];
     }
-    *(__u64 *)last_to = kept;
+    void *at = to + last;
+    FORGET(at);
+    if (at + 8 > end)
+        return 0;
+    *(__u64 *)at = q->last;
     return 1;
 }
 
@@ -617,7 +587,7 @@ INLINE void count(struct answer *answer, __u32 number, int torn) {
 }
 
 // Writes the answer over the query; 0: it is not a whole one.
-INLINE int write(struct xdp_md *ctx, struct query *q, struct answer *answer, __u32 moved, __u32 len, __u32 age_s,
+INLINE int write(struct xdp_md *ctx, struct query *q, struct answer *answer, int is_moved, __u32 len, __u32 age_s,
                  __u16 udp_size) {
     __u32 question_len = q->question_len, rest_len = answer->rest_len, headers = q->headers;
     FORGET(headers);
@@ -626,11 +596,8 @@ INLINE int write(struct xdp_md *ctx, struct query *q, struct answer *answer, __u
     if (question_len < QUESTION_MIN || question_len > QUESTION_MAX || rest_len > REST_MAX)
         return 0;
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    if (moved > 0) {
-        void *to = data + headers + DNS_LEN;
-        if (moved > MESSAGE_MAX || !move_question(to, to + moved, end, question_len))
-            return 0;
-    }
+    if (is_moved && !write_question(data + headers + DNS_LEN, end, q))
+        return 0;
     if (rest_len > 0 && bpf_xdp_store_bytes(ctx, headers + DNS_LEN + question_len, answer->rest, rest_len) != 0)
         return 0;
     void *udp = data + (headers - UDP_LEN);
@@ -741,10 +708,10 @@ SEC("xdp") int cache(struct xdp_md *ctx) {
     // The frame is not the query's any more from here on.
     __u64 macs = *(__u64 *)data;
     __u32 macs_end = *(__u32 *)(data + 8);
-    __u32 moved;
-    if (!resize(ctx, (int)(q.headers + len) - (int)q.frame_len, &moved))
+    int is_moved;
+    if (!resize(ctx, (int)(q.headers + len) - (int)q.frame_len, &is_moved))
         return XDP_PASS;
-    int is_whole = write(ctx, &q, answer, moved, len, age_s, conf->udp_size);
+    int is_whole = write(ctx, &q, answer, is_moved, len, age_s, conf->udp_size);
     is_whole = is_whole && *(volatile __u64 *)&answer->stamp == stamp;
     count(answer, number, !is_whole);
     if (!is_whole)

@@ -79,7 +79,7 @@ impl Item {
     pub(super) fn place(&self, seed: u64) -> u64 {
         let mut hash = seed;
         for word in words(self.question()) {
-            hash = mix(hash, word);
+            hash = mix(hash, word | CASE_BITS);
         }
         mix(hash, self.bits.into())
     }
@@ -157,7 +157,10 @@ fn kind(question: &[u8]) -> u8 {
     }
 }
 
-/// Eight octets of a question at a time, zeros behind it, in lower case, type and class too.
+/// What the program does not look at in a question when it looks for its place: letters of either case have the same.
+const CASE_BITS: u64 = 0x2020_2020_2020_2020;
+
+/// Eight octets of a question at a time, zeros behind it, in lower case.
 fn words(question: &[u8]) -> impl Iterator<Item = u64> {
     question.chunks(8).map(|octets| {
         let mut word = [0; 8];
@@ -251,6 +254,8 @@ impl Config {
         put(4, &self.policy.to_ne_bytes());
         put(8, &self.seed.to_ne_bytes());
         put(16, &self.udp_size.to_ne_bytes());
+        put(18, &half(self.ranges4.len()).to_ne_bytes());
+        put(20, &half(self.ranges6.len()).to_ne_bytes());
         for (i, link) in self.links.iter().take(LINKS).enumerate() {
             let at = LINKS_AT + 12 * i;
             put(at, &link.index.to_ne_bytes());
@@ -284,6 +289,11 @@ impl Config {
         }
         octets
     }
+}
+
+/// The first step of a search in so many ranges: half of the next power of two.
+fn half(ranges: usize) -> u16 {
+    short(ranges.min(RANGES).next_power_of_two() / 2)
 }
 
 /// The upper half, then the lower one.
