@@ -266,7 +266,8 @@ mod tests {
     }
 
     fn item(n: u32, expires_s: u32) -> Item {
-        let question = [&[4][..], &n.to_be_bytes(), &[0, 0, 1, 0, 1]].concat();
+        let label = format!("\x08{n:08}\0");
+        let question = [label.as_bytes(), &[0, 1, 0, 1]].concat();
         Item {
             hash: n.into(),
             generation: 0,
