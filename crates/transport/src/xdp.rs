@@ -7,7 +7,7 @@ mod frame;
 mod hops;
 mod interface;
 mod link;
-mod netlink;
+pub mod netlink;
 pub mod program;
 mod queue;
 pub mod relay;

@@ -17,7 +17,7 @@ use rustix::event::epoll::{self, EventFlags};
 use super::frame::Flow;
 use super::hops::Hops;
 use super::link::flush;
-use super::netlink::{self, Address, Interface};
+use super::netlink::{Address, Interface, Netlink};
 use super::program::{Mode, XdpError};
 use super::queue::{self, Part, Queue};
 use super::steering::{Role, Steering, Wanted};
@@ -115,11 +115,13 @@ impl XdpRelay {
         let udp = UdpRelay::open(listen, sources)?;
         let own = (0..listen.len()).map(|i| udp.clients.local_addr(i));
         let listen: Vec<SocketAddr> = own.flatten().collect();
-        let all = netlink::addresses().map_err(facts("the addresses of this host"))?;
+        let mut netlink = Netlink::open().map_err(facts("interfaces and addresses"))?;
+        let all = netlink.addresses();
+        let all = all.map_err(facts("the addresses of this host"))?;
         let (mut steerings, mut queues, mut listening) = (Vec::new(), Vec::new(), Vec::new());
         let mut uses = Vec::new();
         for port in ports {
-            let interface = usable(&port.interface)?;
+            let interface = usable(&port.interface, &mut netlink)?;
             let before = listening.len();
             let steering = Steering::of(interface.index, &interface.name, port.mode, port.force)?;
             for address in &listen {
@@ -287,9 +289,10 @@ fn side(listen: &[SocketAddr], numbers: &Numbers, flow: &Flow) -> Side {
 }
 
 /// The interface of this name, if AF_XDP can be used there.
-fn usable(name: &str) -> Result<Interface, XdpError> {
+fn usable(name: &str, netlink: &mut Netlink) -> Result<Interface, XdpError> {
     let index = super::interface::index(name)?;
-    let interface = netlink::interface(index).map_err(facts("the interface"))?;
+    let interface = netlink.interface(index);
+    let interface = interface.map_err(facts("the interface"))?;
     match interface.is_usable {
         true => Ok(interface),
         false => Err(XdpError::Unusable {
