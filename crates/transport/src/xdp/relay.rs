@@ -2,8 +2,8 @@
 //!
 //! An ordinary [`UdpRelay`] is open beside the rings: it holds the ports, looks for neighbours, takes ICMP messages, and
 //! carries what the rings cannot: fragments, datagrams larger than the MTU, what comes by another interface or to a queue of
-//! another worker. How a server is reached is learnt from its replies: the first question goes by way of the kernel, and
-//! one again every ten seconds, so that a next hop that has changed is found.
+//! another worker. How a server is reached is asked of the kernel, never learnt from frames, which a stranger on the link
+//! could forge. One question every ten seconds goes by way of the kernel, so that it looks after its neighbour entry.
 
 mod clients;
 mod upstreams;
@@ -48,6 +48,8 @@ pub struct XdpRelay {
     part: Part,
     steerings: Vec<Arc<Steering>>,
     queues: Vec<Queue>,
+    /// Opened before the process may deny itself new sockets.
+    netlink: Netlink,
     /// Of each queue.
     uses: Vec<Uses>,
     listen: Vec<SocketAddr>,
@@ -65,18 +67,20 @@ pub struct XdpRelay {
 /// What is known of an upstream server.
 struct Server {
     address: SocketAddr,
+    /// `None`: by way of the kernel.
     way: Option<Way>,
+    /// When the kernel is asked for the way; `None` until the first question.
+    look_at: Option<Nanos>,
     /// Of each port of its pool: the local address, as long as its replies are steered.
     ports: Vec<Option<(SocketAddr, Vec<Wanted>)>>,
 }
 
-/// How a server is reached, as its last reply showed.
+/// How a server is reached from a local address, as the kernel says.
 #[derive(Clone, Copy)]
 struct Way {
+    from: IpAddr,
     queue: usize,
     macs: [[u8; 6]; 2],
-    vlan: Option<[u8; 2]>,
-    learnt: Nanos,
 }
 
 /// Who is to be looked for at a queue.
@@ -87,8 +91,11 @@ struct Uses {
     upstreams: bool,
 }
 
-/// How long a way is trusted.
+/// How long a way is trusted, and that there is none.
 const TRUST_NS: Nanos = 10 * SECOND;
+
+/// When the kernel is first asked for a way: after a question that it was given, so that it had time to find the neighbour.
+const FIRST_LOOK_NS: Nanos = SECOND / 10;
 
 /// Frames taken in at once from a queue.
 const BATCH: usize = 64;
@@ -154,6 +161,7 @@ impl XdpRelay {
             part,
             steerings,
             queues,
+            netlink,
             uses,
             listen,
             hops: Hops::default(),
