@@ -13,7 +13,7 @@ mod queue;
 pub mod relay;
 mod steering;
 
-pub use interface::allow;
+pub use interface::{Attachment, allow};
 pub use link::{Options, XdpLink};
 pub use queue::Part;
 

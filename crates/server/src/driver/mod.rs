@@ -27,7 +27,7 @@ use dns64_transport::xdp::netlink::{Address, Interface, Netlink};
 use dns64_transport::xdp::program::{Attached, Map, Object, XdpError};
 
 use crate::cache::{Cache, Outlet, Policy, PublicAnswer, PublicKey};
-use crate::settings::{DriverInterface, Settings};
+use crate::settings::{Attachment, Settings};
 use layout::{Bucket, Config, Item, LINKS, LOCALS, Link, Local, RANGES};
 use table::Store;
 
@@ -129,18 +129,18 @@ impl Driver {
     /// # Errors
     ///
     /// An interface is missing or must not be used; the kernel refuses.
-    pub fn open(interfaces: &[DriverInterface]) -> Result<(Arc<Self>, Inbox), DriverError> {
+    pub fn open(interfaces: &[Attachment]) -> Result<(Arc<Self>, Inbox), DriverError> {
         let mut netlink = Netlink::open()?;
         let known = netlink.interfaces()?;
         let mut found = Vec::new();
         for wanted in interfaces {
-            let interface = known.iter().find(|known| known.name == wanted.name);
+            let interface = known.iter().find(|known| known.name == wanted.interface);
             let interface =
-                interface.ok_or_else(|| DriverError::NoInterface(wanted.name.clone()))?;
+                interface.ok_or_else(|| DriverError::NoInterface(wanted.interface.clone()))?;
             if interface.mac.is_none() {
-                return Err(DriverError::NoEthernet(wanted.name.clone()));
+                return Err(DriverError::NoEthernet(wanted.interface.clone()));
             }
-            xdp::allow(&wanted.name, wanted.force).map_err(|error| match error {
+            xdp::allow(&wanted.interface, wanted.force).map_err(|error| match error {
                 XdpError::DefaultRoute { interface } => DriverError::DefaultRoute(interface),
                 other => other.into(),
             })?;
@@ -148,7 +148,7 @@ impl Driver {
         }
         let mut object = Object::load(OBJECT)?;
         let (driver, inbox) = Self::new(&object, Some(netlink), found, Vec::new())?;
-        let attach = |wanted: &DriverInterface| object.attach(PROGRAM, &wanted.name, wanted.mode);
+        let attach = |wanted: &Attachment| object.attach(PROGRAM, &wanted.interface, wanted.mode);
         let attached: Result<_, _> = interfaces.iter().map(attach).collect();
         *lock(&driver.attached) = attached?;
         Ok((Arc::new(driver), inbox))

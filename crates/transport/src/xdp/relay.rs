@@ -16,6 +16,7 @@ use rustix::event::epoll::{self, EventFlags};
 
 use super::frame::Flow;
 use super::hops::Hops;
+use super::interface::Attachment;
 use super::link::flush;
 use super::netlink::{Address, Interface, Netlink};
 use super::program::{Mode, XdpError};
@@ -27,17 +28,6 @@ use crate::relay::udp::{UdpRelay, Waker};
 use crate::socket::{OpenError, option};
 use crate::sys::FRAME_BYTES;
 use crate::{Counters, LinkError, Relay};
-
-/// An interface whose datagrams pass the kernel by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
-    /// Its name.
-    pub interface: String,
-    /// Where the steering program runs.
-    pub mode: Mode,
-    /// Also if it carries a default route.
-    pub force: bool,
-}
 
 /// AF_XDP sockets of one worker, and kernel sockets beside them.
 pub struct XdpRelay {
@@ -116,7 +106,7 @@ impl XdpRelay {
     pub fn open(
         listen: &[SocketAddr],
         sources: &[IpAddr],
-        ports: &[Port],
+        interfaces: &[Attachment],
         part: Part,
     ) -> Result<Self, OpenError> {
         let udp = UdpRelay::open(listen, sources)?;
@@ -127,10 +117,15 @@ impl XdpRelay {
         let all = all.map_err(facts("the addresses of this host"))?;
         let (mut steerings, mut queues, mut listening) = (Vec::new(), Vec::new(), Vec::new());
         let mut uses = Vec::new();
-        for port in ports {
-            let interface = usable(&port.interface, &mut netlink)?;
+        for Attachment {
+            interface,
+            mode,
+            force,
+        } in interfaces
+        {
+            let interface = usable(interface, &mut netlink)?;
             let before = listening.len();
-            let steering = Steering::of(interface.index, &interface.name, port.mode, port.force)?;
+            let steering = Steering::of(interface.index, &interface.name, *mode, *force)?;
             for address in &listen {
                 let ends = ends(*address, interface.index, &all);
                 let wanted = steering.want(Role::Listens, &ends, &[address.port()], part)?;

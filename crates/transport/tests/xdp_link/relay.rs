@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dns64_transport::xdp::relay::{Port, XdpRelay};
+use dns64_transport::xdp::Attachment;
+use dns64_transport::xdp::relay::XdpRelay;
 use dns64_transport::{Arrival, ClientSide, Origin, Relay, UpstreamSide};
 
 use super::*;
@@ -99,12 +100,12 @@ fn a_forwarder_has_each_query_and_each_reply_once_past_the_kernel() {
             let bind = |port| pair.enter(0, || UdpSocket::bind((client, port)).unwrap());
             let (asking, serving) = (bind(0), bind(53));
             let listen = SocketAddr::new(server, 53);
-            let ports = [Port {
+            let attachments = [Attachment {
                 interface: "wire".into(),
                 mode,
                 force: false,
             }];
-            let open = || XdpRelay::open(&[listen], &[], &ports, Part::WHOLE);
+            let open = || XdpRelay::open(&[listen], &[], &attachments, Part::WHOLE);
             let relay = told(pair.enter(1, open));
             assert_eq!(relay.attached(), [("wire".into(), mode, 1)]);
             let over = AtomicBool::new(false);
@@ -158,13 +159,13 @@ impl Asked {
             .unwrap();
         ip(&format!("-n {left} link set wire arp off"));
         let upstream = socket.local_addr().unwrap();
-        let ports = [Port {
+        let attachments = [Attachment {
             interface: "wire".into(),
             mode: Mode::Generic,
             force: false,
         }];
         let open = || {
-            let mut relay = told(XdpRelay::open(&[], &[], &ports, Part::WHOLE));
+            let mut relay = told(XdpRelay::open(&[], &[], &attachments, Part::WHOLE));
             relay.upstreams().set_servers(&[upstream], 1).unwrap();
             relay
         };
