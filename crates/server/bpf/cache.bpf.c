@@ -7,19 +7,7 @@
 // answered only if the kernel would have taken it and the socket path would have sent this very
 // answer; whatever is doubtful goes up. `.ci/bpf --write` compiles it.
 
-#include <linux/bpf.h>
-#include <linux/types.h>
-
-#define SEC(name) __attribute__((section(name), used))
-#define INLINE static inline __attribute__((always_inline))
-
-struct bpf_map_def {
-    __u32 type;
-    __u32 key_size;
-    __u32 value_size;
-    __u32 max_entries;
-    __u32 map_flags;
-};
+#include "program.h"
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*bpf_xdp_adjust_head)(struct xdp_md *ctx, int delta) = (void *)BPF_FUNC_xdp_adjust_head;

@@ -26,7 +26,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 #[doc(inline)]
-pub use status::{AfXdpStatus, DriverInterfaceStatus, DriverStatus, Status, UpstreamStatus};
+pub use status::{DriverStatus, InterfaceStatus, Status, UpstreamStatus};
 
 /// Where the socket is unless another path is given (FHS 3.0 section 3.15).
 pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";

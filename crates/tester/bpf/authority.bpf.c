@@ -10,11 +10,7 @@
 // A reply is longer than its query by one record. Room is made at the front (bpf_xdp_adjust_head), because behind the
 // frame there may be none: what lies before the record moves there, the record is written into its old place.
 
-#include <linux/bpf.h>
-#include <linux/types.h>
-
-#define SEC(name) __attribute__((section(name), used))
-#define INLINE static inline __attribute__((always_inline))
+#include "program.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "words are read and written in the order of little-endian machines"
@@ -80,14 +76,6 @@ struct config {
 // What the program has answered.
 struct counts {
 	__u64 of[KINDS];
-};
-
-struct bpf_map_def {
-	__u32 type;
-	__u32 key_size;
-	__u32 value_size;
-	__u32 max_entries;
-	__u32 map_flags;
 };
 
 struct bpf_map_def SEC("maps") config = {

@@ -4,19 +4,7 @@
 //
 // Compiled by .ci/bpf; the object lies beside this file.
 
-#include <linux/bpf.h>
-
-#define SEC(name) __attribute__((section(name), used))
-#define INLINE static inline __attribute__((always_inline))
-
-// Definition of a map without BTF, as loaders read it from the section "maps".
-struct bpf_map_def {
-    __u32 type;
-    __u32 key_size;
-    __u32 value_size;
-    __u32 max_entries;
-    __u32 flags;
-};
+#include "program.h"
 
 static void *(*const map_lookup)(const void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*const redirect_map)(const void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;

@@ -7,13 +7,13 @@ mod frame;
 mod hops;
 mod interface;
 mod link;
-mod netlink;
+pub mod netlink;
 pub mod program;
 mod queue;
 pub mod relay;
 mod steering;
 
-pub use interface::allow;
+pub use interface::{Attachment, allow};
 pub use link::{Options, XdpLink};
 pub use queue::Part;
 

@@ -15,7 +15,7 @@ use super::{check, dns64, keys, values};
 use crate::answer::local_zones;
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    AnyPolicy, CacheSettings, DenyAction, DriverInterface, LogLevel, LogSettings, LogTarget,
+    AnyPolicy, Attachment, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget,
     LookupOrder, RateLimit, SOURCE_PORTS, Selection, Settings, TcpSettings, Upstream, XdpMode,
 };
 
@@ -99,17 +99,17 @@ fn listen(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<Spanned<SocketAddr>
 }
 
 /// Interfaces whose datagrams pass the kernel by.
-fn af_xdp(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<DriverInterface> {
+fn af_xdp(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<Attachment> {
     let own = interfaces("af-xdp", top, faults);
     let mut unheard = Faults::default();
     let driver = interfaces("driver-cache", top, &mut unheard);
     let both = own
         .iter()
-        .find(|it| driver.iter().any(|other| other.name == it.name));
+        .find(|it| driver.iter().any(|other| other.interface == it.interface));
     if let (Some(both), Some(value)) = (both, top.value("af-xdp")) {
         let text = format!(
             "af-xdp and driver-cache both have {}, and an interface takes one XDP program; leave it out of one",
-            both.name
+            both.interface
         );
         faults.add(value.span(), text);
     }
@@ -117,18 +117,14 @@ fn af_xdp(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<DriverInterface> {
 }
 
 /// The interfaces of a key, each at most once.
-fn interfaces(
-    key: &'static str,
-    top: &Section<'_, '_>,
-    faults: &mut Faults,
-) -> Vec<DriverInterface> {
+fn interfaces(key: &'static str, top: &Section<'_, '_>, faults: &mut Faults) -> Vec<Attachment> {
     let list = top.list(key, "[\"eth0\"]", faults, driver_interface);
     let list = list.unwrap_or_default();
     for (index, entry) in list.iter().enumerate() {
-        let name = &entry.get_ref().name;
+        let name = &entry.get_ref().interface;
         if list[..index]
             .iter()
-            .any(|other| other.get_ref().name == *name)
+            .any(|other| other.get_ref().interface == *name)
         {
             let text = format!("{key} has {name} twice; leave one out");
             faults.add(entry.span(), text);
@@ -145,12 +141,12 @@ fn interfaces(
 }
 
 /// An interface as a text, or as a table with a mode of its own.
-fn driver_interface(value: Value<'_, '_>, faults: &mut Faults) -> Option<DriverInterface> {
+fn driver_interface(value: Value<'_, '_>, faults: &mut Faults) -> Option<Attachment> {
     let example = "\"eth0\" or { interface = \"eth0\", mode = \"generic\" }";
     let name = |v: Value<'_, '_>| v.text(example, interface);
     if !value.is_table() {
-        return Some(DriverInterface {
-            name: faults.keep(name(value))?,
+        return Some(Attachment {
+            interface: faults.keep(name(value))?,
             mode: XdpMode::Auto,
             force: false,
         });
@@ -166,8 +162,8 @@ fn driver_interface(value: Value<'_, '_>, faults: &mut Faults) -> Option<DriverI
             "this entry has no interface; add interface = \"eth0\"",
         );
     }
-    Some(DriverInterface {
-        name: section.read("interface", faults, name)?,
+    Some(Attachment {
+        interface: section.read("interface", faults, name)?,
         mode: mode.unwrap_or(XdpMode::Auto),
         force: force.unwrap_or(false),
     })

@@ -13,8 +13,8 @@ use super::values::{MIB, MILLISECOND};
 use super::*;
 use crate::settings::dns64::{Dns64, DomainAction, Ptr, SignedPolicy};
 use crate::settings::{
-    AnyPolicy, DriverInterface, LogLevel, LogTarget, LookupOrder, RateLimit, Selection,
-    UPSTREAMS_MAX, XdpMode,
+    AnyPolicy, Attachment, LogLevel, LogTarget, LookupOrder, RateLimit, Selection, UPSTREAMS_MAX,
+    XdpMode,
 };
 
 /// A text with an upstream before its first line, as a dotted key, so that top-level keys can follow.
@@ -404,8 +404,8 @@ fn interfaces_of_the_driver_are_texts_or_tables() {
     assert_eq!(read("").driver_cache, []);
     let settings =
         read("driver-cache = [\"eth0\", { interface = \"s0\", mode = \"generic\", force = true }]");
-    let interface = |name: &str, mode, force| DriverInterface {
-        name: name.to_owned(),
+    let interface = |name: &str, mode, force| Attachment {
+        interface: name.to_owned(),
         mode,
         force,
     };

@@ -38,7 +38,7 @@ pub struct Status {
     pub driver_cache: Option<DriverStatus>,
     /// The interfaces whose datagrams pass the kernel by.
     #[serde(default)]
-    pub af_xdp: Vec<AfXdpStatus>,
+    pub af_xdp: Vec<InterfaceStatus>,
     /// By what it is confined: `landlock abi N`, `seccomp`, both with a comma, or `off`.
     pub sandbox: String,
 }
@@ -47,31 +47,33 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverStatus {
     /// Interfaces that its program is attached to; none after a failure.
-    pub interfaces: Vec<DriverInterfaceStatus>,
+    pub interfaces: Vec<InterfaceStatus>,
     /// Responses that it can send.
     pub entries: u64,
     /// The key for whose sake it leaves all queries to the sockets.
     pub idle: Option<String>,
 }
 
-/// An interface with AF_XDP sockets.
+/// An interface with an XDP program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AfXdpStatus {
+pub struct InterfaceStatus {
     /// Its name.
     pub name: String,
     /// `native` or `generic`.
     pub mode: String,
-    /// How many of its receive queues are read.
-    pub queues: usize,
+    /// How many of its receive queues are read, if it has AF_XDP sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<usize>,
 }
 
-/// An interface with a program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DriverInterfaceStatus {
-    /// Its name.
-    pub name: String,
-    /// `native` or `generic`.
-    pub mode: String,
+impl fmt::Display for InterfaceStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.mode)?;
+        match self.queues {
+            Some(queues) => write!(f, " queues={queues}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl From<driver::State> for DriverStatus {
@@ -79,7 +81,11 @@ impl From<driver::State> for DriverStatus {
         let attached = state.attached.into_iter();
         Self {
             interfaces: attached
-                .map(|(name, mode)| DriverInterfaceStatus { name, mode })
+                .map(|(name, mode)| InterfaceStatus {
+                    name,
+                    mode,
+                    queues: None,
+                })
                 .collect(),
             entries: state.entries,
             idle: state.idle.map(str::to_owned),
@@ -94,7 +100,7 @@ impl fmt::Display for DriverStatus {
             return f.write_str("detached");
         }
         for interface in &self.interfaces {
-            write!(f, "{} {} ", interface.name, interface.mode)?;
+            write!(f, "{interface} ")?;
         }
         match &self.idle {
             Some(key) => write!(f, "idle={key}"),
@@ -161,8 +167,8 @@ impl fmt::Display for Status {
         if let Some(driver) = &self.driver_cache {
             writeln!(f, "driver_cache={driver}")?;
         }
-        for AfXdpStatus { name, mode, queues } in &self.af_xdp {
-            writeln!(f, "af_xdp={name} {mode} queues={queues}")?;
+        for interface in &self.af_xdp {
+            writeln!(f, "af_xdp={interface}")?;
         }
         writeln!(f, "sandbox={}", self.sandbox)
     }
@@ -217,17 +223,18 @@ mod tests {
             cache_bytes: 4096,
             cache_bytes_max: 1 << 20,
             driver_cache: Some(DriverStatus {
-                interfaces: vec![DriverInterfaceStatus {
+                interfaces: vec![InterfaceStatus {
                     name: "eth0".into(),
                     mode: "native".into(),
+                    queues: None,
                 }],
                 entries: 3,
                 idle: None,
             }),
-            af_xdp: vec![AfXdpStatus {
+            af_xdp: vec![InterfaceStatus {
                 name: "eth1".into(),
                 mode: "native".into(),
-                queues: 2,
+                queues: Some(2),
             }],
             sandbox: "landlock abi 4, seccomp".into(),
         });

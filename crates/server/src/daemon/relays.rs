@@ -9,9 +9,9 @@ use dns64_transport::Relay as _;
 use dns64_transport::relay::udp::{RECEIVE_BUFFER_BYTES, UdpRelay, Waker};
 use dns64_transport::socket::OpenError;
 use dns64_transport::xdp::Part;
-use dns64_transport::xdp::relay::{Port, XdpRelay};
+use dns64_transport::xdp::relay::XdpRelay;
 
-use crate::control::AfXdpStatus;
+use crate::control::InterfaceStatus;
 use crate::engine::Engine;
 use crate::health::InForce;
 use crate::mailbox::{GatewayHandle, ToWorker, WorkerHandle};
@@ -31,24 +31,15 @@ pub(super) enum AnyRelay {
 ///
 /// The first socket that cannot be had.
 pub(super) fn open(settings: &Settings) -> Result<Vec<AnyRelay>, OpenError> {
-    let ports: Vec<Port> = settings
-        .af_xdp
-        .iter()
-        .map(|interface| Port {
-            interface: interface.name.clone(),
-            mode: interface.mode,
-            force: interface.force,
-        })
-        .collect();
     let of = u32::try_from(settings.workers).unwrap_or(u32::MAX);
     (0..of)
         .map(|index| {
-            if ports.is_empty() {
+            if settings.af_xdp.is_empty() {
                 let relay = UdpRelay::open(&settings.listen, &[])?;
                 return Ok(AnyRelay::Kernel(Box::new(relay)));
             }
             let part = Part { index, of };
-            let relay = XdpRelay::open(&settings.listen, &[], &ports, part)?;
+            let relay = XdpRelay::open(&settings.listen, &[], &settings.af_xdp, part)?;
             Ok(AnyRelay::Xdp(Box::new(relay)))
         })
         .collect()
@@ -97,19 +88,19 @@ impl AnyRelay {
 }
 
 /// The interfaces whose datagrams pass the kernel by, and how many of their queues are read.
-pub(super) fn attached(relays: &[AnyRelay]) -> Vec<AfXdpStatus> {
-    let mut all: Vec<AfXdpStatus> = Vec::new();
+pub(super) fn attached(relays: &[AnyRelay]) -> Vec<InterfaceStatus> {
+    let mut all: Vec<InterfaceStatus> = Vec::new();
     for relay in relays {
         let AnyRelay::Xdp(relay) = relay else {
             continue;
         };
         for (name, mode, queues) in relay.attached() {
             match all.iter_mut().find(|known| known.name == name) {
-                Some(known) => known.queues += queues,
-                None => all.push(AfXdpStatus {
+                Some(known) => known.queues = known.queues.map(|others| others + queues),
+                None => all.push(InterfaceStatus {
                     name,
                     mode: mode.to_string(),
-                    queues,
+                    queues: Some(queues),
                 }),
             }
         }
@@ -119,7 +110,8 @@ pub(super) fn attached(relays: &[AnyRelay]) -> Vec<AfXdpStatus> {
 
 /// Tells of what makes the sockets lose more, or the workers do less, than they could.
 pub(super) fn warn(relays: &mut [AnyRelay]) {
-    for AfXdpStatus { name, mode, queues } in attached(relays) {
+    for InterfaceStatus { name, mode, queues } in attached(relays) {
+        let queues = queues.unwrap_or_default();
         tracing::info!("af-xdp: {name}, mode {mode}, {queues} queues");
         if queues < relays.len() {
             tracing::warn!(

@@ -13,7 +13,9 @@ use super::sandbox::Sandbox;
 use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, notify};
 use crate::config::{self, Loaded};
-use crate::control::{AfXdpStatus, Answer, Request, SocketFile, Status, UpstreamStatus, refused};
+use crate::control::{
+    Answer, InterfaceStatus, Request, SocketFile, Status, UpstreamStatus, refused,
+};
 use crate::driver::Driver;
 use crate::gateway::Mode;
 use crate::health::InForce;
@@ -53,7 +55,7 @@ pub(super) struct Server {
     pub events: Receiver<Event>,
     pub stats: Stats,
     pub driver: Option<Arc<Driver>>,
-    pub af_xdp: Vec<AfXdpStatus>,
+    pub af_xdp: Vec<InterfaceStatus>,
     pub begun: Nanos,
     pub sandbox: Sandbox,
     pub watchdog: Option<Watchdog>,

@@ -4,14 +4,13 @@
 //! - [`Driver`]: the program, attached; an [`Outlet`] of the cache;
 //! - `keeper`: the thread that puts answers where the program finds them, and tells the cache and the counters what it sent;
 //! - `table`: which answer stands where; `layout`: its octets;
-//! - `clients`, `netlink`: whose queries, at which addresses.
+//! - `clients`: whose queries, at which addresses.
 //!
 //! The program is `bpf/cache.bpf.c`. It is attached by links that end with the process.
 
 mod clients;
 mod keeper;
 mod layout;
-mod netlink;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -24,12 +23,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dns64_transport::xdp;
+use dns64_transport::xdp::netlink::{Address, Interface, Netlink};
 use dns64_transport::xdp::program::{Attached, Map, Object, XdpError};
 
 use crate::cache::{Cache, Outlet, Policy, PublicAnswer, PublicKey};
-use crate::settings::{DriverInterface, Settings};
+use crate::settings::{Attachment, Settings};
 use layout::{Bucket, Config, Item, LINKS, LOCALS, Link, Local, RANGES};
-use netlink::{Address, Interface, Netlink};
 use table::Store;
 
 pub use keeper::Keeper;
@@ -130,18 +129,18 @@ impl Driver {
     /// # Errors
     ///
     /// An interface is missing or must not be used; the kernel refuses.
-    pub fn open(interfaces: &[DriverInterface]) -> Result<(Arc<Self>, Inbox), DriverError> {
+    pub fn open(interfaces: &[Attachment]) -> Result<(Arc<Self>, Inbox), DriverError> {
         let mut netlink = Netlink::open()?;
         let known = netlink.interfaces()?;
         let mut found = Vec::new();
         for wanted in interfaces {
-            let interface = known.iter().find(|known| known.name == wanted.name);
+            let interface = known.iter().find(|known| known.name == wanted.interface);
             let interface =
-                interface.ok_or_else(|| DriverError::NoInterface(wanted.name.clone()))?;
-            if interface.mac.is_none_or(|mac| mac == [0; 6]) {
-                return Err(DriverError::NoEthernet(wanted.name.clone()));
+                interface.ok_or_else(|| DriverError::NoInterface(wanted.interface.clone()))?;
+            if interface.mac.is_none() {
+                return Err(DriverError::NoEthernet(wanted.interface.clone()));
             }
-            xdp::allow(&wanted.name, wanted.force).map_err(|error| match error {
+            xdp::allow(&wanted.interface, wanted.force).map_err(|error| match error {
                 XdpError::DefaultRoute { interface } => DriverError::DefaultRoute(interface),
                 other => other.into(),
             })?;
@@ -149,7 +148,7 @@ impl Driver {
         }
         let mut object = Object::load(OBJECT)?;
         let (driver, inbox) = Self::new(&object, Some(netlink), found, Vec::new())?;
-        let attach = |wanted: &DriverInterface| object.attach(PROGRAM, &wanted.name, wanted.mode);
+        let attach = |wanted: &Attachment| object.attach(PROGRAM, &wanted.interface, wanted.mode);
         let attached: Result<_, _> = interfaces.iter().map(attach).collect();
         *lock(&driver.attached) = attached?;
         Ok((Arc::new(driver), inbox))
@@ -312,7 +311,7 @@ impl Force {
         }
         let addresses = &self.addresses;
         let links: Vec<Link> = self.interfaces.iter().filter_map(link).collect();
-        let own: Vec<IpAddr> = addresses.iter().map(|address| address.address).collect();
+        let own: Vec<IpAddr> = addresses.iter().map(|address| address.ip).collect();
         let broadcast = addresses.iter().filter_map(|address| address.broadcast);
         let no_clients: Vec<IpAddr> = own.into_iter().chain(broadcast.map(IpAddr::V4)).collect();
         let mut locals = locals(&settings, addresses, &links);
@@ -348,13 +347,13 @@ fn link(interface: &Interface) -> Option<Link> {
 fn locals(settings: &Settings, addresses: &[Address], links: &[Link]) -> Vec<Local> {
     let mut found = BTreeSet::new();
     for address in addresses {
-        let ip = address.address;
+        let ip = address.ip;
         let is_link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-        let is_near = links.iter().any(|link| link.index == address.index);
+        let is_near = links.iter().any(|link| link.index == address.interface);
         if ip.is_loopback() || (is_link_local && !is_near) {
             continue;
         }
-        let index = if is_link_local { address.index } else { 0 };
+        let index = if is_link_local { address.interface } else { 0 };
         for listen in &settings.listen {
             let all = listen.ip().is_unspecified() && listen.is_ipv4() == ip.is_ipv4();
             if all || listen.ip() == ip {

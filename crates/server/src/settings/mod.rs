@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use dns64_transport::clock::Nanos;
+pub use dns64_transport::xdp::Attachment;
 pub use dns64_transport::xdp::program::Mode as XdpMode;
 use dns64_wire::name::NameBuf;
 
@@ -24,9 +25,9 @@ pub struct Settings {
     /// Addresses to listen at, over UDP and TCP; at least one.
     pub listen: Vec<SocketAddr>,
     /// Interfaces whose driver answers from the cache; at most 8.
-    pub driver_cache: Vec<DriverInterface>,
+    pub driver_cache: Vec<Attachment>,
     /// Interfaces whose datagrams pass the kernel by; none of those of `driver_cache`.
-    pub af_xdp: Vec<DriverInterface>,
+    pub af_xdp: Vec<Attachment>,
     /// Worker threads; at least 1.
     pub workers: usize,
     /// User to become after the sockets are bound, when started as root.
@@ -115,17 +116,6 @@ const PORTS_PER_UPSTREAM: std::ops::RangeInclusive<usize> = 64..=4096;
 
 /// Most views beside that of all other clients, so that the number of a view fits an octet.
 pub const VIEWS_MAX: usize = 255;
-
-/// An interface that takes an XDP program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DriverInterface {
-    /// Its name.
-    pub name: String,
-    /// Where the program runs.
-    pub mode: XdpMode,
-    /// Whether it may carry a default route of this host.
-    pub force: bool,
-}
 
 /// A resolver that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

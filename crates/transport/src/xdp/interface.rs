@@ -2,7 +2,18 @@
 
 use std::io;
 
-use super::program::XdpError;
+use super::program::{Mode, XdpError};
+
+/// An interface that takes an XDP program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Its name.
+    pub interface: String,
+    /// Where the program runs.
+    pub mode: Mode,
+    /// Whether it may carry a default route of this host.
+    pub force: bool,
+}
 
 /// Processors that the system may ever have: maps with a value for each have so many.
 const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";

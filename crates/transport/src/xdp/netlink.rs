@@ -1,12 +1,14 @@
-//! Routes, neighbours, interfaces and addresses, asked from the kernel (rtnetlink(7)).
+//! Interfaces, addresses, routes and neighbours, asked from the kernel (rtnetlink(7)).
 //!
-//! Over a socket, so that no program and no file system is needed: what counts is the network namespace of the thread.
+//! Over one socket, so that no program and no file system is needed. A process that denies itself new sockets opens it
+//! before and asks later.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
 /// Messages of `linux/rtnetlink.h` and `linux/netlink.h`.
 const ERROR: u16 = 2;
@@ -24,7 +26,33 @@ const GET_NEIGHBOUR: u16 = 30;
 const REQUEST: u16 = 1;
 const DUMP: u16 = 0x300;
 
-const HEADER_BYTES: usize = 16;
+/// Octets of `struct nlmsghdr`, `ifinfomsg`, `ifaddrmsg`, `rtmsg`, `ndmsg`.
+const HEADER: usize = 16;
+const LINK: usize = 16;
+const ADDRESS: usize = 8;
+const ROUTE: usize = 12;
+const NEIGHBOUR: usize = 12;
+
+/// Attributes: `IFLA_*`, `IFLA_INFO_KIND`, `IFA_*`, `RTA_*`, `NDA_*`.
+const LINK_MAC: u16 = 1;
+const LINK_NAME: u16 = 3;
+const LINK_MTU: u16 = 4;
+const LINK_INFO: u16 = 18;
+const LINK_QUEUES: u16 = 32;
+const INFO_KIND: u16 = 1;
+const ADDRESS_IP: u16 = 1;
+const ADDRESS_LOCAL: u16 = 2;
+const ADDRESS_BROADCAST: u16 = 4;
+const ROUTE_TO: u16 = 1;
+const ROUTE_FROM: u16 = 2;
+const ROUTE_INTERFACE: u16 = 4;
+const ROUTE_GATEWAY: u16 = 5;
+const ROUTE_TUNNEL: u16 = 22;
+const NEIGHBOUR_IP: u16 = 1;
+const NEIGHBOUR_MAC: u16 = 2;
+
+/// The bits of an attribute's type that are not flags: nested, network order.
+const ATTRIBUTE: u16 = 0x3fff;
 
 /// States of a neighbour whose address can be used: `NUD_PERMANENT`, `NUD_NOARP`, `NUD_REACHABLE`, `NUD_PROBE`,
 /// `NUD_STALE`, `NUD_DELAY`.
@@ -35,72 +63,184 @@ const UP: u32 = 1;
 const LOOPBACK: u32 = 8;
 const ETHERNET: u16 = 1;
 
-/// A local address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Address {
-    pub(super) interface: u32,
-    pub(super) ip: IpAddr,
+/// Longest time that the kernel may take to answer: it does so at once.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Octets of a datagram of the kernel: at most 32 KiB for lists (netlink(7)).
+const DATAGRAM_MAX: usize = 1 << 16;
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The kernel's number of it.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its Ethernet address, if it has one.
+    pub mac: Option<[u8; 6]>,
+    /// Its kind, such as `veth`; empty for hardware.
+    pub kind: String,
+    /// Octets of a packet at most.
+    pub mtu: usize,
+    /// Receive queues that it could have; at least 1.
+    pub queues: u32,
+    /// AF_XDP can be used: it is up, is Ethernet and is not the loopback interface.
+    pub is_usable: bool,
 }
 
-/// An Ethernet interface, or one that behaves like one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Interface {
-    pub(super) index: u32,
-    pub(super) name: String,
-    pub(super) mac: [u8; 6],
-    /// Octets of a packet.
-    pub(super) mtu: usize,
-    /// Receive queues that it could have.
-    pub(super) queues: u32,
-    /// It is up, is Ethernet and is not the loopback interface.
-    pub(super) is_usable: bool,
+/// An address of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Number of the interface that has it.
+    pub interface: u32,
+    /// The address.
+    pub ip: IpAddr,
+    /// The broadcast address of its network, if it has one.
+    pub broadcast: Option<Ipv4Addr>,
 }
 
 /// How an address is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Route {
-    pub(super) interface: u32,
-    /// Who takes the packets: a router, or the destination itself.
-    pub(super) next: IpAddr,
+pub struct Route {
+    /// Number of the interface that packets leave by.
+    pub interface: u32,
+    /// Who takes them: a router, or the destination itself.
+    pub next: IpAddr,
 }
 
-/// All local addresses of the calling thread's network namespace.
-pub(super) fn addresses() -> io::Result<Vec<Address>> {
-    let replies = ask(GET_ADDRESS, DUMP, &[0; 8])?;
-    Ok(replies.iter().filter_map(address).collect())
+/// A socket to the kernel, for the network namespace of the thread that opened it.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: OwnedFd,
+    sequence: u32,
 }
 
-/// The interface of this number.
-pub(super) fn interface(index: u32) -> io::Result<Interface> {
-    let mut request = [0; 16];
-    request[4..8].copy_from_slice(&index.to_ne_bytes());
-    let replies = ask(GET_LINK, 0, &request)?;
-    let found = replies.iter().find_map(link);
-    found.ok_or_else(|| io::ErrorKind::NotFound.into())
-}
-
-/// The way from a local address to another.
-pub(super) fn route(to: IpAddr, from: IpAddr) -> io::Result<Route> {
-    let (family, bits) = family(to);
-    let mut request = vec![family, bits, bits, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    attribute(&mut request, 1, to);
-    attribute(&mut request, 2, from);
-    let replies = ask(GET_ROUTE, 0, &request)?;
-    let found = replies.iter().find_map(|reply| path(reply, to));
-    found.ok_or_else(|| io::ErrorKind::NotFound.into())
-}
-
-/// The MAC address of a neighbour, if the kernel knows it.
-pub(super) fn neighbour(interface: u32, ip: IpAddr) -> io::Result<Option<[u8; 6]>> {
-    let mut request = vec![family(ip).0, 0, 0, 0];
-    request.extend(interface.to_ne_bytes());
-    request.extend([0; 4]);
-    attribute(&mut request, 1, ip);
-    match ask(GET_NEIGHBOUR, 0, &request) {
-        Ok(replies) => Ok(replies.iter().find_map(mac)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
+impl Netlink {
+    /// Opens one.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn open() -> io::Result<Self> {
+        // Protocol 0 is NETLINK_ROUTE.
+        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
+        Ok(Self {
+            socket,
+            sequence: 0,
+        })
     }
+
+    /// All interfaces.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn interfaces(&mut self) -> io::Result<Vec<Interface>> {
+        self.ask(GET_LINK, DUMP, &[0; LINK], NEW_LINK, interface)
+    }
+
+    /// The interface of this number.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or the kernel refuses.
+    pub fn interface(&mut self, index: u32) -> io::Result<Interface> {
+        let mut request = [0; LINK];
+        request[4..8].copy_from_slice(&index.to_ne_bytes());
+        one(self.ask(GET_LINK, 0, &request, NEW_LINK, interface)?)
+    }
+
+    /// All addresses of this host.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn addresses(&mut self) -> io::Result<Vec<Address>> {
+        self.ask(GET_ADDRESS, DUMP, &[0; ADDRESS], NEW_ADDRESS, address)
+    }
+
+    /// The way from a local address to another address.
+    ///
+    /// # Errors
+    ///
+    /// No way leads there, or one by a tunnel; the kernel refuses.
+    pub fn route(&mut self, to: IpAddr, from: IpAddr) -> io::Result<Route> {
+        let (family, bits) = family(to);
+        let mut request = vec![0; ROUTE];
+        request[..3].copy_from_slice(&[family, bits, bits]);
+        push(&mut request, ROUTE_TO, to);
+        push(&mut request, ROUTE_FROM, from);
+        let path = |body: &[u8]| path(body, to);
+        one(self.ask(GET_ROUTE, 0, &request, NEW_ROUTE, path)?)
+    }
+
+    /// The MAC address of a neighbour; `None` if the kernel does not know it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn neighbour(&mut self, interface: u32, ip: IpAddr) -> io::Result<Option<[u8; 6]>> {
+        let mut request = vec![0; NEIGHBOUR];
+        request[0] = family(ip).0;
+        request[4..8].copy_from_slice(&interface.to_ne_bytes());
+        push(&mut request, NEIGHBOUR_IP, ip);
+        match self.ask(GET_NEIGHBOUR, 0, &request, NEW_NEIGHBOUR, mac) {
+            Ok(found) => Ok(found.into_iter().next()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Asks, and reads one answer, or all there are of a dump: what `read` makes of those of the wanted type.
+    fn ask<T>(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        body: &[u8],
+        wanted: u16,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> io::Result<Vec<T>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = Vec::with_capacity(HEADER + body.len());
+        let len = u32::try_from(HEADER + body.len()).unwrap_or(u32::MAX);
+        request.extend(len.to_ne_bytes());
+        request.extend(kind.to_ne_bytes());
+        request.extend((REQUEST | flags).to_ne_bytes());
+        request.extend(self.sequence.to_ne_bytes());
+        request.extend([0; 4]);
+        request.extend_from_slice(body);
+        rustix::net::send(&self.socket, &request, SendFlags::empty())?;
+        let mut found = Vec::new();
+        let mut datagram = vec![0; DATAGRAM_MAX];
+        loop {
+            let (len, _) = rustix::net::recv(&self.socket, &mut datagram[..], RecvFlags::empty())?;
+            for (kind, sequence, body) in messages(&datagram[..len]) {
+                // What is left of an answer that was given up.
+                if sequence != self.sequence {
+                    continue;
+                }
+                match kind {
+                    DONE => return Ok(found),
+                    ERROR => {
+                        let code = number(body, 0).map_or(0, u32::cast_signed);
+                        return Err(io::Error::from_raw_os_error(code.wrapping_neg()));
+                    }
+                    kind if kind == wanted => found.extend(read(body)),
+                    _ => {}
+                }
+                if flags & DUMP == 0 {
+                    return Ok(found);
+                }
+            }
+        }
+    }
+}
+
+fn one<T>(found: Vec<T>) -> io::Result<T> {
+    let first = found.into_iter().next();
+    first.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// `AF_INET` or `AF_INET6`, and the length of its addresses in bits.
@@ -111,197 +251,134 @@ fn family(ip: IpAddr) -> (u8, u8) {
     }
 }
 
-fn attribute(request: &mut Vec<u8>, kind: u16, ip: IpAddr) {
-    let octets = match ip {
-        IpAddr::V4(ip) => ip.octets().to_vec(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
+/// Adds an attribute.
+fn push(request: &mut Vec<u8>, kind: u16, ip: IpAddr) {
+    let (len, octets): (u16, Vec<u8>) = match ip {
+        IpAddr::V4(ip) => (8, ip.octets().into()),
+        IpAddr::V6(ip) => (20, ip.octets().into()),
     };
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "at most 16 octets and a header of 4"
-    )]
-    let bytes = (octets.len() + 4) as u16;
-    request.extend(bytes.to_ne_bytes());
+    request.extend(len.to_ne_bytes());
     request.extend(kind.to_ne_bytes());
     request.extend(octets);
 }
 
-/// A message: its type, and what follows its header.
-#[derive(Debug, PartialEq, Eq)]
-struct Message {
-    kind: u16,
-    body: Vec<u8>,
-}
-
-fn ask(kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<Message>> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        // `NETLINK_ROUTE` is number 0.
-        None,
-    )?;
-    let mut request = Vec::with_capacity(HEADER_BYTES + body.len());
-    let bytes = u32::try_from(HEADER_BYTES + body.len()).unwrap_or(u32::MAX);
-    request.extend(bytes.to_ne_bytes());
-    request.extend(kind.to_ne_bytes());
-    request.extend((REQUEST | flags).to_ne_bytes());
-    request.extend([0; 8]);
-    request.extend_from_slice(body);
-    rustix::net::send(&socket, &request, SendFlags::empty())?;
-    answers(&socket, flags & DUMP != 0)
-}
-
-/// Reads one answer, or all there are of a dump.
-fn answers(socket: &OwnedFd, is_dump: bool) -> io::Result<Vec<Message>> {
-    let mut messages = Vec::new();
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let (got, _) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::empty())?;
-        for message in split(&buffer[..got]) {
-            match message.kind {
-                DONE => return Ok(messages),
-                ERROR => {
-                    let code = message
-                        .body
-                        .first_chunk()
-                        .map_or(0, |c| i32::from_ne_bytes(*c));
-                    return match code {
-                        0 => Ok(messages),
-                        code => Err(io::Error::from_raw_os_error(-code)),
-                    };
-                }
-                _ => messages.push(message),
-            }
-        }
-        if !is_dump {
-            return Ok(messages);
-        }
-    }
-}
-
-/// The messages of a datagram.
-fn split(mut octets: &[u8]) -> Vec<Message> {
-    let mut messages = Vec::new();
-    while let Some(header) = octets.first_chunk::<HEADER_BYTES>() {
-        let bytes = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
-        let Some(body) = octets.get(HEADER_BYTES..bytes) else {
-            break;
-        };
-        messages.push(Message {
-            kind: u16::from_ne_bytes([header[4], header[5]]),
-            body: body.to_vec(),
-        });
-        octets = octets.get(bytes.next_multiple_of(4)..).unwrap_or_default();
-    }
-    messages
-}
-
-impl Message {
-    /// The value of an attribute behind a structure of so many octets.
-    fn attribute(&self, after: usize, wanted: u16) -> Option<&[u8]> {
-        let mut octets = self.body.get(after..)?;
-        while let Some(header) = octets.first_chunk::<4>() {
-            let bytes = usize::from(u16::from_ne_bytes([header[0], header[1]]));
-            let kind = u16::from_ne_bytes([header[2], header[3]]);
-            let value = octets.get(4..bytes)?;
-            if kind == wanted {
-                return Some(value);
-            }
-            octets = octets.get(bytes.next_multiple_of(4)..).unwrap_or_default();
-        }
-        None
-    }
-
-    fn word(&self, at: usize) -> Option<u32> {
-        number(self.body.get(at..)?)
-    }
-
-    fn ip(&self, after: usize, kind: u16) -> Option<IpAddr> {
-        let octets = self.attribute(after, kind)?;
-        let v4 = <[u8; 4]>::try_from(octets).map(|o| Ipv4Addr::from(o).into());
-        v4.or_else(|_| <[u8; 16]>::try_from(octets).map(|o| Ipv6Addr::from(o).into()))
-            .ok()
-    }
-}
-
-fn number(octets: &[u8]) -> Option<u32> {
-    octets.first_chunk().map(|word| u32::from_ne_bytes(*word))
-}
-
-/// `struct ifaddrmsg`; `IFA_LOCAL` before `IFA_ADDRESS`, which is the other end's where there is one.
-fn address(message: &Message) -> Option<Address> {
-    const AFTER: usize = 8;
-    let ip = message.ip(AFTER, 2).or_else(|| message.ip(AFTER, 1));
-    (message.kind == NEW_ADDRESS).then_some(Address {
-        interface: message.word(4)?,
-        ip: ip?,
+/// The messages of a datagram: type, sequence, and what is behind the header.
+fn messages(mut rest: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = usize::try_from(number(rest, 0)?).ok()?;
+        let found = (short(rest, 4)?, number(rest, 8)?, rest.get(HEADER..len)?);
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(found)
     })
 }
 
-/// `struct ifinfomsg`; `IFLA_ADDRESS`, `IFLA_IFNAME`, `IFLA_MTU`, `IFLA_NUM_RX_QUEUES`.
-fn link(message: &Message) -> Option<Interface> {
-    const AFTER: usize = 16;
-    if message.kind != NEW_LINK {
-        return None;
-    }
-    let kind = u16::from_ne_bytes(*message.body.get(2..)?.first_chunk()?);
-    let flags = message.word(8)?;
-    let name = message
-        .attribute(AFTER, 3)?
-        .split(|octet| *octet == 0)
-        .next()?;
-    let mac = message.attribute(AFTER, 1).and_then(|o| o.try_into().ok());
-    let queues = message.attribute(AFTER, 32).and_then(number);
+/// Attributes: type and value.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = usize::from(short(rest, 0)?);
+        let found = (short(rest, 2)? & ATTRIBUTE, rest.get(4..len)?);
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(found)
+    })
+}
+
+/// The value of an attribute behind a structure of so many octets.
+fn attribute(body: &[u8], after: usize, wanted: u16) -> Option<&[u8]> {
+    let mut all = attributes(body.get(after..)?);
+    all.find_map(|(kind, value)| (kind == wanted).then_some(value))
+}
+
+/// `struct ifinfomsg`.
+fn interface(body: &[u8]) -> Option<Interface> {
+    let value = |kind| attribute(body, LINK, kind);
+    let figure = |kind| number(value(kind)?, 0);
+    let (device, flags) = (short(body, 2)?, number(body, 8)?);
+    let mac = value(LINK_MAC).and_then(|octets| octets.try_into().ok());
+    let mac = mac.filter(|mac| *mac != [0; 6]);
+    let kind = value(LINK_INFO).and_then(|info| attribute(info, 0, INFO_KIND));
     Some(Interface {
-        index: message.word(4)?,
-        name: String::from_utf8_lossy(name).into_owned(),
-        mac: mac.unwrap_or_default(),
-        mtu: message.attribute(AFTER, 4).and_then(number)? as usize,
-        queues: queues.unwrap_or(1).max(1),
-        is_usable: kind == ETHERNET && flags & UP != 0 && flags & LOOPBACK == 0 && mac.is_some(),
+        index: number(body, 4)?,
+        name: text(value(LINK_NAME)?),
+        mac,
+        kind: kind.map(text).unwrap_or_default(),
+        mtu: usize::try_from(figure(LINK_MTU)?).ok()?,
+        queues: figure(LINK_QUEUES).unwrap_or(1).max(1),
+        is_usable: device == ETHERNET && flags & UP != 0 && flags & LOOPBACK == 0 && mac.is_some(),
     })
 }
 
-/// `struct rtmsg`; `RTA_OIF`, `RTA_GATEWAY`.
-fn path(message: &Message, to: IpAddr) -> Option<Route> {
-    const AFTER: usize = 12;
-    (message.kind == NEW_ROUTE).then_some(Route {
-        interface: message.attribute(AFTER, 4).and_then(number)?,
-        next: message.ip(AFTER, 5).unwrap_or(to),
+/// `struct ifaddrmsg`.
+fn address(body: &[u8]) -> Option<Address> {
+    let value = |kind| attribute(body, ADDRESS, kind).and_then(ip);
+    // On a point-to-point link the other one is that of the peer.
+    let own = value(ADDRESS_LOCAL).or_else(|| value(ADDRESS_IP));
+    let broadcast = match value(ADDRESS_BROADCAST) {
+        Some(IpAddr::V4(broadcast)) => Some(broadcast),
+        _ => None,
+    };
+    Some(Address {
+        interface: number(body, 4)?,
+        ip: own?,
+        broadcast,
     })
 }
 
-/// `struct ndmsg`; `NDA_LLADDR`.
-fn mac(message: &Message) -> Option<[u8; 6]> {
-    const AFTER: usize = 12;
-    let state = u16::from_ne_bytes(*message.body.get(8..)?.first_chunk()?);
-    let is_usable = message.kind == NEW_NEIGHBOUR && state & USABLE != 0;
-    let mac = message.attribute(AFTER, 2)?.try_into().ok();
+/// `struct rtmsg`. A tunnel (`RTA_ENCAP`) is not described by an interface and a neighbour.
+fn path(body: &[u8], to: IpAddr) -> Option<Route> {
+    let value = |kind| attribute(body, ROUTE, kind);
+    let is_plain = value(ROUTE_TUNNEL).is_none();
+    is_plain.then_some(Route {
+        interface: number(value(ROUTE_INTERFACE)?, 0)?,
+        next: value(ROUTE_GATEWAY).and_then(ip).unwrap_or(to),
+    })
+}
+
+/// `struct ndmsg`.
+fn mac(body: &[u8]) -> Option<[u8; 6]> {
+    let is_usable = short(body, 8)? & USABLE != 0;
+    let mac = attribute(body, NEIGHBOUR, NEIGHBOUR_MAC)?.try_into().ok();
     mac.filter(|_| is_usable)
+}
+
+fn ip(value: &[u8]) -> Option<IpAddr> {
+    let ipv4 = <[u8; 4]>::try_from(value).map(|octets| Ipv4Addr::from(octets).into());
+    let ipv6 = || <[u8; 16]>::try_from(value).map(|octets| Ipv6Addr::from(octets).into());
+    ipv4.or_else(|_| ipv6()).ok()
+}
+
+/// A text, which ends with an octet 0.
+fn text(value: &[u8]) -> String {
+    let value = value.strip_suffix(&[0]).unwrap_or(value);
+    String::from_utf8_lossy(value).into_owned()
+}
+
+fn short(octets: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*octets.get(at..)?.first_chunk()?))
+}
+
+fn number(octets: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*octets.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// An answer to `ip route get 2001:db8:2::53` by way of a router.
+    /// Answers to `ip route get 2001:db8:2::53`: by way of a router, and by a tunnel.
     #[test]
-    fn a_route_by_way_of_a_router_names_the_router() {
+    fn a_route_by_way_of_a_router_names_the_router_and_one_by_a_tunnel_is_none() {
         let mut body = vec![10, 128, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0];
         body.extend([8, 0, 4, 0, 7, 0, 0, 0]);
         let router: Ipv6Addr = "2001:db8::1".parse().unwrap();
-        attribute(&mut body, 5, router.into());
-        let message = Message {
-            kind: NEW_ROUTE,
-            body,
-        };
+        push(&mut body, ROUTE_GATEWAY, router.into());
         let to = "2001:db8:2::53".parse().unwrap();
         let expected = Route {
             interface: 7,
             next: router.into(),
         };
-        assert_eq!(path(&message, to), Some(expected));
+        assert_eq!(path(&body, to), Some(expected));
+        body.extend([8, 0, 22, 0x80, 0, 0, 0, 0]);
+        assert_eq!(path(&body, to), None);
     }
 
     #[test]
@@ -309,42 +386,43 @@ mod tests {
         let neighbour = |state: u8| {
             let mut body = vec![10, 0, 0, 0, 3, 0, 0, 0, state, 0, 0, 0];
             body.extend([10, 0, 2, 0, 2, 0, 0, 0, 0, 9, 0, 0]);
-            Message {
-                kind: NEW_NEIGHBOUR,
-                body,
-            }
+            mac(&body)
         };
         let (incomplete, reachable, failed) = (0x01, 0x02, 0x20);
-        assert_eq!(mac(&neighbour(incomplete)), None);
-        assert_eq!(mac(&neighbour(failed)), None);
-        assert_eq!(mac(&neighbour(reachable)), Some([2, 0, 0, 0, 0, 9]));
+        assert_eq!(neighbour(incomplete), None);
+        assert_eq!(neighbour(failed), None);
+        assert_eq!(neighbour(reachable), Some([2, 0, 0, 0, 0, 9]));
     }
 
     #[test]
     fn a_message_that_is_cut_short_is_left_out() {
         let mut octets = 20_u32.to_ne_bytes().to_vec();
-        octets.extend([24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
-        let whole = Message {
-            kind: 24,
-            body: vec![1, 2, 3, 4],
-        };
+        octets.extend([24, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
         let both = [octets.clone(), octets[..18].to_vec()].concat();
-        assert_eq!(split(&both), [whole]);
+        let all: Vec<_> = messages(&both).collect();
+        assert_eq!(all, [(24, 5, &[1, 2, 3, 4][..])]);
     }
 
     #[test]
     fn the_loopback_interface_has_its_address_and_is_not_usable() {
-        let all = addresses().unwrap();
-        let local = all
-            .iter()
-            .find(|a| a.ip == IpAddr::from(Ipv4Addr::LOCALHOST));
-        let Some(local) = local else {
-            // A namespace whose loopback interface is down.
-            return;
-        };
-        let found = interface(local.interface).unwrap();
-        assert_eq!((found.name.as_str(), found.is_usable), ("lo", false));
-        let way = route(local.ip, local.ip).unwrap();
-        assert_eq!(way.interface, local.interface);
+        let mut netlink = Netlink::open().unwrap();
+        // The same socket is asked again.
+        for _ in 0..2 {
+            let all = netlink.addresses().unwrap();
+            let localhost = IpAddr::from(Ipv4Addr::LOCALHOST);
+            let own = all.iter().find(|address| address.ip == localhost);
+            let own = own.expect("127.0.0.1: this test needs a loopback interface that is up");
+            assert_eq!(own.broadcast, None);
+            let lo = netlink.interface(own.interface).unwrap();
+            assert_eq!((lo.name.as_str(), lo.kind.as_str()), ("lo", ""));
+            assert_eq!((lo.mac, lo.is_usable), (None, false));
+            assert!(netlink.interfaces().unwrap().contains(&lo));
+            let way = netlink.route(own.ip, own.ip).unwrap();
+            assert_eq!((way.interface, way.next), (lo.index, own.ip));
+            let nobody = "192.0.2.77".parse().unwrap();
+            assert_eq!(netlink.neighbour(lo.index, nobody).unwrap(), None);
+            let unknown = netlink.interface(u32::MAX >> 1).unwrap_err();
+            assert_eq!(unknown.raw_os_error(), Some(libc::ENODEV));
+        }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! An ordinary [`UdpRelay`] is open beside the rings: it holds the ports, looks for neighbours, takes ICMP messages, and
 //! carries what the rings cannot: fragments, datagrams larger than the MTU, what comes by another interface or to a queue of
-//! another worker. How a server is reached is learnt from its replies: the first question goes by way of the kernel, and
-//! one again every ten seconds, so that a next hop that has changed is found.
+//! another worker. How a server is reached is asked of the kernel, never learnt from frames, which a stranger on the link
+//! could forge. One question every ten seconds goes by way of the kernel, so that it looks after its neighbour entry.
 
 mod clients;
 mod upstreams;
@@ -16,8 +16,9 @@ use rustix::event::epoll::{self, EventFlags};
 
 use super::frame::Flow;
 use super::hops::Hops;
+use super::interface::Attachment;
 use super::link::flush;
-use super::netlink::{self, Address, Interface};
+use super::netlink::{Address, Interface, Netlink};
 use super::program::{Mode, XdpError};
 use super::queue::{self, Part, Queue};
 use super::steering::{Role, Steering, Wanted};
@@ -28,17 +29,6 @@ use crate::socket::{OpenError, option};
 use crate::sys::FRAME_BYTES;
 use crate::{Counters, LinkError, Relay};
 
-/// An interface whose datagrams pass the kernel by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
-    /// Its name.
-    pub interface: String,
-    /// Where the steering program runs.
-    pub mode: Mode,
-    /// Also if it carries a default route.
-    pub force: bool,
-}
-
 /// AF_XDP sockets of one worker, and kernel sockets beside them.
 pub struct XdpRelay {
     /// Dropped first: what comes then goes to the ordinary sockets.
@@ -48,6 +38,8 @@ pub struct XdpRelay {
     part: Part,
     steerings: Vec<Arc<Steering>>,
     queues: Vec<Queue>,
+    /// Opened before the process may deny itself new sockets.
+    netlink: Netlink,
     /// Of each queue.
     uses: Vec<Uses>,
     listen: Vec<SocketAddr>,
@@ -65,18 +57,20 @@ pub struct XdpRelay {
 /// What is known of an upstream server.
 struct Server {
     address: SocketAddr,
+    /// `None`: by way of the kernel.
     way: Option<Way>,
+    /// When the kernel is asked for the way; `None` until the first question.
+    look_at: Option<Nanos>,
     /// Of each port of its pool: the local address, as long as its replies are steered.
     ports: Vec<Option<(SocketAddr, Vec<Wanted>)>>,
 }
 
-/// How a server is reached, as its last reply showed.
+/// How a server is reached from a local address, as the kernel says.
 #[derive(Clone, Copy)]
 struct Way {
+    from: IpAddr,
     queue: usize,
     macs: [[u8; 6]; 2],
-    vlan: Option<[u8; 2]>,
-    learnt: Nanos,
 }
 
 /// Who is to be looked for at a queue.
@@ -87,8 +81,11 @@ struct Uses {
     upstreams: bool,
 }
 
-/// How long a way is trusted.
+/// How long a way is trusted, and that there is none.
 const TRUST_NS: Nanos = 10 * SECOND;
+
+/// When the kernel is first asked for a way: after a question that it was given, so that it had time to find the neighbour.
+const FIRST_LOOK_NS: Nanos = SECOND / 10;
 
 /// Frames taken in at once from a queue.
 const BATCH: usize = 64;
@@ -109,19 +106,26 @@ impl XdpRelay {
     pub fn open(
         listen: &[SocketAddr],
         sources: &[IpAddr],
-        ports: &[Port],
+        interfaces: &[Attachment],
         part: Part,
     ) -> Result<Self, OpenError> {
         let udp = UdpRelay::open(listen, sources)?;
         let own = (0..listen.len()).map(|i| udp.clients.local_addr(i));
         let listen: Vec<SocketAddr> = own.flatten().collect();
-        let all = netlink::addresses().map_err(facts("the addresses of this host"))?;
+        let mut netlink = Netlink::open().map_err(facts("interfaces and addresses"))?;
+        let all = netlink.addresses();
+        let all = all.map_err(facts("the addresses of this host"))?;
         let (mut steerings, mut queues, mut listening) = (Vec::new(), Vec::new(), Vec::new());
         let mut uses = Vec::new();
-        for port in ports {
-            let interface = usable(&port.interface)?;
+        for Attachment {
+            interface,
+            mode,
+            force,
+        } in interfaces
+        {
+            let interface = usable(interface, &mut netlink)?;
             let before = listening.len();
-            let steering = Steering::of(interface.index, &interface.name, port.mode, port.force)?;
+            let steering = Steering::of(interface.index, &interface.name, *mode, *force)?;
             for address in &listen {
                 let ends = ends(*address, interface.index, &all);
                 let wanted = steering.want(Role::Listens, &ends, &[address.port()], part)?;
@@ -152,6 +156,7 @@ impl XdpRelay {
             part,
             steerings,
             queues,
+            netlink,
             uses,
             listen,
             hops: Hops::default(),
@@ -287,9 +292,10 @@ fn side(listen: &[SocketAddr], numbers: &Numbers, flow: &Flow) -> Side {
 }
 
 /// The interface of this name, if AF_XDP can be used there.
-fn usable(name: &str) -> Result<Interface, XdpError> {
+fn usable(name: &str, netlink: &mut Netlink) -> Result<Interface, XdpError> {
     let index = super::interface::index(name)?;
-    let interface = netlink::interface(index).map_err(facts("the interface"))?;
+    let interface = netlink.interface(index);
+    let interface = interface.map_err(facts("the interface"))?;
     match interface.is_usable {
         true => Ok(interface),
         false => Err(XdpError::Unusable {

@@ -54,10 +54,13 @@ impl World {
             name: "lo".to_owned(),
             mac: Some(OWN_MAC),
             kind: String::new(),
+            mtu: 1500,
+            queues: 1,
+            is_usable: true,
         };
         let addresses = [OWN4.into(), OWN6.into()].map(|address| Address {
-            index: 1,
-            address,
+            interface: 1,
+            ip: address,
             broadcast: Some(BROADCAST),
         });
         let (driver, inbox) =

@@ -11,7 +11,7 @@ use super::{
 use crate::clock::{Clock, Nanos, SECOND};
 use crate::socket::{OpenError, Segmentation, UdpLink};
 use crate::xdp::frame::{self, Flow};
-use crate::xdp::netlink::{self, Interface, Route};
+use crate::xdp::netlink::{Netlink, Route};
 use crate::xdp::program::XdpError;
 use crate::xdp::queue;
 use crate::xdp::steering::{Role, Steering};
@@ -50,16 +50,18 @@ impl XdpLink {
                 reason,
             }
         };
-        let route = netlink::route(server.ip(), source).map_err(asked("the route"))?;
-        let interface = netlink::interface(route.interface).map_err(asked("the interface"))?;
-        let interface = Arc::new(interface);
-        if !interface.is_usable {
+        let mut netlink = Netlink::open().map_err(asked("routes and neighbours"))?;
+        let route = netlink.route(server.ip(), source);
+        let route = route.map_err(asked("the route"))?;
+        let interface = netlink.interface(route.interface);
+        let interface = Arc::new(interface.map_err(asked("the interface"))?);
+        let (true, Some(own_mac)) = (interface.is_usable, interface.mac) else {
             return Err(XdpError::Unusable {
                 interface: interface.name.clone(),
                 reason: "it is not an Ethernet interface that is up",
             }
             .into());
-        }
+        };
         let steering = Steering::of(
             interface.index,
             &interface.name,
@@ -67,11 +69,11 @@ impl XdpLink {
             options.force,
         )?;
         let queues = queue::open(&interface, &steering, options.part)?;
-        let mac = neighbour(route, server, source)?;
+        let mac = neighbour(&mut netlink, route, server, source)?;
         let numbers: Vec<u16> = own.iter().map(SocketAddr::port).collect();
         let wanted = steering.want(Role::Asks, &[server], &numbers, options.part)?;
         let mut link = Self::over(slow, queues, vec![wanted]);
-        link.client = Some(client(server, &own, mac, &interface));
+        link.client = Some(client(server, &own, [mac, own_mac]));
         Ok(link)
     }
 
@@ -156,14 +158,14 @@ impl XdpLink {
     }
 }
 
-fn client(server: SocketAddr, own: &[SocketAddr], mac: [u8; 6], interface: &Interface) -> Client {
+fn client(server: SocketAddr, own: &[SocketAddr], macs: [[u8; 6]; 2]) -> Client {
     let mut indices = vec![0; 1 << 16].into_boxed_slice();
     let mut flows = Vec::with_capacity(own.len());
     for (i, local) in own.iter().enumerate() {
         indices[usize::from(local.port())] = u16::try_from(i + 1).unwrap_or(0);
         let addresses = frame::addresses(local.ip(), server.ip());
         flows.extend(addresses.map(|addresses| Flow {
-            macs: [mac, interface.mac],
+            macs,
             vlan: None,
             addresses,
             ports: [local.port(), server.port()],
@@ -177,12 +179,20 @@ fn client(server: SocketAddr, own: &[SocketAddr], mac: [u8; 6], interface: &Inte
 }
 
 /// The MAC address of whoever takes the packets for the server; the kernel looks for it if it does not know it.
-fn neighbour(route: Route, server: SocketAddr, source: IpAddr) -> Result<[u8; 6], XdpError> {
+fn neighbour(
+    netlink: &mut Netlink,
+    route: Route,
+    server: SocketAddr,
+    source: IpAddr,
+) -> Result<[u8; 6], XdpError> {
     let unknown = |reason: io::Error| XdpError::Neighbour {
         ip: route.next,
         reason,
     };
-    let known = || netlink::neighbour(route.interface, route.next).map_err(unknown);
+    let mut known = || {
+        let mac = netlink.neighbour(route.interface, route.next);
+        mac.map_err(unknown)
+    };
     if let Some(mac) = known()? {
         return Ok(mac);
     }

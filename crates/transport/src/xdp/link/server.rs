@@ -9,7 +9,7 @@ use crate::socket::{OpenError, Segmentation, UdpLink};
 use crate::sys::FRAME_BYTES;
 use crate::xdp::frame::{self, Flow};
 use crate::xdp::hops::{self, Hops};
-use crate::xdp::netlink::{self, Address, Interface};
+use crate::xdp::netlink::{Address, Interface, Netlink};
 use crate::xdp::program::XdpError;
 use crate::xdp::queue;
 use crate::xdp::steering::{Role, Steering};
@@ -29,17 +29,20 @@ impl XdpLink {
     pub fn server(listen: SocketAddr, share: bool, options: &Options) -> Result<Self, OpenError> {
         let slow = UdpLink::server(listen, share, Segmentation::Off)?;
         let listen = slow.local_addr(0).unwrap_or(listen);
-        let all = netlink::addresses().map_err(|reason| XdpError::Facts {
-            what: "the addresses of this host".into(),
+        let unread = |reason| XdpError::Facts {
+            what: "the interfaces and addresses of this host".into(),
             reason,
-        })?;
+        };
+        let mut netlink = Netlink::open().map_err(unread)?;
+        let all = netlink.addresses().map_err(unread)?;
+        let serving = serving(listen, &all, netlink.interfaces().map_err(unread)?);
         let ends: Vec<SocketAddr> = all
             .iter()
             .filter(|address| serves(listen, address.ip))
             .map(|address| SocketAddr::new(address.ip, listen.port()))
             .collect();
         let (mut queues, mut wanted, mut refused) = (Vec::new(), Vec::new(), None);
-        for interface in interfaces(listen, &all)? {
+        for interface in serving {
             let index = interface.index;
             match Steering::of(index, &interface.name, options.mode, options.force) {
                 Ok(steering) => {
@@ -226,21 +229,14 @@ fn serves(listen: SocketAddr, ip: IpAddr) -> bool {
     }
 }
 
-/// The interfaces with addresses that a socket at `listen` serves.
-fn interfaces(listen: SocketAddr, all: &[Address]) -> Result<Vec<Interface>, XdpError> {
-    let serving = all.iter().filter(|address| serves(listen, address.ip));
-    let mut indices: Vec<u32> = serving.map(|address| address.interface).collect();
-    indices.sort_unstable();
-    indices.dedup();
-    let interfaces = indices.into_iter().map(|index| {
-        netlink::interface(index).map_err(|reason| XdpError::Facts {
-            what: "the interface".into(),
-            reason,
-        })
+/// Of the interfaces those with an address that a socket at `listen` serves, and that AF_XDP can be used at.
+fn serving(listen: SocketAddr, all: &[Address], mut interfaces: Vec<Interface>) -> Vec<Interface> {
+    interfaces.retain(|interface| {
+        let mut own = all.iter().filter(|it| it.interface == interface.index);
+        interface.is_usable && own.any(|address| serves(listen, address.ip))
     });
-    let mut interfaces = interfaces.collect::<Result<Vec<_>, _>>()?;
-    interfaces.retain(|interface| interface.is_usable);
-    Ok(interfaces)
+    interfaces.sort_by_key(|interface| interface.index);
+    interfaces
 }
 
 /// A datagram as a socket at `listen` would tell it.

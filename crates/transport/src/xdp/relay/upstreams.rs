@@ -1,13 +1,14 @@
 //! The side of the upstream servers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use super::{BATCH, HELD_MAX, Numbers, Server, Side, TRUST_NS, Way, XdpRelay, side};
-use crate::clock::{Clock, MonotonicClock};
+use super::{BATCH, FIRST_LOOK_NS, HELD_MAX, Numbers, Server, Side, TRUST_NS, Way, XdpRelay, side};
+use crate::clock::{Clock, MonotonicClock, Nanos};
 use crate::relay::{Arrival, UpstreamSide};
 use crate::sys::FRAME_BYTES;
 use crate::xdp::frame::{self, Flow};
 use crate::xdp::link::fits;
+use crate::xdp::netlink::Netlink;
 use crate::xdp::queue::Queue;
 use crate::xdp::steering::Role;
 use crate::{Counters, LinkError};
@@ -16,7 +17,7 @@ impl XdpRelay {
     /// Hands the replies of a queue to `each`, a batch at most; returns how many frames there were, and how many
     /// replies.
     fn replies_of(&mut self, at: usize, each: &mut impl FnMut(Arrival<'_>)) -> (usize, usize) {
-        let (listen, numbers, asking) = (&self.listen, &self.numbers, &mut self.asking);
+        let (listen, numbers, asking) = (&self.listen, &self.numbers, &self.asking);
         let (queries, counted) = (&mut self.queries, &mut self.counted);
         let Queue { arrivals, .. } = &mut self.queues[at];
         let mut total = 0;
@@ -27,13 +28,11 @@ impl XdpRelay {
             };
             match side(listen, numbers, &flow) {
                 Side::Upstream(server, port) => {
-                    let Some(known) = asking.get_mut(server).filter(|it| it.sent(&flow, port))
-                    else {
+                    if !asking.get(server).is_some_and(|it| it.sent(&flow, port)) {
                         counted.foreign += 1;
                         counted.foreign_from = counted.foreign_from.or(Some(flow.source()));
                         return;
-                    };
-                    known.learn(at, &flow);
+                    }
                     total += 1;
                     each(Arrival::Reply {
                         server,
@@ -52,24 +51,39 @@ impl XdpRelay {
 
     /// The flow from a port to its server and the queue that it leaves by; `None` if it has to go by way of the kernel.
     fn way_to(&mut self, server: usize, port: usize) -> Option<(usize, Flow)> {
-        let known = self.asking.get_mut(server)?;
+        let Server {
+            address,
+            way,
+            look_at,
+            ..
+        } = *self.asking.get(server)?;
         let now = MonotonicClock.now();
-        let way = known.way.filter(|way| now < way.learnt + TRUST_NS);
-        let Some(way) = way else {
-            // The next reply tells again.
-            known.way = None;
-            self.steer(server, port)?;
+        if look_at.is_none_or(|at| now >= at) {
+            self.look(server, port, now);
             return None;
-        };
+        }
+        let way = way?;
         let local = self.steer(server, port)?;
-        let address = self.asking[server].address;
         let flow = Flow {
             macs: way.macs,
-            vlan: way.vlan,
+            vlan: None,
             addresses: frame::addresses(local.ip(), address.ip())?,
             ports: [local.port(), address.port()],
         };
-        Some((way.queue, flow))
+        // The way from another address may be another.
+        (local.ip() == way.from).then_some((way.queue, flow))
+    }
+
+    /// Asks the kernel for the way to a server. The question at hand is to go by way of the kernel.
+    fn look(&mut self, server: usize, port: usize, now: Nanos) {
+        let from = self.udp.upstreams.local_addr(server, port);
+        let known = &mut self.asking[server];
+        let is_first = known.look_at.is_none();
+        known.look_at = Some(now + if is_first { FIRST_LOOK_NS } else { TRUST_NS });
+        known.way = from.filter(|_| !is_first).and_then(|from| {
+            let (queues, address) = (&self.queues, known.address);
+            way(&mut self.netlink, queues, address, from.ip())
+        });
     }
 
     /// The local address of a port whose replies come to the rings.
@@ -120,6 +134,7 @@ impl Server {
         Self {
             address,
             way: None,
+            look_at: None,
             ports: (0..ports).map(|_| None).collect(),
         }
     }
@@ -131,16 +146,26 @@ impl Server {
         (from.ip(), from.port()) == (self.address.ip(), self.address.port())
             && local.is_some_and(|(local, _)| local.ip() == flow.destination().ip())
     }
+}
 
-    fn learn(&mut self, queue: usize, flow: &Flow) {
-        // Not renewed by each reply: the kernel, which looks for neighbours, is to be asked again.
-        self.way.get_or_insert_with(|| Way {
-            queue,
-            macs: flow.reversed().macs,
-            vlan: flow.vlan,
-            learnt: MonotonicClock.now(),
-        });
+/// The way to a server as the kernel would take it, if it leads by one of these queues and the neighbour is known.
+fn way(netlink: &mut Netlink, queues: &[Queue], to: SocketAddr, from: IpAddr) -> Option<Way> {
+    let route = netlink.route(to.ip(), from).ok()?;
+    // Of link-local addresses only their scope says which link is meant.
+    if let SocketAddr::V6(to) = to
+        && ![0, route.interface].contains(&to.scope_id())
+    {
+        return None;
     }
+    let mut leaving = queues.iter();
+    let queue = leaving.position(|queue| queue.interface.index == route.interface)?;
+    let own = netlink.interface(route.interface).ok()?.mac?;
+    let next = netlink.neighbour(route.interface, route.next).ok()??;
+    Some(Way {
+        from,
+        queue,
+        macs: [next, own],
+    })
 }
 
 impl UpstreamSide for XdpRelay {

@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 #![expect(clippy::cast_possible_truncation, reason = "small numbers")]
 
-use std::collections::{BTreeMap, BTreeSet};
+mod relay;
+
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -12,12 +14,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use dns64_transport::Link;
 use dns64_transport::clock::{Clock, MonotonicClock, SECOND};
 use dns64_transport::socket::OpenError;
 use dns64_transport::xdp::program::{Mode, XdpError};
-use dns64_transport::xdp::relay::{Port, XdpRelay};
 use dns64_transport::xdp::{Options, Part, XdpLink};
-use dns64_transport::{Arrival, ClientSide, Link, Origin, Relay, UpstreamSide};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 const DATAGRAMS: u32 = 20_000;
@@ -96,13 +97,22 @@ fn ip(arguments: &str) -> String {
 
 /// Datagrams that UDP took in, in the namespace of the calling thread.
 fn taken_by_the_kernel() -> u64 {
+    udp_figure("InDatagrams")
+}
+
+/// A figure of UDP in the namespace of the calling thread, of both families together (`/proc/net/snmp`, `snmp6`).
+fn udp_figure(name: &str) -> u64 {
+    let number = |text: &str| text.trim().parse::<u64>().unwrap();
     let v6 = std::fs::read_to_string("/proc/thread-self/net/snmp6").unwrap();
-    let v6 = v6.lines().find_map(|l| l.strip_prefix("Udp6InDatagrams"));
+    let mut v6 = v6
+        .lines()
+        .filter_map(|line| line.strip_prefix("Udp6")?.strip_prefix(name));
     let v4 = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
-    let v4 = v4.lines().filter_map(|l| l.strip_prefix("Udp: ")).nth(1);
-    let v4 = v4.and_then(|l| l.split(' ').next().map(str::to_owned));
-    let number = |text: Option<&str>| text.unwrap().trim().parse::<u64>().unwrap();
-    number(v6) + number(v4.as_deref())
+    let mut v4 = v4.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let [names, figures] = [v4.next().unwrap(), v4.next().unwrap()];
+    let mut v4 = names.split(' ').zip(figures.split(' '));
+    let (_, v4) = v4.find(|(known, _)| *known == name).unwrap();
+    number(v6.next().unwrap()) + number(v4)
 }
 
 /// Number `i` as a datagram, of one of many lengths.
@@ -357,127 +367,4 @@ fn a_killed_process_leaves_no_program_and_its_queue_can_be_had_again() {
     let options = Options::default();
     let again = pair.enter(1, || XdpLink::server(listen, false, &options));
     assert_eq!(told(again).queues(), 1);
-}
-
-/// Queries of clients, and how many are under way.
-const QUERIES: u32 = 4000;
-const UNDER_WAY: u32 = 64;
-
-/// A forwarder at the second end: every query becomes a question to the upstream server, every reply of that one a reply to
-/// the client. Its ports are renewed from time to time.
-fn forward(mut relay: XdpRelay, upstream: SocketAddr, over: &AtomicBool) -> XdpRelay {
-    const PORTS: usize = 8;
-    relay.upstreams().set_servers(&[upstream], PORTS).unwrap();
-    let mut waiting: BTreeMap<u32, (Origin, Vec<u8>)> = BTreeMap::new();
-    let mut turns = 0;
-    while !over.load(Ordering::Relaxed) {
-        turns += 1;
-        let mut replies = Vec::new();
-        let each = |arrival: Arrival<'_>| match arrival {
-            Arrival::Reply { payload, .. } => replies.push(payload.to_vec()),
-            Arrival::Unreachable { .. } => panic!("the upstream server is there"),
-        };
-        UpstreamSide::receive(relay.upstreams(), each).unwrap();
-        for reply in replies {
-            let (origin, _) = waiting.remove(&number(&reply)).unwrap();
-            ClientSide::reply(relay.clients(), &origin, |frame| {
-                frame[..reply.len()].copy_from_slice(&reply);
-                reply.len()
-            });
-        }
-        let mut queries = Vec::new();
-        let answer = |origin: &Origin, query: &[u8], _: &mut [u8]| {
-            queries.push((*origin, query.to_vec()));
-            0
-        };
-        ClientSide::receive(relay.clients(), 64, answer).unwrap();
-        for (origin, query) in queries {
-            let i = number(&query);
-            UpstreamSide::ask(relay.upstreams(), 0, i as usize % PORTS, |frame| {
-                frame[..query.len()].copy_from_slice(&query);
-                query.len()
-            });
-            assert!(waiting.insert(i, (origin, query)).is_none());
-        }
-        ClientSide::flush(relay.clients());
-        UpstreamSide::flush(relay.upstreams());
-        if waiting.is_empty() {
-            UpstreamSide::renew(relay.upstreams(), 0, turns % PORTS).unwrap();
-        }
-        relay.wait(1_000_000).unwrap();
-    }
-    relay
-}
-
-/// Sends back what comes, until `over`.
-fn echo(socket: &UdpSocket, over: &AtomicBool) {
-    let mut octets = [0; 4096];
-    socket
-        .set_read_timeout(Some(Duration::from_millis(10)))
-        .unwrap();
-    while !over.load(Ordering::Relaxed) {
-        if let Ok((len, from)) = socket.recv_from(&mut octets) {
-            socket.send_to(&octets[..len], from).unwrap();
-        }
-    }
-}
-
-/// Asks all queries, a few at a time; each is answered once, with its own octets.
-fn ask_all(socket: &UdpSocket, server: SocketAddr) {
-    socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
-    let (mut sent, mut back) = (0, BTreeSet::new());
-    let mut octets = [0; 4096];
-    while back.len() < QUERIES as usize {
-        while sent < QUERIES && sent - u32::try_from(back.len()).unwrap() < UNDER_WAY {
-            let len = write(sent, &mut octets);
-            socket.send_to(&octets[..len], server).unwrap();
-            sent += 1;
-        }
-        let (len, from) = socket.recv_from(&mut octets).unwrap();
-        assert_eq!(from, server);
-        assert!(back.insert(number(&octets[..len])));
-    }
-}
-
-#[test]
-#[ignore = "needs root: run by .ci/run net"]
-fn a_forwarder_has_each_query_and_each_reply_once_past_the_kernel() {
-    let pair = Pair::new("relay");
-    for mode in [Mode::Native, Mode::Generic] {
-        for ends in [V4, V6] {
-            let [client, server] = ends.map(|ip| ip.parse::<IpAddr>().unwrap());
-            let bind = |port| pair.enter(0, || UdpSocket::bind((client, port)).unwrap());
-            let (asking, serving) = (bind(0), bind(53));
-            let listen = SocketAddr::new(server, 53);
-            let ports = [Port {
-                interface: "wire".into(),
-                mode,
-                force: false,
-            }];
-            let open = || XdpRelay::open(&[listen], &[], &ports, Part::WHOLE);
-            let relay = told(pair.enter(1, open));
-            assert_eq!(relay.attached(), [("wire".into(), mode, 1)]);
-            let before = pair.enter(1, taken_by_the_kernel);
-            let over = AtomicBool::new(false);
-            let mut relay = std::thread::scope(|scope| {
-                let over = &over;
-                // The kernel's sockets of the relay are opened where it runs.
-                let pair = &pair;
-                let upstream = SocketAddr::new(client, 53);
-                let relay = scope.spawn(move || pair.enter(1, || forward(relay, upstream, over)));
-                scope.spawn(|| echo(&serving, over));
-                ask_all(&asking, listen);
-                over.store(true, Ordering::Relaxed);
-                relay.join().unwrap()
-            });
-            let after = pair.enter(1, taken_by_the_kernel);
-            assert!(after - before < 200, "{} by the kernel", after - before);
-            let clients = ClientSide::counters(relay.clients()).unwrap();
-            assert_eq!((clients.receive_drops, clients.send_drops), (0, 0));
-            let upstreams = UpstreamSide::counters(relay.upstreams()).unwrap();
-            assert_eq!((upstreams.foreign, upstreams.send_drops), (0, 0));
-        }
-    }
 }

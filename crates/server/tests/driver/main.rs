@@ -1,7 +1,9 @@
-//! The built program with its cache in the driver, between two network namespaces: what the driver sends, what it
-//! leaves, and that nothing of it outlives the process.
+//! The built program with XDP programs, between two network namespaces. Here those of its cache in the driver: what the
+//! driver sends, what it leaves, and that nothing of it outlives the process. `af_xdp`: with sockets past the kernel.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod af_xdp;
 
 use std::cell::Cell;
 use std::fs::{self, File, Permissions};
@@ -27,6 +29,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64d");
 const PATIENCE_S: u64 = 60;
 
 const SERVER: &str = "10.64.0.1:53";
+
+/// Beside the server.
+const UPSTREAM: &str = "127.0.0.1:5300";
 
 /// A query for `www.example. AAAA`, and the same with a cookie.
 const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03wWw\x07eXample\0\0\x1c\0\x01";
@@ -103,11 +108,16 @@ impl Lab {
     }
 
     fn write_config(&self, mode: Mode, more: &str) {
+        self.write_config_with("driver-cache", mode, UPSTREAM, more);
+    }
+
+    /// With a program at the interface, by this key.
+    fn write_config_with(&self, key: &str, mode: Mode, upstream: &str, more: &str) {
         let socket = self.dir.path().join("run/control.sock");
         let text = format!(
             "listen = [\"{SERVER}\"]\nworkers = 1\nuser = \"nobody\"\n\
-             driver-cache = [{{ interface = \"s0\", mode = \"{mode}\" }}]\n\
-             [upstream]\nservers = [\"127.0.0.1:5300\"]\n[control]\nsocket = {socket:?}\n{more}"
+             {key} = [{{ interface = \"s0\", mode = \"{mode}\" }}]\n\
+             [upstream]\nservers = [\"{upstream}\"]\n[control]\nsocket = {socket:?}\n{more}"
         );
         fs::write(self.dir.path().join("dns64d.toml"), text).unwrap();
     }
@@ -119,7 +129,7 @@ impl Lab {
         // ip(8) becomes the program.
         self.child = Some(command.arg(config).spawn().unwrap());
         until("it does not start", || {
-            self.ctl("status").contains("driver_cache=")
+            self.ctl("status").contains("sandbox=")
         });
     }
 
@@ -164,13 +174,13 @@ fn enter(name: &str) {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
 }
 
-/// Answers all that is asked at 127.0.0.1:5300: A with one record, everything else with none.
-fn serve(name: &str, asked: Arc<AtomicUsize>) {
+/// Answers all that is asked at an address of a namespace: A with one record, everything else with none.
+fn serve(name: &str, address: &'static str, asked: Arc<AtomicUsize>) {
     let name = name.to_owned();
     let (sender, ready) = std::sync::mpsc::channel();
     thread::spawn(move || {
         enter(&name);
-        let socket = UdpSocket::bind("127.0.0.1:5300").unwrap();
+        let socket = UdpSocket::bind(address).unwrap();
         sender.send(()).unwrap();
         let mut message = [0; 1500];
         while let Ok((len, from)) = socket.recv_from(&mut message) {
@@ -186,7 +196,8 @@ fn serve(name: &str, asked: Arc<AtomicUsize>) {
             reply[10..12].fill(0);
             if message[question_end - 3] == 1 {
                 reply[7] = 1;
-                reply.extend(b"\xc0\x0c\0\x01\0\x01\0\0\x01\x2c\0\x04\x08\x08\x08\x08");
+                reply.extend(b"\xc0\x0c\0\x01\0\x01\0\0\x01\x2c\0\x04\x08\x08");
+                reply.extend(number(&message[12..]).unwrap_or(0x0808).to_be_bytes());
             } else {
                 reply[9] = 1;
                 reply.extend(b"\0\0\x06\0\x01\0\0\x01\x2c\0\x16\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\x01\x2c");
@@ -195,6 +206,13 @@ fn serve(name: &str, asked: Arc<AtomicUsize>) {
         }
     });
     ready.recv().unwrap();
+}
+
+/// The number in a name that begins with `n` and a number.
+fn number(name: &[u8]) -> Option<u16> {
+    let label = name.get(1..=usize::from(*name.first()?))?;
+    let digits = std::str::from_utf8(label.get(1..)?).ok()?;
+    digits.parse().ok()
 }
 
 /// Asks, and returns the answer with the TTL of its record as 0 and its ID checked.
@@ -292,7 +310,7 @@ fn withdraws(lab: &Lab, mode: Mode, client: &Client, asked: &AtomicUsize) {
 fn lives(mode: Mode) {
     let mut lab = Lab::new(mode);
     let asked = Arc::new(AtomicUsize::new(0));
-    serve(&lab.server, Arc::clone(&asked));
+    serve(&lab.server, UPSTREAM, Arc::clone(&asked));
     enter(&lab.client);
     // Native programs of both ends send to each other.
     let mut peer = Object::load(STEER_OBJECT).unwrap();
