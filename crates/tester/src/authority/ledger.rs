@@ -134,6 +134,21 @@ impl Ledger {
         Questions { aaaa, a }
     }
 
+    /// Adds what another authority noted of the same trial, from no earlier start on: as if one had been asked all
+    /// questions. Of a name that both were asked for, the first question counts and the first answer to any.
+    pub fn join(&self, other: &Self) {
+        let later_ns = other.start.saturating_sub(self.start);
+        for (own, others) in self.slots.iter().zip(&other.slots) {
+            for (stamp, more) in own.iter().zip(others) {
+                let more = Stamp(more.load(Ordering::Relaxed)).later(later_ns);
+                change(stamp, |stamp| stamp.with(more));
+            }
+        }
+        for (own, more) in self.other.iter().zip(&other.other) {
+            own.fetch_add(more.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     /// Questions for AAAA and for A of all other names: repeated ones, which the DUT does not have in its
     /// cache, and what is left of earlier trials.
     pub fn other(&self) -> (u64, u64) {
@@ -310,6 +325,43 @@ impl Stamp {
                 Self::of(arrival, span.min(SPAN_LONG), asked)
             }
             _ => self,
+        }
+    }
+
+    /// As of a ledger that began so much earlier.
+    fn later(self, later_ns: Nanos) -> Self {
+        match self.parts() {
+            (_, _, 0) | (ARRIVAL_LATE, _, _) => self,
+            (arrival, span, asked) => {
+                let arrival = arrival.saturating_add(later_ns / UNIT_NS);
+                let span = if arrival >= ARRIVAL_LATE && span > 0 {
+                    SPAN_UNTIMED
+                } else {
+                    span
+                };
+                Self::of(arrival.min(ARRIVAL_LATE), span, asked)
+            }
+        }
+    }
+
+    /// With the questions that another authority got.
+    fn with(self, other: Self) -> Self {
+        let (own, its) = (self.parts(), other.parts());
+        match (own.2, its.2) {
+            (_, 0) => self,
+            (0, _) => other,
+            _ => {
+                let arrival = own.0.min(its.0);
+                let asked = (own.2 + its.2).min(QUESTIONS_MAX.into());
+                let is_timed =
+                    |at: &(u64, u64, u64)| at.0 < ARRIVAL_LATE && (1..=SPAN_LONG).contains(&at.1);
+                let timed = [own, its].into_iter().filter(is_timed);
+                let span = match timed.map(|at| at.0 + at.1).min() {
+                    Some(end) => (end - arrival).min(SPAN_LONG),
+                    None => own.1.max(its.1).min(1) * SPAN_UNTIMED,
+                };
+                Self::of(arrival, span, asked)
+            }
         }
     }
 

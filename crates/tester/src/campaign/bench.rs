@@ -383,7 +383,7 @@ fn program_facts(server: &AnyServer) -> ProgramFacts {
         version: run_by.version,
         command: run_by.command,
         environment: run_by.environment,
-        profile_sha256: Some(sha256_hex(server.profile().text().as_bytes())),
+        profile_sha256: Some(sha256_hex(server.profile_text().as_bytes())),
         files_sha256: run_by.files.into_iter().map(hash).collect(),
         program_sha256: run_by.sha256,
     }

@@ -6,7 +6,7 @@
 //!         +--------------------self-test---------------------+      (optional)
 //! ```
 //!
-//! Who is connected to whom is not written down: two ends of links of one name are connected if they
+//! Each of the roles can have several hosts. Who is connected to whom is not written down: two ends of links of one name are connected if they
 //! have addresses in one prefix. A [`Site`] is what follows for one DUT: who asks whom, at which
 //! address, over which interfaces. Nothing here looks at a host.
 
@@ -83,8 +83,8 @@ impl HostSpec {
     }
 }
 
-/// The hosts of a plan, at most [`HOSTS_MAX`]. They have one authority, at least one Measurer, and every
-/// Measurer is connected to every DUT, and every DUT to the authority.
+/// The hosts of a plan, at most [`HOSTS_MAX`]. They have at least one authority and one Measurer, and every
+/// Measurer is connected to every DUT, and every DUT to every authority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<HostSpec>", into = "Vec<HostSpec>")]
 pub struct Hosts(Vec<HostSpec>);
@@ -133,21 +133,57 @@ impl Hosts {
         self.with(Role::Dut)
     }
 
-    /// The host of the authority.
-    pub fn authority(&self) -> Option<&HostSpec> {
-        self.with(Role::Authority).into_iter().next()
+    /// The hosts of authorities, in the order of the plan; at least one.
+    pub fn authorities(&self) -> Vec<&HostSpec> {
+        self.with(Role::Authority)
+    }
+
+    /// Whether self-tests ask every authority: each Measurer asks one of them, the Measurers in turn.
+    ///
+    /// # Errors
+    ///
+    /// There are more authorities than Measurers; names both, and the authorities that nobody asks.
+    pub fn check_self_tests(&self) -> Result<(), HostsError> {
+        let (measurers, authorities) = (self.measurers(), self.authorities());
+        let Some(unasked) = authorities
+            .get(measurers.len()..)
+            .filter(|it| !it.is_empty())
+        else {
+            return Ok(());
+        };
+        let names = |hosts: &[&HostSpec]| {
+            let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
+            names.join(", ")
+        };
+        let what = format!(
+            "self-tests cannot cover {} authorities ({}) with {} ({}): each Measurer asks one of them, so there must be at \
+             most as many authorities as Measurers",
+            authorities.len(),
+            names(&authorities),
+            match measurers.len() {
+                1 => "1 Measurer".to_owned(),
+                several => format!("{several} Measurers"),
+            },
+            names(&measurers),
+        );
+        let remedy = format!(
+            "add \"measurer\" to the roles of other hosts, remove \"authority\" from {}, or write uncertified = true in \
+             [tester]",
+            names(unasked)
+        );
+        Err(HostsError::of_all(what, remedy))
     }
 
     fn with(&self, role: Role) -> Vec<&HostSpec> {
         self.0.iter().filter(|host| host.has(role)).collect()
     }
 
-    /// By what a DUT and the authority are connected: IPv6 where both are possible.
+    /// By what a DUT and the authorities are connected: IPv6 where both are possible.
     fn upstream_family(&self, dut: &HostSpec) -> Family {
         let link = LinkName::Upstream;
         let are_connected = |family| {
-            let authority = self.authority();
-            authority.is_some_and(|host| link::meeting(dut, host, link, family).is_some())
+            let mut authorities = self.authorities().into_iter();
+            authorities.all(|host| link::meeting(dut, host, link, family).is_some())
         };
         let has_v6 = |host: &HostSpec| {
             let mut addresses = host.ends(link).iter().flat_map(|end| &end.addresses);

@@ -202,6 +202,18 @@ pub struct Resources {
     pub threads: u64,
 }
 
+impl Resources {
+    /// With those of a process on another host.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            memory_bytes: self.memory_bytes + other.memory_bytes,
+            descriptors: self.descriptors + other.descriptors,
+            threads: self.threads + other.threads,
+        }
+    }
+}
+
 /// Memory of a process and of all that descend from it (`/proc/PID/smaps_rollup`, proc(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {

@@ -21,6 +21,10 @@
 //! upstream_family = "ipv4"
 //! upstream_port = 53
 //!
+//! [upstreams]                     # optional, for DUTs that can ask several authorities: see `Upstreams`
+//! each = "forward {upstream} {upstream_port};"
+//! between = "\n"
+//!
 //! [zone]                          # optional, for authorities: see `ZoneUse`
 //! base_mib = 20
 //! octets_per_name = 280
@@ -36,6 +40,7 @@
 //! [files]                         # file name below the working directory -> contents
 //! "example.conf" = '''
 //! listen {listen} {port};
+//! {upstreams}
 //! '''
 //! ```
 //!
@@ -44,6 +49,7 @@
 //! than small letters, digits and underscores are left alone, so write `{ any; }` with spaces.
 
 mod template;
+mod upstreams;
 mod zone_use;
 
 use std::collections::BTreeMap;
@@ -62,6 +68,7 @@ use super::{Blame, LabError};
 use crate::namespace::Share;
 use template::{is_plain, substitute, unknown};
 
+pub use upstreams::Upstreams;
 pub use zone_use::ZoneUse;
 
 /// How one kind of server is run.
@@ -87,6 +94,8 @@ pub struct Profile {
     /// What the server cannot do without.
     #[serde(default)]
     pub requires: Requires,
+    /// How several authorities are written; `None` for a DUT that asks one.
+    upstreams: Option<Upstreams>,
     /// What an authority makes of its zone.
     #[serde(default)]
     pub zone: ZoneUse,
@@ -168,8 +177,8 @@ pub struct Settings {
     pub listen_v4: Ipv4Addr,
     /// Port that it listens on.
     pub port: u16,
-    /// Where the authority is, for a DUT.
-    pub upstream: SocketAddr,
+    /// Where the authorities are, for a DUT; at least one.
+    pub upstreams: Vec<SocketAddr>,
     /// Prefix for synthesis and its length in bits (RFC 6052 section 2.2).
     pub pref64: (Ipv6Addr, u8),
     /// Zone of the measurement names, without the last dot.
@@ -189,7 +198,7 @@ pub const PLACEHOLDERS: [&str; 15] = [
     "listen",          // IPv6 address to listen on
     "listen_v4",       // IPv4 address to listen on (authorities)
     "port",            // port to listen on
-    "upstream",        // address of the authority
+    "upstream",        // address of the authority, of several the first
     "upstream_port",   // port of the authority
     "upstream_socket", // both: 198.18.0.2:53, [2001:2:0:2::2]:53
     "upstream_family", // ipv4 or ipv6
@@ -255,7 +264,8 @@ impl Profile {
         }
         for (name, default) in &self.settings {
             let at = default.span().start;
-            if !is_plain(name) || PLACEHOLDERS.contains(&name.as_str()) {
+            let is_taken = PLACEHOLDERS.contains(&name.as_str()) || name == UPSTREAMS;
+            if !is_plain(name) || is_taken {
                 let message = format!(
                     "{name:?} cannot be a setting; write small letters, digits and underscores, and \
                      none of {}",
@@ -264,10 +274,17 @@ impl Profile {
                 return Err((at, message));
             }
         }
-        let own: Vec<&str> = self.settings.keys().map(String::as_str).collect();
+        let own = self.settings.keys().map(String::as_str);
+        let own: Vec<&str> = own
+            .chain(self.upstreams.iter().map(|_| UPSTREAMS))
+            .collect();
         let here = self.command.iter().chain(self.environment.values());
         let here = here.chain(self.files.values());
+        if let Some(upstreams) = &self.upstreams {
+            upstreams.check(here.clone())?;
+        }
         let elsewhere = self.version.command.iter().chain(self.settings.values());
+        let elsewhere = elsewhere.chain(self.upstreams.iter().map(Upstreams::each));
         here.map(|template| (template, &own[..]))
             .chain(elsewhere.map(|template| (template, &[][..])))
             .try_for_each(|(template, own)| check_placeholders(text, template, own))
@@ -393,7 +410,12 @@ impl Profile {
     ) -> Result<Rendered, LabError> {
         self.check_requirements(settings)?;
         self.check_settings(&settings.chosen)?;
-        let given = |name: &str| settings.value(name, program, workdir);
+        let given = |name: &str| match &self.upstreams {
+            Some(upstreams) if name == UPSTREAMS => {
+                upstreams.written(settings, |one, name| one.value(name, program, workdir))
+            }
+            _ => settings.value(name, program, workdir),
+        };
         let value = |name: &str| match (settings.chosen.get(name), self.settings.get(name)) {
             (Some(chosen), _) => chosen.clone(),
             (None, Some(default)) => substitute(default.get_ref(), given),
@@ -412,18 +434,29 @@ impl Profile {
     }
 
     fn check_requirements(&self, settings: &Settings) -> Result<(), LabError> {
-        let (address, at) = (settings.upstream.ip(), settings.upstream.port());
-        let family = self.requires.upstream_family;
-        let needs = if self.requires.root && !rustix::process::geteuid().is_root() {
-            "root; run it as root or in a user namespace".to_owned()
-        } else if let Some(family) = family.filter(|family| *family != Family::of(address)) {
-            format!("an authority over {}, not at {address}", family.name())
-        } else if let Some(port) = self.requires.upstream_port.filter(|port| *port != at) {
-            format!("an authority at port {port}, not {at}; use a lab of namespaces")
-        } else {
-            return Ok(());
-        };
-        Err(Blame::Server.error(format!("{} needs {needs}", self.name)))
+        self.check_upstreams(settings.upstreams.len())?;
+        let Requires {
+            root,
+            upstream_family,
+            upstream_port,
+        } = self.requires;
+        let needs = |what: String| Err(Blame::Server.error(format!("{} needs {what}", self.name)));
+        if root && !rustix::process::geteuid().is_root() {
+            return needs("root; run it as root or in a user namespace".to_owned());
+        }
+        for upstream in &settings.upstreams {
+            let (address, at) = (upstream.ip(), upstream.port());
+            if let Some(family) = upstream_family.filter(|family| *family != Family::of(address)) {
+                let family = family.name();
+                return needs(format!("an authority over {family}, not at {address}"));
+            }
+            if let Some(port) = upstream_port.filter(|port| *port != at) {
+                return needs(format!(
+                    "an authority at port {port}, not {at}; use a lab of namespaces"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The command that tells the version.
@@ -451,16 +484,18 @@ impl Profile {
 impl Settings {
     fn value(&self, name: &str, program: &Path, workdir: &Path) -> String {
         let (prefix, length) = self.pref64;
+        let upstream = self.upstreams.first().copied();
+        let of_upstream = |told: fn(SocketAddr) -> String| upstream.map_or_else(String::new, told);
         match name {
             "program" => program.display().to_string(),
             "workdir" => workdir.display().to_string(),
             "listen" => self.listen.to_string(),
             "listen_v4" => self.listen_v4.to_string(),
             "port" => self.port.to_string(),
-            "upstream" => self.upstream.ip().to_string(),
-            "upstream_port" => self.upstream.port().to_string(),
-            "upstream_socket" => self.upstream.to_string(),
-            "upstream_family" => Family::of(self.upstream.ip()).name().to_owned(),
+            "upstream" => of_upstream(|at| at.ip().to_string()),
+            "upstream_port" => of_upstream(|at| at.port().to_string()),
+            "upstream_socket" => of_upstream(|at| at.to_string()),
+            "upstream_family" => of_upstream(|at| Family::of(at.ip()).name().to_owned()),
             "pref64" => format!("{prefix}/{length}"),
             "pref64_address" => prefix.to_string(),
             "suffix" => self.suffix.clone(),
@@ -488,6 +523,9 @@ impl Family {
         }
     }
 }
+
+/// The placeholder for all authorities, of profiles with a table of this name.
+const UPSTREAMS: &str = "upstreams";
 
 /// Name of the zone file in an authority's working directory.
 pub(crate) const ZONE_FILE: &str = "zone";

@@ -71,6 +71,25 @@ pub struct Start {
     pub zone_written: Option<bool>,
 }
 
+impl Start {
+    /// With that of a server on another host: the longer time, and the memory of both.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        let memory = self.memory.zip(other.memory);
+        Self {
+            took_ns: self.took_ns.max(other.took_ns),
+            memory: memory.map(|(own, its)| Memory {
+                rss_bytes: own.rss_bytes + its.rss_bytes,
+                pss_bytes: own.pss_bytes + its.pss_bytes,
+            }),
+            zone_written: match (self.zone_written, other.zone_written) {
+                (Some(own), Some(its)) => Some(own || its),
+                (own, its) => own.or(its),
+            },
+        }
+    }
+}
+
 /// A server that runs. Dropping it stops it and removes its files.
 #[derive(Debug)]
 pub struct Server {

@@ -47,21 +47,21 @@ impl Counting for Host {
 /// Hosts whose counters are read before and after a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    hosts: Vec<(&'static str, Arc<dyn Counting>)>,
+    hosts: Vec<(String, Arc<dyn Counting>)>,
     client: Option<Leg>,
-    upstream: Option<Leg>,
+    upstreams: Vec<Leg>,
 }
 
 impl Watched {
     /// The hosts of a lab: with a DUT between Measurer and authority, or in a self-test without, where
     /// the DUT's host at most forwards.
     pub fn lab(setup: Setup, self_test: bool) -> Self {
-        let mut hosts: Vec<(&'static str, Arc<dyn Counting>)> = Vec::new();
+        let mut hosts: Vec<(String, Arc<dyn Counting>)> = Vec::new();
         let mut at = |role| {
             let name = setup.host_name(role);
-            let known = hosts.iter().position(|(known, _)| *known == name);
+            let known = hosts.iter().position(|(known, _)| known == name);
             known.unwrap_or_else(|| {
-                hosts.push((name, Arc::new(setup.host(role))));
+                hosts.push((name.to_owned(), Arc::new(setup.host(role))));
                 hosts.len() - 1
             })
         };
@@ -85,33 +85,33 @@ impl Watched {
         Self {
             hosts,
             client,
-            upstream,
+            upstreams: upstream.into_iter().collect(),
         }
     }
 
     /// Hosts that are called by their roles, with the links between them, which both ends call alike.
     pub fn hosts(
-        hosts: Vec<(&'static str, Arc<dyn Counting>)>,
+        hosts: Vec<(String, Arc<dyn Counting>)>,
         client: Option<Leg>,
-        upstream: Option<Leg>,
+        upstreams: Vec<Leg>,
     ) -> Self {
         Self {
             hosts,
             client,
-            upstream,
+            upstreams,
         }
     }
 
     /// This host alone, toward a server that runs already.
     pub fn this_host(server: SocketAddr) -> Self {
         Self {
-            hosts: vec![("Measurer", Arc::new(Host::Here))],
+            hosts: vec![("Measurer".to_owned(), Arc::new(Host::Here))],
             client: Some(Leg {
                 near: 0,
                 far: server.ip().is_loopback().then_some(0),
                 link: interface_toward(server.ip()),
             }),
-            upstream: None,
+            upstreams: Vec::new(),
         }
     }
 
@@ -150,7 +150,7 @@ impl Watched {
             let least = since(&after.first, &before.second);
             let most = since(&after.second, &before.first);
             Change {
-                role,
+                role: role.clone(),
                 shared: !host.is_private(),
                 is_unread: least.is_none() || most.is_none(),
                 least: least.unwrap_or_default(),
@@ -160,7 +160,7 @@ impl Watched {
         Observed {
             hosts: changes.collect(),
             client: self.client.clone(),
-            upstream: self.upstream.clone(),
+            upstreams: self.upstreams.clone(),
         }
     }
 }
@@ -175,8 +175,9 @@ pub struct Readings {
 /// What the counters of one host did during a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// Whose host it is: "Measurer", "DUT", "authority", or "Tester" for Measurer and authority.
-    pub role: &'static str,
+    /// Whose host it is: "Measurer", "DUT", "authority", or "Tester" for Measurer and authority; of several authorities
+    /// [`AUTHORITY_ON`] and the name of the host.
+    pub role: String,
     /// Others use the host's network as well, so that what it counts may be theirs.
     pub shared: bool,
     /// Its counters could not be read, so that nothing is known of it.
@@ -194,9 +195,12 @@ pub struct Observed {
     pub hosts: Vec<Change>,
     /// Between Measurer and server.
     pub client: Option<Leg>,
-    /// Between DUT and authority.
-    pub upstream: Option<Leg>,
+    /// Between DUT and each authority.
+    pub upstreams: Vec<Leg>,
 }
+
+/// Before the name of the host, where several are authorities: "authority auth2".
+pub const AUTHORITY_ON: &str = "authority ";
 
 const LOOPBACK: &str = "lo";
 
@@ -230,8 +234,12 @@ mod tests {
     use super::super::counters::{Counter, Layer};
     use super::*;
 
-    fn hosts(watched: &Watched) -> Vec<&'static str> {
-        watched.hosts.iter().map(|(role, _)| *role).collect()
+    fn hosts(watched: &Watched) -> Vec<&str> {
+        watched
+            .hosts
+            .iter()
+            .map(|(role, _)| role.as_str())
+            .collect()
     }
 
     fn leg(near: usize, far: usize, link: &str) -> Option<Leg> {
@@ -247,17 +255,17 @@ mod tests {
         let three = Watched::lab(Setup::ThreeDevice, false);
         assert_eq!(hosts(&three), ["Measurer", "DUT", "authority"]);
         assert_eq!(three.client, leg(0, 1, "client"));
-        assert_eq!(three.upstream, leg(1, 2, "upstream"));
+        assert_eq!(three.upstreams.first(), leg(1, 2, "upstream").as_ref());
         let two = Watched::lab(Setup::TwoDevice, false);
         assert_eq!(hosts(&two), ["Tester", "DUT"]);
         assert_eq!(
-            (two.client, two.upstream),
+            (two.client.clone(), two.upstreams.first().cloned()),
             (leg(0, 1, "client"), leg(1, 0, "upstream"))
         );
         let shared = Watched::lab(Setup::Loopback, false);
         assert_eq!(hosts(&shared), ["machine"]);
         assert_eq!(
-            (shared.client, shared.upstream),
+            (shared.client.clone(), shared.upstreams.first().cloned()),
             (leg(0, 0, "lo"), leg(0, 0, "lo"))
         );
     }
@@ -268,17 +276,20 @@ mod tests {
         let of_trials = Watched::lab(Setup::ThreeDevice, false);
         assert_eq!(hosts(&three), hosts(&of_trials));
         assert_eq!(
-            (three.client, three.upstream),
-            (of_trials.client, of_trials.upstream)
+            (three.client, three.upstreams),
+            (of_trials.client, of_trials.upstreams)
         );
         let two = Watched::lab(Setup::TwoDevice, true);
-        assert_eq!((two.client, two.upstream), (leg(0, 0, "lo"), None));
+        assert_eq!((two.client, two.upstreams), (leg(0, 0, "lo"), Vec::new()));
     }
 
     #[test]
     fn a_host_that_is_not_there_is_unread() {
         let watched = Watched {
-            hosts: vec![("DUT", Arc::new(Host::Netns("no-such-host".to_owned())))],
+            hosts: vec![(
+                "DUT".to_owned(),
+                Arc::new(Host::Netns("no-such-host".to_owned())),
+            )],
             ..Watched::default()
         };
         let observed = watched.since(&watched.read());

@@ -128,6 +128,7 @@ pub(crate) mod simulated {
             tester_drops: 0,
             losses: None,
             authority: None,
+            authorities: Vec::new(),
             authority_sampled: None,
             names: None,
             certified: None,

@@ -13,7 +13,7 @@ use crate::procedure::selftest::{certify_at, confirm, propose};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
-use crate::trial::result::{Answers, HostClock, Outcome, Rtt, TrialResult};
+use crate::trial::result::{Answers, AuthorityShare, HostClock, Outcome, Rtt, TrialResult};
 use crate::trial::service::{By, Service};
 use sample::{conditions, failed, faults};
 
@@ -270,6 +270,11 @@ fn the_schema_has_every_key_of_a_trial_and_no_other() {
         exchanges: 32,
         late_ns: 0,
     });
+    result.authorities = vec![AuthorityShare {
+        host: "auth1".to_owned(),
+        questions: 1,
+        drops: 0,
+    }];
     let schema = parsed(include_str!("../../schema/trial.schema.json"));
     let mut described = Vec::new();
     for (key, of_key) in schema["properties"].as_object().unwrap() {

@@ -143,7 +143,7 @@ impl Rig {
             Subject::Lab(lab) => lab.setup,
         };
         if let Some(reached) = self.reached() {
-            return Some(reached.self_test_covers().to_owned());
+            return Some(reached.self_test_covers());
         }
         let what = match setup {
             Setup::ThreeDevice => {

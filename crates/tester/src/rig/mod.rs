@@ -62,7 +62,7 @@ use remote::crew::Crew;
 use remote::site::Reached;
 use running::{Asker, Running};
 use sample::SAMPLE_MAX;
-use spec::{AuthorityChoice, LabSpec, RigSpec, Subject};
+use spec::{AuthorityChoice, LabSpec, Load, RigSpec, Subject};
 use zones::Demand;
 
 /// A test setup. Dropping it stops its servers and takes its lab down.
@@ -268,7 +268,7 @@ impl Rig {
         let client = Instruments::here(tester, prober, Watched::lab(setup, false));
         let mut asker = self.lab_asker(client, server)?;
         let listen = setup.dut();
-        let dut = self.dut_spec(lab, setup.host(Role::Dut), (listen, upstream), &asker);
+        let dut = self.dut_spec(lab, setup.host(Role::Dut), (listen, vec![upstream]), &asker);
         let dut = dut.map(|spec| Server::start(spec, || asker.probe_and_burst()));
         let dut = dut.transpose()?;
         Ok(self.running(
@@ -293,12 +293,12 @@ impl Rig {
         Ok(asker)
     }
 
-    /// The DUT of a lab, if it has one, to listen there and to ask its authority there.
+    /// The DUT of a lab, if it has one, to listen there and to ask its authorities there.
     fn dut_spec(
         &self,
         lab: &LabSpec,
         host: Host,
-        ((listen, port), upstream): ((Ipv6Addr, u16), SocketAddr),
+        ((listen, port), upstreams): ((Ipv6Addr, u16), Vec<SocketAddr>),
         asker: &Asker<Instruments>,
     ) -> Option<ServerSpec> {
         let (choice, profile) = lab.dut.as_ref().zip(self.profiles.dut.as_ref())?;
@@ -311,7 +311,7 @@ impl Rig {
                 listen,
                 listen_v4: Ipv4Addr::UNSPECIFIED,
                 port,
-                upstream,
+                upstreams,
                 pref64: (asker.pref64.addr(), asker.pref64.prefix_len()),
                 suffix: load.suffix(),
                 aaaa_share: load.zone.aaaa_share,
@@ -384,7 +384,8 @@ impl Rig {
                 let settings = self.authority_settings(lab, at, cpus, self_test);
                 let prober = self.prober(host.clone(), None, listen);
                 let spec = self.program_spec(profile, host, settings, self_test);
-                let program = self.start_program(&prober, self_test, |probe| {
+                let measured = (&self.spec.load, &*self.interrupted);
+                let program = start_program(measured, &prober, self_test, |probe| {
                     Ok(AnyServer::Here(Box::new(Server::start(spec, probe)?)))
                 })?;
                 (None, Some(program))
@@ -412,26 +413,6 @@ impl Rig {
         }
     }
 
-    /// Starts an authority that is a program, and checks a sample of its answers.
-    fn start_program(
-        &self,
-        prober: &Prober,
-        self_test: bool,
-        start: impl FnOnce(&mut dyn FnMut() -> Probe) -> Result<AnyServer, LabError>,
-    ) -> Result<AnyServer, RigError> {
-        let zone = self.spec.load.zone_file(self_test);
-        // The last name exists, with or without an AAAA, and is loaded last.
-        let last = zone.cidr.last();
-        let mut probe = || match prober.answers(last, PROBE_NS) {
-            _ if self.interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
-            Ok(()) => Probe::Answered,
-            Err(error) => error.into(),
-        };
-        let server = start(&mut probe)?;
-        sample::check(prober, &zone, SAMPLE_MAX)?;
-        Ok(server)
-    }
-
     /// Of an authority with these addresses of its own that DUT or Measurer find at `listen`.
     fn authority_settings(
         &self,
@@ -449,7 +430,7 @@ impl Rig {
             listen: v6,
             listen_v4: v4,
             port: listen.port(),
-            upstream: listen,
+            upstreams: vec![listen],
             pref64: topology::PREF64,
             suffix: self.spec.load.suffix(),
             aaaa_share: match self_test {
@@ -519,6 +500,26 @@ impl Rig {
             zone: self.spec.load.zone.clone(),
         }
     }
+}
+
+/// Starts an authority that is a program, and checks a sample of its answers.
+fn start_program<T>(
+    (load, interrupted): (&Load, &AtomicBool),
+    prober: &Prober,
+    self_test: bool,
+    start: impl FnOnce(&mut dyn FnMut() -> Probe) -> Result<T, LabError>,
+) -> Result<T, RigError> {
+    let zone = load.zone_file(self_test);
+    // The last name exists, with or without an AAAA, and is loaded last.
+    let last = zone.cidr.last();
+    let mut probe = || match prober.answers(last, PROBE_NS) {
+        _ if interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
+        Ok(()) => Probe::Answered,
+        Err(error) => error.into(),
+    };
+    let server = start(&mut probe)?;
+    sample::check(prober, &zone, SAMPLE_MAX)?;
+    Ok(server)
 }
 
 impl Trials for Rig {

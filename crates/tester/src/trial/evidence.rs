@@ -36,8 +36,8 @@ pub(super) fn gather(observed: &Observed, own: &Own) -> Vec<Evidence> {
     if let Some(leg) = &observed.client {
         client(observed, leg, own, &mut found);
     }
-    if let Some(leg) = &observed.upstream {
-        upstream(observed, leg, own, &mut found);
+    for k in 0..observed.upstreams.len() {
+        upstream(observed, k, own, &mut found);
     }
     let at_sockets = [
         (Place::Measurer, "Measurer", own.receive_drops),
@@ -161,12 +161,16 @@ fn is_passed_by(near: &Change, far: &Change, link: &str, own: &Own) -> bool {
     own.answered > own.sent / 2 && arrived < sent / 2
 }
 
-/// Between DUT and authority, where a loss can cost any number of answers, or none.
-fn upstream(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) {
+/// Between DUT and one of the authorities, where a loss can cost any number of answers, or none. What is counted for a host as
+/// a whole is told with the first of its links.
+fn upstream(observed: &Observed, k: usize, own: &Own, found: &mut Vec<Evidence>) {
+    let (leg, earlier) = (&observed.upstreams[k], &observed.upstreams[..k]);
     let (Some(link), Some(far)) = (leg.link.as_deref(), ends(observed, leg)) else {
         return;
     };
     let near = &observed.hosts[leg.near];
+    let near_whole = Some(near).filter(|_| k == 0);
+    let far_whole = Some(far).filter(|_| earlier.iter().all(|other| other.far != leg.far));
     // What only a difference tells, tells nothing where a server passes its host's counters by.
     let is_counted = is_watched(observed, own)
         && !own.authority_in_driver
@@ -176,31 +180,38 @@ fn upstream(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>
         (is_named || is_counted).then_some(source)
     };
     // With two devices the Measurer sends from the authority's host, and knows what it could not send.
-    let not_taken = (own.not_sent == 0).then(|| far.not_sent()).flatten();
+    let not_taken = far_whole.filter(|_| own.not_sent == 0);
     let there = [
         crossing(near, far, link).and_then(source),
-        near.held_back(None, Layer::Ip),
+        near_whole.and_then(|near| near.held_back(None, Layer::Ip)),
         far.undelivered(Some(link), Layer::Ip6),
-        far.undelivered(None, Layer::Ip),
+        far_whole.and_then(|far| far.undelivered(None, Layer::Ip)),
     ];
     let back = [
         crossing(far, near, link).and_then(source),
-        not_taken,
-        far.held_back(None, Layer::Ip),
+        not_taken.and_then(Change::not_sent),
+        far_whole.and_then(|far| far.held_back(None, Layer::Ip)),
         near.undelivered(Some(link), Layer::Ip6),
-        near.undelivered(None, Layer::Ip),
+        near_whole.and_then(|near| near.undelivered(None, Layer::Ip)),
     ];
     // The first tells most.
     let mut there = there.into_iter().flatten().next();
     let back = back.into_iter().flatten().next();
-    if back.is_none() && is_counted {
+    let is_last = k + 1 == observed.upstreams.len();
+    if back.is_none() && is_counted && is_last && !is_told(found) {
         there = there.or_else(|| between_hosts(observed));
     }
     found.extend(there.map(|source| lost(Place::ToAuthority, source, 0, None)));
     found.extend(back.map(|source| lost(Place::FromAuthority, source, 0, None)));
     found.extend(held(near, link, Place::ToAuthority));
     found.extend(held(far, link, Place::FromAuthority));
-    found.extend(far.damaged(Place::Authority));
+    found.extend(far_whole.and_then(|far| far.damaged(Place::Authority)));
+}
+
+/// Whether a loss between the DUT and another authority is known already.
+fn is_told(found: &[Evidence]) -> bool {
+    let mut losses = found.iter().filter(|it| it.kind == Kind::Lost);
+    losses.any(|it| matches!(it.place, Place::ToAuthority | Place::FromAuthority))
 }
 
 /// What an interface lost on the only host that is watched. On the loopback interface it can have been
@@ -279,10 +290,12 @@ fn between_hosts(observed: &Observed) -> Option<Source> {
     let hosts = observed.hosts.iter();
     let sent: u64 = hosts.clone().map(|h| h.transmitted(None, Layer::Ip)).sum();
     let arrived: u64 = hosts.map(|h| h.most.get(&host_ip("InReceives"))).sum();
-    let dut = observed.hosts.get(observed.upstream.as_ref()?.near)?;
+    let leg = observed.upstreams.first()?;
+    let dut = observed.hosts.get(leg.near)?;
     let count = sent.saturating_sub(arrived);
     (count > 0).then(|| Source {
-        link: observed.upstream.as_ref().and_then(|leg| leg.link.clone()),
+        // On the way to which of several, nothing tells.
+        link: leg.link.clone().filter(|_| observed.upstreams.len() == 1),
         ..dut.source(&host_ip(NOT_ARRIVED), count)
     })
 }
@@ -321,7 +334,7 @@ const NOT_TRANSMITTED: &str = "packets made and not transmitted (a filter?)";
 impl Change {
     fn source(&self, counter: &Counter, count: u64) -> Source {
         Source {
-            host: self.role.to_owned(),
+            host: self.role.clone(),
             link: counter.link.clone(),
             counter: counter.to_string(),
             count,

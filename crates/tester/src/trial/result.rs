@@ -33,6 +33,18 @@ pub struct HostClock {
     pub late_ns: Nanos,
 }
 
+/// What one of several authorities did in a trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthorityShare {
+    /// The name of its host in the plan.
+    pub host: String,
+    /// Questions that it got; of an authority that is a program the datagrams that came to the programs of its host.
+    pub questions: u64,
+    /// Datagrams that its sockets lost, and replies that the network did not take; of a program 0: see the counters in
+    /// [`TrialResult::losses`].
+    pub drops: u64,
+}
+
 /// What one trial says about the DUT (RFC 8219 section 9.2), or that it says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Verdict", try_from = "Verdict")]
@@ -280,6 +292,9 @@ pub struct TrialResult {
     pub losses: Option<Losses>,
     /// What the authority counted, when it is ours.
     pub authority: Option<AuthorityCounts>,
+    /// The share of each host in that, where several are authorities; in results from before this key there was one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub authorities: Vec<AuthorityShare>,
     /// How long an authority that is another program took for questions beside the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority_sampled: Option<AuthorityTimes>,

@@ -12,12 +12,14 @@ use super::fault::TesterFault;
 use super::join::Join;
 use super::path::{AuthorityTimes, Path};
 use super::place::{self, Facts, Kind, Losses, Place, Placing};
-use super::result::{Answers, CatchUp, HostClock, Outcome, Rtt, Timing, TrialResult};
+use super::result::{
+    Answers, AuthorityShare, CatchUp, HostClock, Outcome, Rtt, Timing, TrialResult,
+};
 use super::service;
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Bursts, Certificate, Hanging, is_expired};
-use crate::lab::counters::SEGMENTS_MAX;
-use crate::lab::watch::Observed;
+use crate::lab::counters::{Counter, Layer, SEGMENTS_MAX};
+use crate::lab::watch::{AUTHORITY_ON, Observed};
 use crate::load::catch_up::Limits;
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
@@ -40,9 +42,7 @@ pub fn result(
     mut around: Surroundings,
 ) -> TrialResult {
     let mut sums = Sums::new(spec, authority);
-    for shard in shards {
-        sums.add(shard);
-    }
+    shards.iter().for_each(|shard| sums.add(shard));
     let path = sums.path();
     let sampled = around.sampled(spec);
     let ended_early = sums.ended_early();
@@ -87,6 +87,7 @@ pub fn result(
         tester_drops: own.receive_drops + around.drops_of(authority).0,
         losses: Some(placing.losses),
         authority: authority.map(|a| a.counts),
+        authorities: shares(authority, &around.observed),
         authority_sampled: sampled,
         names: Some(spec.names.dealt()),
         achieved: behind_dut.and_then(|authority| sums.achieved(authority)),
@@ -100,6 +101,24 @@ pub fn result(
         clocks: around.hosts,
         backend: shards.first().map_or("none", |s| &s.backend).to_owned(),
     }
+}
+
+/// What each of several authorities did: by its own account, or by the counters of its host.
+fn shares(authority: Option<&AuthorityReport>, observed: &Observed) -> Vec<AuthorityShare> {
+    if let Some(authority) = authority {
+        return authority.shares.clone();
+    }
+    let hosts = observed.hosts.iter();
+    let shares = hosts.filter_map(|host| {
+        let name = host.role.strip_prefix(AUTHORITY_ON)?.to_owned();
+        let read = [Layer::Udp, Layer::Udp6].map(|layer| Counter::of_host(layer, "InDatagrams"));
+        Some(AuthorityShare {
+            host: name,
+            questions: read.iter().map(|counter| host.least.get(counter)).sum(),
+            drops: 0,
+        })
+    });
+    shares.collect()
 }
 
 /// The verdict on a trial with this fault of the Tester, if there was one, and so many queries that
@@ -222,7 +241,7 @@ fn placing(
             }),
     });
     placing.losses = Losses {
-        hosts: observed.hosts.iter().map(|h| h.role.to_owned()).collect(),
+        hosts: observed.hosts.iter().map(|h| h.role.clone()).collect(),
         shared: observed.hosts.iter().any(|host| host.shared),
         counters: evidence::counters(observed),
         span: hanging.span,

@@ -7,7 +7,7 @@ use dns64_transport::clock::Nanos;
 
 use super::TrialSpec;
 use super::path::AuthorityTimes;
-use super::result::HostClock;
+use super::result::{AuthorityShare, HostClock};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger::Ledger;
 use crate::lab::process::Resources;
@@ -48,9 +48,44 @@ pub struct AuthorityReport {
     pub allowed_ns: Nanos,
     /// Most answers were made in the driver: neither the counters of the host nor a ledger know of them.
     pub in_driver: bool,
+    /// What each of several hosts did of it; empty of one.
+    pub shares: Vec<AuthorityShare>,
 }
 
 impl AuthorityReport {
+    /// What authorities on several hosts did during one trial, each with the name of its host and its ledger on one clock:
+    /// as if one had done it. `None` without any.
+    pub(crate) fn united(mut reports: Vec<(String, Self)>) -> Option<Self> {
+        let start = |report: &Self| report.ledger.as_ref().map(|ledger| ledger.start());
+        reports.sort_by_key(|(_, report)| start(report));
+        let is_one = reports.len() == 1;
+        let shares = reports.iter().filter(|_| !is_one);
+        let mut shares: Vec<_> = shares
+            .map(|(host, report)| AuthorityShare {
+                host: host.clone(),
+                questions: report.counts.queries(),
+                drops: report.drops(),
+            })
+            .collect();
+        shares.sort_by(|a, b| a.host.cmp(&b.host));
+        let named = reports.into_iter().map(|(host, report)| Self {
+            error: match report.error {
+                Some(error) if !is_one => Some(format!("the authority on host {host}: {error}")),
+                error => error,
+            },
+            ..report
+        });
+        let united = named.reduce(|mut all, other| {
+            // The first began first.
+            if let (Some(ledger), Some(more)) = (&all.ledger, &other.ledger) {
+                ledger.join(more);
+            }
+            all.add(other);
+            all
+        });
+        united.map(|united| Self { shares, ..united })
+    }
+
     /// Adds what another worker reports.
     pub(super) fn add(&mut self, other: Self) {
         self.counts.add(other.counts);

@@ -238,6 +238,7 @@ impl<L: Link> Serving<L> {
             ledger: None,
             allowed_ns: self.faulty.as_ref().map_or(0, |f| f.delay_ns_max()),
             in_driver: false,
+            shares: Vec::new(),
         }
     }
 }

@@ -226,7 +226,7 @@ fn every_installed_server_synthesises() {
             let (listen, port) = setup.dut();
             let mut settings = settings(setup);
             (settings.listen, settings.port) = (listen, port);
-            settings.upstream = upstream.into();
+            settings.upstreams = vec![upstream.into()];
             let spec = ServerSpec {
                 profile: profile.clone(),
                 program: None,
@@ -258,7 +258,7 @@ fn settings(setup: Setup) -> Settings {
         listen,
         listen_v4,
         port,
-        upstream: setup.upstream_v4().into(),
+        upstreams: vec![setup.upstream_v4().into()],
         pref64: PREF64,
         suffix: "dns64perf.test".into(),
         aaaa_share: Share::NONE,

@@ -198,6 +198,65 @@ fn the_memory_of_an_earlier_trial_is_used_again_and_nothing_of_it_is_left() {
     assert!((0..100).all(|n| second.questions(n) == Questions::default()));
 }
 
+/// The ledger of a trial with one name, for which questions for AAAA came and were answered at these times.
+fn noted(start: Nanos, questions: &[(Nanos, Option<Nanos>)]) -> Ledger {
+    let ledger = Ledger::new(&names(1), start, None);
+    let asked = Asked {
+        address: "192.0.2.16".parse().unwrap(),
+        rtype: Rtype::AAAA,
+    };
+    for &(arrived, answered) in questions {
+        let mark = ledger.arrived(asked, arrived);
+        if answered.is_some() {
+            ledger.answered(mark, answered);
+        }
+    }
+    ledger
+}
+
+#[test]
+fn two_authorities_are_as_one_that_was_asked_all_questions() {
+    // In one ledger, on the clock of both.
+    let all = |questions: &[_]| noted(640, questions).questions(0).aaaa;
+    let joined = |first: &[_], second: &[_]| {
+        let (one, other) = (noted(640, first), noted(6_400, second));
+        one.join(&other);
+        one.questions(0).aaaa
+    };
+    let (early, late) = ((12_800, Some(19_200)), (25_600, Some(32_000)));
+    assert_eq!(joined(&[early], &[]), all(&[early]));
+    assert_eq!(joined(&[], &[early]), all(&[early]));
+    assert_eq!(joined(&[early], &[late]), all(&[early, late]));
+    assert_eq!(joined(&[late], &[early]), all(&[early, late]));
+    let unanswered = (12_800, None);
+    assert_eq!(joined(&[unanswered], &[late]), all(&[unanswered, late]));
+    assert_eq!(joined(&[unanswered], &[]), all(&[unanswered]));
+    assert_eq!(joined(&[], &[]), Question::default());
+}
+
+#[test]
+fn a_first_answer_counts_whoever_gave_it() {
+    // The first question waited, and the authority of the second one was faster.
+    let (one, other) = (
+        noted(0, &[(6_400, Some(128_000))]),
+        noted(0, &[(12_800, Some(19_200))]),
+    );
+    one.join(&other);
+    let aaaa = one.questions(0).aaaa;
+    assert_eq!((aaaa.asked, aaaa.arrived_at), (2, Some(6_400)));
+    assert_eq!(aaaa.answered_at(), Some(19_200));
+}
+
+#[test]
+fn questions_for_other_names_are_added_up() {
+    let [one, other] = [0, 64].map(|start| Ledger::new(&names(1), start, None));
+    let octets = one.to_octets();
+    let one = Ledger::from_octets(&names(1), 0, &octets, (3, 4)).unwrap();
+    let other = Ledger::from_octets(&names(1), 64, &other.to_octets(), (5, 6)).unwrap();
+    one.join(&other);
+    assert_eq!(one.other(), (8, 10));
+}
+
 /// Something that happens to the questions for a name.
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -250,6 +309,29 @@ proptest! {
             }
             expected.asked = asked.min(QUESTIONS_MAX);
             prop_assert_eq!(stamp.question(0), expected);
+        }
+    }
+
+    #[test]
+    fn joined_stamps_can_be_told(
+        own in (0..=ARRIVAL_LATE, 0..=SPAN_UNTIMED, 0..=u64::from(QUESTIONS_MAX)),
+        its in (0..=ARRIVAL_LATE, 0..=SPAN_UNTIMED, 0..=u64::from(QUESTIONS_MAX)),
+        later_ns in 0..=2_000_000_000_000_u64,
+    ) {
+        let of = |(arrival, span, asked)| match asked {
+            0 => EMPTY,
+            _ => Stamp::of(arrival, span, asked),
+        };
+        let (one, other) = (of(own), of(its).later(later_ns));
+        let joined = one.with(other);
+        prop_assert_eq!(joined, other.with(one));
+        let asked = (own.2 + its.2).min(u64::from(QUESTIONS_MAX));
+        prop_assert_eq!(joined.parts().2, asked);
+        let (a, b) = (one.question(0), other.question(0));
+        let both = joined.question(0);
+        prop_assert_eq!(both.answered, a.answered || b.answered);
+        if let (Some(first), Some(second)) = (a.arrived_at, b.arrived_at) {
+            prop_assert_eq!(both.arrived_at, Some(first.min(second)));
         }
     }
 

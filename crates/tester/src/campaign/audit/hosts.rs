@@ -38,6 +38,35 @@ impl Audit<'_> {
     }
 }
 
+/// Whose shares are told that are not those of the authorities of the site, or are missing. One authority has no share, and
+/// programs that Measurers ask over links of their own have none that is known.
+fn other_authorities(site: Option<&Site>, trial: &TrialResult) -> Option<String> {
+    let authorities = site.map_or(&[][..], |site| &site.authorities);
+    let mut due: Vec<&str> = authorities.iter().map(|it| it.host.as_str()).collect();
+    due.sort_unstable();
+    let mut told: Vec<&str> = trial
+        .authorities
+        .iter()
+        .map(|it| it.host.as_str())
+        .collect();
+    told.sort_unstable();
+    let is_untold = told.is_empty() && (due.len() < 2 || trial.authority.is_none());
+    (!is_untold && (due.len() < 2 || told != due)).then(|| match due.len() {
+        0 | 1 => format!(
+            "it has shares of {}, and one authority at most",
+            told.join(", ")
+        ),
+        _ => format!(
+            "it has shares of {}, and its authorities are {}",
+            match told.is_empty() {
+                true => "none".to_owned(),
+                false => told.join(", "),
+            },
+            due.join(", ")
+        ),
+    })
+}
+
 /// What is told of other hosts than those of the site, or of roles that they do not have there. Without a site nothing is told
 /// of any.
 fn other_hosts(site: Option<&Site>, trial: &TrialResult) -> Option<String> {
@@ -50,6 +79,9 @@ fn other_hosts(site: Option<&Site>, trial: &TrialResult) -> Option<String> {
         return Some(format!(
             "it has a clock of host {other}, which has no part in it"
         ));
+    }
+    if let Some(fault) = other_authorities(site, trial) {
+        return Some(fault);
     }
     let rows = trial.machine.iter().flat_map(|usage| &usage.roles);
     let mut strange = rows.filter(|row| match (site, &row.host) {

@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::load::pace::Schedule;
 use crate::quantity::Thousands;
 use crate::trial::achieved::Achieved;
-use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::result::{AuthorityShare, Outcome, TrialResult};
 use crate::trial::{shown, summary};
 
 type Rule = fn(&TrialResult) -> Option<String>;
 
 /// The range and the counts come first: the others rest on sums that do not overflow.
-const RULES: [Rule; 21] = [
+const RULES: [Rule; 22] = [
     range,
     queries_due,
     queries_sent,
@@ -35,6 +35,7 @@ const RULES: [Rule; 21] = [
     one_distribution,
     round_trips,
     authority,
+    authorities,
     path,
     ways,
     achieved,
@@ -297,6 +298,25 @@ fn round_trips(result: &TrialResult) -> Option<String> {
 
 /// Three digits of a histogram: what is read from it is above the value by less than this part.
 const HISTOGRAM_STEP: u64 = 1000;
+
+/// What several authorities were asked is what all of them counted together.
+fn authorities(result: &TrialResult) -> Option<String> {
+    let counts = result
+        .authority
+        .filter(|_| !result.authorities.is_empty())?;
+    let of = |told: fn(&AuthorityShare) -> u64| {
+        let all = result.authorities.iter();
+        all.map(|share| u128::from(told(share))).sum::<u128>()
+    };
+    let asked: u128 = [counts.aaaa, counts.a, counts.other]
+        .map(u128::from)
+        .iter()
+        .sum();
+    let (told, drops) = (of(|share| share.questions), of(|share| share.drops));
+    (told != asked || drops > u128::from(u64::MAX)).then(|| {
+        format!("its authorities got {told} questions each by itself, and {asked} together")
+    })
+}
 
 /// An authority answers no more than it is asked.
 fn authority(result: &TrialResult) -> Option<String> {

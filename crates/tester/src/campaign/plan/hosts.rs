@@ -28,7 +28,14 @@ pub(super) fn hosts(file: &File) -> Result<Option<Arc<Hosts>>, Fault> {
         let named = error.host.as_ref().and_then(|name| file.hosts.get(name));
         Fault::new(named.unwrap_or(first).span().start, error.to_string())
     };
-    Hosts::new(specs).map(Arc::new).map(Some).map_err(locate)
+    let hosts = Hosts::new(specs).map_err(locate)?;
+    // An authority that is measured by itself is measured by the self-test.
+    let is_self_tested =
+        !file.tester.uncertified || file.dut.iter().any(|at| at.get_ref().authority.is_some());
+    if is_self_tested {
+        hosts.check_self_tests().map_err(locate)?;
+    }
+    Ok(Some(Arc::new(hosts)))
 }
 
 /// Keys that describe a lab on one machine.

@@ -101,14 +101,17 @@ fn check_family(profile: &Profile, at: &At<String>, file: &File) -> Result<(), F
     }
 }
 
-/// Whether the DUT's host is connected to the authority by the IP version that the DUT asks over.
+/// Whether the DUT's host is connected to the authorities by the IP version that the DUT asks over, and whether it can ask
+/// all of them.
 fn check_site(profile: &Profile, at: &At<Dut>, file: &File, hosts: &Hosts) -> Result<(), Fault> {
     let wanted = file.tester.upstream_family;
     let family = wanted.or(profile.requires.upstream_family);
     let host = host_of(at, Some(hosts))?;
+    let offset = at.span().start;
+    let upstreams = profile.check_upstreams(hosts.authorities().len());
+    upstreams.map_err(|error| Fault::new(offset, error.to_string()))?;
     let site = hosts.site(host.as_deref(), family.unwrap_or(Family::Ipv4));
     site.map(drop).map_err(|error| {
-        let offset = at.span().start;
         let hint = match wanted {
             None => ", or give upstream-family in [tester]",
             Some(_) => "",

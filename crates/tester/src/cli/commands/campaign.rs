@@ -136,30 +136,30 @@ fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<H
     }
 }
 
-/// Zones that the host of the authority has no memory for.
+/// Zones that a host of an authority has no memory for.
 fn too_large(
     plan: &Plan,
     hosts: &Hosts,
     facts: &[(String, HostFacts)],
 ) -> Result<Vec<String>, Failure> {
-    let authority = hosts.authority().map(|host| host.name.as_str());
-    let told = facts
-        .iter()
-        .find(|(name, _)| Some(name.as_str()) == authority);
-    let Some((name, available)) =
-        told.and_then(|(name, facts)| Some((name, facts.memory_available_bytes?)))
-    else {
-        return Ok(Vec::new());
-    };
-    let rooms = plan.rooms()?.into_iter();
-    let refused = rooms.filter(|room| room.memory.is_some_and(|memory| memory > available));
-    let mib = available >> 20;
-    let text = |room| {
-        format!(
-            "{name}: memory: {room}, and {mib} MiB are available; use a smaller namespace or another host"
-        )
-    };
-    Ok(refused.map(text).collect())
+    let authorities = hosts.authorities();
+    let told = facts.iter().filter_map(|(name, facts)| {
+        authorities.iter().find(|host| host.name == *name)?;
+        Some((name, facts.memory_available_bytes?))
+    });
+    let rooms = plan.rooms()?;
+    let refused = told.flat_map(|(name, available)| {
+        let mib = available >> 20;
+        let large = rooms
+            .iter()
+            .filter(move |room| room.memory.is_some_and(|memory| memory > available));
+        large.map(move |room| {
+            format!(
+                "{name}: memory: {room}, and {mib} MiB are available; use a smaller namespace or another host"
+            )
+        })
+    });
+    Ok(refused.collect())
 }
 
 /// Hands a campaign over to a user namespace, if its lab is to be in one, and tells the exit code

@@ -228,14 +228,7 @@ pub(super) fn roles(hosts: &[HostSpec]) -> Result<(), HostsError> {
             ));
         }
     }
-    match with(Role::Authority).nth(1) {
-        Some(second) => Err(HostsError::of(
-            &second.name,
-            "it is a second authority",
-            "a plan has one authority host: remove the role from all others",
-        )),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// The roles at the two ends of a link.

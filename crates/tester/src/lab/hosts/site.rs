@@ -16,8 +16,8 @@ pub struct Site {
     pub measurers: Vec<SiteMeasurer>,
     /// `None` for a self-test alone, or an authority that is measured by itself.
     pub dut: Option<SiteDut>,
-    /// The authority.
-    pub authority: SiteAuthority,
+    /// In the order of the plan; at least one.
+    pub authorities: Vec<SiteAuthority>,
     /// The links that are used, each once: client and upstream of the DUT, and those of the self-test
     /// that are links of their own.
     pub links: Vec<SiteLink>,
@@ -32,9 +32,11 @@ pub struct SiteMeasurer {
     pub local: Ipv6Addr,
     /// The DUT as this Measurer reaches it; `None` without one.
     pub dut: Option<SocketAddr>,
-    /// Its address toward the authority in a self-test.
+    /// Its address toward its authority in a self-test.
     pub self_test_local: Ipv6Addr,
-    /// The authority as this Measurer reaches it in a self-test: over a link of its own, over the
+    /// The authority that it asks in a self-test, by its place among them: the Measurers take them in turn.
+    pub authority: usize,
+    /// That authority as this Measurer reaches it in a self-test: over a link of its own, over the
     /// loopback interface of their common host, or through the host of the DUT, which forwards.
     pub self_test: SocketAddr,
     /// Threads that send.
@@ -54,20 +56,20 @@ pub struct SiteDut {
     pub port: u16,
     /// Where a first query shows that it is ready: as the first Measurer reaches it.
     pub probe: SocketAddr,
-    /// Where it finds the authority.
-    pub upstream: SocketAddr,
+    /// Where it finds the authorities, in their order.
+    pub upstreams: Vec<SocketAddr>,
     /// Its CPUs, unless its variant of the plan says otherwise.
     pub cpus: CpuSet,
 }
 
-/// The host of the authority.
+/// The host of an authority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteAuthority {
     /// Its name.
     pub host: String,
     /// Where it listens behind the DUT; without a DUT the same as `self_test_listen`.
     pub listen: SocketAddr,
-    /// Where it listens in a self-test: `::` if Measurers reach it at different addresses.
+    /// Where it listens in a self-test: `::` if Measurers reach it at different addresses, or none asks it.
     pub self_test_listen: SocketAddr,
     /// Its CPUs; unrestricted to have them chosen.
     pub cpus: CpuSet,
@@ -94,12 +96,13 @@ pub struct SiteEnd {
 }
 
 impl Site {
-    /// The names of its hosts, each once: Measurers, DUT, authority.
+    /// The names of its hosts, each once: Measurers, DUT, authorities.
     pub fn hosts(&self) -> Vec<&str> {
         let measurers = self.measurers.iter().map(|it| it.host.as_str());
         let dut = self.dut.iter().map(|it| it.host.as_str());
         let mut names = Vec::new();
-        for name in measurers.chain(dut).chain([self.authority.host.as_str()]) {
+        let authorities = self.authorities.iter().map(|it| it.host.as_str());
+        for name in measurers.chain(dut).chain(authorities) {
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -114,21 +117,26 @@ impl Site {
         let roles = [
             (Role::Measurer, is_measurer),
             (Role::Dut, is_dut),
-            (Role::Authority, self.authority.host == host),
+            (Role::Authority, self.authority_on(host).is_some()),
         ];
         let own = roles.into_iter().filter(|(_, is)| *is);
         own.map(|(role, _)| role).collect()
     }
 
+    /// The authority on a host, if it has that role.
+    pub fn authority_on(&self, host: &str) -> Option<&SiteAuthority> {
+        self.authorities.iter().find(|it| it.host == host)
+    }
+
     /// Whether Measurer and authority share a host: the two-device setup of RFC 8219 section 9.1.
     pub fn is_two_device(&self) -> bool {
-        let authority = &self.authority.host;
-        self.measurers.iter().any(|it| it.host == *authority)
+        let mut measurers = self.measurers.iter();
+        measurers.any(|it| self.authority_on(&it.host).is_some())
     }
 }
 
 impl Hosts {
-    /// Who speaks to whom with the DUT on the host of this name, which asks the authority over `upstream`.
+    /// Who speaks to whom with the DUT on the host of this name, which asks the authorities over `upstream`.
     /// Without a name it is a self-test alone, or an authority by itself, and `upstream` says nothing.
     ///
     /// # Errors
@@ -136,54 +144,60 @@ impl Hosts {
     /// There is no such host of a DUT, or two that have to speak are not connected. All but the name
     /// and the family is known since [`Self::new`].
     pub fn site(&self, dut: Option<&str>, upstream: Family) -> Result<Site, HostsError> {
-        let no_authority = || HostsError::of_all("no host is the authority", "add the role to one");
-        let authority = self.authority().ok_or_else(no_authority)?;
+        let authorities = self.authorities();
         let dut = dut.map(|name| self.dut_named(name)).transpose()?;
-        let upstream = dut
-            .map(|dut| upstream_of(dut, authority, upstream))
-            .transpose()?;
+        let upstreams = dut.map(|dut| upstreams_of(dut, &authorities, upstream));
+        let upstreams = upstreams.transpose()?;
         let mut links = Vec::new();
         let mut measurers = Vec::new();
-        for host in self.measurers() {
+        let in_turn = (0..authorities.len()).cycle();
+        for (host, k) in self.measurers().into_iter().zip(in_turn) {
             let client = dut.map(|dut| client(host, dut)).transpose()?;
             if let (Some(dut), Some((_, _, met))) = (dut, &client) {
                 links.push(SiteLink::of(LinkName::Client, (host, dut), met));
             }
-            let (local, server) = self.self_test(host, authority, dut, &mut links)?;
+            let (local, server) = self.self_test(host, authorities[k], dut, &mut links)?;
             measurers.push(SiteMeasurer {
                 host: host.name.clone(),
                 local: client.map_or(local, |(local, _, _)| local),
                 dut: client.map(|(_, dut, _)| SocketAddr::from((dut, DNS_PORT))),
                 self_test_local: local,
+                authority: k,
                 self_test: SocketAddr::from((server, DNS_PORT)),
                 threads: host.threads,
                 cpus: host.cpus.clone(),
             });
         }
         let at = |listen: Ipv6Addr| SocketAddr::from((listen, DNS_PORT));
-        let self_test_listen = at(listen(measurers.iter().map(|it| it.self_test)));
-        let dut = dut.zip(upstream).map(|(dut, met)| {
-            links.push(SiteLink::of(LinkName::Upstream, (dut, authority), &met));
+        let dut = dut.zip(upstreams.as_ref()).map(|(dut, all)| {
+            let ends = authorities.iter().zip(all);
+            links.extend(ends.map(|(it, met)| SiteLink::of(LinkName::Upstream, (dut, it), met)));
             let listen = listen(measurers.iter().filter_map(|it| it.dut));
             SiteDut {
                 host: dut.name.clone(),
                 listen,
                 port: DNS_PORT,
                 probe: measurers.iter().find_map(|it| it.dut).unwrap_or(at(listen)),
-                upstream: SocketAddr::from((met.far.1, DNS_PORT)),
+                upstreams: all.iter().map(|met| (met.far.1, DNS_PORT).into()).collect(),
                 cpus: dut.cpus.clone(),
             }
         });
-        let authority = SiteAuthority {
-            host: authority.name.clone(),
-            listen: dut.as_ref().map_or(self_test_listen, |dut| dut.upstream),
-            self_test_listen,
-            cpus: authority.cpus_of_authority().clone(),
+        let authority = |(k, host): (usize, &&HostSpec)| {
+            let asking = measurers.iter().filter(|it| it.authority == k);
+            let self_test_listen = at(listen(asking.map(|it| it.self_test)));
+            SiteAuthority {
+                host: host.name.clone(),
+                listen: dut
+                    .as_ref()
+                    .map_or(self_test_listen, |dut| dut.upstreams[k]),
+                self_test_listen,
+                cpus: host.cpus_of_authority().clone(),
+            }
         };
         Ok(Site {
+            authorities: authorities.iter().enumerate().map(authority).collect(),
             measurers,
             dut,
-            authority,
             links,
         })
     }
@@ -267,13 +281,31 @@ fn client<'a>(
     }
 }
 
-fn upstream_of<'a>(
+/// Where a DUT meets each of the authorities: each at an interface of its own, so that counters tell on the way to which
+/// of them a question was lost.
+fn upstreams_of<'a>(
     dut: &'a HostSpec,
-    authority: &'a HostSpec,
+    authorities: &[&'a HostSpec],
     family: Family,
-) -> Result<Meeting<'a>, HostsError> {
-    let met = meeting(dut, authority, LinkName::Upstream, family);
-    met.ok_or_else(|| unconnected(dut, authority, LinkName::Upstream, family))
+) -> Result<Vec<Meeting<'a>>, HostsError> {
+    let link = LinkName::Upstream;
+    let mut all: Vec<Meeting<'a>> = Vec::new();
+    for authority in authorities {
+        let met = meeting(dut, authority, link, family);
+        let met = met.ok_or_else(|| unconnected(dut, authority, link, family))?;
+        if let Some(k) = all.iter().position(|other| other.near.0 == met.near.0) {
+            let (interface, other) = (met.near.0, &authorities[k].name);
+            let what = format!(
+                "it is behind interface {interface} of host {}, as authority {other} is",
+                dut.name
+            );
+            let remedy = "give each authority a link of its own, with an interface of the DUT's host; an interface of a \
+                          VLAN is one";
+            return Err(HostsError::of(&authority.name, what, remedy));
+        }
+        all.push(met);
+    }
+    Ok(all)
 }
 
 fn unconnected(near: &HostSpec, far: &HostSpec, link: LinkName, family: Family) -> HostsError {

@@ -41,6 +41,11 @@ pub(super) fn unknown(template: &str, is_known: impl Fn(&str) -> bool) -> Option
     })
 }
 
+/// Whether it has this placeholder.
+pub(super) fn has(template: &str, name: &str) -> bool {
+    unknown(template, |other| other != name).is_some()
+}
+
 /// Whether this could be the name of a placeholder.
 pub(super) fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

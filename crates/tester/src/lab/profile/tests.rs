@@ -15,7 +15,7 @@ fn settings() -> Settings {
         listen: "2001:2:0:1::2".parse().unwrap(),
         listen_v4: Ipv4Addr::UNSPECIFIED,
         port: 53,
-        upstream: "[2001:2:0:2::2]:53".parse().unwrap(),
+        upstreams: vec!["[2001:2:0:2::2]:53".parse().unwrap()],
         pref64: ("2001:2:0:6464::".parse().unwrap(), 96),
         suffix: "dns64perf.test".into(),
         aaaa_share: Share::NONE,
@@ -38,7 +38,7 @@ fn toml_errors_say_where() {
               |
             8 | colour = "red"
               | ^^^^^^
-            unknown field `colour`, expected one of `name`, `role`, `programs`, `package`, `caches`, `command`, `stop_signal`, `receive_buffer`, `version`, `requires`, `zone`, `settings`, `environment`, `files`"#]],
+            unknown field `colour`, expected one of `name`, `role`, `programs`, `package`, `caches`, `command`, `stop_signal`, `receive_buffer`, `version`, `requires`, `upstreams`, `zone`, `settings`, `environment`, `files`"#]],
     );
     let error = Profile::parse("x.toml", "name = \n")
         .unwrap_err()
@@ -102,7 +102,7 @@ fn every_built_in_profile_is_sound() {
         let profile = Profile::built_in(name).unwrap();
         assert_eq!(profile.name, name);
         let mut settings = settings();
-        settings.upstream = "198.18.0.2:53".parse().unwrap();
+        settings.upstreams = vec!["198.18.0.2:53".parse().unwrap()];
         if profile.requires.root && !rustix::process::geteuid().is_root() {
             continue;
         }
@@ -112,6 +112,142 @@ fn every_built_in_profile_is_sound() {
         for (file, contents) in rendered.files {
             assert!(unknown(&contents, |_| false).is_none(), "{name}: {file}");
         }
+    }
+}
+
+/// As by `settings`, with a second authority.
+fn two_upstreams(of: &Settings) -> Settings {
+    let mut settings = of.clone();
+    settings.upstreams.push(match of.upstreams[0].is_ipv4() {
+        true => "198.18.1.2:53".parse().unwrap(),
+        false => "[2001:2:0:12::2]:53".parse().unwrap(),
+    });
+    settings
+}
+
+#[test]
+fn each_authority_is_written_and_one_is_written_as_ever() {
+    let text = format!(
+        "{MINIMAL}[upstreams]\neach = '{{upstream}}#{{upstream_port}}'\nbetween = ', '\nmost = 2\n\
+         [files]\nf = '{{upstreams}}; {{upstream}}'\n"
+    );
+    let profile = Profile::parse("x.toml", &text).unwrap();
+    let file = |settings: &Settings| {
+        let rendered = profile.render(settings, Path::new("x"), Path::new("w"));
+        rendered.map(|rendered| rendered.files[0].1.clone())
+    };
+    let one = settings();
+    assert_eq!(file(&one).unwrap(), "2001:2:0:2::2#53; 2001:2:0:2::2");
+    let mut several = two_upstreams(&one);
+    assert_eq!(
+        file(&several).unwrap(),
+        "2001:2:0:2::2#53, 2001:2:0:12::2#53; 2001:2:0:2::2"
+    );
+    several
+        .upstreams
+        .push("[2001:2:0:22::2]:53".parse().unwrap());
+    assert_eq!(
+        file(&several).unwrap_err().to_string(),
+        "x asks at most 2 of the 3 authorities; use a plan with fewer"
+    );
+    let plain = Profile::parse("x.toml", MINIMAL).unwrap();
+    assert_eq!(
+        plain.check_upstreams(2).unwrap_err().to_string(),
+        "x asks at most 1 of the 2 authorities; use a plan with one, or a profile with a table [upstreams]"
+    );
+    plain.check_upstreams(1).unwrap();
+}
+
+#[test]
+fn a_table_of_upstreams_is_used_and_has_known_placeholders() {
+    let with = |table: &str, file: &str| {
+        let text = format!("{MINIMAL}[upstreams]\n{table}\n[files]\nf = '{file}'\n");
+        Profile::parse("x.toml", &text)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    let table = "each = '{upstream}'\nbetween = ' '";
+    with(table, "{upstreams}").unwrap();
+    let unused = with(table, "{upstream}").unwrap_err();
+    assert!(
+        unused.contains("line 9, column 8: nothing has the placeholder {upstreams}"),
+        "{unused}"
+    );
+    let unknown = with("each = '{upstreams}'\nbetween = ' '", "{upstreams}").unwrap_err();
+    assert!(
+        unknown.contains("unknown placeholder {upstreams}"),
+        "{unknown}"
+    );
+    let text = format!("{MINIMAL}[files]\nf = '{{upstreams}}'\n");
+    let without = Profile::parse("x.toml", &text).unwrap_err().to_string();
+    assert!(
+        without.contains("unknown placeholder {upstreams}"),
+        "{without}"
+    );
+}
+
+/// The lines of the files of a DUT that name its authorities, with one of them and with two.
+fn written(name: &str) -> [String; 2] {
+    let profile = Profile::built_in(name).unwrap();
+    let mut one = settings();
+    one.upstreams = vec!["198.18.0.2:53".parse().unwrap()];
+    let two = two_upstreams(&one);
+    [one, two].map(|settings| {
+        let rendered = render_of(&profile, &settings);
+        let lines = rendered.files.iter().flat_map(|(_, text)| text.lines());
+        let named = lines.filter(|line| line.contains("198.18."));
+        named.map(str::trim).collect::<Vec<_>>().join("|")
+    })
+}
+
+#[test]
+fn every_dut_can_ask_several_authorities() {
+    for (name, one, two) in [
+        (
+            "dns64d",
+            r#"servers = ["198.18.0.2:53"]"#,
+            r#"servers = ["198.18.0.2:53", "198.18.1.2:53"]"#,
+        ),
+        (
+            "bind",
+            "server-addresses { 198.18.0.2; };",
+            "server-addresses { 198.18.0.2; 198.18.1.2; };",
+        ),
+        (
+            "unbound",
+            "forward-addr: 198.18.0.2@53",
+            "forward-addr: 198.18.0.2@53|forward-addr: 198.18.1.2@53",
+        ),
+        (
+            "pdns-recursor",
+            "forward-zones-recurse=.=198.18.0.2:53",
+            "forward-zones-recurse=.=198.18.0.2:53;198.18.1.2:53",
+        ),
+        (
+            "knot-resolver",
+            "policy.add(policy.all(policy.FORWARD({ '198.18.0.2@53' })))",
+            "policy.add(policy.all(policy.FORWARD({ '198.18.0.2@53', '198.18.1.2@53' })))",
+        ),
+        (
+            "coredns",
+            "forward . 198.18.0.2:53 {",
+            "forward . 198.18.0.2:53 198.18.1.2:53 {",
+        ),
+        (
+            "totd",
+            "forwarder 198.18.0.2 port 53",
+            "forwarder 198.18.0.2 port 53|forwarder 198.18.1.2 port 53",
+        ),
+    ] {
+        assert_eq!(written(name), [one, two], "{name}");
+    }
+    if rustix::process::geteuid().is_root() {
+        let both = "nameserver 198.18.0.2|nameserver 198.18.1.2";
+        assert_eq!(written("mtd64-ng"), ["nameserver 198.18.0.2", both]);
+    }
+    let duts = built_in_names().map(|name| Profile::built_in(name).unwrap());
+    for profile in duts.filter(|profile| profile.role == ProfileRole::Dut) {
+        profile.check_upstreams(4).unwrap();
     }
 }
 
@@ -220,12 +356,12 @@ fn what_a_server_requires_is_said() {
         render(&settings).unwrap_err(),
         "x needs an authority over ipv4, not at 2001:2:0:2::2"
     );
-    settings.upstream = "127.0.0.1:10054".parse().unwrap();
+    settings.upstreams = vec!["127.0.0.1:10054".parse().unwrap()];
     assert_eq!(
         render(&settings).unwrap_err(),
         "x needs an authority at port 53, not 10054; use a lab of namespaces"
     );
-    settings.upstream = "127.0.0.1:53".parse().unwrap();
+    settings.upstreams = vec!["127.0.0.1:53".parse().unwrap()];
     render(&settings).unwrap();
 }
 

@@ -17,7 +17,7 @@ fn spec(script: &str, port: u16) -> ServerSpec {
             listen: "::1".parse().unwrap(),
             listen_v4: "127.0.0.1".parse().unwrap(),
             port,
-            upstream: "127.0.0.1:9".parse().unwrap(),
+            upstreams: vec!["127.0.0.1:9".parse().unwrap()],
             pref64: super::super::topology::PREF64,
             suffix: "dns64perf.test".into(),
             aaaa_share: Share::NONE,

@@ -18,7 +18,7 @@ pub use authorities::{Authorities, AuthorityRow, Recommendation, ZoneGrowth, Zon
 pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
 pub use clause::{Clause, Met};
 pub use evidence::{Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread};
-pub use hosts::{ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow};
+pub use hosts::{ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow};
 pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
 
 /// Version of the form of `results.json`; its schema is published as `results.schema.json`.

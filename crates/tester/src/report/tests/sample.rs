@@ -127,6 +127,7 @@ pub(super) fn failed() -> TrialResult {
         machine: Some(usage()),
         tester_drops: 0,
         losses: Some(losses()),
+        authorities: Vec::new(),
         authority_sampled: Some(path().authority),
         authority: Some(AuthorityCounts {
             aaaa: 99_500,

@@ -10,12 +10,11 @@ use super::tester::FarTester;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::process::Resources;
-use crate::lab::profile::Profile;
 use crate::lab::server::{Probe, Server, Start};
 use crate::lab::topology::Role;
 use crate::lab::watch::Watched;
 use crate::namespace::Zone;
-use crate::rig::equipment::{Client, OwnServer};
+use crate::rig::equipment::{Client, OwnServer, PROBE_NS};
 use crate::rig::probe::{ProbeError, Prober, Way};
 use crate::rig::pulse::Asking;
 use crate::rig::remote::host::{FarServer, PROMPT_NS, Remote};
@@ -112,8 +111,9 @@ impl Client for Instruments {
 pub enum AnyServer {
     /// On this machine.
     Here(Box<Server>),
-    /// On another host.
-    Far(Box<FarServer>),
+    /// One on each of these other hosts, all of one profile; at least one. They are one server for whoever starts them, asks
+    /// how they are, or looks at what they use.
+    Far(Vec<FarServer>),
 }
 
 impl AnyServer {
@@ -121,24 +121,53 @@ impl AnyServer {
     pub fn program(&self) -> Program {
         match self {
             Self::Here(server) => post::program(server),
-            Self::Far(server) => server.program().clone(),
+            Self::Far(servers) => {
+                let each = servers
+                    .iter()
+                    .map(|it| (it.host().name(), it.program().clone()));
+                Program::united(each.collect())
+            }
         }
     }
 
-    /// The profile that it was started from.
-    pub fn profile(&self) -> &Profile {
+    /// The text of the profile that it was started from.
+    pub fn profile_text(&self) -> &str {
         match self {
-            Self::Here(server) => server.profile(),
-            Self::Far(server) => &server.spec().profile,
+            Self::Here(server) => server.profile().text(),
+            Self::Far(servers) => servers.first().map_or("", |it| it.spec().profile.text()),
         }
     }
+}
+
+/// What each server tells of itself, with its host where there are several.
+fn named(
+    servers: &[FarServer],
+    told: impl Fn(&FarServer) -> Option<String>,
+) -> impl Iterator<Item = String> {
+    servers.iter().filter_map(move |server| {
+        let told = told(server)?;
+        Some(match servers {
+            [_] => told,
+            _ => format!("on host {}: {told}", server.host().name()),
+        })
+    })
 }
 
 impl OwnServer for AnyServer {
     fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError> {
         match self {
             Self::Here(server) => OwnServer::restart(&mut **server, ready),
-            Self::Far(server) => server.restart(ready),
+            Self::Far(servers) => {
+                let is_one = servers.len() == 1;
+                servers.iter_mut().try_for_each(|server| {
+                    // Whoever asks for all of them, asks one.
+                    let own = Some(&*server).filter(|_| !is_one).and_then(own_probe);
+                    server.restart(&mut || match (ready(), &own) {
+                        (Probe::Answered, Some(probe)) => probe(),
+                        (told, _) => told,
+                    })
+                })
+            }
         }
     }
 
@@ -152,42 +181,51 @@ impl OwnServer for AnyServer {
     fn ended(&mut self) -> Option<String> {
         match self {
             Self::Here(server) => OwnServer::ended(&mut **server),
-            Self::Far(server) => server.ended(),
+            Self::Far(servers) => named(servers, FarServer::ended).next(),
         }
     }
 
     fn log_tail(&self) -> String {
         match self {
             Self::Here(server) => server.log_tail(),
-            Self::Far(server) => server.log_tail(),
+            Self::Far(servers) => {
+                let tails = named(servers, |it| Some(it.log_tail()));
+                tails.collect::<Vec<_>>().join("; ")
+            }
         }
     }
 
     fn resources(&self) -> Resources {
         match self {
             Self::Here(server) => server.resources(),
-            Self::Far(server) => server.resources(),
+            Self::Far(servers) => {
+                let each = servers.iter().map(FarServer::resources);
+                each.reduce(Resources::with).unwrap_or_default()
+            }
         }
     }
 
     fn udp_drops(&self) -> u64 {
         match self {
             Self::Here(server) => server.udp_drops(),
-            Self::Far(server) => server.udp_drops(),
+            Self::Far(servers) => servers.iter().map(FarServer::udp_drops).sum(),
         }
     }
 
     fn take_silent_starts(&mut self) -> u32 {
         match self {
             Self::Here(server) => server.take_silent_starts(),
-            Self::Far(server) => server.take_silent_starts(),
+            Self::Far(servers) => servers.iter_mut().map(FarServer::take_silent_starts).sum(),
         }
     }
 
     fn take_start(&mut self) -> Option<Start> {
         match self {
             Self::Here(server) => server.take_start(),
-            Self::Far(server) => server.take_start(),
+            Self::Far(servers) => {
+                let each = servers.iter_mut().filter_map(FarServer::take_start);
+                each.reduce(Start::with)
+            }
         }
     }
 
@@ -199,41 +237,62 @@ impl OwnServer for AnyServer {
     ) -> Option<Result<Box<dyn Asking>, ProbeError>> {
         match self {
             Self::Here(server) => server.pulse(zone, name, patience_ns),
-            Self::Far(server) => Some(far_pulse(server, zone, name, patience_ns)),
+            Self::Far(servers) => {
+                let each = servers
+                    .iter()
+                    .map(|it| begin_pulse(it, zone, name, patience_ns));
+                let hosts = each.collect::<Result<_, _>>();
+                Some(hosts.map(|hosts| Box::new(FarPulse(hosts)) as Box<dyn Asking>))
+            }
         }
     }
 }
 
-/// Questions to an authority that its own host asks.
-struct FarPulse(Remote);
-
-impl Asking for FarPulse {
-    fn end(self: Box<Self>) -> Vec<Nanos> {
-        match self.0.ask(&Request::EndPulse, PROMPT_NS) {
-            Ok(Reply::Waits(waits_ns)) => waits_ns,
-            // The trial fails by the same connection.
-            _ => Vec::new(),
-        }
-    }
+/// Whether an authority has loaded its zone, as its own host sees it.
+fn own_probe(server: &FarServer) -> Option<impl Fn() -> Probe + use<>> {
+    let zone = server.spec().zone.as_ref()?;
+    let (last, prober) = (zone.cidr.last(), prober(server, &zone.config.zone));
+    Some(move || match prober.answers(last, PROBE_NS) {
+        Ok(()) => Probe::Answered,
+        Err(error) => error.into(),
+    })
 }
 
-fn far_pulse(
-    server: &FarServer,
-    zone: &Zone,
-    name: Ipv4Addr,
-    patience_ns: Nanos,
-) -> Result<Box<dyn Asking>, ProbeError> {
+/// Asks a server from its own host.
+fn prober(server: &FarServer, zone: &Zone) -> Prober {
     let settings = &server.spec().settings;
-    let prober = Prober {
+    Prober {
         way: Way::Far(server.host().clone()),
         local: None,
         server: (settings.listen, settings.port).into(),
         zone: zone.clone(),
-    };
+    }
+}
+
+/// Questions to authorities that their own hosts ask.
+struct FarPulse(Vec<Remote>);
+
+impl Asking for FarPulse {
+    fn end(self: Box<Self>) -> Vec<Nanos> {
+        let waits = |host: &Remote| match host.ask(&Request::EndPulse, PROMPT_NS) {
+            Ok(Reply::Waits(waits_ns)) => waits_ns,
+            // The trial fails by the same connection.
+            _ => Vec::new(),
+        };
+        self.0.iter().flat_map(waits).collect()
+    }
+}
+
+fn begin_pulse(
+    server: &FarServer,
+    zone: &Zone,
+    name: Ipv4Addr,
+    patience_ns: Nanos,
+) -> Result<Remote, ProbeError> {
     let order = PulseOrder {
-        question: prober.question(name, Rtype::AAAA, patience_ns),
-        core: settings.cpus.cpus().first().copied(),
+        question: prober(server, zone).question(name, Rtype::AAAA, patience_ns),
+        core: server.spec().settings.cpus.cpus().first().copied(),
     };
     server.host().ask(&Request::Pulse(order), PROMPT_NS)?;
-    Ok(Box::new(FarPulse(server.host().clone())))
+    Ok(server.host().clone())
 }

@@ -33,8 +33,10 @@ pub fn programs(
     reached: &BTreeMap<String, Remote>,
 ) -> Result<(), RigError> {
     let profiles = Profiles::load(subject)?;
-    if let (Some(profile), Some(host)) = (profiles.authority(), hosts.authority()) {
-        reached[&host.name].find(profile, None)?;
+    if let Some(profile) = profiles.authority() {
+        for host in hosts.authorities() {
+            reached[&host.name].find(profile, None)?;
+        }
     }
     if let (Some(profile), Some(choice)) = (profiles.dut(), subject.dut()) {
         let first = || hosts.duts().first().map(|host| host.name.clone());

@@ -5,15 +5,18 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::any::{AnyServer, AnyTester, Instruments};
 use super::tester::FarTester;
 use crate::lab::host::Host;
-use crate::lab::hosts::Hosts;
+use crate::lab::hosts::{Hosts, SiteAuthority};
+use crate::lab::profile::Profile;
+use crate::lab::server::ServerSpec;
 use crate::rig::probe::{Prober, Way};
+use crate::rig::remote::at_once;
 use crate::rig::remote::crew::Crew;
 use crate::rig::remote::host::{FarServer, PROMPT_NS, Remote};
 use crate::rig::remote::order::{AuthorityOrder, MeasurerOrder, Request, TesterOrder, ZoneOrder};
 use crate::rig::remote::site::Reached;
 use crate::rig::running::Running;
 use crate::rig::spec::LabSpec;
-use crate::rig::{Rig, RigError};
+use crate::rig::{Rig, RigError, start_program};
 use dns64_transport::socket::Segmentation;
 
 impl Rig {
@@ -28,7 +31,7 @@ impl Rig {
         Ok(Reached::to(hosts, lab.dut_host(), family, crew)?)
     }
 
-    /// Starts authority, Testers and DUT on their hosts.
+    /// Starts authorities, Testers and DUT on their hosts.
     pub(in crate::rig) fn start_on(
         &self,
         lab: &LabSpec,
@@ -39,7 +42,7 @@ impl Rig {
         let server = reached.server(false);
         let mut asker = self.lab_asker(client, server)?;
         let dut = site.dut.as_ref().and_then(|at| {
-            let listen = ((at.listen, at.port), at.upstream);
+            let listen = ((at.listen, at.port), at.upstreams.clone());
             let mut spec = self.dut_spec(lab, Host::Here, listen, &asker)?;
             let cpus = lab.dut.as_ref().map(|dut| dut.cpus.clone());
             spec.settings.cpus = cpus
@@ -48,11 +51,11 @@ impl Rig {
             let host = reached.host(&at.host);
             Some(FarServer::start(host, spec, || asker.probe_and_burst()))
         });
-        let dut = dut.transpose()?.map(|dut| AnyServer::Far(Box::new(dut)));
+        let dut = dut.transpose()?.map(|dut| AnyServer::Far(vec![dut]));
         Ok(self.running(lab, asker, dut, authority))
     }
 
-    /// The threads of the Tester on all hosts, and the authority; for a self-test or beside a DUT.
+    /// The threads of the Tester on all hosts, and the authorities; for a self-test or beside a DUT.
     pub(in crate::rig) fn open_testers(
         &self,
         lab: &LabSpec,
@@ -60,26 +63,25 @@ impl Rig {
         self_test: bool,
     ) -> Result<(Instruments, Option<AnyServer>), RigError> {
         let site = reached.site();
-        let listen = match self_test {
-            true => site.authority.self_test_listen,
-            false => site.authority.listen,
-        };
-        let host = reached.host(&site.authority.host);
-        let mut program = None;
+        let mut programs = Vec::new();
         if let Some(profile) = &self.profiles.authority {
-            let any = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, listen.port());
-            let settings =
-                self.authority_settings(lab, (any, listen), &site.authority.cpus, self_test);
-            let spec = self.program_spec(profile, Host::Here, settings, self_test);
-            let prober = self.far_prober(&host, listen);
-            program = Some(self.start_program(&prober, self_test, |probe| {
-                let server = FarServer::start(host.clone(), spec, probe)?;
-                Ok(AnyServer::Far(Box::new(server)))
-            })?);
+            let specs = site.authorities.iter().map(|at| {
+                let spec = self.authority_spec(lab, (profile, at), self_test);
+                let host = reached.host(&at.host);
+                (self.far_prober(&host, listen(at, self_test)), host, spec)
+            });
+            let measured = (&self.spec.load, &*self.interrupted);
+            // All at the same time: each may have a zone to load.
+            let started = at_once(specs.collect(), |(prober, host, spec)| {
+                start_program(measured, &prober, self_test, |probe| {
+                    FarServer::start(host, spec, probe)
+                })
+            });
+            programs = started.into_iter().collect::<Result<_, _>>()?;
         }
         let is_built_in = self.profiles.authority.is_none();
         for host in reached.all() {
-            let order = self.tester_order(lab, reached, &host, (listen, self_test));
+            let order = self.tester_order(lab, reached, &host, self_test);
             host.ask(&Request::Open(Box::new(order)), PROMPT_NS)?;
         }
         let senders = reached.senders(self_test);
@@ -87,7 +89,14 @@ impl Rig {
         let tester = FarTester {
             hosts: reached.all(),
             senders,
-            authority: is_built_in.then_some(host),
+            authorities: match is_built_in {
+                true => site
+                    .authorities
+                    .iter()
+                    .map(|it| reached.host(&it.host))
+                    .collect(),
+                false => Vec::new(),
+            },
             last: None,
         };
         let client = Instruments {
@@ -95,7 +104,21 @@ impl Rig {
             prober: self.far_prober(&first, reached.server(self_test)),
             watched: reached.watched(self_test),
         };
+        let program = (!programs.is_empty()).then_some(AnyServer::Far(programs));
         Ok((client, program))
+    }
+
+    /// An authority that is a program, for its host.
+    fn authority_spec(
+        &self,
+        lab: &LabSpec,
+        (profile, at): (&Profile, &SiteAuthority),
+        self_test: bool,
+    ) -> ServerSpec {
+        let listen = listen(at, self_test);
+        let any = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, listen.port());
+        let settings = self.authority_settings(lab, (any, listen), &at.cpus, self_test);
+        self.program_spec(profile, Host::Here, settings, self_test)
     }
 
     /// What one host has of the Tester.
@@ -104,7 +127,7 @@ impl Rig {
         lab: &LabSpec,
         reached: &Reached,
         host: &Remote,
-        (listen, self_test): (SocketAddr, bool),
+        self_test: bool,
     ) -> TesterOrder {
         let site = reached.site();
         let load = &self.spec.load;
@@ -121,10 +144,11 @@ impl Rig {
             cpus: it.cpus.to_string(),
             backend: load.backend,
         });
-        let is_authority = site.authority.host == host.name() && self.profiles.authority.is_none();
-        let authority = is_authority.then(|| AuthorityOrder {
-            listen,
-            cpus: site.authority.cpus.to_string(),
+        let authority = site.authority_on(host.name());
+        let authority = authority.filter(|_| self.profiles.authority.is_none());
+        let authority = authority.map(|at| AuthorityOrder {
+            listen: listen(at, self_test),
+            cpus: at.cpus.to_string(),
             segmentation: match self_test {
                 true => Segmentation::Off,
                 false => load.segmentation,
@@ -146,5 +170,13 @@ impl Rig {
             server,
             zone: self.spec.load.zone.clone(),
         }
+    }
+}
+
+/// Where an authority listens in a self-test, or behind the DUT.
+fn listen(at: &SiteAuthority, self_test: bool) -> SocketAddr {
+    match self_test {
+        true => at.self_test_listen,
+        false => at.listen,
     }
 }

@@ -28,8 +28,8 @@ pub struct FarTester {
     pub hosts: Vec<Remote>,
     /// Those that send.
     pub senders: Vec<Sender>,
-    /// Where the authority is that is the Tester's own.
-    pub authority: Option<Remote>,
+    /// Where the authorities are that are the Tester's own.
+    pub authorities: Vec<Remote>,
     /// The last trial.
     pub(in crate::rig) last: Option<Course>,
 }
@@ -67,19 +67,23 @@ impl FarTester {
         Ok(result)
     }
 
-    /// What the Tester's own authority has counted since it began; nothing where there is none.
+    /// What the Tester's own authorities have counted since they began; nothing where there is none.
     ///
     /// # Errors
     ///
-    /// Its host does not answer.
+    /// A host of them does not answer.
     pub fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
-        let Some(host) = &self.authority else {
-            return Ok(AuthorityCounts::default());
-        };
-        match host.ask(&Request::Counts, PROMPT_NS)? {
-            Reply::Counts(counts) => Ok(counts),
-            _ => Err(host.strange("counts").into()),
+        let mut sum = AuthorityCounts::default();
+        let hosts = self.authorities.iter().collect();
+        for counted in at_once(hosts, |host: &Remote| {
+            match host.ask(&Request::Counts, PROMPT_NS)? {
+                Reply::Counts(counts) => Ok(counts),
+                _ => Err(host.strange("counts")),
+            }
+        }) {
+            sum.add(counted?);
         }
+        Ok(sum)
     }
 
     /// The part of each host: those of the senders in their order, and none of the others.
@@ -162,6 +166,7 @@ struct Parts {
 impl Parts {
     /// As if one host had run the trial.
     fn united(self, spec: &TrialSpec) -> Result<Gathered, LabError> {
+        let mut authorities = Vec::new();
         let mut united = Gathered {
             shards: Vec::new(),
             authority: None,
@@ -185,7 +190,7 @@ impl Parts {
                 let octets = blobs.next().ok_or_else(incomplete)?;
                 let start = self.clocks.to_controller(host.name(), told.ledger_start);
                 let ledger = ledger::Ledger::from_octets(&spec.names, start, &octets, told.other);
-                united.authority = Some(AuthorityReport {
+                let report = AuthorityReport {
                     counts: told.counts,
                     receive_drops: told.receive_drops,
                     send_drops: told.send_drops,
@@ -193,11 +198,14 @@ impl Parts {
                     ledger: Some(Arc::new(ledger.ok_or_else(incomplete)?)),
                     allowed_ns: told.allowed_ns,
                     in_driver: false,
-                });
+                    shares: Vec::new(),
+                };
+                authorities.push((host.name().to_owned(), report));
             }
             united.usage.join(order.usage, host.name());
             united.clock_source = united.clock_source.or(order.clock_source);
         }
+        united.authority = AuthorityReport::united(authorities);
         united
             .shards
             .sort_by_key(|shard| shard.finished.schedule.shard_index());

@@ -31,6 +31,8 @@ use crate::rig::spec::Load;
 use crate::trial::result::Outcome;
 use crate::trial::surroundings::Surroundings;
 
+mod authorities;
+
 /// A host whose agent is a thread of the test.
 fn host(name: &str) -> (Remote, JoinHandle<()>) {
     let ((answers, out), (input, calls)) = (pipe().unwrap(), pipe().unwrap());
@@ -92,7 +94,7 @@ fn two_hosts(load: &Load) -> (Instruments, Remote, Vec<JoinHandle<()>>) {
     };
     let tester = FarTester {
         senders: vec![sender(&one, 1), sender(&two, 2)],
-        authority: Some(two.clone()),
+        authorities: vec![two.clone()],
         hosts: vec![one.clone(), two],
         last: None,
     };

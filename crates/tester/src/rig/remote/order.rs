@@ -180,7 +180,7 @@ pub struct SettingsOrder {
     listen: Ipv6Addr,
     listen_v4: Ipv4Addr,
     port: u16,
-    upstream: SocketAddr,
+    upstreams: Vec<SocketAddr>,
     pref64: (Ipv6Addr, u8),
     suffix: String,
     #[serde(with = "as_text")]
@@ -196,7 +196,7 @@ impl From<&Settings> for SettingsOrder {
             listen: settings.listen,
             listen_v4: settings.listen_v4,
             port: settings.port,
-            upstream: settings.upstream,
+            upstreams: settings.upstreams,
             pref64: settings.pref64,
             suffix: settings.suffix,
             aaaa_share: settings.aaaa_share,
@@ -212,7 +212,7 @@ impl From<SettingsOrder> for Settings {
             listen: order.listen,
             listen_v4: order.listen_v4,
             port: order.port,
-            upstream: order.upstream,
+            upstreams: order.upstreams,
             pref64: order.pref64,
             suffix: order.suffix,
             aaaa_share: order.aaaa_share,
@@ -464,6 +464,48 @@ pub struct Program {
     pub sha256: Option<String>,
     /// How it is kept to its cores.
     pub cores: Option<String>,
+}
+
+impl Program {
+    /// Of servers of one profile on these hosts, as if they were one. What is not the same on all is told of each with its
+    /// host, and so are their files, which have their addresses.
+    pub(in crate::rig) fn united(each: Vec<(&str, Self)>) -> Self {
+        let told = |of: fn(&Self) -> Option<&String>| {
+            let all: Vec<_> = each.iter().map(|(host, it)| (host, of(it))).collect();
+            let (_, first) = all.first()?;
+            if all.iter().all(|(_, it)| it == first) {
+                return first.cloned();
+            }
+            let named = all.iter().map(|(host, it)| {
+                let it = it.map_or("unknown", String::as_str);
+                format!("{it} on {host}")
+            });
+            Some(named.collect::<Vec<_>>().join(", "))
+        };
+        let (version, sha256) = (
+            told(|it| it.version.as_ref()),
+            told(|it| it.sha256.as_ref()),
+        );
+        let cores = told(|it| it.cores.as_ref());
+        let is_one = each.len() == 1;
+        let mut files = BTreeMap::new();
+        let mut first = None;
+        for (host, program) in each {
+            let named = |(name, text)| match is_one {
+                true => (name, text),
+                false => (format!("{name} on {host}"), text),
+            };
+            files.extend(program.files.clone().into_iter().map(named));
+            first.get_or_insert(program);
+        }
+        Self {
+            version,
+            sha256,
+            cores,
+            files,
+            ..first.unwrap_or_default()
+        }
+    }
 }
 
 /// One question for the name of an address.

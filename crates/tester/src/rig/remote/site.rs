@@ -11,7 +11,7 @@ use crate::lab::counters::Reading;
 use crate::lab::hosts::{HostSpec, Hosts, LinkName, Site, SiteEnd, SiteMeasurer};
 use crate::lab::profile::Family;
 use crate::lab::topology::Role;
-use crate::lab::watch::{Counting, Leg, Watched};
+use crate::lab::watch::{AUTHORITY_ON, Counting, Leg, Watched};
 use crate::lab::{Blame, LabError};
 use crate::rig::spec::DutChoice;
 
@@ -88,7 +88,8 @@ impl Reached {
     pub fn self_test_is_forwarded(&self) -> bool {
         let first = &self.site.measurers[0];
         let has_own = |name| self.site.links.iter().any(|link| link.name == name);
-        !has_own(LinkName::SelfTest) && first.host != self.site.authority.host
+        let is_own = self.site.authorities[first.authority].host == first.host;
+        !has_own(LinkName::SelfTest) && !is_own
     }
 
     /// "three-device", or "two-device" where Measurer and authority share a host.
@@ -100,7 +101,18 @@ impl Reached {
     }
 
     /// What a self-test goes through, in words.
-    pub fn self_test_covers(&self) -> &'static str {
+    pub fn self_test_covers(&self) -> String {
+        let covers = self.covers();
+        match self.site.authorities.as_slice() {
+            [_] => covers.to_owned(),
+            several => format!(
+                "{covers}; {} authorities, each asked by Measurers of its own",
+                several.len()
+            ),
+        }
+    }
+
+    fn covers(&self) -> &'static str {
         if self.self_test_is_forwarded() {
             return "the Measurer, the client link, the upstream link and the authority; the DUT's host forwards";
         }
@@ -120,8 +132,8 @@ impl Reached {
     pub fn cpus(&self, dut: Option<&DutChoice>) -> Vec<(String, String)> {
         let measurers = self.site.measurers.iter();
         let measurers = measurers.map(|it| (format!("Measurer on {}", it.host), &it.cpus));
-        let authority = &self.site.authority;
-        let authority = (format!("authority on {}", authority.host), &authority.cpus);
+        let authorities = self.site.authorities.iter();
+        let authorities = authorities.map(|it| (format!("authority on {}", it.host), &it.cpus));
         let dut = self.site.dut.as_ref().zip(dut).map(|(at, dut)| {
             let cpus = if dut.cpus.is_unrestricted() {
                 &at.cpus
@@ -130,7 +142,7 @@ impl Reached {
             };
             ("DUT".to_owned(), cpus)
         });
-        let all = measurers.chain([authority]).chain(dut);
+        let all = measurers.chain(authorities).chain(dut);
         let kept = all.filter(|(_, cpus)| !cpus.is_unrestricted());
         kept.map(|(role, cpus)| (role, cpus.to_string())).collect()
     }
@@ -159,18 +171,17 @@ impl Reached {
         self.hosts.values().map(identity).collect()
     }
 
-    /// Their counters. Interfaces have the names of their links, and several Measurers are one.
+    /// Their counters. Interfaces have the names of their links. Several Measurers are one, and so are several authorities that
+    /// Measurers ask over links of their own; behind a DUT each of them is itself.
     pub fn watched(&self, self_test: bool) -> Watched {
         let site = &self.site;
         let measurers: Vec<&str> = site.measurers.iter().map(|it| it.host.as_str()).collect();
-        let authority = site.authority.host.as_str();
-        let is_tester = measurers == [authority];
-        let mut hosts = vec![(if is_tester { "Tester" } else { "Measurer" }, measurers)];
-        let mut at = |name, host| {
-            if is_tester && host == authority {
-                return 0;
-            }
-            hosts.push((name, vec![host]));
+        let authorities: Vec<&str> = site.authorities.iter().map(|it| it.host.as_str()).collect();
+        let is_tester = measurers == authorities;
+        let tester = if is_tester { "Tester" } else { "Measurer" };
+        let mut hosts = vec![(tester.to_owned(), measurers)];
+        let mut at = |name: String, here: Vec<_>| {
+            hosts.push((name, here));
             hosts.len() - 1
         };
         let leg = |near, far, link: &str| {
@@ -184,16 +195,24 @@ impl Reached {
             .dut
             .as_ref()
             .filter(|_| !self_test || self.self_test_is_forwarded());
-        let (client, upstream) = match dut {
+        let (client, upstreams) = match dut {
             Some(dut) => {
-                let (dut, authority) = (at("DUT", dut.host.as_str()), at("authority", authority));
-                let upstream = leg(dut, authority, LinkName::Upstream.name());
-                (leg(0, dut, LinkName::Client.name()), upstream)
+                let dut = at("DUT".to_owned(), vec![&dut.host]);
+                let upstreams = authorities.iter().filter_map(|host| {
+                    let authority = match (is_tester, authorities.len()) {
+                        (true, _) => 0,
+                        (false, 1) => at("authority".to_owned(), vec![host]),
+                        (false, _) => at(format!("{AUTHORITY_ON}{host}"), vec![host]),
+                    };
+                    leg(dut, authority, &self.upstream_to(host))
+                });
+                let upstreams: Vec<Leg> = upstreams.collect();
+                (leg(0, dut, LinkName::Client.name()), upstreams)
             }
-            None if is_tester => (leg(0, 0, LOOPBACK), None),
+            None if is_tester => (leg(0, 0, LOOPBACK), Vec::new()),
             None => {
-                let authority = at("authority", authority);
-                (leg(0, authority, LinkName::SelfTest.name()), None)
+                let authority = at("authority".to_owned(), authorities);
+                (leg(0, authority, LinkName::SelfTest.name()), Vec::new())
             }
         };
         let counting = hosts.into_iter().map(|(name, hosts)| {
@@ -205,7 +224,7 @@ impl Reached {
             );
             (name, Arc::new(counted) as Arc<dyn Counting>)
         });
-        Watched::hosts(counting.collect(), client, upstream)
+        Watched::hosts(counting.collect(), client, upstreams)
     }
 
     /// The test links, by their ends.
@@ -220,15 +239,26 @@ impl Reached {
         links.collect()
     }
 
+    /// What counters call the link between the DUT and an authority.
+    fn upstream_to(&self, authority: &str) -> String {
+        let name = LinkName::Upstream.name();
+        match self.site.authorities.len() {
+            1 => name.to_owned(),
+            _ => format!("{name} to {authority}"),
+        }
+    }
+
     /// The interfaces of a host that belong to test links, with the names of these.
     fn links_of(&self, host: &str) -> BTreeMap<String, String> {
-        let ends = self
-            .site
-            .links
-            .iter()
-            .flat_map(|link| [&link.near, &link.far].map(|end| (end, link.name)));
+        let ends = self.site.links.iter().flat_map(|link| {
+            let name = match link.name {
+                LinkName::Upstream => self.upstream_to(&link.far.host),
+                other => other.name().to_owned(),
+            };
+            [&link.near, &link.far].map(|end| (end, name.clone()))
+        });
         let own = ends.filter(|(end, _)| end.host == host);
-        let own = own.map(|(end, name)| (end.interface.clone(), name.name().to_owned()));
+        let own = own.map(|(end, name)| (end.interface.clone(), name));
         own.chain([(LOOPBACK.to_owned(), LOOPBACK.to_owned())])
             .collect()
     }

@@ -15,7 +15,7 @@ fn change(role: &'static str, shared: bool, rows: &[Row]) -> Change {
     });
     let reading: Reading = counted.collect();
     Change {
-        role,
+        role: role.to_owned(),
         shared,
         is_unread: false,
         least: reading.clone(),
@@ -71,7 +71,7 @@ fn observed(host: usize, rows: &[Row]) -> Observed {
             .map(|(role, rows)| change(role, false, rows))
             .collect(),
         client: leg(0, 1, "client"),
-        upstream: leg(1, 2, "upstream"),
+        upstreams: leg(1, 2, "upstream").into_iter().collect(),
     }
 }
 
@@ -297,6 +297,79 @@ fn losses_at_sockets_need_no_counters_of_hosts() {
     );
 }
 
+/// Three devices with a second authority, each of which the DUT asks 1,000 questions over IPv6, with these counters beside those of a
+/// clean trial.
+fn two_authorities(host: usize, rows: &[Row]) -> Observed {
+    let asked = |link: &'static str| {
+        ["OutRequests", "OutTransmits", "InReceives", "InDelivers"]
+            .map(|name| (link, Layer::Ip6, name, 1_000))
+    };
+    let dut = [
+        &DUT[..5],
+        &asked("upstream to one"),
+        &asked("upstream to two"),
+    ]
+    .concat();
+    let [one, two] = ["upstream to one", "upstream to two"].map(|link| asked(link).to_vec());
+    let mut clean = [MEASURER.to_vec(), dut, one, two];
+    for row in rows {
+        clean[host].retain(|known| (known.0, &known.1, known.2) != (row.0, &row.1, row.2));
+        clean[host].push(row.clone());
+    }
+    let roles = ["Measurer", "DUT", "authority one", "authority two"];
+    let hosts = roles.iter().zip(&clean);
+    let legs = [leg(1, 2, "upstream to one"), leg(1, 3, "upstream to two")];
+    Observed {
+        hosts: hosts
+            .map(|(role, rows)| change(role, false, rows))
+            .collect(),
+        client: leg(0, 1, "client"),
+        upstreams: legs.into_iter().flatten().collect(),
+    }
+}
+
+#[test]
+fn losses_are_told_of_the_authority_whose_link_made_them() {
+    let told = |host, row: Row| found(&two_authorities(host, &[row]), &OWN);
+    assert_eq!(
+        told(3, ("upstream to two", tbf(), "drops", 3)),
+        ["FromAuthority Lost: authority two upstream to two: tbf drops 3: 0 to any"]
+    );
+    assert_eq!(
+        told(3, ("upstream to two", Layer::Ip6, "InReceives", 990)),
+        [
+            "ToAuthority Lost: DUT upstream to two: ip6 packets that left and did not arrive 10: 0 to any"
+        ]
+    );
+    assert_eq!(
+        told(2, ("", Layer::Udp6, "InCsumErrors", 4)),
+        ["Authority Lost: authority one: udp6 InCsumErrors 4: 0 to any"]
+    );
+    // What the DUT's host did not hand on, whoever of the two it was for, is told once.
+    let mut observed = two_authorities(1, &[("", Layer::Ip, "OutRequests", 20)]);
+    observed.hosts[1] = {
+        let counter = |name, count| (Counter::of_host(Layer::Ip, name), count);
+        let more: Reading = [
+            counter("OutRequests", 2_020),
+            counter("OutTransmits", 2_000),
+        ]
+        .into_iter()
+        .collect();
+        let host = observed.hosts[1].clone();
+        Change {
+            least: host.least.with(more.clone()),
+            most: host.most.with(more),
+            ..host
+        }
+    };
+    let told = found(&observed, &OWN);
+    let of_dut = told
+        .iter()
+        .filter(|it| it.contains("not transmitted"))
+        .count();
+    assert_eq!(of_dut, 1, "{told:?}");
+}
+
 /// One host for all: differences say nothing there, and counters of sockets can be anybody's.
 #[test]
 fn of_a_shared_host_only_its_interface_counts() {
@@ -309,7 +382,7 @@ fn of_a_shared_host_only_its_interface_counts() {
     let mut observed = Observed {
         hosts: vec![change("machine", true, &rows)],
         client: leg(0, 0, "lo"),
-        upstream: leg(0, 0, "lo"),
+        upstreams: leg(0, 0, "lo").into_iter().collect(),
     };
     let expected = ["ToDut Lost: machine lo: interface rx_drop 5: 0 to any"];
     assert_eq!(found(&observed, &OWN), expected);
@@ -326,7 +399,7 @@ fn of_a_shared_host_only_its_interface_counts() {
         far: None,
         link: Some("eth0".to_owned()),
     });
-    observed.upstream = None;
+    observed.upstreams.clear();
     let expected = [
         "ToDut Lost: Measurer eth0: interface tx_fifo 3: 0 to 384",
         "FromDut Lost: Measurer eth0: interface rx_missed 2: 0 to 256",

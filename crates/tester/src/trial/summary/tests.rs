@@ -56,6 +56,53 @@ fn shard(spec: &TrialSpec, sent: usize, valid: usize) -> ShardReport {
     }
 }
 
+#[test]
+fn what_several_authorities_did_is_added_up_and_told_of_each() {
+    let report = |aaaa, receive_drops| AuthorityReport {
+        counts: AuthorityCounts {
+            aaaa,
+            ..AuthorityCounts::default()
+        },
+        receive_drops,
+        ..AuthorityReport::default()
+    };
+    let named = |host: &str, report| (host.to_owned(), report);
+    assert!(AuthorityReport::united(Vec::new()).is_none());
+    let one = AuthorityReport::united(vec![named("auth1", report(7, 1))]).unwrap();
+    assert_eq!((one.counts.aaaa, one.shares.len()), (7, 0));
+    let both = vec![named("auth2", report(5, 0)), named("auth1", report(7, 1))];
+    let both = AuthorityReport::united(both).unwrap();
+    assert_eq!((both.counts.aaaa, both.receive_drops), (12, 1));
+    let spec = spec(0);
+    let told = result(&spec, &[], Some(&both), Surroundings::default()).authorities;
+    let told: Vec<_> = told
+        .iter()
+        .map(|it| (it.host.as_str(), it.questions, it.drops))
+        .collect();
+    assert_eq!(told, [("auth1", 7, 1), ("auth2", 5, 0)]);
+}
+
+#[test]
+fn an_authority_that_fails_in_mid_trial_is_named_with_its_host() {
+    let failed = AuthorityReport {
+        error: Some("the authority's socket was closed".to_owned()),
+        ..AuthorityReport::default()
+    };
+    let hosts = vec![
+        ("auth1".to_owned(), AuthorityReport::default()),
+        ("auth2".to_owned(), failed),
+    ];
+    let both = AuthorityReport::united(hosts).unwrap();
+    let outcome = result(&spec(0), &[], Some(&both), Surroundings::default()).outcome;
+    let Outcome::Invalid(fault) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(
+        fault.to_string().contains("the authority on host auth2: "),
+        "{fault}"
+    );
+}
+
 /// The result of a trial in which nothing was due.
 fn idle(around: Surroundings) -> TrialResult {
     let shards: [ShardReport; 0] = [];

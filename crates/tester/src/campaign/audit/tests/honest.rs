@@ -30,7 +30,9 @@ use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, LostNames, Path as Ways, QuestionCounts};
 use crate::trial::place::{Facts, place};
-use crate::trial::result::{Answers, CatchUp, HostClock, Outcome, Rtt, Timing, TrialResult};
+use crate::trial::result::{
+    Answers, AuthorityShare, CatchUp, HostClock, Outcome, Rtt, Timing, TrialResult,
+};
 
 /// Two DUTs, two cells, three runs; self-tests with short trials and a long one.
 pub(super) const PLAN: &str = r#"
@@ -299,6 +301,7 @@ impl Bench for Servers {
             }
             if self.has_authority() {
                 tell_authority(&mut told);
+                tell_shares(&mut told, self.subject().site(None).as_ref());
                 told.path = told.path.filter(|_| !self.is_in_driver());
             } else if self.subject().lab().is_some() {
                 told.authority_sampled = Some(AuthorityTimes::default());
@@ -357,6 +360,7 @@ impl Trials for Looped {
                 ..Ways::default()
             };
             told.path = Some(path).filter(|_| !self.is_in_driver);
+            tell_shares(&mut told, self.site.as_ref());
         }
         if rate_qps > self.tester_qps {
             let lateness_ns = 20_000_000;
@@ -465,6 +469,21 @@ fn tell_hosts(told: &mut TrialResult, site: Option<&Site>) {
             drift_ppm: -3.5,
             exchanges: 32,
             late_ns: 0,
+        })
+        .collect();
+}
+
+/// What each of several authorities tells: the first was asked all there was but one question for each other.
+fn tell_shares(told: &mut TrialResult, site: Option<&Site>) {
+    let authorities = site.map_or(&[][..], |site| &site.authorities);
+    let others = authorities.len().saturating_sub(1) as u64;
+    let asked = told.authority.map_or(0, |counts| counts.queries());
+    let shares = authorities.iter().enumerate().filter(|_| others > 0);
+    told.authorities = shares
+        .map(|(k, it)| AuthorityShare {
+            host: it.host.clone(),
+            questions: if k == 0 { asked - others } else { 1 },
+            drops: 0,
         })
         .collect();
 }

@@ -124,6 +124,53 @@ fn each_host_has_one_clock_and_no_other() {
     assert!(error.contains("it has a clock of host gen"), "{error}");
 }
 
+/// The plan with one host of a DUT, and with another Measurer and another authority.
+fn with_two_authorities() -> (Plan, Vec<Line>) {
+    let plan = PLAN
+        .replace("[hosts.two]\nssh = \"two\"\nroles = [\"dut\"]", "[hosts.gen2]\nssh = \"gen2\"\nroles = [\"measurer\"]")
+        .replace("links.client = { interface = \"c\", addresses = [\"2001:2:0:3::2/64\"] }", "links.client = { interface = \"c\", addresses = [\"2001:2:0:1::3/64\"] }")
+        .replace("links.upstream = { interface = \"u\", addresses = [\"2001:2:0:2::3/64\"] }", "[hosts.auth2]\nssh = \"auth2\"\nroles = [\"authority\"]\nlinks.upstream = { interface = \"u\", addresses = [\"2001:2:0:12::1/64\"] }")
+        .replace(", \"2001:2:0:3::1/64\"", "")
+        .replace("links.upstream = { interface = \"u\", addresses = [\"2001:2:0:2::2/64\"] }", "links.upstream = [{ interface = \"u\", addresses = [\"2001:2:0:2::2/64\"] }, { interface = \"u2\", addresses = [\"2001:2:0:12::2/64\"] }]")
+        .replace("[[dut]]\nprofile = \"bind\"\nhost = \"two\"\n", "");
+    let lines = written(&plan, [Servers::of(&plan)]);
+    (Plan::parse("hosts.toml", &plan).unwrap(), lines)
+}
+
+#[test]
+fn several_authorities_have_the_shares_of_their_questions() {
+    let (plan, lines) = with_two_authorities();
+    audit(&plan, &lines).unwrap();
+    let said = |change: fn(&mut TrialResult)| {
+        let (plan, mut lines) = with_two_authorities();
+        change(trial(&mut lines, 1, 1).1);
+        audit(&plan, &lines).unwrap_err().what
+    };
+    let more = said(|trial| trial.authorities[1].questions += 1);
+    assert!(more.contains("questions each by itself"), "{more}");
+    let other = said(|trial| trial.authorities[0].host = "gen".to_owned());
+    assert!(
+        other.ends_with("its authorities are auth, auth2"),
+        "{other}"
+    );
+    let none = said(|trial| trial.authorities.clear());
+    assert!(none.contains("it has shares of none"), "{none}");
+    let of_one = changed(|trial| {
+        let questions = trial.authority.unwrap().queries();
+        let host = "auth".to_owned();
+        trial.authorities = vec![crate::trial::result::AuthorityShare {
+            host,
+            questions,
+            drops: 0,
+        }];
+    });
+    let error = of_one.unwrap_err().what;
+    assert!(
+        error.ends_with("it has shares of auth, and one authority at most"),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_self_test_is_of_the_hosts_of_one_dut() {
     let of_self_test = |change: fn(&mut TrialResult)| {

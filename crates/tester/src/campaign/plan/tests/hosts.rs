@@ -243,6 +243,86 @@ fn links_that_cannot_be_are_pointed_at() {
     );
 }
 
+/// A second authority behind an interface of its own of the DUT's host.
+fn two_authorities() -> String {
+    let up = "198.18.0.1/24\"] }";
+    let second = "[hosts.auth2]\nssh = \"auth2\"\nroles = [\"authority\"]\nlinks.upstream = { interface = \"up\", \
+                  addresses = [\"2001:2:0:12::2/64\", \"198.18.1.2/24\"] }\n";
+    let both = ", { interface = \"up2\", addresses = [\"2001:2:0:12::1/64\", \"198.18.1.1/24\"] }]";
+    let text = with_hosts(second).replace(
+        "upstream = { interface = \"up\", addresses = [\"2001:2:0:2::1",
+        "upstream = [{ interface = \"up\", addresses = [\"2001:2:0:2::1",
+    );
+    text.replacen(up, &format!("{up}{both}"), 1)
+}
+
+#[test]
+fn a_plan_can_have_several_authorities() {
+    let plan = plan(&two_authorities());
+    let subject = &plan.variants[0].subject;
+    let site = subject.site(None).unwrap();
+    let hosts: Vec<_> = site.authorities.iter().map(|it| it.host.as_str()).collect();
+    assert_eq!(hosts, ["auth2", "gen2"], "in the order of the plan");
+    assert_eq!(site.dut.unwrap().upstreams.len(), 2);
+}
+
+#[test]
+fn self_tests_that_leave_an_authority_out_are_refused() {
+    let measurer = "roles = [\"measurer\"]\ncpus = \"2-5\"\nthreads = 4";
+    let fewer = two_authorities().replace(measurer, "roles = [\"authority\"]").replace(
+        "client = { interface = \"ens1\", addresses = [\"2001:2:0:1::1/64\"] }",
+        "upstream = { interface = \"ens1\", addresses = [\"2001:2:0:22::2/64\", \"198.18.2.2/24\"] }",
+    );
+    let fewer = fewer.replace(
+        ", { interface = \"up2\"",
+        ", { interface = \"up3\", addresses = [\"2001:2:0:22::1/64\", \"198.18.2.1/24\"] }, { interface = \"up2\"",
+    );
+    let refusal = error(&fewer);
+    for word in [
+        "self-tests cannot cover 3 authorities (",
+        "with 1 Measurer (gen2)",
+        "uncertified = true",
+    ] {
+        assert!(refusal.contains(word), "{refusal}");
+    }
+    let uncertified = format!("[tester]\nuncertified = true\n{fewer}");
+    assert_eq!(
+        plan(&uncertified)
+            .hosts
+            .at
+            .as_ref()
+            .unwrap()
+            .authorities()
+            .len(),
+        3
+    );
+    let measured = format!("{uncertified}[[dut]]\nauthority = \"nsd\"\n");
+    assert!(
+        error(&measured).contains("self-tests cannot cover"),
+        "an authority is measured by the self-test"
+    );
+}
+
+#[test]
+fn a_profile_that_takes_one_authority_is_refused_with_two() {
+    let dir = tempfile::tempdir().unwrap();
+    let profile = "name = \"one\"\nrole = \"dut\"\nprograms = [\"sh\"]\ncaches = false\ncommand = [\"{program}\", \
+                   \"{upstream}\"]\nversion = { command = [\"echo\"], starts_with = \"x\" }\n";
+    std::fs::write(dir.path().join("one.toml"), profile).unwrap();
+    let load = |text: &str| {
+        let path = dir.path().join("plan.toml");
+        let text = text.replace("profile = \"unbound\"", "profile = \"./one.toml\"");
+        std::fs::write(&path, text).unwrap();
+        Plan::load(&path)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    let refusal = load(&two_authorities()).unwrap_err();
+    let why = "one asks at most 1 of the 2 authorities; use a plan with one";
+    assert!(refusal.contains(why), "{refusal}");
+    load(&with_hosts("")).unwrap();
+}
+
 #[test]
 fn a_dut_has_to_say_on_which_of_two_hosts_it_is() {
     let second = "[hosts.dut2]\nssh = \"dut2\"\nroles = [\"dut\"]\n[hosts.dut2.links]\n\

@@ -174,7 +174,7 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
     let rest = Span(plan.search.settle_ns).to_string();
     let mut conditions = vec![
         ("lab", lab(plan, told)),
-        ("authority", hosts.authority.to_string()),
+        ("authority", authority(plan)),
         ("between DUT and authority", family(plan)),
         ("length of a trial", Span(load.duration_ns).to_string()),
         ("timeout", Span(load.timeout_ns).to_string()),
@@ -212,6 +212,17 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
     }
     let owned = |(name, value): (&str, String)| (name.to_owned(), value);
     conditions.into_iter().map(owned).collect()
+}
+
+/// "built-in, on each of auth1, auth2".
+fn authority(plan: &Plan) -> String {
+    let authority = plan.hosts.authority.to_string();
+    let hosts = plan.hosts.at.iter().flat_map(|hosts| hosts.authorities());
+    let hosts: Vec<_> = hosts.map(|host| host.name.as_str()).collect();
+    match hosts.len() {
+        0 | 1 => authority,
+        _ => format!("{authority}, on each of {}", hosts.join(", ")),
+    }
 }
 
 fn threads(plan: &Plan) -> String {

@@ -2,12 +2,13 @@
 
 use crate::campaign::plan::Plan;
 use crate::campaign::record::HostNote;
+use crate::campaign::tasks;
 use crate::lab::hosts::{HostSpec, LinkName, SiteEnd};
 use crate::lab::profile::Family;
 use crate::lab::topology::Role;
 use crate::report::Span;
 use crate::report::campaign::analysis::{
-    ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow,
+    ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow,
 };
 use crate::report::campaign::numbers;
 use crate::trial::disturbance::taken_pct;
@@ -42,6 +43,7 @@ pub(super) fn hosts(plan: &Plan, told: &Told<'_>) -> Hosts {
     Hosts {
         weakest: weakest(&rows),
         links: links(plan, told),
+        shares: shares(plan, told),
         rows,
     }
 }
@@ -55,6 +57,46 @@ fn trials<'a>(told: &'a Told<'_>) -> Vec<&'a TrialResult> {
         .chain(of_tasks.map(|trial| trial.result))
         .collect()
 }
+
+/// What each of several authorities was asked: in all self-tests, and in all trials of each variant.
+fn shares(plan: &Plan, told: &Told<'_>) -> Vec<ShareRow> {
+    let points = tasks::points(plan);
+    let self_tests = told.self_tests.iter().flat_map(|told| &told.test.trials);
+    let self_tests = self_tests.map(|trial| (SELF_TESTS, trial));
+    let of_tasks = told.tasks.iter().flat_map(|(task, it)| {
+        let name = plan.variants[points[task.point()].variant].name.as_str();
+        let all = it.earlier.iter().chain(&it.trials);
+        all.map(move |trial| (name, trial.result))
+    });
+    let mut rows: Vec<ShareRow> = Vec::new();
+    for (trials, result) in self_tests.chain(of_tasks) {
+        for share in &result.authorities {
+            let is_same = |row: &&mut ShareRow| row.trials == trials && row.host == share.host;
+            match rows.iter_mut().find(is_same) {
+                Some(row) => {
+                    row.questions = row.questions.saturating_add(share.questions);
+                    row.drops = row.drops.saturating_add(share.drops);
+                }
+                None => rows.push(ShareRow {
+                    trials: trials.to_owned(),
+                    host: share.host.clone(),
+                    questions: share.questions,
+                    pct: 0.0,
+                    drops: share.drops,
+                }),
+            }
+        }
+    }
+    let all = rows.clone();
+    for row in &mut rows {
+        let same = all.iter().filter(|other| other.trials == row.trials);
+        let sum: u128 = same.map(|other| u128::from(other.questions)).sum();
+        row.pct = 100.0 * row.questions as f64 / sum.max(1) as f64;
+    }
+    rows
+}
+
+const SELF_TESTS: &str = "self-tests";
 
 /// What it was when it was last reached.
 fn machine(told: &Told<'_>, host: &str) -> Option<HostMachine> {

@@ -12,6 +12,9 @@ pub struct Hosts {
     pub rows: Vec<HostRow>,
     /// The links between them, each once.
     pub links: Vec<LinkRow>,
+    /// What each of several authorities was asked; empty where there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<ShareRow>,
     /// Which of them is the weakest, in sentences: by its clock, and of those of the Tester by its cores.
     pub weakest: Vec<String>,
 }
@@ -92,4 +95,19 @@ pub struct LinkEndRow {
     pub mtu: Option<u32>,
     /// Speed in Mbit/s.
     pub speed_mbps: Option<u32>,
+}
+
+/// What one of several authorities was asked in the trials of one variant, or in self-tests.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShareRow {
+    /// The variant, or "self-tests".
+    pub trials: String,
+    /// The host of the authority.
+    pub host: String,
+    /// Questions that it got.
+    pub questions: u64,
+    /// Its share of those that all authorities got, in per cent.
+    pub pct: f64,
+    /// Datagrams that its sockets lost, and replies that the network did not take.
+    pub drops: u64,
 }

@@ -2,7 +2,9 @@
 
 use super::two;
 use crate::lab::topology::Role;
-use crate::report::campaign::analysis::{Analysis, ClockRow, HostRow, LinkEndRow, LinkRow};
+use crate::report::campaign::analysis::{
+    Analysis, ClockRow, HostRow, LinkEndRow, LinkRow, ShareRow,
+};
 use crate::report::campaign::numbers;
 use crate::report::campaign::table::{Cell, Table, columns};
 
@@ -60,6 +62,25 @@ pub(super) fn links(analysis: &Analysis) -> Table {
          between Measurer and authority.",
     )
     .with(&columns, &analysis.hosts.links)
+}
+
+/// A row for each of several authorities.
+pub(super) fn shares(analysis: &Analysis) -> Table {
+    let columns = columns![s: ShareRow;
+        "trials", "trials" => &s.trials;
+        "host", "host" => &s.host;
+        "questions", "questions" => s.questions;
+        "pct", "share (%)" => two(s.pct);
+        "drops", "lost there" => s.drops;
+    ];
+    Table::new(
+        "authority_shares",
+        "Shares of the authorities",
+        "Questions that each of several authorities got over all trials. In self-tests each Measurer asks one of them; in the \
+         trials of a DUT it is the DUT that divides its questions. Of an authority that is a program the questions are \
+         datagrams that programs of its host received. Lost there: datagrams at the sockets of the built-in authority.",
+    )
+    .with(&columns, &analysis.hosts.shares)
 }
 
 fn word(role: Role) -> &'static str {

@@ -30,6 +30,7 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
         variants(analysis),
         hosts::hosts(analysis),
         hosts::links(analysis),
+        hosts::shares(analysis),
         certified::self_tests(analysis),
         certified::headroom(analysis),
         results(analysis),

@@ -128,6 +128,55 @@ fn the_weakest_hosts_are_told() {
     assert!(clock.bound_ns_max.unwrap() < 21_000, "{clock:?}");
 }
 
+/// With a second authority behind an interface of its own.
+fn two_authorities() -> String {
+    let up = "links.upstream = { interface = \"ens3\", addresses = [\"198.18.0.1/24\", \"2001:2:0:2::2/64\"] }";
+    let both = "links.upstream = [{ interface = \"ens3\", addresses = [\"198.18.0.1/24\", \"2001:2:0:2::2/64\"] }, \
+                { interface = \"ens4\", addresses = [\"198.18.1.1/24\", \"2001:2:0:12::2/64\"] }]";
+    let second = "[hosts.auth2]\nssh = \"root@auth2\"\nroles = [\"authority\"]\nlinks.upstream = { interface = \"ens1\", \
+                  addresses = [\"198.18.1.2/24\", \"2001:2:0:12::1/64\"] }\n[[dut]]";
+    HOSTS.replace(up, both).replace("[[dut]]", second)
+}
+
+#[test]
+fn each_of_two_authorities_has_its_share() {
+    let analysis = analysed(&two_authorities());
+    let shares = table(&analysis, "authority_shares");
+    let text = csv::Csv.export(&[shares]).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0], ["trials", "host", "questions", "pct", "drops"]);
+    let of: Vec<_> = rows[1..]
+        .iter()
+        .map(|row| (row[0], row[1], row[3]))
+        .collect();
+    assert_eq!(
+        of,
+        [
+            ("self-tests", "auth", "50"),
+            ("self-tests", "auth2", "50"),
+            ("unbound", "auth", "50"),
+            ("unbound", "auth2", "50")
+        ]
+    );
+    let links = csv::Csv.export(&[table(&analysis, "host_links")]).unwrap();
+    assert!(links.contains("upstream,ens4 of dut"), "{links}");
+    let told = serde_json::to_value(&analysis).unwrap();
+    assert_eq!(told["hosts"]["shares"].as_array().unwrap().len(), 4);
+    let schema: Value = serde_json::from_str(super::SCHEMA).unwrap();
+    assert_eq!(
+        super::faults(&schema, &schema, &told, ""),
+        Vec::<String>::new()
+    );
+    let authority = analysis
+        .conditions
+        .iter()
+        .find(|(name, _)| name == "authority");
+    assert_eq!(authority.unwrap().1, "built-in, on each of auth, auth2");
+    // One authority has no share.
+    let one = tables::all(&analysed(HOSTS));
+    assert!(one.iter().all(|table| table.key != "authority_shares"));
+}
+
 #[test]
 fn a_host_of_which_nothing_is_known_is_told() {
     let analysis = after(|lines| {

@@ -251,6 +251,18 @@ impl Journal {
     }
 }
 
+/// Some of these round-trip times, and their mean.
+fn rtt(percentiles: &[(f64, u64)], mean: u64) -> Rtt {
+    let [p50, p99, p999, max] = [3, 8, 10, 15].map(|at: usize| Some(percentiles[at].1));
+    Rtt {
+        p50,
+        p99,
+        p999,
+        max,
+        mean: Some(mean),
+    }
+}
+
 /// A trial at `rate_qps` of a DUT that can do `limit_qps`; in a self-test the DUT is left out.
 fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> TrialResult {
     let due = rate_qps * point.duration_ns / SECOND;
@@ -287,19 +299,14 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
             missing: shortfall,
             ..Answers::default()
         },
-        rtt: Rtt {
-            p50: Some(rtt_percentiles[3].1),
-            p99: Some(rtt_percentiles[8].1),
-            p999: Some(rtt_percentiles[10].1),
-            max: Some(rtt_percentiles[15].1),
-            mean: Some(p50),
-        },
+        rtt: rtt(&rtt_percentiles, p50),
         rtt_percentiles,
         timing: timing(rate_qps),
         machine: None,
         tester_drops: 0,
         losses: Some(losses(shortfall)),
         authority: Some(counts(fresh, own)),
+        authorities: Vec::new(),
         authority_sampled: None,
         names: None,
         certified: (!self_test).then_some(true),

@@ -3,9 +3,9 @@
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{HostNote, InterfaceFacts, Line, Record};
 use crate::campaign::tasks::points;
-use crate::lab::hosts::Site;
+use crate::lab::hosts::{Site, SiteAuthority};
 use crate::lab::usage::{RoleUsage, Usage};
-use crate::trial::result::{HostClock, TrialResult};
+use crate::trial::result::{AuthorityShare, HostClock, TrialResult};
 
 /// Has a journal tell of the hosts, if its plan has any.
 pub(super) fn tell(plan: &Plan, lines: &mut [Line]) {
@@ -61,6 +61,21 @@ fn tell_trial(site: &Site, trial: &mut TrialResult) {
         pressure_ns: None,
         frequency_khz: None,
     };
+    if site.authorities.len() > 1 {
+        // Each is asked half of what is left, and the last the rest.
+        let mut left = trial.authority.map_or(0, |counts| counts.queries());
+        let share = |(k, it): (usize, &SiteAuthority)| {
+            let is_last = k + 1 == site.authorities.len();
+            let questions = if is_last { left } else { left / 2 };
+            left -= questions;
+            AuthorityShare {
+                host: it.host.clone(),
+                questions,
+                drops: 0,
+            }
+        };
+        trial.authorities = site.authorities.iter().enumerate().map(share).collect();
+    }
     trial.machine = Some(Usage {
         span_ns,
         pressure_ns: None,

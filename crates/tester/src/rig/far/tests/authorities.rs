@@ -1,0 +1,266 @@
+//! Several authorities: asked in turn by the Measurers, or all of them by one DUT.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::*;
+use crate::rig::remote::order::Program;
+use crate::trial::result::{AuthorityShare, TrialResult};
+
+/// What a host has that is an authority.
+fn authority(load: &Load, listen: SocketAddr) -> TesterOrder {
+    let authority = Some(AuthorityOrder {
+        listen,
+        cpus: String::new(),
+        segmentation: Segmentation::Off,
+        backend: Backend::Socket,
+        zone: ZoneOrder::new(load.cidr, &load.zone_config(true)),
+        behaviour: None,
+    });
+    TesterOrder {
+        measurer: None,
+        authority,
+    }
+}
+
+/// What a host has that sends.
+fn measurer() -> TesterOrder {
+    let measurer = Some(MeasurerOrder {
+        local: None,
+        threads: 1,
+        cpus: String::new(),
+        backend: Backend::Socket,
+    });
+    TesterOrder {
+        measurer,
+        authority: None,
+    }
+}
+
+/// Measurers on a host each with one thread, and authorities on others.
+struct Lab {
+    testers: Instruments,
+    agents: Vec<JoinHandle<()>>,
+}
+
+impl Lab {
+    /// Each Measurer asks `dut`, or the authority that is its turn.
+    fn new(
+        load: &Load,
+        measurers: &[&str],
+        authorities: &[SocketAddr],
+        dut: Option<SocketAddr>,
+    ) -> Self {
+        let mut agents = Vec::new();
+        let mut all = Vec::new();
+        let mut open = |name: &str, order: TesterOrder| {
+            let (host, agent) = host(name);
+            host.ask(&Request::Open(Box::new(order)), PROMPT_NS)
+                .unwrap();
+            agents.push(agent);
+            all.push(host.clone());
+            host
+        };
+        let serving = (1..)
+            .zip(authorities)
+            .map(|(k, &listen)| open(&format!("auth{k}"), authority(load, listen)));
+        let serving: Vec<Remote> = serving.collect();
+        let senders = measurers.iter().zip(authorities.iter().cycle());
+        let senders = senders.map(|(name, &server)| Sender {
+            host: open(name, measurer()),
+            threads: 1,
+            server: dut.unwrap_or(server),
+        });
+        let senders: Vec<Sender> = senders.collect();
+        let prober = Prober {
+            way: Way::Far(senders[0].host.clone()),
+            local: None,
+            server: senders[0].server,
+            zone: load.zone.clone(),
+        };
+        let tester = FarTester {
+            senders,
+            authorities: serving,
+            hosts: all,
+            last: None,
+        };
+        let testers = Instruments {
+            tester: AnyTester::Far(Box::new(tester)),
+            prober,
+            watched: Watched::default(),
+        };
+        Self { testers, agents }
+    }
+
+    /// A trial of half a second.
+    fn trial(&mut self, load: &Load, around: Surroundings) -> TrialResult {
+        let (rate_qps, schedule) = (1200, load.schedule(1200));
+        let names = load
+            .names()
+            .unwrap()
+            .take(schedule.queries(), None)
+            .unwrap();
+        let spec = load.trial(self.testers.prober.server, rate_qps, schedule, names);
+        self.testers.trial(&spec, || around).unwrap()
+    }
+
+    /// Queries of these shards that were sent, and those of them that got a valid answer.
+    fn of_shards(&self, shards: &[usize]) -> (u64, u64) {
+        let rows: Vec<_> = self.testers.rows().unwrap().collect();
+        let own = rows.iter().filter(|row| shards.contains(&row.shard));
+        let valid = own.clone().filter(|row| row.fate == Fate::Valid).count();
+        (own.count() as u64, valid as u64)
+    }
+
+    fn end(self) {
+        drop(self.testers);
+        for agent in self.agents {
+            agent.join().unwrap();
+        }
+    }
+}
+
+fn assert_shares(result: &TrialResult) -> [u64; 2] {
+    let [one, two] = result.authorities.as_slice() else {
+        panic!("{:?}", result.authorities);
+    };
+    assert_eq!([&one.host, &two.host], ["auth1", "auth2"]);
+    let asked = [one, two].map(|share: &AuthorityShare| share.questions);
+    assert_eq!(
+        asked.iter().sum::<u64>(),
+        result.authority.unwrap().queries()
+    );
+    asked
+}
+
+#[test]
+fn each_of_three_measurers_asks_the_authority_whose_turn_it_is() {
+    let load = load();
+    let authorities = [free_port(), free_port()];
+    let mut lab = Lab::new(&load, &["gen1", "gen2", "gen3"], &authorities, None);
+    let result = lab.trial(&load, Surroundings::default());
+    assert_eq!((result.queries_due, result.queries_sent), (600, 600));
+    let indices = lab.testers.rows().unwrap().map(|row| row.index);
+    assert!(indices.eq(0..600), "none missing, none twice");
+    let asked = assert_shares(&result);
+    // The shards are dealt out one after the other, and the third begins with the first authority again.
+    for (asked, shards) in asked.into_iter().zip([&[0, 2][..], &[1]]) {
+        let (sent, valid) = lab.of_shards(shards);
+        assert_eq!(sent, 200 * shards.len() as u64);
+        assert!((valid..=sent).contains(&asked), "{valid} {asked} {sent}");
+    }
+    // One question for each name, at whichever authority, on the clock of all.
+    let bound_ns = 1_000_000;
+    for row in lab
+        .testers
+        .rows()
+        .unwrap()
+        .filter(|row| row.fate == Fate::Valid)
+    {
+        let told = lab.testers.rows().unwrap().timeline(row.index).unwrap();
+        let aaaa = told.questions.unwrap().aaaa;
+        assert_eq!((aaaa.asked, aaaa.answered), (1, true), "{told:?}");
+        let at = aaaa.arrived_at.unwrap();
+        assert!(at + bound_ns >= told.sent_at, "{told:?}");
+        assert!(at <= told.received_at.unwrap() + bound_ns, "{told:?}");
+    }
+    let hosts = result.clocks.iter().map(|clock| clock.host.as_str());
+    assert!(hosts.eq(["auth1", "auth2", "gen1", "gen2", "gen3"]));
+    lab.end();
+}
+
+/// A DUT that passes each query on to one of its upstreams after the other, and their answers back.
+fn dut(listen: SocketAddr, upstreams: [SocketAddr; 2], end: Arc<AtomicBool>) -> JoinHandle<()> {
+    let front = UdpSocket::bind(listen).unwrap();
+    let back = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
+    let wait = Some(Duration::from_millis(200));
+    front.set_read_timeout(wait).unwrap();
+    back.set_read_timeout(wait).unwrap();
+    std::thread::spawn(move || {
+        let (mut query, mut answer) = ([0; 512], [0; 512]);
+        let mut turn = upstreams.iter().cycle();
+        while !end.load(Ordering::Relaxed) {
+            let Ok((octets, client)) = front.recv_from(&mut query) else {
+                continue;
+            };
+            back.send_to(&query[..octets], turn.next().unwrap())
+                .unwrap();
+            if let Ok(octets) = back.recv(&mut answer) {
+                front.send_to(&answer[..octets], client).unwrap();
+            }
+        }
+    })
+}
+
+#[test]
+fn a_dut_asks_both_of_its_upstreams() {
+    let load = load();
+    let authorities = [free_port(), free_port()];
+    let (listen, end) = (free_port(), Arc::new(AtomicBool::new(false)));
+    let server = dut(listen, authorities, Arc::clone(&end));
+    let mut lab = Lab::new(&load, &["gen1", "gen2"], &authorities, Some(listen));
+    let around = Surroundings {
+        certified: Some(true),
+        ..Surroundings::default()
+    };
+    let result = lab.trial(&load, around);
+    assert_eq!(result.queries_sent, 600);
+    let [one, two] = assert_shares(&result);
+    assert!(one.abs_diff(two) <= 1, "it takes turns: {one} and {two}");
+    let path = result.path.unwrap();
+    assert_eq!(path.fresh_names, 600);
+    assert_eq!(path.questions.aaaa, result.authority.unwrap().aaaa);
+    assert!(path.questions.aaaa >= result.answers.valid);
+    lab.end();
+    end.store(true, Ordering::Relaxed);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_host_of_an_authority_that_is_lost_is_named() {
+    let load = load();
+    let authorities = [free_port(), free_port()];
+    let mut lab = Lab::new(&load, &["gen1", "gen2"], &authorities, None);
+    let AnyTester::Far(tester) = &mut lab.testers.tester else {
+        panic!("its threads are on other hosts");
+    };
+    let lost = lost_host("auth2");
+    tester.authorities[1] = lost.clone();
+    tester.hosts[1] = lost;
+    let names = load.names().unwrap().take(600, None).unwrap();
+    let spec = load.trial(authorities[0], 1200, load.schedule(1200), names);
+    let error = lab.testers.trial(&spec, Surroundings::default).unwrap_err();
+    assert!(error.to_string().starts_with("host auth2: "), "{error}");
+    drop(lab);
+}
+
+#[test]
+fn programs_of_one_profile_are_told_as_one() {
+    let program = |version: &str, sha256: &str, address: &str| Program {
+        version: Some(version.to_owned()),
+        sha256: Some(sha256.to_owned()),
+        command: vec!["nsd".to_owned()],
+        files: [("nsd.conf".to_owned(), address.to_owned())].into(),
+        ..Program::default()
+    };
+    let one = Program::united(vec![("auth1", program("NSD 4.6.1", "aa", "::1"))]);
+    assert_eq!(
+        one.files.keys().map(String::as_str).collect::<Vec<_>>(),
+        ["nsd.conf"]
+    );
+    let both = Program::united(vec![
+        ("auth1", program("NSD 4.6.1", "aa", "::1")),
+        ("auth2", program("NSD 4.6.1", "bb", "::2")),
+    ]);
+    assert_eq!(both.version.as_deref(), Some("NSD 4.6.1"));
+    assert_eq!(both.sha256.as_deref(), Some("aa on auth1, bb on auth2"));
+    assert_eq!((both.command, both.cores), (vec!["nsd".to_owned()], None));
+    let files: Vec<_> = both.files.into_iter().collect();
+    assert_eq!(
+        files,
+        [
+            ("nsd.conf on auth1".to_owned(), "::1".to_owned()),
+            ("nsd.conf on auth2".to_owned(), "::2".to_owned())
+        ]
+    );
+}
