@@ -57,6 +57,16 @@ class LabLinks(unittest.TestCase):
         self.assertEqual(settings(lab, "gen")["g1"]["neighbours"], {"2001:2:0:3::2": "mac of a1"})
         self.assertNotIn("ipv6", settings(lab, "dut"))
 
+    def test_each_of_two_authorities_has_routes_over_its_own_link(self):
+        dut = host("dut", client=("d0", "2001:2:0:1::2/64"), upstream=("d1", "2001:2:0:2::1/64"))
+        dut["dns64bench_links"]["upstream"] = [dut["dns64bench_links"]["upstream"], {"interface": "d2", "addresses": ["2001:2:0:12::1/64"]}]
+        dut["ansible_facts"]["d2"] = {"device": "d2", "macaddress": "mac of d2"}
+        lab = three_devices(dut=dut, auth2=host("authority", upstream=("b0", "2001:2:0:12::2/64")))
+        ways = {"2001:2:0:2::/64": "2001:2:0:1::2", "2001:2:0:12::/64": "2001:2:0:1::2"}
+        self.assertEqual(settings(lab, "gen")["g0"]["routes"], ways)
+        self.assertEqual(settings(lab, "auth2")["b0"]["routes"], {"2001:2:0:1::/64": "2001:2:0:12::1"})
+        self.assertEqual(settings(lab, "dut")["d2"]["neighbours"], {"2001:2:0:12::2": "mac of b0"})
+
     def test_two_devices_need_no_routes(self):
         lab = {
             "tester": host("measurer authority", client=("t0", "2001:2:0:1::1/64"), upstream=("t1", "2001:2:0:2::2/64")),

@@ -21,7 +21,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rehearsa
 /// down what it left.
 const NAME: &str = "net-test";
 
-pub(super) const HOSTS: [&str; 4] = ["gen1", "gen2", "dut", "auth"];
+pub(super) const HOSTS: [&str; 5] = ["gen1", "gen2", "dut", "auth", "auth2"];
 
 /// Everything of a host is gone after this time: the outer process of an agent kills the inner one after 30 s.
 const GONE_LIMIT: Nanos = 45 * SECOND;

@@ -9,7 +9,7 @@ use dns64bench::campaign::record::Record;
 use serde_json::Value;
 
 use super::ground::{Ground, read, records, said};
-use super::plans::{SECOND, THREE, plan, three};
+use super::plans::{FIVE, SECOND, THREE, plan, three};
 use crate::accounts::{assert_accounted, number};
 
 /// Beyond it the clock of a host is not known well enough for a trial to be valid.
@@ -150,6 +150,49 @@ fn two_measurers_share_the_queries_of_each_trial() {
     }
 }
 
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn two_authorities_share_the_questions_of_a_dut() {
+    let ground = Ground::up();
+    let plan = plan("authorities", FIVE, "", "profile = \"unbound\"");
+    let plan = plan.replace("duration = \"600ms\"", "duration = \"2s\"");
+    let plan = plan.replace(
+        "start-rate = \"1k\"\nmax-rate = \"2k\"",
+        "start-rate = 200\nmax-rate = 400",
+    );
+    let directory = ground.campaign("authorities", &plan);
+    let hosts = ["auth", "auth2", "dut", "gen1", "gen2"];
+    for trial in assert_measured(&ground, &directory, &hosts) {
+        assert_shares(&trial);
+    }
+    let report = fs::read_to_string(directory.join("report/report.md"));
+    let report = report.unwrap_or_else(|error| panic!("{error}"));
+    assert!(report.contains("Shares of the authorities"), "{report}");
+}
+
+/// Both authorities were asked, and what each was asked is what both were asked together. Of a self-test each Measurer has
+/// half, and the names of its half go to its own authority.
+fn assert_shares(trial: &Value) {
+    let shares = trial["authorities"].as_array().unwrap();
+    let hosts: Vec<_> = shares.iter().map(|share| &share["host"]).collect();
+    assert_eq!(hosts, ["auth", "auth2"], "{trial:#}");
+    let asked: Vec<u64> = shares
+        .iter()
+        .map(|share| number(share, "questions"))
+        .collect();
+    let counts = &trial["authority"];
+    let sum: u64 = ["aaaa", "a", "other"]
+        .map(|of| number(counts, of))
+        .iter()
+        .sum();
+    assert_eq!(asked.iter().sum::<u64>(), sum, "{trial:#}");
+    assert!(asked.iter().all(|asked| *asked > 0), "{trial:#}");
+    if trial.get("certified").is_none() {
+        let half = number(trial, "queries_due").div_ceil(2);
+        assert!(asked.iter().all(|asked| *asked <= half), "{trial:#}");
+    }
+}
+
 /// The file has each query of the trial once, and one host has sent every other of them.
 fn assert_shared(path: &Path, trial: &Value) {
     let text = fs::read_to_string(path).unwrap();
@@ -199,6 +242,27 @@ fn a_program_can_be_the_authority_and_be_measured_by_itself() {
         !path.is_empty(),
         "the zone file is kept for the next campaign"
     );
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn programs_can_be_the_two_authorities_and_be_measured_together() {
+    let ground = Ground::up();
+    let tester = "authority = \"nsd\"\nnamespace = \"10.0.0.0/16\"";
+    let duts = "profile = \"unbound\"\n\n[[dut]]\nauthority = \"nsd\"";
+    let directory = ground.campaign("programs", &plan("programs", FIVE, tester, duts));
+    assert!(assert_measured_by(&ground, &directory) > 0);
+    for trial in trials(&directory) {
+        let shares = trial["authorities"].as_array().unwrap();
+        let hosts: Vec<_> = shares.iter().map(|share| &share["host"]).collect();
+        assert_eq!(hosts, ["auth", "auth2"], "{trial:#}");
+        let is_asked = |share: &Value| number(share, "questions") > 0;
+        assert!(shares.iter().all(is_asked), "{trial:#}");
+    }
+    let authority = &records(&directory, "variant")[0]["authority"];
+    let files = authority["files_sha256"].as_object().unwrap();
+    let names: Vec<_> = files.keys().collect();
+    assert_eq!(names, ["nsd.conf on auth", "nsd.conf on auth2"]);
 }
 
 /// As [`assert_measured`], of a campaign whose subjects are on different hosts; how many trials there were.

@@ -32,6 +32,46 @@ cpus = "1"
 links.client = { interface = "client", addresses = ["2001:2:0:11::1/64"] }
 "#;
 
+/// Two Measurers, a DUT, and two authorities.
+pub(super) const FIVE: &str = r#"
+[hosts.gen1]
+ssh = "gen1"
+roles = ["measurer"]
+cpus = "0"
+links.client = { interface = "client", addresses = ["2001:2:0:1::1/64"] }
+
+[hosts.gen2]
+ssh = "gen2"
+roles = ["measurer"]
+cpus = "0"
+links.client = { interface = "client", addresses = ["2001:2:0:11::1/64"] }
+
+[hosts.dut]
+ssh = "dut"
+roles = ["dut"]
+cpus = "1"
+links.client = [
+  { interface = "client1", addresses = ["2001:2:0:1::2/64"] },
+  { interface = "client2", addresses = ["2001:2:0:11::2/64"] },
+]
+links.upstream = [
+  { interface = "upstream", addresses = ["2001:2:0:2::1/64", "198.18.0.1/24"] },
+  { interface = "upstream2", addresses = ["2001:2:0:12::1/64", "198.18.1.1/24"] },
+]
+
+[hosts.auth]
+ssh = "auth"
+roles = ["authority"]
+cpus = "0"
+links.upstream = { interface = "upstream", addresses = ["2001:2:0:2::2/64", "198.18.0.2/24"] }
+
+[hosts.auth2]
+ssh = "auth2"
+roles = ["authority"]
+cpus = "0"
+links.upstream = { interface = "upstream", addresses = ["2001:2:0:12::2/64", "198.18.1.2/24"] }
+"#;
+
 /// A plan of this name with these hosts.
 pub(super) fn plan(name: &str, hosts: &str, tester: &str, dut: &str) -> String {
     format!(
