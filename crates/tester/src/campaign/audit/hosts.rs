@@ -39,7 +39,7 @@ impl Audit<'_> {
 }
 
 /// Whose shares are told that are not those of the authorities of the site, or are missing. One authority has no share, and
-/// programs that Measurers ask over links of their own have none that is known.
+/// programs on hosts that are all Measurers as well have none that is known.
 fn other_authorities(site: Option<&Site>, trial: &TrialResult) -> Option<String> {
     let authorities = site.map_or(&[][..], |site| &site.authorities);
     let mut due: Vec<&str> = authorities.iter().map(|it| it.host.as_str()).collect();

@@ -171,8 +171,8 @@ impl Reached {
         self.hosts.values().map(identity).collect()
     }
 
-    /// Their counters. Interfaces have the names of their links. Several Measurers are one, and so are several authorities that
-    /// Measurers ask over links of their own; behind a DUT each of them is itself.
+    /// Their counters. Interfaces have the names of their links. Several Measurers are one, and so are several authorities at
+    /// the link by which Measurers ask them; each of them is told by itself as well.
     pub fn watched(&self, self_test: bool) -> Watched {
         let site = &self.site;
         let measurers: Vec<&str> = site.measurers.iter().map(|it| it.host.as_str()).collect();
@@ -211,7 +211,13 @@ impl Reached {
             }
             None if is_tester => (leg(0, 0, LOOPBACK), Vec::new()),
             None => {
+                let several = authorities.iter().filter(|_| authorities.len() > 1);
+                let several: Vec<_> = several.copied().collect();
                 let authority = at("authority".to_owned(), authorities);
+                // Beside the link: what each of them was asked, and lost.
+                for host in several {
+                    at(format!("{AUTHORITY_ON}{host}"), vec![host]);
+                }
                 (leg(0, authority, LinkName::SelfTest.name()), Vec::new())
             }
         };
