@@ -18,4 +18,4 @@ lab-demo:
 
 # Everything that has to pass before a change lands; without root, all of it that can run.
 test:
-	.ci/run fmt lint docs test fuzz-replay fuzz rules bpf net ansible
+	.ci/run fmt lint docs test fuzz-replay fuzz rules bpf budget net ansible

@@ -1,0 +1,52 @@
+//! Frames of AF_XDP, many times: `frames frame COUNT`. For callgrind (`.ci/budget`): it counts instructions and takes no
+//! times.
+
+use std::hint::black_box;
+
+// The module is private to the crate, and its tests come with it.
+#[path = "../src/xdp/frame.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    reason = "the bench uses a part of the module"
+)]
+mod frame;
+
+/// Octets of a query of the Tester without EDNS, and of its synthesized answer.
+const QUERY_BYTES: usize = 48;
+const ANSWER_BYTES: usize = 76;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let (stage, count) = (arguments.next(), arguments.next());
+    let count = count.and_then(|count| count.parse().ok());
+    match (stage.as_deref(), count) {
+        (Some("frame"), Some(count)) => frames(count),
+        // `cargo bench` alone names no stage.
+        (None | Some("--bench"), _) => {}
+        (stage, _) => panic!("frames frame COUNT, and not {stage:?}"),
+    }
+}
+
+/// The frame of a query is read, and that of its answer written.
+fn frames(count: u64) {
+    let ip = |text: &str| text.parse().expect("an address");
+    let addresses = frame::addresses(ip("2001:db8::2"), ip("2001:db8::1"));
+    let flow = frame::Flow {
+        macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]],
+        vlan: None,
+        addresses: addresses.expect("of one family"),
+        ports: [4000, 53],
+    };
+    let mut query = vec![0; 2048];
+    let mut answer = vec![0; 2048];
+    let len = frame::build(&flow, &[0x5a; QUERY_BYTES], &mut query).expect("room");
+    for _ in 0..count {
+        let (flow, payload) = frame::parse(black_box(&query[..len])).expect("a datagram");
+        assert_eq!(payload.len(), QUERY_BYTES);
+        let payload = black_box(&[0xa5; ANSWER_BYTES]);
+        let built = frame::build(&flow.reversed(), payload, black_box(&mut answer));
+        assert!(built.is_some());
+    }
+}
