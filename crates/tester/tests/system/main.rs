@@ -5,6 +5,7 @@
 //!   DUT of known truth;
 //! - `faulty`: dns64d behind an authority that misbehaves on purpose;
 //! - `mishaps`: what goes wrong on the side of the Tester, and is never taken for a fault of the DUT;
+//! - `behind`: a Measurer that is a little behind all the time;
 //! - `stalls`: bursts after stalls of the Tester against DUTs with short queues;
 //! - `path`: the ledgers of Measurer and authority put together, for DUTs that ask in various ways;
 //! - `one_core`: Measurer and authority in turns on one thread;
@@ -17,6 +18,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod behind;
 mod dns64d;
 mod dut;
 mod faulty;
