@@ -10,11 +10,11 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::control::SOCKET_DEFAULT;
 
-/// A DNS64 server: AAAA records for IPv6-only clients where there are only A records.
+/// Run a DNS64 server: AAAA records for IPv6-only clients from A records.
 ///
-/// dns64d forwards queries to recursive resolvers, makes AAAA records from A records (RFC 6147),
-/// and caches. Without a command it runs in the foreground until SIGTERM; SIGHUP has it read its
-/// configuration again.
+/// dns64d forwards queries to recursive resolvers, synthesises AAAA records from A records (RFC 6147),
+/// and caches responses. Without a command it runs in the foreground until SIGTERM; SIGHUP reloads
+/// the configuration.
 #[derive(Debug, Parser)]
 #[command(
     name = "dns64d",
@@ -24,7 +24,7 @@ use crate::control::SOCKET_DEFAULT;
     after_help = EXIT_CODES
 )]
 pub struct Cli {
-    /// The configuration
+    /// Configuration file
     #[arg(
         short,
         long,
@@ -33,7 +33,7 @@ pub struct Cli {
     )]
     pub config: PathBuf,
 
-    /// An mtd64-ng.conf in place of the configuration
+    /// mtd64-ng.conf to use instead of a configuration file
     #[arg(long = "mtd64-ng", value_name = "FILE", conflicts_with = "config")]
     pub mtd64_ng: Option<PathBuf>,
 
@@ -45,13 +45,13 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say whether a configuration is valid
+    /// Check a configuration file
     Check(CheckArgs),
 
     /// Print a configuration with every key, its default and its meaning
     Template,
 
-    /// Ask or tell a running server
+    /// Query or control a running server
     Ctl(CtlArgs),
 
     /// Print man pages or shell completions
@@ -62,10 +62,10 @@ pub enum Command {
 /// `dns64d check`
 #[derive(Args, Debug)]
 pub struct CheckArgs {
-    /// The configuration
+    /// Configuration file
     pub file: PathBuf,
 
-    /// It is an mtd64-ng.conf
+    /// Format of mtd64-ng.conf
     #[arg(long = "mtd64-ng")]
     pub mtd64_ng: bool,
 }
@@ -77,7 +77,7 @@ pub struct CtlArgs {
     #[arg(long, global = true, value_name = "PATH", default_value = SOCKET_DEFAULT)]
     pub socket: PathBuf,
 
-    /// Print the answer as a line of JSON
+    /// Output as a line of JSON
     #[arg(short, long, global = true)]
     pub json: bool,
 
@@ -89,19 +89,19 @@ pub struct CtlArgs {
 /// What a running server can be asked or told.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum CtlCommand {
-    /// Print how it is
+    /// Print the state of the server, its upstreams and its cache
     Status,
 
-    /// Print what it has counted since it started
+    /// Print all counters since the start
     Stats,
 
-    /// Forget what is cached
+    /// Flush the cache
     Flush {
-        /// Only this name and those below it
+        /// Name to flush, with all names below it [default: everything]
         name: Option<String>,
     },
 
-    /// Read the configuration again; a bad one changes nothing
+    /// Reload the configuration; an invalid file changes nothing
     Reload,
 }
 
@@ -127,11 +127,14 @@ pub enum Generated {
         /// The shell
         shell: clap_complete::Shell,
     },
+
+    /// The help of all commands as a page of Markdown
+    Markdown,
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 the configuration is invalid or the server says no, 2 usage, \
-3 a running server failed, 4 a file, a socket or a server is not there.";
+Exit codes: 0 success, 1 invalid configuration or request refused, 2 usage, \
+3 a running server failed, 4 file, socket or server not available.";
 
 #[cfg(test)]
 mod tests;

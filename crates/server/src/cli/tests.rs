@@ -90,3 +90,10 @@ fn pages_and_completions_name_the_commands() {
         assert!(text.contains("reload"), "{shell}: {text}");
     }
 }
+
+#[test]
+fn the_page_of_the_command_line_is_what_the_program_prints() {
+    let (_, text) = dns64d(&["generate", "markdown"]).unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli-dns64d.md");
+    expect_test::expect_file![page].assert_eq(&text);
+}

@@ -38,11 +38,11 @@ pub struct TrialArgs {
     #[arg(short = 'Q', long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub rate: u64,
 
-    /// Write each query of the trial to a file when it is over, as .csv or .parquet
+    /// File for the raw data of each query, .csv or .parquet
     #[arg(long, value_name = "FILE")]
     pub raw: Option<PathBuf>,
 
-    /// Print the messages of one query: N, counted from 0, or slowest
+    /// Query whose messages are printed: a number from 0, or slowest
     #[arg(long, value_name = "N|slowest")]
     pub timeline: Option<Which>,
 
@@ -62,7 +62,7 @@ pub struct SelfTestArgs {
     #[arg(short = 'Q', long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub rate: Option<u64>,
 
-    /// Resolution of the search for the highest rate: a share of it, or queries per second
+    /// Resolution of the search: a share of the rate, or queries per second
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = quantity::resolution, allow_negative_numbers = true)]
     pub resolution: Resolution,
 
@@ -78,11 +78,11 @@ pub struct SearchArgs {
     #[arg(short = 'Q', long, visible_alias = "rate", value_name = "QPS", default_value = "10k", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub start_rate: u64,
 
-    /// Highest rate to try, in queries per second [default: what the Tester is certified for]
+    /// Highest rate to try, in queries per second [default: the certified rate]
     #[arg(long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub max_rate: Option<u64>,
 
-    /// Distance of pass and fail at which to stop: a share of the rate, or queries per second
+    /// Resolution of the search: a share of the rate, or queries per second
     #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = quantity::resolution, allow_negative_numbers = true)]
     pub resolution: Resolution,
 
@@ -123,19 +123,19 @@ pub struct MeasureArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits of a valid trial")]
 pub struct LimitArgs {
-    /// Longest lateness of a query: us, ms, s
+    /// Maximum lateness of a query: us, ms, s
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = quantity::stall, allow_negative_numbers = true)]
     pub max_stall: Nanos,
 
-    /// Queries that may leave at once after a stall; losses in larger bursts do not count against the DUT
+    /// Maximum burst after a stall, in queries; losses in larger bursts do not count against the DUT
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub max_burst: u64,
 
-    /// Largest deviation from the rate in a span of 100 ms, in per cent
+    /// Maximum deviation from the rate in 100 ms, in per cent
     #[arg(long, value_name = "PCT", default_value_t = 10.0, value_parser = quantity::pct)]
     pub max_rate_error: f64,
 
-    /// Share of a failed trial for which others may have a core of DUT or authority, in per cent
+    /// Maximum share of a failed trial in which others have a core of DUT or authority, in per cent
     #[arg(long, value_name = "PCT", default_value_t = 1.0, value_parser = quantity::pct)]
     pub max_stolen: f64,
 }
@@ -144,7 +144,7 @@ pub struct LimitArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Server")]
 pub struct SubjectArgs {
-    /// Address of a server that already runs, IPv6 or IPv4; in a self-test, of the authority
+    /// Address of a running server; of the authority in a self-test
     #[arg(short, long, value_name = "ADDR", conflicts_with_all = ["lab", "setup", "upstream_family", "authority", "authority_cpus", "authority_behaviour"])]
     pub server: Option<IpAddr>,
 
@@ -152,43 +152,43 @@ pub struct SubjectArgs {
     #[arg(short, long, value_name = "PORT", requires = "server", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 
-    /// An authority in self-test mode, to certify the Tester against when --server is used
+    /// Authority in self-test mode that certifies the Tester, with --server
     #[arg(long, value_name = "ADDR:PORT", requires = "server")]
     pub self_test_server: Option<SocketAddr>,
 
-    /// Measure although the Tester is not certified; the result is marked as no measurement
+    /// Measure without a certificate; the result is marked as not a measurement
     #[arg(long)]
     pub uncertified: bool,
 
-    /// Self-tests of the Tester; the lowest of up to 100 counts, the 1st percentile of more
+    /// Number of self-tests; the lowest result of up to 100 counts, the 1st percentile of more
     #[arg(long, value_name = "N", default_value_t = SELF_TESTS_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub self_tests: u16,
 
-    /// DNS64 server to start in a lab: a built-in profile (see `dns64bench doctor`) or a file
+    /// DNS64 server to start in a lab: a built-in profile (listed by `dns64bench doctor`) or a file
     #[arg(long, value_name = "PROFILE|FILE.toml")]
     pub dut: Option<String>,
 
-    /// Program of that DNS64 server [default: looked up in PATH by the profile]
+    /// Program of that DNS64 server [default: found in PATH]
     #[arg(long, value_name = "PATH", requires = "dut")]
     pub dut_binary: Option<PathBuf>,
 
-    /// A setting of its profile, such as threads=2; may be given several times
+    /// Setting of its profile, such as threads=2; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "dut", value_parser = values::setting)]
     pub dut_set: Vec<(String, String)>,
 
-    /// Start the DNS64 server anew before each trial
+    /// Restart the DNS64 server before each trial
     #[arg(long, requires = "dut")]
     pub restart: bool,
 
-    /// Where the roles run [default: auto]
+    /// Kind of lab [default: auto]
     #[arg(long, value_name = "KIND")]
     pub lab: Option<LabKind>,
 
-    /// How many hosts the lab has [default: three-device]
+    /// Setup of the lab [default: three-device]
     #[arg(long, value_name = "SETUP")]
     pub setup: Option<Setup>,
 
-    /// Addresses between the DNS64 server and the authority [default: ipv4, or what the DUT needs]
+    /// IP version between DNS64 server and authority [default: ipv4, or what the DUT needs]
     #[arg(long, value_name = "FAMILY")]
     pub upstream_family: Option<Family>,
 
@@ -199,20 +199,20 @@ pub struct SubjectArgs {
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub authority: Option<AuthorityChoice>,
 
-    /// CPUs of the authority, such as 0 or 0,2-3 [default: one apart if there are three]
+    /// CPUs of the authority, such as 0 or 0,2-3 [default: a CPU of its own if there are three]
     #[arg(long, value_name = "LIST")]
     pub authority_cpus: Option<CpuSet>,
 
-    /// Faults of the built-in authority on purpose, such as delay=5ms,loss=0.1% [default: none]
+    /// Faults injected by the built-in authority, such as delay=5ms,loss=0.1% [default: none]
     ///
-    /// Self-tests are without them. A list of: delay=TIME, delay=TIME+-TIME (evenly spread) or delay=@FILE (quantiles: lines such as
+    /// Self-tests run without faults. A list of: delay=TIME, delay=TIME+-TIME (evenly spread) or delay=@FILE (quantiles: lines such as
     /// "50% 2ms"); loss=SHARE, servfail=SHARE, refused=SHARE, truncate=SHARE, duplicate=SHARE and
     /// reorder=SHARE:TIME (held back for so much longer) of the names; seed=NUMBER. A name and type
-    /// meets the same fault whenever it is asked. SERVFAIL and REFUSED apply to TCP as well.
+    /// always gets the same fault. SERVFAIL and REFUSED apply to TCP as well.
     #[arg(long, value_name = "LIST")]
     pub authority_behaviour: Option<Behaviour>,
 
-    /// CPUs of the DNS64 server, such as 1 [default: those that the Tester leaves]
+    /// CPUs of the DNS64 server, such as 1 [default: the CPUs that the Tester does not use]
     #[arg(long, value_name = "LIST", requires = "dut")]
     pub dut_cpus: Option<CpuSet>,
 }
@@ -225,19 +225,19 @@ pub struct LoadArgs {
     #[arg(short = 'l', long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration, allow_negative_numbers = true)]
     pub duration: Nanos,
 
-    /// How long after its query an answer counts, up to 60s; RFC 8219 advises at most 1s
+    /// Timeout of a query, up to 60s; at most 1s by RFC 8219
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::timeout, allow_negative_numbers = true)]
     pub timeout: Nanos,
 
-    /// Threads that send and receive
+    /// Threads of the Measurer
     #[arg(short = 'T', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
 
-    /// Source ports of all threads together [default: as many as the rate needs]
+    /// Total number of source ports [default: as many as the rate needs]
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub sockets: Option<u16>,
 
-    /// Whether runs of datagrams pass the Tester's sockets as one; in self-tests they never do
+    /// UDP segmentation offload at the Tester's sockets; always off in self-tests
     #[arg(long, value_name = "on|off", default_value = "on")]
     pub segmentation: Segmentation,
 
@@ -245,11 +245,11 @@ pub struct LoadArgs {
     #[command(flatten)]
     pub backend: BackendArgs,
 
-    /// Queries that leave in one system call at most; 1 sends each by itself
+    /// Maximum number of queries in one system call
     #[arg(long, value_name = "N", default_value_t = BURST_MAX, value_parser = clap::value_parser!(u64).range(1..=BURST_MAX))]
     pub burst: u64,
 
-    /// CPUs of those threads, such as 0 or 0,2-3 [default: in a lab the first ones, else any]
+    /// CPUs of the Measurer, such as 0 or 0,2-3 [default: the first in a lab, otherwise any]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
 
@@ -262,18 +262,18 @@ pub struct LoadArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Names and answers")]
 pub struct NameArgs {
-    /// IPv4 addresses whose names are asked, each at most once [default: 10.0.0.0/8]
+    /// IPv4 addresses whose names are queried, each at most once [default: 10.0.0.0/8]
     ///
-    /// For an authority that is a program the default is the smallest part of it that has the names of
-    /// the trial and of its self-test, because the program keeps all of them in memory.
+    /// With an authority that loads a zone file, the default is the smallest part of it that has enough names for
+    /// the trial and its self-test, because the authority keeps all of them in memory.
     #[arg(long, value_name = "CIDR")]
     pub namespace: Option<Cidr>,
 
-    /// What stands after the first label of a name
+    /// Suffix of the names, after the first label
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
     pub suffix: NameBuf,
 
-    /// Share of the names that have an AAAA of their own, 0 to 1 or in %
+    /// Share of the names with an AAAA record, 0 to 1 or in %
     #[arg(
         long,
         value_name = "SHARE",
@@ -282,7 +282,7 @@ pub struct NameArgs {
     )]
     pub aaaa_share: Share,
 
-    /// Share of the queries for names that were asked before, 0 to 1 or in %
+    /// Share of the queries for repeated names, 0 to 1 or in %
     #[arg(
         long,
         value_name = "SHARE",
@@ -291,11 +291,11 @@ pub struct NameArgs {
     )]
     pub cached_share: Share,
 
-    /// Which names those are: one-name, stack:N, window:N or zipf:N,S
+    /// Pattern of the repeated names: one-name, stack:N, window:N or zipf:N,S
     #[arg(long, value_name = "PATTERN", default_value = "one-name")]
     pub cached_pattern: Pattern,
 
-    /// Prefix of the expected answers; auto asks the server for it
+    /// Prefix of the expected answers; auto learns it from the server
     #[arg(long, value_name = "auto|PREFIX", default_value = "auto", value_parser = pref64)]
     pub pref64: Pref64Arg,
 }
@@ -304,11 +304,11 @@ pub struct NameArgs {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Write the result as JSON to a file, or to standard output with -
+    /// File for the result as JSON; - for standard output
     #[arg(short, long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
 
-    /// No progress and no table, only errors and what --json writes
+    /// No progress and no table
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -318,19 +318,19 @@ pub struct OutputArgs {
 #[derive(Args, Debug)]
 #[command(mut_arg("force", |force| force.requires(clap::builder::Resettable::Reset)))]
 pub struct AuthorityArgs {
-    /// Address to serve at, IPv6 or IPv4; :: serves both
+    /// Listen address, IPv6 or IPv4; :: is both
     #[arg(long, value_name = "ADDR", default_value = "::")]
     pub listen: IpAddr,
 
-    /// UDP and TCP port to serve at
+    /// UDP and TCP port
     #[arg(short, long, value_name = "PORT", default_value_t = 53, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
 
-    /// Answer every AAAA query, with 2001:db8:: and the IPv4 address of the name
+    /// Self-test mode: an AAAA record for every name, 2001:db8:: and its IPv4 address
     #[arg(long, conflicts_with = "aaaa_share")]
     pub self_test: bool,
 
-    /// Share of the names that have an AAAA of their own, 0 to 1 or in %
+    /// Share of the names with an AAAA record, 0 to 1 or in %
     #[arg(
         long,
         value_name = "SHARE",
@@ -339,11 +339,11 @@ pub struct AuthorityArgs {
     )]
     pub aaaa_share: Share,
 
-    /// Threads that answer, each with a socket of its own
+    /// Threads, each with its own socket
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,
 
-    /// CPUs of those threads, such as 0 or 0,2-3 [default: any]
+    /// CPUs of the threads, such as 0 or 0,2-3 [default: any]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
 
@@ -359,25 +359,25 @@ pub struct AuthorityArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = NEGATIVE_TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
     pub negative_ttl: u32,
 
-    /// Faults on purpose, such as delay=5ms,loss=0.1% [default: none]
+    /// Injected faults, such as delay=5ms,loss=0.1% [default: none]
     ///
-    /// As --authority-behaviour of `dns64bench trial`.
+    /// The same list as --authority-behaviour of `dns64bench trial`.
     #[arg(long, value_name = "LIST", conflicts_with = "self_test")]
     pub behaviour: Option<Behaviour>,
 
-    /// What stands after the first label of a name: the zone
+    /// Name of the zone: the suffix of the names, after the first label
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
     pub suffix: NameBuf,
 
-    /// Interface at which A and AAAA queries are answered in the driver (XDP), before the kernel
+    /// Interface whose A and AAAA queries an XDP program answers in the driver
     ///
-    /// Needs root. All other queries, and those over TCP, go to the sockets as ever.
+    /// Needs root. All other queries, and those over TCP, are answered by the sockets.
     #[arg(long, value_name = "INTERFACE", conflicts_with_all = ["behaviour", "backend"])]
     pub in_driver: Option<String>,
 
-    /// Where that program runs: native, generic or auto
+    /// Mode of that XDP program: native, generic or auto
     ///
-    /// auto is native where the driver can, and generic on veth devices, whose other end would need a program for native.
+    /// auto is native if the driver supports it, and generic on veth devices, where native needs a program at the other end.
     #[arg(long, value_name = "MODE", default_value = "auto", requires = "in_driver", value_parser = str::parse::<Mode>)]
     pub xdp_mode: Mode,
 }
@@ -385,7 +385,7 @@ pub struct AuthorityArgs {
 /// `dns64bench zone`
 #[derive(Args, Debug)]
 pub struct ZoneArgs {
-    /// IPv4 addresses whose names are in the zone
+    /// IPv4 addresses of the names in the zone
     #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/8")]
     pub namespace: Cidr,
 
@@ -393,7 +393,7 @@ pub struct ZoneArgs {
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
     pub suffix: NameBuf,
 
-    /// Share of the names that have an AAAA of their own, 0 to 1 or in %
+    /// Share of the names with an AAAA record, 0 to 1 or in %
     #[arg(
         long,
         value_name = "SHARE",
@@ -402,7 +402,7 @@ pub struct ZoneArgs {
     )]
     pub aaaa_share: Share,
 
-    /// Give each name an AAAA of its own, with 2001:db8:: and its IPv4 address
+    /// Self-test zone: an AAAA record for every name, 2001:db8:: and its IPv4 address
     #[arg(long, conflicts_with = "aaaa_share")]
     pub self_test: bool,
 
@@ -414,15 +414,15 @@ pub struct ZoneArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = NEGATIVE_TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
     pub negative_ttl: u32,
 
-    /// How the records are written
+    /// Form of the records
     #[arg(long, value_name = "FORM", default_value = "master")]
     pub form: Form,
 
-    /// Where to write [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE|-")]
     pub output: Option<PathBuf>,
 
-    /// Write nothing; compare a sample of the zone with what the server at this address answers
+    /// Server to compare with a sample of the zone; nothing is written
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "output")]
     pub check: Option<SocketAddr>,
 }
@@ -434,15 +434,15 @@ dns64bench dns64perf [OPTIONS] <server> <port> <subnet> <number of requests> <bu
 [<number of threads> [<ports per thread>]] <delay between bursts in ns> <timeout in s>
        dns64bench dns64perf --classic <client number> <threads> <timeout in s> <server> [<port>]")]
 pub struct Dns64PerfArgs {
-    /// The arguments of dns64perf++, in their order; with --classic those of dns64perf
+    /// Arguments of dns64perf++ in their order; of dns64perf with --classic
     #[arg(value_name = "ARGUMENT", required = true)]
     pub arguments: Vec<String>,
 
-    /// Be the dns64perf of 2015: 256 experiments of 256 queries, each sent when the last is answered
+    /// dns64perf mode (2015): 256 experiments of 256 queries, each sent after the previous answer
     #[arg(long, conflicts_with_all = ["pacing", "pref64"])]
     pub classic: bool,
 
-    /// Which answers are valid: those with this prefix, any AAAA, or what a few probes show
+    /// Valid answers: those with this prefix, any AAAA record, or what probes find
     #[arg(long, value_name = "auto|any|PREFIX", default_value = "auto", value_parser = accepted)]
     pub pref64: AcceptedArg,
 
@@ -454,11 +454,11 @@ pub struct Dns64PerfArgs {
 /// `dns64bench timing`
 #[derive(Args, Debug)]
 pub struct TimingArgs {
-    /// Raw data of a trial: what `trial --raw`, `dns64perf` or dns64perf++ has written
+    /// Raw data of a trial, written by `trial --raw`, `dns64perf` or dns64perf++
     #[arg(value_name = "RAW.csv")]
     pub raw: PathBuf,
 
-    /// Where the picture goes [default: beside the raw data, as .svg]
+    /// Output file [default: the name of the raw data with .svg]
     #[arg(short, long, value_name = "FILE.svg")]
     pub output: Option<PathBuf>,
 }
@@ -466,22 +466,22 @@ pub struct TimingArgs {
 /// `dns64bench lab`
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// Make the hosts and the links between them; what an earlier lab left is removed first
+    /// Create the hosts and their links; an earlier lab is removed first
     Up {
-        /// How many hosts the lab has
+        /// Setup of the lab
         #[arg(long, value_name = "SETUP", default_value = "three-device")]
         setup: Setup,
     },
 
-    /// Remove the hosts with all that runs in them
+    /// Remove the hosts and stop everything that runs in them
     Down,
 
     /// Run a program on a host of the lab
     Exec {
-        /// The host, by its role; with two devices measurer and authority are one
+        /// Role of the host; with two devices, measurer and authority are the same host
         host: Role,
 
-        /// The program and its arguments
+        /// Program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
@@ -494,14 +494,14 @@ pub struct VerifyArgs {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 
-    /// Sign the journal with this SSH key, if everything is right
+    /// SSH key that signs the journal after a successful verification
     ///
-    /// The signature is journal.jsonl.sig beside the journal, made by ssh-keygen. The public half of a
-    /// key does if an agent has the other.
+    /// ssh-keygen writes the signature to journal.jsonl.sig beside the journal. A public
+    /// key is enough if ssh-agent has the private key.
     #[arg(long, value_name = "KEY", conflicts_with = "check_signature")]
     pub sign: Option<PathBuf>,
 
-    /// Check journal.jsonl.sig against a file of allowed signers, see ssh-keygen(1)
+    /// File of allowed signers for journal.jsonl.sig, see ssh-keygen(1)
     #[arg(long, value_name = "ALLOWED_SIGNERS")]
     pub check_signature: Option<PathBuf>,
 }
@@ -509,19 +509,19 @@ pub struct VerifyArgs {
 /// `dns64bench compare`
 #[derive(Args, Debug)]
 pub struct CompareArgs {
-    /// Directory of the campaign to compare with
+    /// Directory of the campaign before the change
     #[arg(value_name = "A")]
     pub before: PathBuf,
 
-    /// Directory of the campaign that is judged
+    /// Directory of the campaign after the change
     #[arg(value_name = "B")]
     pub after: PathBuf,
 
-    /// How much slower B may be, in per cent of A
+    /// Allowed slowdown of B, in per cent of A
     #[arg(long, value_name = "PCT", default_value_t = 5.0, value_parser = quantity::pct)]
     pub max_regression: f64,
 
-    /// Write the comparison as JSON
+    /// JSON output
     #[arg(long)]
     pub json: bool,
 }
@@ -529,8 +529,8 @@ pub struct CompareArgs {
 /// `dns64bench demo`
 #[derive(Args, Debug)]
 pub struct DemoArgs {
-    /// DNS64 server to measure: a built-in profile or a file [default: dns64d, else one that is
-    /// installed]
+    /// DNS64 server to measure: a built-in profile or a file [default: dns64d, or an installed
+    /// server]
     #[arg(long, value_name = "PROFILE|FILE.toml")]
     pub dut: Option<String>,
 }
@@ -549,6 +549,9 @@ pub enum Generated {
         /// The shell
         shell: clap_complete::Shell,
     },
+
+    /// The help of all commands as a page of Markdown
+    Markdown,
 }
 
 /// The value of `--pref64`; `None` learns it from an answer of the server.

@@ -6,7 +6,7 @@ use dns64_transport::Backend;
 /// What carries datagrams.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct BackendArgs {
-    /// What carries the datagrams: kernel sockets, AF_XDP sockets, or those where they can be had
+    /// Datagram backend: kernel sockets, AF_XDP sockets, or AF_XDP where available
     ///
     /// AF_XDP bypasses the network stack of the kernel. It needs root, or CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and
     /// CAP_NET_RAW, and an Ethernet interface without a default route. Queries and answers are single datagrams there,
@@ -14,7 +14,7 @@ pub struct BackendArgs {
     #[arg(long, value_name = "socket|xdp|auto", default_value = "socket")]
     pub backend: Backend,
 
-    /// Attach XDP programs also to an interface with a default route
+    /// Allow XDP programs on an interface with a default route
     #[arg(long, requires = "backend")]
     pub force: bool,
 }

@@ -25,7 +25,7 @@ use args::{
 ///
 /// dns64bench is the Tester of RFC 8219: it sends AAAA queries at an exact rate to a DNS64 server
 /// (the device under test, DUT), plays the authoritative server that the DUT asks, and checks each
-/// answer by its content. A self-test proves beforehand that the Tester can keep up.
+/// answer by its content. A self-test shows beforehand that the Tester can keep up.
 #[derive(Debug, Parser)]
 #[command(
     name = "dns64bench",
@@ -52,110 +52,108 @@ pub enum Command {
 
     /// Certify the Tester without a DUT
     ///
-    /// The self-test of RFC 8219 section 9.2.1: the Measurer asks the authority itself, at
-    /// 2(1 + 0.1) times the rate and with a quarter of the timeout. With --rate for that rate of a
-    /// DUT, without it for the highest that can be certified.
+    /// Runs the self-test of RFC 8219 section 9.2.1: the Measurer queries the authority itself, at
+    /// 2(1 + 0.1) times the rate and with a quarter of the timeout. With --rate it certifies that rate of a
+    /// DUT, without --rate it searches for the highest.
     #[command(name = "selftest", after_help = SELF_TEST_EXAMPLES)]
     SelfTest(SelfTestArgs),
 
-    /// Find the fastest rate that a DUT can do
+    /// Find the highest rate that a DUT answers without loss
     ///
     /// One binary search of RFC 8219 section 9.2: a self-test of the Tester, then trials until a
-    /// rate that passed and one that failed are within the resolution.
+    /// passing and a failing rate are within the resolution of each other.
     #[command(after_help = SEARCH_EXAMPLES)]
     Search(SearchArgs),
 
-    /// Do all searches of a plan, and what else it asks for
+    /// Run a campaign: all searches of a plan
     ///
-    /// A campaign: any number of servers, shares, core counts and settings, 20 runs of each, by one
-    /// file. The keys of the file are described in docs/plan.md; examples/ has one for each
-    /// experiment of the papers.
+    /// A plan is one file with any number of servers, shares, core counts and settings, by default 20 runs of each. docs/plan.md
+    /// describes its keys; examples/ has a plan for each experiment of the papers.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
 
-    /// Go on with a campaign
+    /// Continue a campaign
     ///
-    /// After an interrupt, a crash or a power cut: the journal knows what was done, and at most the
-    /// trial under way is lost. The plan is the one that the campaign began with.
+    /// After an interrupt, a crash or a power cut. The journal has every finished trial, so that at most the
+    /// interrupted trial is lost. The plan is the one that the campaign started with.
     Resume(ResumeArgs),
 
-    /// Make the report of a campaign
+    /// Write the report of a campaign
     ///
-    /// From the journal alone, in DIR/report: one page of HTML, JSON with its schema, CSV, Markdown,
-    /// LaTeX, gnuplot and DNS-OARC dns-metrics. A campaign that still runs may be reported too.
+    /// Writes DIR/report from the journal alone: one page of HTML, JSON with its schema, CSV, Markdown,
+    /// LaTeX, gnuplot and DNS-OARC dns-metrics. The campaign may still be running.
     Report {
         /// Directory of the campaign
         #[arg(value_name = "DIR")]
         directory: PathBuf,
 
-        /// Template of the page, in the language of minijinja [default: the built-in one]
+        /// minijinja template of the page [default: built-in]
         #[arg(long, value_name = "FILE")]
         template: Option<PathBuf>,
     },
 
-    /// Check a journal and its report, and compute both again from the trials
+    /// Verify a journal and its report by recomputing both from the trials
     ///
-    /// Every line of the journal has to bear its seal; every verdict has to follow from the counts of
-    /// its trial, every rate from the search that found it, every certificate from its self-test, and
-    /// every number of the report from the journal. Exits with 3 if one does not, and with 4 if
-    /// something is not there. A signature says who answers for the journal: verify cannot tell
-    /// whether the trials took place.
+    /// Every line of the journal must have a correct seal. Every verdict must follow from the counts of its trial,
+    /// every rate from the search that found it, every certificate from its self-tests, and
+    /// every number of the report from the journal. The exit code is 3 if one does not, and 4 if
+    /// a file is missing. verify cannot tell whether the trials took place: a signature says who
+    /// answers for that.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
 
     /// Compare two campaigns, point by point
     ///
-    /// Names, shares, durations and timeouts have to be the same. Exits with 1 if B is slower than
-    /// A by more than --max-regression somewhere, and not by chance.
+    /// Points with the same name, shares, duration and timeout are compared. The exit code is 1 if B is slower than
+    /// A by more than --max-regression at any point and the difference is statistically significant.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
 
-    /// Serve the zone of the test names, as the authority of a DUT
+    /// Serve the zone of the test names
     ///
-    /// The AuthDNS subsystem of the Tester by itself: answers A queries with the four numbers of
-    /// the name, and AAAA queries for a share of the names, until it is interrupted.
+    /// Runs the AuthDNS subsystem of the Tester alone, for a DUT that is started by hand. It answers A queries with the four
+    /// numbers of the name and AAAA queries for a share of the names, until it is interrupted.
     Authority(AuthorityArgs),
 
-    /// Write the zone of the test names, for an authoritative server
+    /// Write the zone of the test names for another authoritative server
     ///
-    /// What `authority` serves, as a zone file of any size: with a record on each line, or by $GENERATE. A
-    /// lab writes it by itself, into dns64bench below XDG_CACHE_HOME, /var/cache (root) or ~/.cache.
+    /// Writes what `authority` serves as a zone file, with a record on each line or by $GENERATE. A
+    /// lab writes its zone files itself, to dns64bench below XDG_CACHE_HOME, /var/cache (root) or ~/.cache.
     #[command(after_help = ZONE_EXAMPLES)]
     Zone(ZoneArgs),
 
-    /// Show how evenly a trial was sent, from its raw data
+    /// Draw the timing of a trial from its raw data
     ///
     /// Counts the queries sent in each 100 ms and in each 10 ms, and draws them as SVG.
     Timing(TimingArgs),
 
-    /// Be dns64perf++, or dns64perf: their arguments, their output
+    /// Run in dns64perf++ or dns64perf compatibility mode
     ///
-    /// Takes the 7, 8 or 9 arguments of dns64perf++, prints its five lines and writes dns64perf.csv into
-    /// the current directory, so that scripts made for it run unchanged. There is no certificate:
-    /// whether the Tester kept up is told on standard error and by the exit code.
+    /// Takes the 7, 8 or 9 arguments of dns64perf++, prints its five lines and writes dns64perf.csv to
+    /// the current directory, so that scripts written for it run unchanged. There is no certificate:
+    /// standard error and the exit code say whether the Tester kept up.
     #[command(name = "dns64perf", after_help = DNS64PERF_EXAMPLES)]
     Dns64Perf(Dns64PerfArgs),
 
-    /// Make, use and remove hosts in network namespaces
+    /// Create, use and remove a lab of network namespaces
     #[command(subcommand)]
     Lab(LabCommand),
 
-    /// Serve a controller on this host of a laboratory
+    /// Serve a controller on a host of a laboratory
     ///
-    /// Started by `run` over ssh: speaks frames on standard input and output, and ends, with all that it has
-    /// started, when standard input ends. One agent runs on a host at a time.
+    /// `run` starts it over ssh. It exchanges frames on standard input and output. When standard input ends, it stops everything that it
+    /// has started and exits. One agent runs on a host at a time.
     Agent {
-        /// Be the inner process, which the process with this ID has started
+        /// Process ID of the parent; marks the inner process
         #[arg(long, value_name = "PID", hide = true)]
         inner: Option<u32>,
     },
 
-    /// Say what this machine can do, and how to make it better
+    /// Check this machine and print remedies
     ///
-    /// With --hosts what the hosts of a plan can do: their links, addresses, CPUs and clocks, and what else runs on
-    /// them. Nothing is changed.
+    /// With --hosts, checks the hosts of a plan: links, addresses, CPUs, clocks and other processes. Nothing is changed.
     Doctor {
-        /// Plan whose hosts are to be looked at
+        /// Plan with the hosts to check
         #[arg(long, value_name = "PLAN.toml")]
         hosts: Option<PathBuf>,
 
@@ -164,11 +162,11 @@ pub enum Command {
         push: PushArgs,
     },
 
-    /// Do the whole job on this machine in about a minute
+    /// Measure a DNS64 server on this machine in about a minute
     ///
-    /// A self-test, then three searches with trials of 2 s, on the best kind of lab that this
-    /// machine allows, with dns64d if it lies beside this program or in PATH, otherwise with a
-    /// DNS64 server that is installed. A server that is faster than the Tester is told as such.
+    /// Runs a self-test and three searches with trials of 2 s in the best kind of lab that this
+    /// machine allows. The server is dns64d if it is beside this program or in PATH, otherwise an
+    /// installed DNS64 server. If the server is faster than the Tester, the result is a lower bound.
     Demo(DemoArgs),
 
     /// Print man pages or shell completions
@@ -177,7 +175,7 @@ pub enum Command {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 passed, 1 the DUT failed, 2 usage, 3 the Tester is not to be trusted, \
+Exit codes: 0 passed, 1 the DUT failed, 2 usage, 3 the Tester was disturbed or is the limit, \
 4 environment, 130 interrupted.";
 
 const TRIAL_EXAMPLES: &str = "\

@@ -281,6 +281,12 @@ fn contradictions_are_usage_errors() {
 }
 
 #[test]
+fn the_page_of_the_command_line_is_what_the_program_prints() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli-dns64bench.md");
+    expect_test::expect_file![page].assert_eq(&generated(&Generated::Markdown));
+}
+
+#[test]
 fn commands_and_plans_named_for_the_papers_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = std::fs::read_to_string(root.join("docs/papers.md")).unwrap();

@@ -24,14 +24,14 @@ pub const BURST_MAX: u64 = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
-    /// The schedule: what was late is made up for at once
+    /// Absolute schedule: a late query does not delay the next
     ///
     /// The due time alone decides (paper 001, equation 2).
     #[default]
     Absolute,
-    /// The faulty timer of the first dns64perf++, to show what it does: not a measurement
+    /// Faulty timer of dns64perf++ until 2018, for comparison; not a measurement
     ///
-    /// The self-correcting timer of paper 001, equation (1), which spreads what was lost over the
+    /// The self-correcting timer of Lencse and Pivoda 2018, equation (1), which spreads what was lost over the
     /// rest of the trial. Queries leave one by one, as there.
     SelfCorrecting,
 }
@@ -42,7 +42,7 @@ impl Pacing {
         match self {
             Self::Absolute => None,
             Self::SelfCorrecting => Some(
-                "paced by the self-correcting timer of paper 001, equation (1), to show its fault",
+                "paced by the self-correcting timer of Lencse and Pivoda 2018, equation (1), to show its fault",
             ),
         }
     }

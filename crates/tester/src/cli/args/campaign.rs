@@ -10,15 +10,15 @@ use crate::cli::values;
 /// `dns64bench run`
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// The plan
+    /// Plan
     #[arg(value_name = "PLAN.toml")]
     pub plan: PathBuf,
 
-    /// Say what would be done and how long it would take, and do nothing
+    /// Print the tasks of the plan and how long they take, without running them
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Directory for journal and report, which is made [default: the name of the plan]
+    /// New directory for journal and report [default: the name of the plan]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
@@ -34,7 +34,7 @@ pub struct RunArgs {
 /// How the hosts of a plan get their program.
 #[derive(Args, Clone, Debug)]
 pub struct PushArgs {
-    /// Copy this program to the hosts of the plan over ssh and use it there
+    /// Copy this program to the hosts of the plan over ssh and run it there
     #[arg(long)]
     pub push_binary: bool,
 }
@@ -58,11 +58,11 @@ pub struct ResumeArgs {
 /// How to watch a campaign.
 #[derive(Args, Debug)]
 pub struct WatchArgs {
-    /// Serve a live page and metrics on this port of the loopback interface, or at this address
+    /// Port on the loopback interface, or address, of the live page and metrics
     #[arg(long, value_name = "PORT|ADDR:PORT", value_parser = values::http_listen)]
     pub http: Option<SocketAddr>,
 
-    /// No progress, only errors
+    /// No progress
     #[arg(short, long)]
     pub quiet: bool,
 }

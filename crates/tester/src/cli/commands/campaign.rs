@@ -276,11 +276,11 @@ fn left_off(error: &BenchError, directory: &Path) -> Failure {
     let (code, text) = match error {
         BenchError::Interrupted => (
             exit::INTERRUPTED,
-            format!("interrupted; go on with: {resume}"),
+            format!("interrupted; continue with: {resume}"),
         ),
         error => (
             exit::ENVIRONMENT,
-            format!("{error}\nwhen that is remedied, go on with: {resume}"),
+            format!("{error}\nafter correcting that, continue with: {resume}"),
         ),
     };
     Failure::new(code, anyhow::anyhow!(text))

@@ -129,7 +129,7 @@ fn refused(loaded: &Loaded, contradiction: &Contradiction) -> Failure {
     Failure::new(exit::TESTER, anyhow::anyhow!(text))
 }
 
-/// All files below a folder, as paths from there. What is no file and no folder is one of them.
+/// All files below a folder, as paths from there. What is neither file nor folder is one of them.
 fn below(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];

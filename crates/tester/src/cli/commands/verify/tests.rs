@@ -58,7 +58,7 @@ fn a_changed_number_is_named_with_both_values() {
     assert_eq!(
         text,
         "DIR/report: results.json does not follow from the journal: /points/0/summary/median is 5900.0, \
-         and should be 5000.0; do not trust it, make the report anew"
+         and should be 5000.0; do not trust it, make the report again"
     );
 }
 
@@ -89,7 +89,7 @@ fn what_is_not_there_is_told_apart_from_what_is_wrong() {
     let dir = reported(None);
     let folder = dir.path().join(FOLDER);
     fs::remove_file(folder.join("runs.csv")).unwrap();
-    let missing = "DIR/report: runs.csv is missing; make the report anew with `dns64bench report`";
+    let missing = "DIR/report: runs.csv is missing; make the report again with `dns64bench report`";
     assert_eq!(failure(&dir), (exit::ENVIRONMENT, missing.to_owned()));
 
     let sums = fs::read_to_string(folder.join(files::SUMS)).unwrap();
