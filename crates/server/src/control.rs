@@ -135,7 +135,7 @@ impl fmt::Display for Answer {
                     .try_for_each(|note| writeln!(f, "note: {note}"))?;
                 needs_restart
                     .iter()
-                    .try_for_each(|key| writeln!(f, "note: {key} counts after a restart"))
+                    .try_for_each(|key| writeln!(f, "note: {key} takes effect after a restart"))
             }
             Self::Refused { message } => writeln!(f, "{message}"),
         }
@@ -313,7 +313,7 @@ async fn answer(
             sink(request, sender);
             match timeout(ANSWER_TIME, receiver).await {
                 Ok(Ok(answer)) => answer,
-                _ => refused("the server is ending or has no time"),
+                _ => refused("the server is shutting down or overloaded"),
             }
         }
         Err(message) => refused(message),
@@ -453,7 +453,7 @@ mod tests {
         expect![[r#"
             reloaded
             note: a note
-            note: workers counts after a restart
+            note: workers takes effect after a restart
         "#]]
         .assert_eq(&reloaded.to_string());
         for answer in [stats, reloaded, refused("no")] {
@@ -482,7 +482,10 @@ mod tests {
         };
         assert!(message.starts_with("no such request"), "{message}");
         let dropped = ask(&path, &Request::Status).unwrap();
-        assert_eq!(dropped, refused("the server is ending or has no time"));
+        assert_eq!(
+            dropped,
+            refused("the server is shutting down or overloaded")
+        );
         drop(file);
         assert!(!path.exists());
     }

@@ -199,7 +199,7 @@ fn a_bad_configuration_leaves_the_old_one_in_force() {
     .unwrap();
     let reload = server.ctl(&["reload"]);
     assert_eq!(reload.status.code(), Some(0), "{reload:?}");
-    assert!(stdout(&reload).contains("note: workers counts after a restart\n"));
+    assert!(stdout(&reload).contains("note: workers takes effect after a restart\n"));
     assert!(server.notice().contains("RELOADING=1"));
     assert!(server.notice().contains("READY=1"));
     server.signal(Signal::HUP);

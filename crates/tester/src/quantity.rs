@@ -128,7 +128,7 @@ pub fn timeout(text: &str) -> Result<Nanos, ValueError> {
 ///
 /// # Errors
 ///
-/// What is no number, or not in 0 to 100.
+/// What is not a number, or not in 0 to 100.
 pub fn pct(text: &str) -> Result<f64, ValueError> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
     let pct = number.ok().filter(|pct| (0.0..=100.0).contains(pct));

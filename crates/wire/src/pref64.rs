@@ -137,7 +137,7 @@ pub enum Pref64Error {
         text: String,
     },
     /// A length that RFC 6052 does not know.
-    #[error("pref64 length {len} is none of 32, 40, 48, 56, 64 and 96; use one of these")]
+    #[error("pref64 length {len} is not one of 32, 40, 48, 56, 64 and 96; use one of these")]
     Length {
         /// Length in bits.
         len: u8,
@@ -249,7 +249,7 @@ mod tests {
         );
         assert_eq!(
             error("2001:db8::/80"),
-            "pref64 length 80 is none of 32, 40, 48, 56, 64 and 96; use one of these"
+            "pref64 length 80 is not one of 32, 40, 48, 56, 64 and 96; use one of these"
         );
         assert_eq!(
             error("2001:db8:1::/32"),

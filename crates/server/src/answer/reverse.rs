@@ -47,7 +47,7 @@ pub fn target<'a>(asker: &Asker, dns64: &'a Dns64) -> Option<Reverse<'a>> {
     })
 }
 
-/// The IPv6 address that a name below `ip6.arpa` stands for; `None` if it is no whole address
+/// The IPv6 address that a name below `ip6.arpa` stands for; `None` if it is not a whole address
 /// (RFC 3596 section 2.5).
 pub fn address(name: &NameBuf) -> Option<Ipv6Addr> {
     let (nibbles, suffix) = name.as_wire().split_at_checked(2 * NIBBLES)?;

@@ -153,7 +153,7 @@ impl Key {
     }
 }
 
-/// How answers are synthesized for a group of clients: what a rendered answer depends on beside its
+/// How answers are synthesised for a group of clients: what a rendered answer depends on beside its
 /// question. Groups with equal settings have one policy, before and after a reload.
 #[derive(Debug)]
 pub struct Policy {
@@ -237,7 +237,7 @@ struct Policies {
     last: u32,
 }
 
-/// One part in so many of the memory is for rendered answers. A synthesized answer takes 128 to 192
+/// One part in so many of the memory is for rendered answers. A synthesised answer takes 128 to 192
 /// octets there and 16 of index; the two answers that it is made of take about 500. With a quarter
 /// both hold about as many names of two answers. Of names of one answer there is room for half to
 /// two thirds as many here; the rest is rendered again.

@@ -178,7 +178,7 @@ impl Given {
         if line.value != "defaults" {
             let ip: IpAddr = line.value.parse().map_err(|_| {
                 format!(
-                    "{:?} is no address; write it like 192.0.2.53, or write defaults",
+                    "{:?} is not an address; write it like 192.0.2.53, or write defaults",
                     line.value
                 )
             })?;
@@ -361,7 +361,7 @@ fn timeout(value: &str) -> Result<Nanos, String> {
 fn whole(value: &str, least: u64, most: u64) -> Result<u64, String> {
     if value.is_empty() || !value.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!(
-            "{value:?} is no whole number; take one from {least} to {most}"
+            "{value:?} is not a whole number; take one from {least} to {most}"
         ));
     }
     let number = value.parse().unwrap_or(u64::MAX);

@@ -518,7 +518,7 @@ fn control(top: &Section<'_, '_>, faults: &mut Faults) -> Option<PathBuf> {
 fn socket_path(path: &str) -> Result<PathBuf, String> {
     if !path.starts_with('/') || path.contains('\0') {
         return Err(format!(
-            "{path:?} is no absolute path; write it like {:?}",
+            "{path:?} is not an absolute path; write it like {:?}",
             defaults::CONTROL
         ));
     }

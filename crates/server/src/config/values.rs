@@ -47,7 +47,7 @@ pub(super) fn seconds(text: &str, bounds: RangeInclusive<u32>) -> Result<u32, St
     match u32::try_from(ns / SECOND) {
         Ok(s) if ns.is_multiple_of(SECOND) => Ok(s),
         _ => Err(format!(
-            "{text:?} is no whole number of seconds; write it like \"30s\" or \"1h\""
+            "{text:?} is not a whole number of seconds; write it like \"30s\" or \"1h\""
         )),
     }
 }
@@ -69,7 +69,7 @@ fn with_unit(text: &str, units: &[(&str, u64)], what: &str, example: &str) -> Re
     let unit = unit.trim();
     let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
     if number.is_empty() {
-        return Err(format!("{text:?} is no {what}; write it like {example}"));
+        return Err(format!("{text:?} is not a {what}; write it like {example}"));
     }
     if unit.is_empty() {
         return Err(format!(
@@ -79,14 +79,15 @@ fn with_unit(text: &str, units: &[(&str, u64)], what: &str, example: &str) -> Re
     }
     let Some((_, scale)) = units.iter().find(|(name, _)| *name == unit) else {
         return Err(format!(
-            "{text:?} has the unit {unit:?}, which is none of {}; write it like {example}",
+            "{text:?} has the unit {unit:?}, which is not one of {}; write it like {example}",
             listed(&names)
         ));
     };
-    scaled(number, *scale).ok_or_else(|| format!("{text:?} is no {what}; write it like {example}"))
+    scaled(number, *scale)
+        .ok_or_else(|| format!("{text:?} is not a {what}; write it like {example}"))
 }
 
-/// A decimal number times a scale; the largest of all if it is larger. `None` for what is no
+/// A decimal number times a scale; the largest of all if it is larger. `None` for what is not a
 /// number or no whole one.
 fn scaled(number: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
@@ -157,7 +158,7 @@ pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, Strin
     let address: Option<SocketAddr> = with_port().or_else(bare).or_else(bracketed);
     let Some(mut address) = address else {
         return Err(format!(
-            "{text:?} is no address; write it like \"192.0.2.53\", \"192.0.2.53:5353\", \
+            "{text:?} is not an address; write it like \"192.0.2.53\", \"192.0.2.53:5353\", \
              \"2001:db8::53\" or \"[2001:db8::53]:5353\""
         ));
     };
@@ -166,7 +167,7 @@ pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, Strin
     }
     if address.port() == 0 {
         return Err(format!(
-            "{text:?} has port 0, at which nobody can be asked; leave the port out for \
+            "{text:?} has port 0, which cannot be used; omit the port for \
              {default_port}"
         ));
     }
@@ -193,7 +194,7 @@ fn with_zone_number(text: &str) -> Result<String, String> {
     }
     let number = interface(zone).map_err(|reason| {
         format!(
-            "{text:?} has the zone {zone:?}, which is no interface of this machine ({reason}); \
+            "{text:?} has the zone {zone:?}, which is not an interface of this machine ({reason}); \
              write the name of one of /sys/class/net"
         )
     })?;
@@ -263,7 +264,7 @@ fn any_network(text: &str) -> Result<IpNet, String> {
         return Ok(address.into());
     }
     let net: IpNet = text.parse().map_err(|_| {
-        format!("{text:?} is no network; write it like \"10.0.0.0/8\" or \"2001:db8::/32\"")
+        format!("{text:?} is not a network; write it like \"10.0.0.0/8\" or \"2001:db8::/32\"")
     })?;
     let trunc = net.trunc();
     if trunc != net {
@@ -282,7 +283,7 @@ fn any_network(text: &str) -> Result<IpNet, String> {
 pub(super) fn prefix(text: &str) -> Result<Pref64, String> {
     let prefix: Pref64 = text.parse().map_err(|error| match error {
         Pref64Error::Length { len } => {
-            format!("length {len} is none of 32, 40, 48, 56, 64 and 96; use one of these")
+            format!("length {len} is not one of 32, 40, 48, 56, 64 and 96; use one of these")
         }
         other => other.to_string(),
     })?;
@@ -342,7 +343,10 @@ pub(super) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Stri
         || "use one of these".to_owned(),
         |near| format!("did you mean {near:?}?"),
     );
-    Err(format!("{text:?} is none of {}; {remedy}", listed(&names)))
+    Err(format!(
+        "{text:?} is not one of {}; {remedy}",
+        listed(&names)
+    ))
 }
 
 /// Whether one server can be asked at this address.
@@ -458,7 +462,7 @@ mod tests {
         }
         let unknown = scope("fe80::1%nosuch0").unwrap_err();
         assert!(
-            unknown.contains("\"nosuch0\", which is no interface"),
+            unknown.contains("\"nosuch0\", which is not an interface"),
             "{unknown}"
         );
     }

@@ -84,7 +84,7 @@ impl Server {
                 }
                 Some(Event::Ended(thread, result)) => {
                     let reason = match result {
-                        Ok(()) => "nobody told it to".to_owned(),
+                        Ok(()) => "it exited unexpectedly".to_owned(),
                         Err(reason) => reason,
                     };
                     return Err(DaemonError::Ended { thread, reason });
@@ -167,13 +167,13 @@ impl Server {
         // systemd measures from here (sd_notify(3), MONOTONIC_USEC).
         match NotifyState::monotonic_usec_now() {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
-            Err(error) => tracing::warn!("no time for the service manager: {error}"),
+            Err(error) => tracing::warn!("cannot tell the service manager of the reload: {error}"),
         }
         let answer = match self.source.load() {
             Ok(loaded) => self.apply(loaded),
             Err(error) => {
-                tracing::error!("the configuration stays as it was: {error}");
-                refused(format!("the configuration stays as it was: {error}"))
+                tracing::error!("configuration not reloaded: {error}");
+                refused(format!("configuration not reloaded: {error}"))
             }
         };
         notify(&[NotifyState::Ready]);
@@ -191,7 +191,7 @@ impl Server {
             tracing::info!("{path}: {note}");
         }
         for key in &needs_restart {
-            tracing::warn!("{path}: the new value of {key} counts after a restart");
+            tracing::warn!("{path}: the new value of {key} takes effect after a restart");
         }
         config::keep_until_restart(&self.in_force.settings, &mut settings);
         self.in_force.reload(settings);
@@ -211,11 +211,12 @@ impl Server {
             .map(reached)
             .fold(true, |all, one| all & one)
         {
-            let message = "a worker has no room for messages and keeps its settings; try again";
+            let message =
+                "the mailbox of a worker is full and it keeps its old settings; reload again";
             tracing::error!("{message}");
             return refused(message);
         }
-        tracing::info!("{path}: read again, and in force");
+        tracing::info!("{path}: configuration reloaded");
         Answer::Reloaded {
             notes,
             needs_restart: needs_restart.into_iter().map(str::to_owned).collect(),
@@ -225,7 +226,10 @@ impl Server {
     /// Ends all threads, or leaves them to the end of the process.
     fn stop(&self) {
         notify(&[NotifyState::Stopping]);
-        tracing::info!("ending; what is under way has {} s", DRAIN_NS / SECOND);
+        tracing::info!(
+            "shutting down; in-flight queries have {} s",
+            DRAIN_NS / SECOND
+        );
         if let Some(driver) = &self.driver {
             driver.detach();
         }
@@ -248,11 +252,11 @@ impl Server {
                 }
                 Ok(Event::Request(_, asker)) => {
                     // Whoever is gone does not get it.
-                    let _ = asker.send(refused("the server is ending"));
+                    let _ = asker.send(refused("the server is shutting down"));
                 }
                 Ok(Event::Hangup | Event::Stop) => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    tracing::warn!("{running} threads have not finished in time");
+                    tracing::warn!("{running} threads did not finish in time");
                     return;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -321,7 +325,7 @@ mod tests {
     #[test]
     fn a_worker_that_ends_by_itself_ends_the_server() {
         for (result, reason) in [
-            (Ok(()), "nobody told it to"),
+            (Ok(()), "it exited unexpectedly"),
             (Err("recvmmsg failed".to_owned()), "recvmmsg failed"),
         ] {
             let (server, events, _mailbox) = server();
@@ -346,7 +350,10 @@ mod tests {
         events.send(Event::Ended(Thread::Gateway, Ok(()))).unwrap();
         server.supervise().unwrap();
         assert!(matches!(mailbox.recv(), Ok(ToWorker::Drain)));
-        assert_eq!(answer.blocking_recv(), Ok(refused("the server is ending")));
+        assert_eq!(
+            answer.blocking_recv(),
+            Ok(refused("the server is shutting down"))
+        );
         assert!(mode.borrow().draining);
     }
 
@@ -408,7 +415,7 @@ mod tests {
         let Answer::Refused { message } = server.reload() else {
             panic!("there is no such file");
         };
-        assert!(message.starts_with("the configuration stays as it was: /nonexistent/"));
+        assert!(message.starts_with("configuration not reloaded: /nonexistent/"));
         assert!(Arc::ptr_eq(&before, &server.in_force.settings));
         assert!(mailbox.try_recv().is_err());
     }

@@ -77,12 +77,12 @@ impl Opened {
             }
             (Some(user), false) => {
                 tracing::info!(
-                    "not started as root, so it does not become user {}",
+                    "not started as root: the key user, {}, has no effect",
                     user.name
                 );
             }
             (None, true) => {
-                tracing::warn!("it runs as root; set user to one that may do nothing else");
+                tracing::warn!("running as root: set user to an unprivileged user");
             }
             (None, false) => {}
         }

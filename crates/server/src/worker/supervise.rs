@@ -60,7 +60,7 @@ pub fn run<R: Relay>(
             return Err(WorkerError::Panics);
         }
         tracing::warn!(
-            "worker {} goes on without the queries that waited",
+            "worker {} restarted; the queries that it held are lost",
             worker.index
         );
         worker.engine = renew(worker.engine.settings());

@@ -2,7 +2,7 @@
 //!
 //! A line at the margin is a stimulus, a comment (`#`) or blank; two blanks before a line make it
 //! part of the stimulus above; `->` behind them is what the engine said then. A script is right
-//! if playing it gives it again, letter by letter.
+//! if playing it gives it again, octet by octet.
 //!
 //! ```text
 //! config:                                    settings (TOML) over those in stage.rs; first, or not at all

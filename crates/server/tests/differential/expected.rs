@@ -168,7 +168,7 @@ pub(crate) const EXPECTED: &[Expected] = &[
             &[Rcode, Aa, SoaTtl],
             "empty, authoritative, with an SOA of its own",
         ),
-        why: "RFC 6147 section 5.3.1: no whole address, so as ever. BIND has a zone for the prefix",
+        why: "RFC 6147 section 5.3.1: no whole address, so as without DNS64. BIND has a zone for the prefix",
     },
     Expected {
         kinds: &["ipv4only.arpa AAAA", "ipv4only.arpa A"],
@@ -211,7 +211,7 @@ pub(crate) const EXPECTED: &[Expected] = &[
         dns64d: "made from A",
         unbound: Same,
         bind: Differs(&[Records, Soa], "empty, with SOA and its signatures"),
-        why: "RFC 6147 section 5.5 (2): what was validated may be synthesized from, and the upstream's AD says that it \
+        why: "RFC 6147 section 5.5 (2): what was validated may be synthesised from, and the upstream's AD says that it \
               was. With `synthesise-signed = \"never\"` dns64d does as BIND",
     },
     Expected {
@@ -295,7 +295,7 @@ pub(crate) fn page(world: &World) -> String {
          one cache, so a difference between two\nanswers is one between two servers. Neither of the two others \
          validates here, as dns64d never does.\n\n\
          Compared are: response code, AA, AD, RA, TC; the records of the answer section, over TCP where the answer \
-         over UDP is\ntruncated, and their TTLs to within 5 s; the SOA record; made records in the additional \
+         over UDP is\ntruncated, and their TTLs to within 5 s; the SOA record; synthesised records in the additional \
          section. The test fails if\nthere is a difference that this page does not have, and if one on this page is \
          not there for every question of its\nkind. The page is written from the test's list.\n\n\
          Beside it, `dig_rows` asks dns64d one question or more for each clause of RFC 6147 with dig. To read the \

@@ -288,7 +288,7 @@ pub(crate) const ROWS: &[Row] = &[
     )
     .flags("qr aa rd ra"),
     row(
-        "D-16: the name of any other address as ever (5.3.1)",
+        "D-16: the name of any other address as without DNS64 (5.3.1)",
         "-x 2001:db8:6::53",
         &["* * IN PTR aaaa.row.example."],
     ),

@@ -16,7 +16,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64d");
 /// Longer than anything here takes on a busy machine: what does not come by then does not come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often ports are chosen anew because another program was faster to take one.
+/// How often ports are chosen again because another program was faster to take one.
 const ATTEMPTS: u32 = 20;
 
 /// How often a server that is starting is looked at.
@@ -45,7 +45,7 @@ impl Server {
         Self::start_with(|| (settings.to_owned(), ()), &[], stderr).0
     }
 
-    /// The same with settings that name ports as well, which are chosen anew for each attempt, and with
+    /// The same with settings that name ports as well, which are chosen again for each attempt, and with
     /// variables of the environment.
     pub(crate) fn start_with<T>(
         settings: impl Fn() -> (String, T),

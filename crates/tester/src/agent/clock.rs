@@ -110,7 +110,7 @@ pub struct Drift {
 
 impl Drift {
     /// `None` if the second is not after the first, or if the clock went further than the kernel steers
-    /// one: the host was started anew, or suspended.
+    /// one: the host was restarted, or suspended.
     pub fn between(first: Offset, last: Offset) -> Option<Self> {
         let span_ns = last.at_ns.checked_sub(first.at_ns).filter(|&ns| ns > 0)?;
         let moved_ns = last.offset_ns.abs_diff(first.offset_ns);

@@ -1,4 +1,4 @@
-//! The query that resolvers send by the million, answered by copying: one question for A or AAAA
+//! The most common query of resolvers, answered by copying: one question for A or AAAA
 //! of a name of the form, class IN, with a plain OPT record or none.
 //!
 //! Everything else is left to the general path. What is answered here has the same octets there;

@@ -360,7 +360,7 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
     /// Takes in the next line and tells what it means.
     ///
     /// A trial that is not the one which its search asks for, as one of another version of the
-    /// program may be, teaches the search nothing: the task has to begin anew.
+    /// program may be, teaches the search nothing: the task has to restart.
     pub fn apply(&mut self, line: &'l Line) -> News<'l> {
         match &line.record {
             Record::Campaign {
@@ -452,7 +452,7 @@ impl UnderWay {
     }
 
     /// Whether it goes on by a Tester that is certified up to this rate. A search whose ceiling is above
-    /// that begins anew, unless it needs no further trial: an answer between the two is no measurement.
+    /// that restarts, unless it needs no further trial: an answer between the two is no measurement.
     pub fn goes_on(&self, certified_qps: Option<u64>) -> bool {
         let Some(search) = &self.search else {
             return true;

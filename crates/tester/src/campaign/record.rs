@@ -84,7 +84,7 @@ pub enum Record {
         facts: VariantFacts,
     },
     /// A task begins; one that was interrupted and has trials goes on without another, but a
-    /// search whose certificate is lower now begins anew.
+    /// search whose certificate is lower now restarts.
     Started {
         /// Which.
         task: Task,

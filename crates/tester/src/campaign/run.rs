@@ -336,7 +336,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         }
         Err(BenchError::Bench(format!(
             "{} is not what the campaign has measured so far: {}; its runs would be mixed with those before: \
-             restore it and go on with `dns64bench resume`, or run the plan in a new directory",
+             restore it and continue with `dns64bench resume`, or run the plan in a new directory",
             self.plan.variants[variant].name,
             grave.join("; ")
         )))

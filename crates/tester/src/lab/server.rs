@@ -52,7 +52,7 @@ pub enum Probe {
     Answered,
     /// Not yet; the text says what came instead: "no answer", "SERVFAIL".
     NotYet(String),
-    /// It never will in this start; the text says why. It is started anew at once.
+    /// It never will in this start; the text says why. It is restarted at once.
     FellSilent(String),
     /// Nobody waits for it any more, or can ask it any more.
     Abandoned,
@@ -111,7 +111,7 @@ pub struct Server {
 
 impl Server {
     /// Writes the configuration, starts the server and returns once `probe` is answered. A server
-    /// that runs but stays silent is started anew, at most [`STARTS_MAX`] times in all.
+    /// that runs but stays silent is restarted, at most [`STARTS_MAX`] times in all.
     ///
     /// The server is killed when the calling thread ends (see [`Host::command`]).
     ///
@@ -173,8 +173,8 @@ impl Server {
         self.child.try_wait().ok().flatten()
     }
 
-    /// How often the server was silent after its last start or restart and had to be started
-    /// anew: a remark for the report, which is made once.
+    /// How often the server was silent after its last start or restart and had to be started again:
+    /// a remark for the report, which is made once.
     pub fn take_silent_starts(&mut self) -> u32 {
         std::mem::take(&mut self.silent_starts)
     }
@@ -362,7 +362,7 @@ pub fn wait_ready(
         let (ended, log) = server.end()?;
         if let Some(status) = ended {
             return Err(Blame::Server.error(format!(
-                "{name} ended before it answered ({status}); its last words:\n{log}"
+                "{name} ended before it answered ({status}); last log lines:\n{log}"
             )));
         }
         let last = match last {
@@ -373,7 +373,7 @@ pub fn wait_ready(
         if starts == STARTS_MAX {
             let limit = Span(limit_ns);
             return Err(Blame::Server.error(format!(
-                "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); its last words:\n{log}"
+                "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); last log lines:\n{log}"
             )));
         }
         server.relaunch()?;
@@ -411,7 +411,7 @@ fn check_address(spec: &ServerSpec) -> Result<(), LabError> {
     let address = SocketAddr::from((spec.settings.listen, spec.settings.port));
     let socket = spec.host.enter(|| UdpSocket::bind(address))?;
     socket.map(drop).map_err(Blame::Server.because(format!(
-        "cannot listen on {address} on {}; end whoever does, or take another port",
+        "cannot listen on {address} on {}; stop the program that does, or use another port",
         spec.host
     )))
 }

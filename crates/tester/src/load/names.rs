@@ -255,7 +255,7 @@ impl NameSource {
         })
     }
 
-    /// Begins anew: for a server that has been restarted and so forgotten everything.
+    /// Begins again: for a server that has been restarted and so forgotten everything.
     pub fn start_over(&mut self) {
         self.next = self.working_set();
         self.used = 0;

@@ -55,7 +55,7 @@ impl Share {
 /// one. Together they must be at most all.
 ///
 /// The numbers are dealt out in turn: the first share picks from all, the second, at the rate that
-/// makes it as large as it is of all, from those that are left, counted anew, and so on. So each share
+/// makes it as large as it is of all, from those that are left, counted again, and so on. So each share
 /// is exact in every window of 10^6 numbers, and in a window of any width the share at place k, from 0,
 /// is off by less than k + 1 numbers.
 pub fn dealt(shares: &[Share], n: u64) -> Option<usize> {

@@ -111,7 +111,7 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
         self.authority.as_mut()?.take_start()
     }
 
-    /// Starts an authority anew that is measured and has ended: its end was told by the trial before.
+    /// Restarts an authority that is measured and has ended: its end was told by the trial before.
     fn revive(&mut self) -> Result<(), RigError> {
         let Some(authority) = self.authority.as_mut().filter(|_| self.is_subject) else {
             return Ok(());

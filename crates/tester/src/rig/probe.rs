@@ -98,7 +98,7 @@ pub enum ProbeError {
     },
     /// No single prefix explains the addresses.
     #[error(
-        "the AAAA records of {server} ({addresses}) follow from no one pref64; give it with --pref64"
+        "no single prefix explains the AAAA records of {server} ({addresses}); give it with --pref64"
     )]
     NoPref64 {
         /// The server.

@@ -1,7 +1,7 @@
 //! Intervals by drawing samples from the sample (Efron, "Bootstrap methods: another look at the
 //! jackknife", 1979).
 //!
-//! The draws are the same at every call: who computes a report anew gets its numbers.
+//! The draws are the same at every call: who computes a report again gets its numbers.
 
 use dns64_transport::random::{SplitMix64, below};
 

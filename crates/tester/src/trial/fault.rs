@@ -261,7 +261,7 @@ impl TesterFault {
             Self::AuthoritySlow { .. } => {
                 Some("give the authority a core of its own (--authority-cpus) or lower the rate")
             }
-            Self::ClockStep { .. } => Some("stop whoever sets it"),
+            Self::ClockStep { .. } => Some("stop the program that sets the clock"),
             Self::HostLate { .. } | Self::HostClock { .. } => {
                 Some("look for what delays the connection to it, or the host")
             }

@@ -313,7 +313,7 @@ pub struct TrialResult {
     /// What the DUT used after the trial, when it is ours to look at.
     #[serde(flatten, with = "dut_resources")]
     pub resources: Option<Resources>,
-    /// How the DUT ended during the trial, and its last words, if it did.
+    /// How the DUT ended during the trial, and its last log lines, if it did.
     pub dut_exit: Option<String>,
     /// What the machine did during the trial, as far as it tells.
     #[serde(default)]

@@ -206,7 +206,7 @@ fn without_effect(outcome: &Outcome, own: &Own, observed: &Observed) -> Vec<Stri
 }
 
 /// How long a DUT can be clogged by one packet that it has to wait for: PowerDNS Recursor waits longest of those that
-/// have a profile, 1.5 s, before it asks anew (its documentation of `network-timeout`), and what waited meanwhile has to be
+/// have a profile, 1.5 s, before it retries (its documentation of `network-timeout`), and what waited meanwhile has to be
 /// worked off.
 const CLOGGED_NS: Nanos = 2 * SECOND;
 

@@ -119,7 +119,7 @@ pub struct Surroundings {
     pub certified: Option<bool>,
     /// Datagrams that the DUT's sockets lost at full buffers.
     pub dut_drops: u64,
-    /// How the DUT ended, and its last words, if it did.
+    /// How the DUT ended, and its last log lines, if it did.
     pub dut_exit: Option<String>,
     /// What the DUT uses.
     pub resources: Option<Resources>,

@@ -47,7 +47,7 @@ impl Authority {
         })
     }
 
-    /// Interrupts it; returns its exit code and its last words.
+    /// Interrupts it; returns its exit code and its last lines.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let child = self.child.take().unwrap();
         interrupt(&child);

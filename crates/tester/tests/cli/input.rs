@@ -32,7 +32,7 @@ fn values_out_of_bounds_are_refused_with_the_bound() {
         ("-Q 1 --namespace 10.1.0.0/8", "around it is 10.0.0.0/8"),
         (
             "-Q 1 --pref64 64:ff9b::/97",
-            "none of 32, 40, 48, 56, 64 and 96",
+            "not one of 32, 40, 48, 56, 64 and 96",
         ),
         ("-Q 1 --pref64 64:ff9b::1/96", "write 64:ff9b::/96"),
         ("-Q 1 --pref64 2001:db8:0:0:100::/96", "2001:db8::/96"),

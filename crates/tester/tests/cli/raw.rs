@@ -124,7 +124,7 @@ fn the_self_correcting_timer_is_no_measurement() {
     assert_eq!(json["queries_sent"], 40, "{json}");
     let watermarks = json["not_a_measurement"].to_string();
     assert!(
-        watermarks.contains("self-correcting timer of paper 001"),
+        watermarks.contains("self-correcting timer of Lencse and Pivoda 2018"),
         "{json}"
     );
 }

@@ -52,7 +52,7 @@ pub(crate) fn trial(arguments: &str) -> Run {
 fn slow(run: &Run) -> u64 {
     let unanswered = run.number("/queries_sent") - answered(run);
     if !run.json["notes"].as_array().unwrap().is_empty() {
-        // The server was started anew, or has lost what it was asked beforehand.
+        // The server was restarted, or has lost what it was asked beforehand.
         return QUERIES;
     }
     let within = |percentile: &str| run.number(&format!("/rtt_ns/{percentile}")) < RETRY_NS;

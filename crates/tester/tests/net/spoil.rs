@@ -154,7 +154,7 @@ pub(crate) fn quota(underway: &Underway, period_us: u64) -> Guard {
     Box::new(group)
 }
 
-/// Memory for hardly more than the Tester touches anew.
+/// Memory for hardly more than the Tester touches newly.
 pub(crate) fn little_memory(underway: &Underway) -> Guard {
     let (group, is_old) = Group::with("memory");
     let file = if is_old {

@@ -123,7 +123,7 @@ fn servers_and_keys_that_are_wrong_are_shown_in_their_lines() {
                 port 53\n\
                 port 53\n";
     expect![[r#"
-        mtd64-ng.conf:1:12: nameserver "ns.example" is no address; write it like 192.0.2.53, or write defaults
+        mtd64-ng.conf:1:12: nameserver "ns.example" is not an address; write it like 192.0.2.53, or write defaults
           |
         1 | nameserver ns.example
           |            ^^^^^^^^^^
@@ -167,17 +167,17 @@ fn values_that_are_wrong_are_shown_in_their_lines() {
                 num-threads many\n\
                 port 65536\n";
     expect![[r#"
-        mtd64-ng.conf:2:16: selection-mode "fastest" is none of random and round-robin; use one of these
+        mtd64-ng.conf:2:16: selection-mode "fastest" is not one of random and round-robin; use one of these
           |
         2 | selection-mode fastest
           |                ^^^^^^^
 
-        mtd64-ng.conf:3:14: dns64-prefix length 80 is none of 32, 40, 48, 56, 64 and 96; use one of these
+        mtd64-ng.conf:3:14: dns64-prefix length 80 is not one of 32, 40, 48, 56, 64 and 96; use one of these
           |
         3 | dns64-prefix 64:ff9b::/80
           |              ^^^^^^^^^^^^
 
-        mtd64-ng.conf:4:11: debugging "1" is none of yes and no; use one of these
+        mtd64-ng.conf:4:11: debugging "1" is not one of yes and no; use one of these
           |
         4 | debugging 1
           |           ^
@@ -197,7 +197,7 @@ fn values_that_are_wrong_are_shown_in_their_lines() {
         7 | response-maxlength 0
           |                    ^
 
-        mtd64-ng.conf:8:13: num-threads "many" is no whole number; take one from 1 to 4294967295
+        mtd64-ng.conf:8:13: num-threads "many" is not a whole number; take one from 1 to 4294967295
           |
         8 | num-threads many
           |             ^^^^

@@ -1,6 +1,6 @@
 //! Whether the conclusions of a journal follow from the evidence in it.
 //!
-//! Seals show that lines are as they were written; whoever writes a journal anew seals it anew. So
+//! Seals show that lines are as they were written; whoever rewrites a journal can seal it again. So
 //! nothing here is believed that follows from other lines: each trial is recounted (`trials`), each
 //! self-test is done again from its trials (`selftests`), and each search is asked which rate comes next, by
 //! the code that ran them. Tasks have to come in the order in which the driver does them, from the rates and
@@ -30,7 +30,7 @@ use crate::quantity::Thousands;
 use crate::trial::result::{Outcome, TrialResult};
 use certificates::{is_of, rates};
 
-/// What was computed anew, and fits.
+/// What was computed again, and fits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audited {
     /// Trials, those of self-tests too, whose verdict follows from their counts.
@@ -377,7 +377,7 @@ impl<'a> Audit<'a> {
         if self.is_recorded() && !in_force.any(|&to| under_way.goes_on(to)) {
             let to = rates(self.in_force.as_deref().unwrap_or_default());
             return Some(format!(
-                "its search was to begin anew: the Tester is certified to {to}"
+                "its search should have restarted: the Tester is certified to {to}"
             ));
         }
         if number != under_way.trials + 1 {

@@ -24,7 +24,7 @@ use crate::procedure::search::SearchEnd;
 use crate::trial::fault::TesterFault;
 use crate::trial::place::{Losses, Place, Placed, Source};
 
-/// Lines that were changed, numbered and sealed anew.
+/// Lines that were changed, numbered and sealed again.
 pub(crate) fn resealed(mut lines: Vec<Line>) -> Vec<u8> {
     for (number, line) in (0..).zip(&mut lines) {
         line.number = number;
@@ -32,7 +32,7 @@ pub(crate) fn resealed(mut lines: Vec<Line>) -> Vec<u8> {
     octets_of_lines(&lines)
 }
 
-/// What a journal contradicts after a change, its seals made anew.
+/// What a journal contradicts after a change, its seals computed again.
 fn first(change: impl FnOnce(&mut Vec<Line>)) -> String {
     let (plan, mut lines) = honest();
     change(&mut lines);
@@ -569,7 +569,7 @@ fn a_server_that_was_changed_is_not_measured_on() {
     fs::write(dir.path().join(JOURNAL_FILE), half).unwrap();
     let error = resume(dir.path(), Servers::new("-v", "aa")).unwrap_err();
     let reason = "is not what the campaign has measured so far: command was server -d, is server -v; its \
-                  runs would be mixed with those before: restore it and go on with `dns64bench resume`, or run \
+                  runs would be mixed with those before: restore it and continue with `dns64bench resume`, or run \
                   the plan in a new directory";
     let BenchError::Bench(said) = &error else {
         panic!("{error:?}")

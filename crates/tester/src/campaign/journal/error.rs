@@ -11,7 +11,7 @@ use crate::campaign::record::FORMAT;
 pub enum JournalError {
     /// There is a campaign in the directory already.
     #[error(
-        "{} holds a campaign already; go on with it by `dns64bench resume`, or choose another directory",
+        "{} holds a campaign already; continue it with `dns64bench resume`, or choose another directory",
         .dir.display()
     )]
     Exists {
@@ -29,7 +29,7 @@ pub enum JournalError {
     },
     /// Another process works on the campaign.
     #[error(
-        "{} is in use by {}; wait for its end, or stop it and go on with `dns64bench resume`",
+        "{} is in use by {}; wait for its end, or stop it and continue with `dns64bench resume`",
         .path.display(),
         .pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
     )]
@@ -75,7 +75,7 @@ pub enum JournalError {
     /// A line could not be written, and what there was of it was taken back.
     #[error(
         "cannot write line {line} ({kind}) of {}: {reason}; that record is lost and all before it are \
-         safe, make room on the disk and go on with `dns64bench resume`",
+         safe, make room on the disk and continue with `dns64bench resume`",
         .path.display()
     )]
     NotWritten {

@@ -228,7 +228,7 @@ fn a_second_controller_is_refused() {
     let (_parent, dir, mut journal) = fresh();
     let error = Journal::resume(&dir).unwrap_err();
     let expected = format!(
-        "{} is in use by process {}; wait for its end, or stop it and go on with `dns64bench resume`",
+        "{} is in use by process {}; wait for its end, or stop it and continue with `dns64bench resume`",
         dir.join(JOURNAL_FILE).display(),
         std::process::id()
     );
@@ -467,7 +467,7 @@ fn fill(dir: &Path) {
     };
     let expected = format!(
         "cannot write line 3 (stopped) of {}: File too large (os error 27); that record is lost and all \
-         before it are safe, make room on the disk and go on with `dns64bench resume`",
+         before it are safe, make room on the disk and continue with `dns64bench resume`",
         dir.join(JOURNAL_FILE).display()
     );
     assert_eq!(journal.append(long).unwrap_err().to_string(), expected);

@@ -17,7 +17,7 @@ pub(super) fn cells(written: &Cells) -> Result<Vec<Cell>, Fault> {
         Some(grid) => {
             let both = [&written.aaaa_share, &written.cached_share];
             if let Some(at) = both.into_iter().flatten().next() {
-                let message = "grid names the shares already; leave it away, or aaaa-share and \
+                let message = "grid names the shares already; omit it, or aaaa-share and \
                                cached-share";
                 return Err(Fault::new(at.span().start, message));
             }

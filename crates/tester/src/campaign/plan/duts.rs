@@ -250,7 +250,7 @@ fn settings(at: &At<Dut>) -> Result<Vec<BTreeMap<String, String>>, Fault> {
             return Err(Fault::new(offset, message));
         }
         if dut.set.contains_key(key) {
-            let message = format!("{key} is both in set and in sweep; leave it away in one");
+            let message = format!("{key} is both in set and in sweep; omit it in one");
             return Err(Fault::new(offset, message));
         }
         if all.len() * values.get_ref().len() > SWEEP_MAX {

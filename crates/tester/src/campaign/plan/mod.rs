@@ -273,7 +273,7 @@ pub struct SearchPlan {
     pub method: Method,
     /// End a trial as soon as its failure is certain.
     pub stop_early: bool,
-    /// When the DUT is started anew.
+    /// When the DUT is restarted.
     pub restart: Restart,
     /// Rest between trials, beyond waiting for the DUT to work off its queues.
     pub settle_ns: Nanos,
@@ -311,7 +311,7 @@ impl Method {
     }
 }
 
-/// When the DUT is started anew.
+/// When the DUT is restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {

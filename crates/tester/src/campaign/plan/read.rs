@@ -161,7 +161,7 @@ fn search(written: &file::Search) -> Result<SearchPlan, Fault> {
 
 fn method(written: &file::Search) -> Result<Method, Fault> {
     let max_qps = word_or(&written.max_rate, |t| quantity::rate(t).map(Some), None)?;
-    let galloping = |key: &str| format!("{key} is for the galloping method; leave it away");
+    let galloping = |key: &str| format!("{key} is for the galloping method; omit it");
     match written.method.as_ref().map(|at| (*at.get_ref(), at.span())) {
         Some((file::Method::FixedRange, span)) => {
             if let Some(at) = &written.start_rate {

@@ -277,11 +277,13 @@ fn values_that_cannot_be_are_pointed_at() {
         ),
         (
             "[search]\nruns = 0",
-            expect!["plan dir/x.toml, line 2, column 8: 0 runs cannot be; give 1 to 1000"],
+            expect!["plan dir/x.toml, line 2, column 8: invalid number of runs 0: must be 1-1000"],
         ),
         (
             "[search]\nruns = 1001",
-            expect!["plan dir/x.toml, line 2, column 8: 1001 runs cannot be; give 1 to 1000"],
+            expect![
+                "plan dir/x.toml, line 2, column 8: invalid number of runs 1001: must be 1-1000"
+            ],
         ),
         (
             "[tester]\nthreads = 4\nsockets = 2",
@@ -324,7 +326,7 @@ fn shares_and_names_that_cannot_be_are_pointed_at() {
         (
             "[cells]\ngrid = \"aaaa\"\ncached-share = 0.5",
             expect![
-                "plan dir/x.toml, line 3, column 16: grid names the shares already; leave it away, or aaaa-share and cached-share"
+                "plan dir/x.toml, line 3, column 16: grid names the shares already; omit it, or aaaa-share and cached-share"
             ],
         ),
         (
@@ -360,7 +362,7 @@ fn values_that_do_not_go_together_are_pointed_at() {
         (
             "[search]\nmethod = \"fixed-range\"\nmax-rate = 9\nreuse = true",
             expect![
-                "plan dir/x.toml, line 4, column 9: reuse is for the galloping method; leave it away"
+                "plan dir/x.toml, line 4, column 9: reuse is for the galloping method; omit it"
             ],
         ),
         (
@@ -434,7 +436,7 @@ fn duts_that_cannot_be_are_pointed_at() {
         (
             "[[dut]]\nprofile = \"bind\"\nset = { a = 1 }\nsweep = { a = [1] }",
             expect![
-                "plan dir/x.toml, line 4, column 15: a is both in set and in sweep; leave it away in one"
+                "plan dir/x.toml, line 4, column 15: a is both in set and in sweep; omit it in one"
             ],
         ),
         (

@@ -85,7 +85,7 @@ pub(super) fn number<T: TryFrom<u64>>(
         Ok(number) if (1..=most).contains(&given) => Ok(Some(number)),
         _ => Err(Fault::new(
             at.span().start,
-            format!("{given} {what} cannot be; give 1 to {most}"),
+            format!("invalid number of {what} {given}: must be 1-{most}"),
         )),
     }
 }

@@ -113,6 +113,6 @@ fn a_difference_has_the_losses_that_came_meanwhile() {
         losses,
         [("udp6 SndbufErrors".into(), 5), ("tbf drops".into(), 5)]
     );
-    // A counter that was set back, as that of an interface that was made anew, counts nothing.
+    // A counter that was set back, as that of an interface that was created again, counts nothing.
     assert_eq!(before.since(&after).losses().count(), 0);
 }

@@ -64,7 +64,7 @@ fn a_server_that_ends_leaves_its_last_words() {
     let text = error.unwrap_err().to_string();
     assert_eq!(
         text,
-        "script ended before it answered (exit status: 7); its last words:\ncannot do that"
+        "script ended before it answered (exit status: 7); last log lines:\ncannot do that"
     );
 }
 

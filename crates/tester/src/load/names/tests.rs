@@ -183,8 +183,8 @@ fn a_window_is_asked_before_the_first_trial_and_then_follows_the_trials() {
     let fourth = source.take(400, None).unwrap();
     assert_eq!(source.to_ask_before(&fourth, 3000), None);
     source.start_over();
-    let anew = source.take(400, None).unwrap();
-    assert_eq!(source.to_ask_before(&anew, 10), Some(0..100));
+    let again = source.take(400, None).unwrap();
+    assert_eq!(source.to_ask_before(&again, 10), Some(0..100));
 }
 
 #[test]

@@ -505,7 +505,7 @@ as_arrays! {
 pub struct Session {
     /// When it began: RFC 3339, UTC.
     pub began: String,
-    /// How it ended: "complete", why it stopped, or "without a word" after a crash.
+    /// How it ended: "complete", why it stopped, or "without a stop record" after a crash.
     pub ended: String,
     /// Octets of half a line that it found.
     pub torn_bytes: u64,

@@ -120,7 +120,7 @@ fn papers(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<(
     let papers = &estimate.papers;
     writeln!(
         out,
-        "The script of paper 002 (figure 3) would take {} for the searches alone: {} trials, {} \
+        "The script of Lencse and Bakai 2017 (figure 3) would take {} for the searches alone: {} trials, {} \
          in each search of\n0..{} queries/s to within 1, every trial to its end ({} and {}), 10 s \
          of rest after it.",
         wait(papers.time_ns),
@@ -289,7 +289,7 @@ mod tests {
             The rates are not known yet. "At least" is for the DUTs that take the fewest trials, "likely" for a first rate
             within 16 times of what is found, "at most" for the DUTs that take the most, all to their end; invalid trials
             are repeated and come on top.
-            The script of paper 002 (figure 3) would take 54 min 24 s for the searches alone: 204 trials, 17 in each search of
+            The script of Lencse and Bakai 2017 (figure 3) would take 54 min 24 s for the searches alone: 204 trials, 17 in each search of
             0..100,000 queries/s to within 1, every trial to its end (5 s and 1 s), 10 s of rest after it.
             Remark: trials of 5 s are shorter than the 60 s that RFC 8219 section 9.2 asks for.
             Remark: 3 runs of each search are fewer than the 20 that RFC 8219 section 9.2 asks for.

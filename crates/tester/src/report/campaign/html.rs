@@ -87,7 +87,7 @@ fn add_filters(environment: &mut Environment<'_>) {
     environment.add_test("figure", is_figure);
 }
 
-/// The text for a number; a dash for none, and an error for what is no number.
+/// The text for a number; a dash for none, and an error for what is not a number.
 fn number(value: &Value, text: impl Fn(f64) -> String) -> Result<String, Error> {
     if value.is_none() {
         return Ok(numbers::NOTHING.to_owned());

@@ -29,7 +29,7 @@ use http::{Answer, Request};
 #[derive(Debug)]
 pub struct Live(Service);
 
-/// Why there is no live page: somebody else listens there, it is no address of this machine, a port
+/// Why there is no live page: somebody else listens there, it is not an address of this machine, a port
 /// below 1024 without root, or there is no thread or descriptor left.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {0}")]
@@ -136,8 +136,7 @@ fn host_is_meant(host: Option<&str>, own: IpAddr) -> bool {
     is_address || host.parse::<SocketAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
 }
 
-const IN_USE: &str =
-    "the address is in use; give another port, or end who uses it (`ss -ltnp` names it)";
+const IN_USE: &str = "the address is in use; give another port, or stop the program that uses it (`ss -ltnp` names it)";
 
 /// Connections at once.
 const VISITORS_MAX: usize = 16;

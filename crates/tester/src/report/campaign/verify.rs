@@ -9,14 +9,14 @@ use crate::PROGRAM;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
     /// A file is not there.
-    #[error("{path} is missing; make the report anew with `dns64bench report`")]
+    #[error("{path} is missing; make the report again with `dns64bench report`")]
     Missing {
         /// Its path below the folder of the report.
         path: String,
     },
     /// Another program made the report: its words may be others.
     #[error(
-        "the report was {made}, and this is {PROGRAM}; make it anew, or verify it with that one"
+        "the report was {made}, and this is {PROGRAM}; make it again, or verify it with that one"
     )]
     OtherMaker {
         /// What the report says of it.
@@ -24,7 +24,7 @@ pub enum Difference {
     },
     /// The file does not say what the journal says.
     #[error(
-        "{path} does not follow from the journal: {what}; do not trust it, make the report anew"
+        "{path} does not follow from the journal: {what}; do not trust it, make the report again"
     )]
     Content {
         /// Its path below the folder of the report.

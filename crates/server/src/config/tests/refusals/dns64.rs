@@ -20,7 +20,7 @@ prefix = "64:ff9b::""#,
 prefix = 96"#,
         ],
         expect![[r#"
-            dns64d.toml:3:10: prefix length 80 is none of 32, 40, 48, 56, 64 and 96; use one of these
+            dns64d.toml:3:10: prefix length 80 is not one of 32, 40, 48, 56, 64 and 96; use one of these
               |
             3 | prefix = "2001:db8::/80"
               |          ^^^^^^^^^^^^^^^
@@ -159,7 +159,7 @@ map = [{ ipv4 = "2001:db8::/32", prefix = "none" }]"#,
             2 | allow = ["10.0.0.1/8", "2001:db8::/129"]
               |          ^^^^^^^^^^^^
 
-            dns64d.toml:2:24: allow "2001:db8::/129" is no network; write it like "10.0.0.0/8" or "2001:db8::/32"
+            dns64d.toml:2:24: allow "2001:db8::/129" is not a network; write it like "10.0.0.0/8" or "2001:db8::/32"
               |
             2 | allow = ["10.0.0.1/8", "2001:db8::/129"]
               |                        ^^^^^^^^^^^^^^^^

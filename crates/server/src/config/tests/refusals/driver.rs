@@ -43,7 +43,7 @@ fn interfaces_have_names_and_known_keys() {
             2 | driver-cache = [{ mode = "auto" }]
               |                 ^^^^^^^^^^^^^^^^^
             ---
-            dns64d.toml:2:46: mode "nativ" is none of auto, native and generic; did you mean "native"?
+            dns64d.toml:2:46: mode "nativ" is not one of auto, native and generic; did you mean "native"?
               |
             2 | driver-cache = [{ interface = "eth0", mode = "nativ" }]
               |                                              ^^^^^^^

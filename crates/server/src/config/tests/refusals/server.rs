@@ -65,12 +65,12 @@ target = "file"
 level = 3"#,
         ],
         expect![[r#"
-            dns64d.toml:2:7: any "minimum" is none of minimal, forward and refuse; did you mean "minimal"?
+            dns64d.toml:2:7: any "minimum" is not one of minimal, forward and refuse; did you mean "minimal"?
               |
             2 | any = "minimum"
               |       ^^^^^^^^^
             ---
-            dns64d.toml:3:10: target "file" is none of stderr, journald and syslog; use one of these
+            dns64d.toml:3:10: target "file" is not one of stderr, journald and syslog; use one of these
               |
             3 | target = "file"
               |          ^^^^^^
@@ -109,7 +109,7 @@ idle = "1ms""#,
             3 | idle = "10"
               |        ^^^^
             ---
-            dns64d.toml:3:8: idle "10 parsecs" has the unit "parsecs", which is none of d, h, m, s and ms; write it like "800ms", "2s" or "1h"
+            dns64d.toml:3:8: idle "10 parsecs" has the unit "parsecs", which is not one of d, h, m, s and ms; write it like "800ms", "2s" or "1h"
               |
             3 | idle = "10 parsecs"
               |        ^^^^^^^^^^^^
@@ -145,7 +145,7 @@ max-ttl = "1m""#,
             3 | max-ttl = "8d"
               |           ^^^^
 
-            dns64d.toml:4:11: min-ttl "1500ms" is no whole number of seconds; write it like "30s" or "1h"
+            dns64d.toml:4:11: min-ttl "1500ms" is not a whole number of seconds; write it like "30s" or "1h"
               |
             4 | min-ttl = "1500ms"
               |           ^^^^^^^^
@@ -182,7 +182,7 @@ size = "lots""#,
             3 | size = 256
               |        ^^^
             ---
-            dns64d.toml:3:8: size "256MB" has the unit "MB", which is none of GiB, MiB and KiB; write it like "64MiB" or "1GiB"
+            dns64d.toml:3:8: size "256MB" has the unit "MB", which is not one of GiB, MiB and KiB; write it like "64MiB" or "1GiB"
               |
             3 | size = "256MB"
               |        ^^^^^^^
@@ -192,7 +192,7 @@ size = "lots""#,
             3 | size = "1KiB"
               |        ^^^^^^
             ---
-            dns64d.toml:3:8: size "lots" is no size; write it like "64MiB" or "1GiB"
+            dns64d.toml:3:8: size "lots" is not a size; write it like "64MiB" or "1GiB"
               |
             3 | size = "lots"
               |        ^^^^^^
@@ -298,7 +298,7 @@ prefetch = "yes""#,
             2 | user = ""
               |        ^^
             ---
-            dns64d.toml:3:10: socket "control.sock" is no absolute path; write it like "/run/dns64d/control.sock"
+            dns64d.toml:3:10: socket "control.sock" is not an absolute path; write it like "/run/dns64d/control.sock"
               |
             3 | socket = "control.sock"
               |          ^^^^^^^^^^^^^^
@@ -335,7 +335,7 @@ fn listen_addresses_are_given_once() {
             2 | listen = "[::]:53"
               |          ^^^^^^^^^
             ---
-            dns64d.toml:2:11: listen "eth0" is no address; write it like "192.0.2.53", "192.0.2.53:5353", "2001:db8::53" or "[2001:db8::53]:5353"
+            dns64d.toml:2:11: listen "eth0" is not an address; write it like "192.0.2.53", "192.0.2.53:5353", "2001:db8::53" or "[2001:db8::53]:5353"
               |
             2 | listen = ["eth0", 53]
               |           ^^^^^^
@@ -402,7 +402,7 @@ servers = ["192.0.2.1:5353"]"#,
 servers = ["[::ffff:127.0.0.1]:53"]"#,
         ],
         expect![[r#"
-            dns64d.toml:2:12: servers "192.0.2.1:0" has port 0, at which nobody can be asked; leave the port out for 53
+            dns64d.toml:2:12: servers "192.0.2.1:0" has port 0, which cannot be used; omit the port for 53
               |
             2 | servers = ["192.0.2.1:0", "0.0.0.0", "dns.example"]
               |            ^^^^^^^^^^^^^
@@ -412,7 +412,7 @@ servers = ["[::ffff:127.0.0.1]:53"]"#,
             2 | servers = ["192.0.2.1:0", "0.0.0.0", "dns.example"]
               |                           ^^^^^^^^^
 
-            dns64d.toml:2:38: servers "dns.example" is no address; write it like "192.0.2.53", "192.0.2.53:5353", "2001:db8::53" or "[2001:db8::53]:5353"
+            dns64d.toml:2:38: servers "dns.example" is not an address; write it like "192.0.2.53", "192.0.2.53:5353", "2001:db8::53" or "[2001:db8::53]:5353"
               |
             2 | servers = ["192.0.2.1:0", "0.0.0.0", "dns.example"]
               |                                      ^^^^^^^^^^^^^
@@ -447,7 +447,7 @@ fn an_address_has_a_port_and_a_link_local_one_a_zone() {
 [upstream]
 servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]"#],
         expect![[r#"
-            dns64d.toml:1:11: listen "127.0.0.1:0" has port 0, at which nobody can be asked; leave the port out for 53
+            dns64d.toml:1:11: listen "127.0.0.1:0" has port 0, which cannot be used; omit the port for 53
               |
             1 | listen = ["127.0.0.1:0"]
               |           ^^^^^^^^^^^^^
@@ -457,7 +457,7 @@ servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]"#],
             3 | servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]
               |            ^^^^^^^^^
 
-            dns64d.toml:3:23: servers "[fe80::1%nosuch0]:53" has the zone "nosuch0", which is no interface of this machine (No such device (os error 19)); write the name of one of /sys/class/net
+            dns64d.toml:3:23: servers "[fe80::1%nosuch0]:53" has the zone "nosuch0", which is not an interface of this machine (No such device (os error 19)); write the name of one of /sys/class/net
               |
             3 | servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]
               |                       ^^^^^^^^^^^^^^^^^^^^^^
@@ -504,7 +504,7 @@ delay = "50ms""#,
             4 | attempts = 300
               |            ^^^
 
-            dns64d.toml:5:13: selection "fast" is none of fastest, round-robin, random and failover; did you mean "fastest"?
+            dns64d.toml:5:13: selection "fast" is not one of fastest, round-robin, random and failover; did you mean "fastest"?
               |
             5 | selection = "fast"
               |             ^^^^^^

@@ -32,7 +32,7 @@ fn each_pacing_of_a_dut_or_an_authority_is_a_variant_and_the_old_one_no_measurem
     let remarks: Vec<_> = plan.remarks().iter().map(ToString::to_string).collect();
     let flawed = [names[0], names[2], names[4]].map(|name| {
         format!(
-            "{name}: paced by the self-correcting timer of paper 001, equation (1), to show its fault"
+            "{name}: paced by the self-correcting timer of Lencse and Pivoda 2018, equation (1), to show its fault"
         )
     });
     assert_eq!(remarks, flawed);

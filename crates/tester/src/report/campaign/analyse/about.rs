@@ -356,8 +356,8 @@ pub(super) fn sessions(told: &Told<'_>) -> Vec<Session> {
         began: numbers::moment(session.began_unix_ms),
         ended: match &session.ended {
             Some(how) => how.clone(),
-            None if index == last => "under way, or without a word".to_owned(),
-            None => "without a word".to_owned(),
+            None if index == last => "under way, or without a stop record".to_owned(),
+            None => "without a stop record".to_owned(),
         },
         torn_bytes: session.torn_bytes,
         environment: session.environment.clone(),

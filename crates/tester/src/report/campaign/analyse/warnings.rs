@@ -182,7 +182,7 @@ fn machines(plan: &Plan, told: &Told<'_>, warnings: &mut Vec<Warning>) {
 fn changes(a: &Environment, b: &Environment) -> Vec<String> {
     let mut changes = Vec::new();
     if a.boot_id != b.boot_id {
-        changes.push("it was started anew".to_owned());
+        changes.push("it was restarted".to_owned());
     }
     let mut say = |name: &str, was: &dyn ToString, is: &dyn ToString| {
         let [was, is] = [was, is].map(|value| match value.to_string() {
@@ -393,7 +393,7 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
     for (note, times) in alike(trials.iter().flat_map(|trial| &trial.notes)).values() {
         let text = match times {
             1 => (*note).to_owned(),
-            times => format!("{note} (so or alike in {times} trials)"),
+            times => format!("{note} (the same or similar in {times} trials)"),
         };
         add(Severity::Note, text);
     }

@@ -61,7 +61,7 @@ pub struct ClockRow {
     pub trials: u64,
     /// The worst bound: it began within so long of the moment that all had agreed on. `None` if it is known of no trial.
     pub bound_ns_max: Option<u64>,
-    /// Trials during which it was set, or its host started anew: it has no bound in these.
+    /// Trials during which it was set, or its host restarted: it has no bound in these.
     pub set: u64,
     /// How fast it drifts from the controller's in parts of a million: the least, where it was not set.
     pub drift_ppm_min: Option<f64>,

@@ -266,7 +266,7 @@ fn an_address_in_use_is_named_with_a_remedy() {
     let other = Arc::new(Mutex::new(Status::default()));
     let error = Live::start(first.address(), Arc::clone(&other), || 0).unwrap_err();
     let text = format!(
-        "cannot serve the live page at {}: the address is in use; give another port, or end who uses \
+        "cannot serve the live page at {}: the address is in use; give another port, or stop the program that uses \
          it (`ss -ltnp` names it)",
         first.address()
     );

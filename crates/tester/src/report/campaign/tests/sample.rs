@@ -436,7 +436,7 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
     }
     for run in 1..=plan.search.runs {
         if run == 2 {
-            // The machine was started anew in between, and half a line had been written.
+            // The machine was restarted in between, and half a line had been written.
             journal.now_ms += 60_000;
             journal.session(17, "Linux 6.1.1");
             journal.self_test(plan, &points[0]);
