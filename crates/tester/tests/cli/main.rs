@@ -15,7 +15,8 @@
 //! - `hosts`: plans with hosts and inventories, and `doctor --hosts`.
 //! - `names`: which names a server is asked for by several processes and rigs.
 //! - `agent`: the agent of a laboratory as a process; `link`: how a controller reaches one.
-//! - `dns64perf`: the command lines and the output of the ancestors.
+//! - `dns64perf`: the command lines and the output of the predecessors.
+//! - `docs`: the commands of README and the book.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -26,6 +27,7 @@ mod authority;
 #[path = "../support/busy.rs"]
 mod busy;
 mod dns64perf;
+mod docs;
 mod dut;
 mod hosts;
 mod input;

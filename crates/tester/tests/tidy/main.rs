@@ -1,10 +1,13 @@
-//! Keeps the house in order: the one-way flow, circles, the size of files, and the tables of
-//! clauses, for all crates of the workspace.
+//! Keeps the project in order, for all crates of the workspace: the one-way flow, circles, the size of files, the
+//! tables of clauses, the book and its links, the page of messages, and the words.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod book;
 mod clauses;
 mod imports;
+mod messages;
+mod words;
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -41,6 +44,11 @@ fn root() -> PathBuf {
 
 /// All Rust files below a folder of the repository.
 fn rust_files(folder: &str) -> Vec<PathBuf> {
+    files(folder, &["rs"])
+}
+
+/// All files below a folder of the repository whose names end so.
+fn files(folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root().join(folder)];
     while let Some(folder) = folders.pop() {
@@ -50,7 +58,10 @@ fn rust_files(folder: &str) -> Vec<PathBuf> {
                 if !path.ends_with("target") {
                     folders.push(path);
                 }
-            } else if path.extension().is_some_and(|e| e == "rs") {
+            } else if path
+                .extension()
+                .is_some_and(|e| extensions.iter().any(|it| e == *it))
+            {
                 files.push(path);
             }
         }
