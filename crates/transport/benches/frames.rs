@@ -13,7 +13,7 @@ use std::hint::black_box;
 )]
 mod frame;
 
-/// Octets of a query of the Tester without EDNS, and of its synthesized answer.
+/// Octets of a query of the Tester without EDNS, and of its synthesised answer.
 const QUERY_BYTES: usize = 48;
 const ANSWER_BYTES: usize = 76;
 
