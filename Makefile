@@ -1,7 +1,7 @@
-# Three commands, each of which does all its own set-up on a Debian machine with cargo, as root; other
+# Four commands, each of which does all its own set-up on a Debian machine with cargo, as root; other
 # users are told what is missing.
 
-.PHONY: demo lab-demo test
+.PHONY: demo lab-demo packages test
 
 # Build dns64d and the Tester, and measure the one with the other on this machine: about a minute
 # after the build.
@@ -15,6 +15,10 @@ lab-demo:
 	.ci/install iproute2 util-linux openssh-client openssh-server
 	cargo build --release --locked --package dns64bench --package dns64d
 	deploy/rehearsal/demo target/release/dns64bench target/release/dns64d target/lab-demo
+
+# Debian and RPM packages in target/packages.
+packages:
+	deploy/packages/build
 
 # Everything that has to pass before a change lands; without root, all of it that can run.
 test:

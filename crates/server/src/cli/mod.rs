@@ -19,6 +19,7 @@ use crate::control::SOCKET_DEFAULT;
 #[command(
     name = "dns64d",
     version,
+    long_version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD"), ")"),
     args_conflicts_with_subcommands = true,
     max_term_width = 100,
     after_help = EXIT_CODES

@@ -92,6 +92,25 @@ fn pages_and_completions_name_the_commands() {
 }
 
 #[test]
+fn the_server_is_in_section_8_and_its_configuration_in_section_5() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("man");
+    dns64d(&["generate", "man", path.to_str().unwrap()]).unwrap();
+    let names = std::fs::read_dir(&path).unwrap();
+    let mut names: Vec<_> = names.map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert!(names.contains(&"dns64d.8".into()), "{names:?}");
+    assert!(names.contains(&"dns64d-ctl-reload.8".into()), "{names:?}");
+    let page = std::fs::read_to_string(path.join("dns64d.toml.5")).unwrap();
+    assert!(page.contains("\n\\&[upstream]\n"), "{page}");
+    // A line that begins with a dot is a request of roff.
+    let requests: Vec<_> = page.lines().filter(|l| l.starts_with('.')).collect();
+    let known = [".TH", ".SH", ".B ", ".nf", ".fi", ".BR"];
+    let is_known = |l: &&str| known.iter().any(|known| l.starts_with(known));
+    assert!(requests.iter().all(is_known), "{requests:?}");
+}
+
+#[test]
 fn the_page_of_the_command_line_is_what_the_program_prints() {
     let (_, text) = dns64d(&["generate", "markdown"]).unwrap();
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli-dns64d.md");

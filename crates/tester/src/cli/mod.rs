@@ -30,6 +30,7 @@ use args::{
 #[command(
     name = "dns64bench",
     version,
+    long_version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD"), ")"),
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 100,

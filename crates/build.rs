@@ -1,0 +1,40 @@
+//! What `--version` says of the build of a program: commit, profile, target and compiler.
+
+use std::env;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=../build.rs");
+    let variable = |name| env::var(name).unwrap_or_default();
+    let profile = variable("PROFILE");
+    let compiler = first_line(&variable("RUSTC"), &["--version"]).unwrap_or_default();
+    // A debug build is made again and again between two commits, and need not be for each of them.
+    let commit = (profile == "release").then(commit).flatten();
+    let commit = commit.map_or_else(String::new, |commit| format!("commit {commit}, "));
+    let target = variable("TARGET");
+    println!("cargo::rustc-env=BUILD={commit}{profile} build, {target}, {compiler}");
+}
+
+/// The commit of the source, with a + if the crates differ from it. A source without its repository has none.
+fn commit() -> Option<String> {
+    let log = first_line("git", &["rev-parse", "--git-path", "logs/HEAD"])?;
+    for changed in [
+        &log,
+        "src",
+        "bpf",
+        "../wire/src",
+        "../transport/src",
+        "../transport/bpf",
+    ] {
+        println!("cargo::rerun-if-changed={changed}");
+    }
+    let commit = first_line("git", &["rev-parse", "--short=12", "HEAD"])?;
+    let is_changed = first_line("git", &["status", "--porcelain", "--", ".."]).is_some();
+    Some(if is_changed { commit + "+" } else { commit })
+}
+
+fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.lines().next().map(str::to_owned)
+}
