@@ -1,4 +1,4 @@
-//! What `--version` says of the build of a program: commit, profile, target and compiler.
+//! What `--version` says of the build of a program: commit, profile, architecture and compiler.
 
 use std::env;
 use std::process::Command;
@@ -8,10 +8,12 @@ fn main() {
     let variable = |name| env::var(name).unwrap_or_default();
     let profile = variable("PROFILE");
     let compiler = first_line(&variable("RUSTC"), &["--version"]).unwrap_or_default();
+    // Without the commit and the day of the compiler.
+    let compiler = compiler.split(" (").next().unwrap_or_default();
     // A debug build is made again and again between two commits, and need not be for each of them.
     let commit = (profile == "release").then(commit).flatten();
     let commit = commit.map_or_else(String::new, |commit| format!("commit {commit}, "));
-    let target = variable("TARGET");
+    let target = variable("CARGO_CFG_TARGET_ARCH");
     println!("cargo::rustc-env=BUILD={commit}{profile} build, {target}, {compiler}");
 }
 
