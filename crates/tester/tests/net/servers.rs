@@ -165,7 +165,12 @@ fn the_cached_share_does_not_reach_the_authority() {
         if !Profile::built_in(name).unwrap().caches {
             continue;
         }
-        for pattern in ["one-name", "stack:100", "window:500", "zipf:500,0.9"] {
+        // Which names are repeated is the Tester's part: two servers show it.
+        let patterns: &[&str] = match name {
+            "dns64d" | "unbound" => &["one-name", "stack:100", "window:500", "zipf:500,0.9"],
+            _ => &["one-name"],
+        };
+        for pattern in patterns {
             let repeated = format!("--cached-share 50% --cached-pattern {pattern}");
             let run = trial(&format!("--dut {name} {repeated}"));
             assert_asked(&run, "aaaa", QUERIES / 2, name);
