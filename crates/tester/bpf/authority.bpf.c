@@ -92,23 +92,14 @@ struct bpf_map_def SEC("maps") counts = {
 	.max_entries = 1,
 };
 
-// Packets are not aligned: the machines that this runs on load and store there all the same.
-#define AT(type, pointer) (*(volatile type *)(pointer))
-
 INLINE __u16 swapped(__u16 word)
 {
 	return (__u16)(word << 8 | word >> 8);
 }
 
-// Sums of the internet checksum (RFC 1071) are kept in 64 bits: none here has more than 41.
-INLINE __u64 halves(__u64 word)
-{
-	return (__u32)word + (word >> 32);
-}
-
 INLINE __u16 folded(__u64 sum)
 {
-	// Of 41 bits at most: 25, then 17, then 16.
+	// Of 41 bits at most, which is more than any sum here has: 25, then 17, then 16.
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (__u16)(sum + (sum >> 16));

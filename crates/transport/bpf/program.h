@@ -18,3 +18,12 @@ struct bpf_map_def {
     __u32 max_entries;
     __u32 flags;
 };
+
+// Packets are not aligned: the machines that this runs on load and store there all the same.
+#define AT(type, pointer) (*(volatile type *)(pointer))
+
+// The sum of the halves of a word: sums of the internet checksum (RFC 1071) are kept in 64 bits.
+INLINE __u64 halves(__u64 word)
+{
+    return (__u32)word + (word >> 32);
+}

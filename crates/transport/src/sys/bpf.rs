@@ -21,6 +21,9 @@ const LINK_CREATE: c_int = 28;
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
+/// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+const LIVE_FRAMES: u32 = 1 << 1;
+
 /// Programs without a packet's link layer cannot be run for a test.
 pub(crate) const TEST_FRAME_BYTES_MIN: usize = 14;
 
@@ -301,6 +304,10 @@ struct TestRun {
     context_out_bytes: u32,
     context_in: u64,
     context_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch: u32,
+    unused: u32,
 }
 
 /// Runs a program over a frame `repeat` times; returns what it returned, and how many nanoseconds one run took.
@@ -326,6 +333,30 @@ pub(crate) fn run_xdp(
     unsafe { bpf(PROG_TEST_RUN, &mut attr) }?;
     out.truncate(attr.out_bytes as usize);
     Ok((attr.result, attr.duration))
+}
+
+/// Runs a program over `repeat` frames that the kernel makes of `frame`, as if they had arrived at this interface, and does
+/// with each what it returns (Linux 5.18).
+pub(crate) fn run_xdp_live(
+    program: BorrowedFd<'_>,
+    frame: &[u8],
+    interface: u32,
+    repeat: u32,
+) -> io::Result<()> {
+    // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+    let context = [0, length(frame.len()), 0, interface, 0, 0];
+    let mut attr = TestRun {
+        program: number(&program),
+        in_bytes: length(frame.len()),
+        input: frame.as_ptr() as u64,
+        context_in_bytes: length(size_of_val(&context)),
+        context_in: context.as_ptr() as u64,
+        repeat,
+        flags: LIVE_FRAMES,
+        ..TestRun::default()
+    };
+    // SAFETY: the kernel reads the frame and the context, and writes nothing.
+    unsafe { bpf(PROG_TEST_RUN, &mut attr) }.map(drop)
 }
 
 /// # Safety

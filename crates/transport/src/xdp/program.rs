@@ -250,6 +250,28 @@ impl Object {
         })?;
         Ok((Action::from(code), duration_ns))
     }
+
+    /// Runs a program over so many frames that the kernel makes of one, as if they had arrived at an interface of the calling
+    /// thread's network namespace: a frame for which it returns [`Action::Tx`] leaves there. A frame that comes around again
+    /// is as it was left.
+    ///
+    /// # Errors
+    ///
+    /// There is no such program or interface; the kernel refuses, as before Linux 5.18.
+    pub fn run_live(
+        &self,
+        program: &str,
+        frame: &[u8],
+        interface: &str,
+        repeat: u32,
+    ) -> Result<(), XdpError> {
+        let loaded = self.program(program)?;
+        let index = interface::index(interface)?;
+        bpf::run_xdp_live(loaded.as_fd(), frame, index, repeat).map_err(|reason| XdpError::Run {
+            name: program.to_owned(),
+            reason,
+        })
+    }
 }
 
 /// Sections in which programs begin.
