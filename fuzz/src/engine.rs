@@ -226,7 +226,7 @@ impl Run {
     fn settle(&mut self) {
         for action in self.actions.list() {
             match action {
-                Action::Reply { to, message } => {
+                Action::Reply { to, message, .. } => {
                     self.model.answered(*to, self.actions.message(message));
                 }
                 Action::Ask {

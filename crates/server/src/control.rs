@@ -344,6 +344,12 @@ pub enum AskError {
         /// What the system said.
         reason: io::Error,
     },
+    /// The user may not connect to it.
+    #[error(
+        "no permission to use {}; use sudo, or become a member of the socket's group (`ls -l` shows it)",
+        .0.display()
+    )]
+    Denied(PathBuf),
     /// It said something else.
     #[error(
         "the server at {} gave no answer: {reason}; see its log",
@@ -361,11 +367,14 @@ pub enum AskError {
 ///
 /// # Errors
 ///
-/// Nobody is there, or the answer is none.
+/// Nobody is there, the user may not ask, or the answer is none.
 pub fn ask(path: &Path, request: &Request) -> Result<Answer, AskError> {
-    let stream = UnixStream::connect(path).map_err(|reason| AskError::NoServer {
-        path: path.to_owned(),
-        reason,
+    let stream = UnixStream::connect(path).map_err(|reason| {
+        let path = path.to_owned();
+        match reason.kind() {
+            io::ErrorKind::PermissionDenied => AskError::Denied(path),
+            _ => AskError::NoServer { path, reason },
+        }
     })?;
     exchange(&stream, request).map_err(|reason| AskError::NoAnswer {
         path: path.to_owned(),
@@ -513,6 +522,8 @@ mod tests {
         let path = dir.path().join("control.sock");
         let error = ask(&path, &Request::Status).unwrap_err().to_string();
         assert!(error.contains("start dns64d"), "{error}");
+        let denied = AskError::Denied(path.clone()).to_string();
+        assert!(denied.ends_with("control.sock; use sudo, or become a member of the socket's group (`ls -l` shows it)"), "{denied}");
         // Binds and goes, and leaves its file.
         drop(UnixListener::bind(&path).unwrap());
         let first = Socket::open(&path).unwrap();

@@ -3,7 +3,7 @@
 //!
 //! - [`spawn`], [`Worker`]: the thread, and what it turns;
 //! - [`supervise`]: what follows a panic;
-//! - `notes`: what is logged about responses with SERVFAIL.
+//! - `notes`: what is logged about single responses.
 
 mod notes;
 pub mod supervise;
@@ -16,7 +16,6 @@ use std::thread::{Builder, JoinHandle};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::{Arrival, ClientSide, Counters, LinkError, Relay, UpstreamSide};
-use dns64_wire::message::Message;
 
 use crate::engine::actions::{Action, Actions, Client};
 use crate::engine::{DEADLINE_NS, Engine};
@@ -200,10 +199,11 @@ impl<R: Relay> Worker<R> {
         let log_queries = engine.settings().log.queries;
         let clients = self.relay.clients();
         clients.receive(QUERIES_PER_TURN, |origin, payload, frame| {
+            let len = engine.on_query(Client::Udp(*origin), payload, frame, now, actions);
             if log_queries {
-                log_query(origin.peer(), payload);
+                notes::query(origin.peer(), &frame[..len], 0);
             }
-            engine.on_query(Client::Udp(*origin), payload, frame, now, actions)
+            len
         })?;
         self.act(actions)?;
         self.relay.upstreams().flush();
@@ -241,9 +241,6 @@ impl<R: Relay> Worker<R> {
                     client,
                     message,
                 } => {
-                    if self.engine.settings().log.queries {
-                        log_query(client, &message);
-                    }
                     let client = Client::Tcp {
                         connection,
                         address: client,
@@ -276,10 +273,18 @@ impl<R: Relay> Worker<R> {
 
     /// Does what the engine wants.
     fn act(&mut self, actions: &Actions) -> Result<(), LinkError> {
+        let log_queries = self.engine.settings().log.queries;
         for action in actions.list() {
             match action {
-                Action::Reply { to, message } => {
+                Action::Reply {
+                    to,
+                    message,
+                    took_ns,
+                } => {
                     let message = actions.message(message);
+                    if log_queries {
+                        notes::query(to.address(), message, *took_ns);
+                    }
                     match to {
                         Client::Udp(origin) => {
                             self.relay
@@ -398,15 +403,6 @@ fn plain(address: SocketAddr) -> String {
     match address.port() {
         53 => address.ip().to_string(),
         _ => address.to_string(),
-    }
-}
-
-/// Writes a query into the log, for operators who asked for each of them.
-fn log_query(client: SocketAddr, message: &[u8]) {
-    let question = Message::parse(message).ok().and_then(|m| m.question());
-    match question {
-        Some(q) => tracing::info!(%client, name = %q.name, r#type = %q.rtype, "query"),
-        None => tracing::info!(%client, octets = message.len(), "query without a question"),
     }
 }
 

@@ -22,6 +22,7 @@ use dns64_wire::message::{Header, Message, Opt, Question};
 use super::asker::{Asker, AskerEdns, Transport};
 use super::cookie::{CookieLength, Cookies, OPTION_COOKIE};
 use super::reply;
+use super::special::is_within;
 use crate::settings::nets::NetSet;
 use crate::settings::{AnyPolicy, DenyAction};
 
@@ -223,7 +224,7 @@ fn refusal(
         // As good as none (RFC 7873 section 5.2.4).
         Some(Fault::Cookie) | None => {}
     }
-    if let Some(rcode) = refused_type(asker.rtype, any).or(refused_class(asker.class)) {
+    if let Some(rcode) = refused_type(asker.rtype, any).or(refused_class(asker)) {
         return Some((reply::error(asker, rcode, None, frame), Refusal::Type));
     }
     if !asker.flags.rd() {
@@ -244,10 +245,22 @@ fn refused_type(rtype: Rtype, any: AnyPolicy) -> Option<Rcode> {
     }
 }
 
-/// The answer to classes that hold no data (RFC 6895 section 3.2: 0 is reserved).
-fn refused_class(class: Class) -> Option<Rcode> {
-    matches!(class, Class(0) | Class::NONE | Class::ANY).then_some(Rcode::REFUSED)
+/// The answer to classes that hold no data (RFC 6895 section 3.2: 0 is reserved), and to questions about
+/// the server itself, such as version.bind or id.server (RFC 4892): the upstream is another server.
+fn refused_class(asker: &Asker) -> Option<Rcode> {
+    let is_refused = match asker.class {
+        Class(0) | Class::NONE | Class::ANY => true,
+        Class::CH => {
+            let name = asker.name.as_wire();
+            OF_SERVERS.iter().any(|zone| is_within(name, zone))
+        }
+        _ => false,
+    };
+    is_refused.then_some(Rcode::REFUSED)
 }
+
+/// The domains of names that are about a server (RFC 4892 section 2).
+const OF_SERVERS: [&[u8]; 2] = [b"\x04bind\0", b"\x06server\0"];
 
 /// A query, as far as it could be read.
 struct Query<'a> {

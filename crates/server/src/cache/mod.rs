@@ -375,7 +375,7 @@ impl Cache {
     }
 
     /// Its figures, as those of [`crate::counts::Counts`].
-    pub fn figures(&self) -> [Figure; 2] {
+    pub fn figures(&self) -> [Figure; 3] {
         let gauge = |name, help, value| Figure {
             name,
             label: ("", ""),
@@ -389,6 +389,11 @@ impl Cache {
                 "cache_bytes",
                 "Memory of the answers in the cache, in octets",
                 self.bytes(),
+            ),
+            gauge(
+                "cache_bytes_max",
+                "Bound on the memory of the cache, in octets",
+                lock(&self.renderings).settings.bytes,
             ),
         ]
     }

@@ -2,12 +2,10 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::Path;
 
-use clap::{Command, CommandFactory as _};
-use clap_mangen::Man;
+use clap::CommandFactory as _;
 
-use super::{Cli, Generated};
+use super::{Cli, EXIT_CODES, Generated, pages};
 use crate::config;
 
 /// Writes what was asked for to `out`, or man pages into the directory that was given, which is
@@ -19,13 +17,13 @@ use crate::config;
 pub(super) fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
     let mut command = Cli::command();
     match what {
-        Generated::Man { directory: None } => page(command).render(out),
+        Generated::Man { directory: None } => pages::man(command, SECTION, EXIT_CODES, out),
         Generated::Man {
             directory: Some(directory),
         } => {
             std::fs::create_dir_all(directory)?;
             command.build();
-            write_pages(command, directory)?;
+            pages::man_pages(command, SECTION, EXIT_CODES, directory)?;
             std::fs::write(directory.join("dns64d.toml.5"), config_page())
         }
         Generated::Completions { shell } => {
@@ -34,50 +32,12 @@ pub(super) fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
             clap_complete::generate(*shell, &mut command, "dns64d", &mut text);
             out.write_all(&text)
         }
-        Generated::Markdown => {
-            let mut command = Cli::command().term_width(WIDTH);
-            command.build();
-            writeln!(
-                out,
-                "# The command line of {0}\n\nPrinted by `{0} generate markdown`.",
-                command.get_name()
-            )?;
-            markdown(&mut command, out)
-        }
+        Generated::Markdown => pages::markdown(command, out),
     }
 }
 
-/// The help of a command and of all below it, each under a heading of its own. Hidden commands are left out.
-fn markdown(command: &mut Command, out: &mut impl Write) -> io::Result<()> {
-    let name = command.get_bin_name().unwrap_or(command.get_name());
-    let name = name.to_owned();
-    let help = command.render_long_help().to_string();
-    let lines: Vec<_> = help.lines().map(str::trim_end).collect();
-    write!(
-        out,
-        "\n## {name}\n\n```text\n{}\n```\n",
-        lines.join("\n").trim_end()
-    )?;
-    let shown = |command: &&mut Command| !command.is_hide_set() && command.get_name() != "help";
-    let mut subcommands = command.get_subcommands_mut().filter(shown);
-    subcommands.try_for_each(|subcommand| markdown(subcommand, out))
-}
-
-/// Columns of the text, whatever the terminal.
-const WIDTH: usize = 100;
-
-/// The page of a command. Servers are in section 8.
-fn page(command: Command) -> Man {
-    Man::new(command).section("8").manual("dns64d")
-}
-
-fn write_pages(command: Command, directory: &Path) -> io::Result<()> {
-    let subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-    for subcommand in subcommands.cloned() {
-        write_pages(subcommand, directory)?;
-    }
-    page(command).generate_to(directory).map(|_| ())
-}
+/// Of the manual: servers.
+const SECTION: &str = "8";
 
 /// dns64d.toml(5): the configuration with every key.
 fn config_page() -> String {
@@ -89,9 +49,7 @@ fn config_page() -> String {
          .SH KEYS\n.nf\n",
     );
     for line in config::template().lines() {
-        // A dot or an apostrophe at the beginning of a line would be a request.
-        writeln!(page, "\\&{}", line.replace('\\', "\\e").replace('-', "\\-"))
-            .expect("memory takes all");
+        writeln!(page, "{}", pages::roff(line)).expect("memory takes all");
     }
     page + ".fi\n.SH SEE ALSO\n.BR dns64d (8)\n"
 }

@@ -2,6 +2,8 @@
 
 pub mod exit;
 mod generate;
+#[path = "../../../pages.rs"]
+mod pages;
 pub mod run;
 
 use std::path::PathBuf;
@@ -47,12 +49,14 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Check a configuration file
+    #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
 
     /// Print a configuration with every key, its default and its meaning
     Template,
 
     /// Query or control a running server
+    #[command(after_help = CTL_EXAMPLES)]
     Ctl(CtlArgs),
 
     /// Print man pages or shell completions
@@ -136,6 +140,17 @@ pub enum Generated {
 const EXIT_CODES: &str = "\
 Exit codes: 0 success, 1 invalid configuration or request refused, 2 usage, \
 3 a running server failed, 4 file, socket or server not available.";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  dns64d check /etc/dns64d/dns64d.toml
+  dns64d check --mtd64-ng /etc/mtd64-ng.conf";
+
+const CTL_EXAMPLES: &str = "\
+Examples:
+  dns64d ctl status
+  dns64d ctl --json stats
+  dns64d ctl flush example.com";
 
 #[cfg(test)]
 mod tests;

@@ -75,8 +75,10 @@ fn ctl(args: CtlArgs, out: &mut impl Write) -> Result<u8, Failure> {
         CtlCommand::Flush { name } => Request::Flush { name },
         CtlCommand::Reload => Request::Reload,
     };
-    let answer = control::ask(&args.socket, &request)
-        .map_err(|e: AskError| Failure::new(exit::ENVIRONMENT, e))?;
+    let answer = match control::ask(&args.socket, &request) {
+        Ok(answer) => answer,
+        Err(error) => return Err(no_answer(&error, args.json, out)?),
+    };
     let code = exit::of_answer(&answer);
     if args.json {
         let line = serde_json::to_string(&answer);
@@ -88,6 +90,16 @@ fn ctl(args: CtlArgs, out: &mut impl Write) -> Result<u8, Failure> {
         print(out, &answer.to_string())?;
     }
     Ok(code)
+}
+
+/// Why there is no answer, written as JSON too if that was asked for.
+fn no_answer(error: &AskError, json: bool, out: &mut impl Write) -> Result<Failure, Failure> {
+    let error = error.to_string();
+    if json {
+        let object = serde_json::json!({ "error": &error, "exit_code": exit::ENVIRONMENT });
+        print(out, &format!("{object}\n"))?;
+    }
+    Ok(Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(error)))
 }
 
 /// Writes; whoever closed the other end does not want the rest.

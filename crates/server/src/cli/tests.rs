@@ -39,12 +39,15 @@ fn it_runs_with_one_configuration() {
 }
 
 #[test]
-fn the_template_is_valid() {
+fn the_template_is_valid_but_for_its_upstream() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dns64d.toml");
     let (code, text) = dns64d(&["template"]).unwrap();
     assert_eq!(code, exit::DONE);
-    std::fs::write(&path, text).unwrap();
+    std::fs::write(&path, &text).unwrap();
+    let failure = dns64d(&["check", path.to_str().unwrap()]).unwrap_err();
+    assert_eq!(failure.code, exit::REFUSED);
+    std::fs::write(&path, text.replace("192.0.2.53", "192.0.2.1")).unwrap();
     let path = path.to_str().unwrap();
     let (code, text) = dns64d(&["check", path]).unwrap();
     assert_eq!(code, exit::DONE);
@@ -82,6 +85,41 @@ fn a_server_that_is_not_there_is_named_with_a_remedy() {
 }
 
 #[test]
+fn an_error_is_json_too_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("control.sock");
+    let line = [
+        "dns64d",
+        "ctl",
+        "--json",
+        "stats",
+        "--socket",
+        path.to_str().unwrap(),
+    ];
+    let mut out = Vec::new();
+    let failure = run(Cli::try_parse_from(line).unwrap(), &mut out).unwrap_err();
+    let object: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(object["exit_code"], failure.code);
+    assert_eq!(object["error"], failure.error.to_string());
+}
+
+#[test]
+fn help_fits_into_eighty_columns() {
+    let mut command = Cli::command().term_width(80);
+    command.build();
+    let mut all = vec![command];
+    while let Some(mut command) = all.pop() {
+        let help = command.render_long_help().to_string();
+        let long: Vec<_> = help
+            .lines()
+            .filter(|line| line.chars().count() > 80)
+            .collect();
+        assert!(long.is_empty(), "{}: {long:#?}", command.get_name());
+        all.extend(command.get_subcommands().cloned());
+    }
+}
+
+#[test]
 fn pages_and_completions_name_the_commands() {
     let (_, page) = dns64d(&["generate", "man"]).unwrap();
     assert!(page.contains("mtd64\\-ng"), "{page}");
@@ -101,6 +139,13 @@ fn the_server_is_in_section_8_and_its_configuration_in_section_5() {
     names.sort();
     assert!(names.contains(&"dns64d.8".into()), "{names:?}");
     assert!(names.contains(&"dns64d-ctl-reload.8".into()), "{names:?}");
+    let ctl = std::fs::read_to_string(path.join("dns64d-ctl.8")).unwrap();
+    assert!(
+        ctl.contains(".SH EXAMPLES\n.nf\n\\&dns64d ctl status\n"),
+        "{ctl}"
+    );
+    assert!(ctl.contains(".SH \"EXIT STATUS\"\n\\&0 success"), "{ctl}");
+    assert!(ctl.contains("[\\-\\-socket PATH]"), "{ctl}");
     let page = std::fs::read_to_string(path.join("dns64d.toml.5")).unwrap();
     assert!(page.contains("\n\\&[upstream]\n"), "{page}");
     // A line that begins with a dot is a request of roff.

@@ -26,6 +26,10 @@ pub(super) fn listen(port: u16) -> Vec<SocketAddr> {
 
 pub(super) const LISTEN_PORT: u16 = DNS_PORT;
 
+/// The upstream of the template: an address for documentation (RFC 5737).
+pub(super) const EXAMPLE_UPSTREAM: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), DNS_PORT);
+
 /// Interfaces that the program in the driver has room for.
 pub(super) const DRIVER_INTERFACES_MAX: usize = 8;
 

@@ -27,7 +27,7 @@ use toml::de::DeTable;
 
 pub use error::{ConfigError, Problem};
 
-use crate::settings::Settings;
+use crate::settings::{Settings, Upstream};
 use error::Faults;
 
 /// A configuration that can be used.
@@ -43,13 +43,42 @@ pub struct Loaded {
 ///
 /// # Errors
 ///
-/// A file that cannot be read, that is larger than 16 MiB, and everything that [`parse`] refuses.
+/// A file that cannot be read, that is larger than 16 MiB, the upstream of the template, and everything that
+/// [`parse`] refuses.
 pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
     let name = path.display().to_string();
     let text = read_text(path, &name)?;
     let settings = parse(&text, &name)?;
+    refuse_example(&settings, &text, &name)?;
     let notes = notes(&settings);
     Ok(Loaded { settings, notes })
+}
+
+/// Refuses the upstream of the template, which has to be replaced.
+fn refuse_example(settings: &Settings, text: &str, name: &str) -> Result<(), ConfigError> {
+    let is_asked = |upstream: &Upstream| upstream.address == defaults::EXAMPLE_UPSTREAM;
+    if !settings.upstreams.iter().any(is_asked) {
+        return Ok(());
+    }
+    let example = defaults::EXAMPLE_UPSTREAM.ip().to_string();
+    let lines = text.split_inclusive('\n').scan(0, |begin, line| {
+        *begin += line.len();
+        Some((*begin - line.len(), line))
+    });
+    let in_use = lines.filter(|(_, line)| !line.trim_start().starts_with('#'));
+    let found = in_use
+        .filter_map(|(begin, line)| Some(begin + line.find(&example)?))
+        .next();
+    let mut faults = Faults::default();
+    let at = found.unwrap_or(text.len());
+    faults.add(
+        at..at + example.len(),
+        format!(
+            "{example} is the example of the template, an address for documentation (RFC 5737); write the address of \
+             your resolver"
+        ),
+    );
+    faults.check(name, text)
 }
 
 /// Reads the text of a TOML file of that name.

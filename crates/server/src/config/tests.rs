@@ -463,8 +463,9 @@ fn a_file_is_read_or_its_fault_named() {
         missing.ends_with("; `dns64d template` writes one to begin with"),
         "{missing}"
     );
-    std::fs::write(&path, template()).unwrap();
-    assert_eq!(load(&path).unwrap().settings, read(""));
+    std::fs::write(&path, beside_upstream("").replace("53", "1")).unwrap();
+    let upstream = load(&path).unwrap().settings.upstreams[0].address;
+    assert_eq!(upstream.to_string(), "192.0.2.1:53");
     let mut file = File::create(&path).unwrap();
     file.write_all(b"workers = 1\nuser = \"\xff\"\n").unwrap();
     let refusal = load(&path).unwrap_err().to_string();
@@ -478,6 +479,41 @@ fn a_file_is_read_or_its_fault_named() {
             .to_string()
             .ends_with("; give a regular file")
     );
+}
+
+#[test]
+fn ipv6_addresses_without_a_port_need_no_brackets() {
+    let settings = read(
+        "listen = [\"::1\", \"2001:db8::53\", \"2001:db8::1:5\", \"[2001:db8::1:53]\", \"::\"]",
+    );
+    let listen: Vec<_> = settings.listen.iter().map(ToString::to_string).collect();
+    let expected = [
+        "[::1]:53",
+        "[2001:db8::53]:53",
+        "[2001:db8::1:5]:53",
+        "[2001:db8::1:53]:53",
+        "[::]:53",
+    ];
+    assert_eq!(listen, expected);
+}
+
+#[test]
+fn the_template_s_upstream_has_to_be_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dns64d.toml");
+    std::fs::write(&path, template()).unwrap();
+    let refusal = load(&path).unwrap_err().to_string();
+    let at = template()
+        .lines()
+        .position(|line| line.starts_with("servers ="))
+        .unwrap()
+        + 1;
+    let expected = format!(
+        "dns64d.toml:{at}:13: 192.0.2.53 is the example of the template, an address for documentation (RFC 5737); \
+         write the address of your resolver\n"
+    );
+    assert!(refusal.contains(&expected), "{refusal}");
+    assert!(refusal.ends_with("           ^^^^^^^^^^"), "{refusal}");
 }
 
 /// The template with some octets replaced, removed or put in.

@@ -144,6 +144,7 @@ pub(super) fn within(
 /// its number.
 pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     let numbered = with_zone_number(text)?;
+    ambiguous(text, default_port)?;
     let with_port = || numbered.parse::<SocketAddr>().ok();
     let bare = || {
         let ip = numbered.parse().ok()?;
@@ -180,6 +181,25 @@ pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, Strin
         ));
     }
     Ok(address)
+}
+
+/// Refuses an IPv6 address without brackets that is probably meant to have a port: its last group is the
+/// usual one, or it is an IPv4-compatible address (RFC 4291 section 2.5.5.1), which no host has.
+fn ambiguous(text: &str, default_port: u16) -> Result<(), String> {
+    let Some((address, port)) = text.rsplit_once(':') else {
+        return Ok(());
+    };
+    let (Ok(whole), Ok(address)) = (text.parse::<Ipv6Addr>(), address.parse::<Ipv6Addr>()) else {
+        return Ok(());
+    };
+    let is_compatible = whole.segments()[..6] == [0; 6] && whole.segments()[6] != 0;
+    if port.parse() != Ok(default_port) && !is_compatible {
+        return Ok(());
+    }
+    Err(format!(
+        "{text:?} has no brackets; write \"[{address}]:{port}\" for port {port} of {address}, or \"[{whole}]\" for \
+         the address {whole}"
+    ))
 }
 
 /// The text of an address with the number of its zone (RFC 4007 section 11.2), if it has the name
@@ -288,6 +308,14 @@ pub(super) fn prefix(text: &str) -> Result<Pref64, String> {
         other => other.to_string(),
     })?;
     let own = Ipv6Net::new_assert(prefix.addr(), prefix.prefix_len());
+    let known = Ipv6Net::new_assert(Pref64::WELL_KNOWN.addr(), Pref64::WELL_KNOWN.prefix_len());
+    if own != known && own.contains(&known) {
+        return Err(format!(
+            "{text:?} contains the well-known prefix, which has length 96 only (RFC 6052 section 2.1); write {known:?}, \
+             or use a prefix of your own, or one of 64:ff9b:1::/48 (RFC 8215)",
+            known = known.to_string()
+        ));
+    }
     let taken = NO_PREFIX.into_iter().find_map(|(first, len, what)| {
         let net = Ipv6Net::new_assert(first, len);
         (net.contains(&own) || own.contains(&net)).then_some((net, what))

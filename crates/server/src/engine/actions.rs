@@ -43,6 +43,8 @@ pub enum Action {
         to: Client,
         /// The message.
         message: Range<usize>,
+        /// How long the client has waited for it.
+        took_ns: Nanos,
     },
     /// Send a question in a datagram.
     Ask {
@@ -132,9 +134,13 @@ impl Actions {
         self.messages.len()
     }
 
-    pub(super) fn reply(&mut self, to: Client, message: &[u8]) {
+    pub(super) fn reply(&mut self, to: Client, message: &[u8], took_ns: Nanos) {
         let message = self.keep(message);
-        self.list.push(Action::Reply { to, message });
+        self.list.push(Action::Reply {
+            to,
+            message,
+            took_ns,
+        });
     }
 
     pub(super) fn ask(&mut self, server: usize, port: usize, message: &[u8]) {

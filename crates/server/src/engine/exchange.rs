@@ -370,12 +370,24 @@ impl Engine {
                 self.close(slot);
                 continue;
             };
-            // Where no other can be asked at once, the timeout is waited for: this one may be back.
+            // Where no other can be asked at once, the timeout is waited for: this one may be back. Once it has
+            // been away for so long that it is down, nobody waits for it any longer.
             let asked = self.lookups.get(lookup).asked;
             let next = self.upstreams.choose(&asked, &mut self.random);
+            let is_up = |next: usize| !self.upstreams.is_down(next);
             if next.is_some_and(|next| !self.upstreams.is_suspect(next)) {
                 self.close(slot);
                 self.ask_next(lookup, now, actions);
+            } else if !is_up(server) && !next.is_some_and(is_up) {
+                self.close(slot);
+                let newest = self.lookups.get(lookup).exchanges;
+                if self
+                    .exchanges
+                    .of(newest)
+                    .all(|(_, other)| other.unreachable)
+                {
+                    self.give_up(lookup, now, actions);
+                }
             } else {
                 self.exchanges.get_mut(slot).unreachable = true;
             }

@@ -325,17 +325,17 @@ impl Engine {
                 len
             }
             Client::Tcp { .. } => {
-                actions.reply(client, message);
+                actions.reply(client, message, 0);
                 0
             }
         }
     }
 
-    /// Sends the message in the frame to a client.
-    fn send(&mut self, client: Client, len: usize, actions: &mut Actions) {
+    /// Sends the message in the frame to a client that has waited for it.
+    fn send(&mut self, client: Client, len: usize, took_ns: Nanos, actions: &mut Actions) {
         let message = &self.maker.frame[..len];
         self.counts.count_response(message);
-        actions.reply(client, message);
+        actions.reply(client, message, took_ns);
     }
 
     /// Time has passed: meets the deadlines that are due, and begins a new turn.
@@ -426,7 +426,7 @@ impl Engine {
 /// A client gets no answer. Whoever holds its connection has to know, or it would wait for one.
 fn stay_silent(client: Client, actions: &mut Actions) {
     if let Client::Tcp { .. } = client {
-        actions.reply(client, &[]);
+        actions.reply(client, &[], 0);
     }
 }
 

@@ -47,7 +47,7 @@ impl Engine {
             self.counts.refused_full.tick();
             let len = reply::error(&query.asker, Rcode::SERVFAIL, None, &mut self.maker.frame);
             self.explain(query.client, Servfail::Full, len, actions);
-            return self.send(query.client, len, actions);
+            return self.send(query.client, len, 0, actions);
         }
         let may_synthesise = part == Part::First && self.maker.may_synthesise(&query);
         // The settings bound the number far below 2^31.
@@ -182,7 +182,7 @@ impl Engine {
             stay_silent(query.client, actions);
         } else {
             self.explain(query.client, why, len, actions);
-            self.send(query.client, len, actions);
+            self.send(query.client, len, now - query.arrived, actions);
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::Page;
+use super::exposition::Format;
 use crate::gateway::places::{Limits, Places, Standing};
 use crate::settings::nets::ClientNetwork;
 
@@ -136,10 +137,8 @@ pub fn response(request: &[u8], page: &Page) -> Vec<u8> {
         _ => "400 Bad Request",
     };
     let (content, body) = if status == "200 OK" {
-        (
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            page.text(),
-        )
+        let format = Format::preferred(&accept(request));
+        (format.content_type(), format.page(page.text()))
     } else {
         ("text/plain; charset=utf-8", format!("{status}\n"))
     };
@@ -149,10 +148,25 @@ pub fn response(request: &[u8], page: &Page) -> Vec<u8> {
         ""
     };
     format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n{body}",
+        "HTTP/1.1 {status}\r\nContent-Type: {content}\r\nContent-Length: {}\r\n{allow}Vary: Accept\r\n\
+         Connection: close\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()
+}
+
+/// The values of the fields `Accept` of a request.
+fn accept(request: &[u8]) -> String {
+    let head = String::from_utf8_lossy(request);
+    let fields = head
+        .split("\r\n")
+        .skip(1)
+        .filter_map(|line| line.split_once(':'));
+    let values: Vec<_> = fields
+        .filter(|(name, _)| name.eq_ignore_ascii_case("accept"))
+        .map(|(_, value)| value)
+        .collect();
+    values.join(",")
 }
 
 #[cfg(test)]
@@ -166,6 +180,8 @@ mod tests {
 
     use super::super::tests::page;
     use super::*;
+
+    const OPEN_METRICS: &str = "Accept: application/openmetrics-text\r\n";
 
     fn respond(request: &str) -> String {
         String::from_utf8(response(request.as_bytes(), &page())).unwrap()
@@ -183,7 +199,7 @@ mod tests {
             head.contains(&format!("Content-Length: {}\r\n", body.len())),
             "{head}"
         );
-        assert_eq!(body, page().text());
+        assert_eq!(body, Format::Text.page(page().text()));
         for (request, status) in [
             ("GET / HTTP/1.1\r\n\r\n", "404"),
             ("GET /metrics/x HTTP/1.1\r\n\r\n", "404"),
@@ -198,6 +214,31 @@ mod tests {
                 got.starts_with(&format!("HTTP/1.1 {status} ")),
                 "{request:?}: {got}"
             );
+        }
+    }
+
+    #[test]
+    fn the_format_is_the_one_that_is_asked_for() {
+        let open = "application/openmetrics-text; version=1.0.0";
+        let asked = |fields: &str| respond(&format!("GET /metrics HTTP/1.1\r\n{fields}\r\n"));
+        for (fields, content) in [
+            ("".to_owned(), "text/plain; version=0.0.4; charset=utf-8"),
+            (
+                "Accept: text/plain\r\n".to_owned(),
+                "text/plain; version=0.0.4",
+            ),
+            (format!("accept: {open}\r\n"), open),
+            (
+                format!("Accept: */*;q=0.1\r\nX: y\r\nAccept: {open};q=0.2\r\n"),
+                open,
+            ),
+        ] {
+            let got = asked(&fields);
+            assert!(
+                got.contains(&format!("\r\nContent-Type: {content}")),
+                "{fields:?}: {got}"
+            );
+            assert_eq!(got.ends_with("# EOF\n"), content == open, "{fields:?}");
         }
     }
 
@@ -225,7 +266,7 @@ mod tests {
     #[test]
     fn whoever_asks_gets_the_page_and_the_end_of_the_connection() {
         let mut stream = connect(served());
-        for piece in ["GET /metr", "ics HTTP/1.1\r\n", "Host: x\r\n\r\n"] {
+        for piece in ["GET /metr", "ics HTTP/1.1\r\n", OPEN_METRICS, "\r\n"] {
             stream.write_all(piece.as_bytes()).unwrap();
         }
         let mut got = String::new();
@@ -246,7 +287,8 @@ mod tests {
             })
             .collect();
         let mut scrape = connect(address);
-        scrape.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let request = format!("GET /metrics HTTP/1.1\r\n{OPEN_METRICS}\r\n");
+        scrape.write_all(request.as_bytes()).unwrap();
         let mut got = String::new();
         scrape.read_to_string(&mut got).unwrap();
         assert!(got.ends_with("# EOF\n"), "{got}");

@@ -1,8 +1,11 @@
-//! The metrics page: `GET /metrics` over HTTP/1.1, in the text format of OpenMetrics 1.0.
+//! The metrics page: `GET /metrics` over HTTP/1.1, in the text format of OpenMetrics 1.0 or of Prometheus.
 //!
 //! - [`Page`]: the text;
+//! - `exposition`: its two formats;
 //! - `http`: requests for it.
 
+#[path = "../../../exposition.rs"]
+mod exposition;
 mod http;
 
 use std::fmt;
@@ -48,7 +51,7 @@ impl Page {
         }
     }
 
-    /// The text of the page now.
+    /// The text of the page now, in OpenMetrics.
     pub fn text(&self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self.clone()));
@@ -264,6 +267,9 @@ mod tests {
             # HELP dns64d_cache_bytes Memory of the answers in the cache, in octets
             # TYPE dns64d_cache_bytes gauge
             dns64d_cache_bytes 0
+            # HELP dns64d_cache_bytes_max Bound on the memory of the cache, in octets
+            # TYPE dns64d_cache_bytes_max gauge
+            dns64d_cache_bytes_max 268435456
             # HELP dns64d_tcp_closed Connections of clients that were closed, by reason
             # TYPE dns64d_tcp_closed counter
             dns64d_tcp_closed_total{reason="client"} 0

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use dns64_wire::message::Message;
+use dns64_transport::clock::Nanos;
+use dns64_wire::message::{Header, Message};
 
 use crate::counts::Servfail;
 
@@ -40,13 +41,49 @@ impl Notes {
     }
 }
 
+/// Writes a query with its response into the log, for operators who asked for each of them. A query without
+/// a response is in the counters of `dropped`.
+pub(super) fn query(client: SocketAddr, response: &[u8], took_ns: Nanos) {
+    let (Ok(header), Ok(message)) = (Header::parse(response), Message::parse(response)) else {
+        return;
+    };
+    let rcode = header.flags().rcode();
+    let ms = format_args!("{}.{:03}", took_ns / 1_000_000, took_ns / 1_000 % 1_000);
+    match message.question() {
+        Some(q) => {
+            tracing::info!(%client, name = %q.name, r#type = %q.rtype, %rcode, %ms, "query");
+        }
+        None => tracing::info!(%client, %rcode, %ms, "query without a question"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use dns64_wire::message::HEADER_LEN;
+
     use super::super::tests::logged;
     use super::*;
 
     /// A response for `a. A` with SERVFAIL.
     const RESPONSE: [u8; 19] = *b"\0\0\x80\x02\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+
+    #[test]
+    fn a_query_is_logged_with_the_code_and_the_time_of_its_response() {
+        let client = SocketAddr::new([192, 0, 2, 1].into(), 4000);
+        let lines = logged(|| {
+            query(client, &RESPONSE, 12_034_900);
+            query(client, &RESPONSE[..HEADER_LEN], 0);
+            query(client, &[], 0);
+            let mut bare = RESPONSE[..HEADER_LEN].to_vec();
+            bare[5] = 0;
+            query(client, &bare, 0);
+        });
+        let expected = [
+            "INFO query client=192.0.2.1:4000 name=a. type=A rcode=SERVFAIL ms=12.034",
+            "INFO query without a question client=192.0.2.1:4000 rcode=SERVFAIL ms=0.000",
+        ];
+        assert_eq!(lines, expected);
+    }
 
     #[test]
     fn a_flood_of_failures_is_ten_lines_and_their_number() {

@@ -4,7 +4,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::panic::{catch_unwind, resume_unwind};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
@@ -169,6 +172,44 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(MonotonicClock.now() < give_up, "never: {what}");
         MonotonicClock.sleep(SECOND / 20);
     }
+}
+
+/// A machine that stands still for this long makes questions time out to which the answers are there.
+const PAUSE_NS: Nanos = SECOND / 2;
+
+/// Runs a test of what is so on a machine that runs: where it fails and the machine has stood still
+/// meanwhile, as a virtual one does while its host copies it, that is no failure and it begins again.
+pub(crate) fn unless_paused(test: fn()) {
+    for _ in 0..4 {
+        let (result, longest_ns) = watched(test);
+        match result {
+            Ok(()) => return,
+            Err(panic) if longest_ns < PAUSE_NS => resume_unwind(panic),
+            // It has been printed.
+            Err(_) => {}
+        }
+    }
+    test();
+}
+
+/// What came of a test, and for how long at most the machine stood still meanwhile.
+fn watched(test: fn()) -> (thread::Result<()>, Nanos) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let (mut last, mut longest_ns) = (MonotonicClock.now(), 0);
+            while !is_over.load(Ordering::Relaxed) {
+                MonotonicClock.sleep(SECOND / 50);
+                let now = MonotonicClock.now();
+                longest_ns = longest_ns.max(now - last);
+                last = now;
+            }
+            longest_ns
+        });
+        let result = catch_unwind(test);
+        is_over.store(true, Ordering::Relaxed);
+        (result, watch.join().unwrap())
+    })
 }
 
 pub(crate) fn nanos(span: Duration) -> Nanos {

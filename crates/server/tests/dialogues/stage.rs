@@ -326,7 +326,7 @@ impl Stage {
     fn see_actions(&mut self) {
         let actions = std::mem::take(&mut self.actions);
         for action in actions.list() {
-            if let Action::Reply { to, message } = action {
+            if let Action::Reply { to, message, .. } = action {
                 let label = u32::from(to.address().port()) - 10_000;
                 let answer = self.see_answer(label, actions.message(message));
                 self.replies.push((label, answer));

@@ -274,13 +274,14 @@ pub(crate) const EXPECTED: &[Expected] = &[
     },
     Expected {
         kinds: &["class CH, version.bind"],
-        dns64d: "the upstream's version",
-        unbound: Same,
+        dns64d: "REFUSED",
+        unbound: Differs(&[Rcode, Records], "its own version"),
         bind: Differs(
-            &[Aa, Ra, Records],
+            &[Rcode, Aa, Ra, Records],
             "its own version, authoritative, without RA",
         ),
-        why: "RFC 6147 section 5.1, as above. Unbound tells its own version; here it is that of the upstream",
+        why: "RFC 4892: the question is about the server that is asked, and the upstream is another one. dns64d does not \
+              tell its version",
     },
 ];
 

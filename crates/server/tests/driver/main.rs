@@ -363,7 +363,7 @@ fn an_interface_that_is_missing_or_leads_away_stops_the_start() {
     ] {
         let text = format!(
             "listen = [\"127.0.0.1:5399\"]\ndriver-cache = [\"{interface}\"]\n\
-             [upstream]\nservers = [\"192.0.2.53\"]\n[control]\nsocket = \"off\"\n"
+             [upstream]\nservers = [\"192.0.2.1\"]\n[control]\nsocket = \"off\"\n"
         );
         fs::write(&path, text).unwrap();
         let output = Command::new(PROGRAM)

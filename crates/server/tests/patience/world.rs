@@ -277,7 +277,7 @@ impl World {
     fn settle(&mut self, actions: &Actions) {
         for action in actions.list() {
             match action {
-                Action::Reply { to, message } => {
+                Action::Reply { to, message, .. } => {
                     self.heard(to.address().port(), actions.message(message));
                 }
                 Action::Ask {

@@ -1,5 +1,6 @@
 //! Every refusal with its text.
 
+mod addresses;
 mod dns64;
 mod driver;
 mod server;

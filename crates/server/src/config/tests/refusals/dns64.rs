@@ -339,3 +339,24 @@ clients = ["10.0.0.0/8"]"#,
         "#]],
     );
 }
+
+#[test]
+fn the_well_known_prefix_has_one_length() {
+    refused_beside_upstream(
+        &[
+            "[dns64]\nprefix = \"64:ff9b::/64\"",
+            "[dns64]\nprefix = \"64:ff9b::/32\"",
+        ],
+        expect![[r#"
+            dns64d.toml:3:10: prefix "64:ff9b::/64" contains the well-known prefix, which has length 96 only (RFC 6052 section 2.1); write "64:ff9b::/96", or use a prefix of your own, or one of 64:ff9b:1::/48 (RFC 8215)
+              |
+            3 | prefix = "64:ff9b::/64"
+              |          ^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:3:10: prefix "64:ff9b::/32" contains the well-known prefix, which has length 96 only (RFC 6052 section 2.1); write "64:ff9b::/96", or use a prefix of your own, or one of 64:ff9b:1::/48 (RFC 8215)
+              |
+            3 | prefix = "64:ff9b::/32"
+              |          ^^^^^^^^^^^^^^
+        "#]],
+    );
+}

@@ -1,0 +1,160 @@
+//! Pages that a program prints about itself, from the definitions that parse its command line: man pages and
+//! a page of the book. A part of both programs, which share no crate that it would belong to.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::builder::Resettable;
+use clap::{Arg, ArgAction, Command};
+use clap_mangen::Man;
+
+/// The man page of a command in a section of the manual. `exit_status` is the text under that heading.
+pub(crate) fn man(
+    command: Command,
+    section: &str,
+    exit_status: &str,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let examples = command.get_after_help().map(ToString::to_string);
+    let examples = examples
+        .as_deref()
+        .and_then(|text| text.strip_prefix("Examples:\n"));
+    let has_commands = command.get_subcommands().any(|it| !it.is_hide_set());
+    let has_version = command
+        .get_version()
+        .or(command.get_long_version())
+        .is_some();
+    let name = command
+        .get_display_name()
+        .unwrap_or(command.get_name())
+        .to_owned();
+    // Of `dns64d-ctl` and `dns64d` alike.
+    let manual = name.split('-').next().unwrap_or_default().to_owned();
+    let synopsis = synopsis(&command);
+    writeln!(out, ".TH {name} {section} \"\" \"\" {manual}")?;
+    let page = Man::new(
+        command
+            .override_usage(synopsis)
+            .after_help(Resettable::Reset),
+    );
+    let page = page.section(section);
+    page.render_name_section(out)?;
+    page.render_synopsis_section(out)?;
+    page.render_description_section(out)?;
+    page.render_options_section(out)?;
+    if has_commands {
+        page.render_subcommands_section(out)?;
+    }
+    if let Some(examples) = examples {
+        write!(out, ".SH EXAMPLES\n.nf\n")?;
+        for line in examples.lines() {
+            writeln!(out, "{}", roff(line.trim_start()))?;
+        }
+        writeln!(out, ".fi")?;
+    }
+    let exit_status = exit_status.trim_start_matches("Exit codes: ");
+    writeln!(out, ".SH \"EXIT STATUS\"\n{}", roff(exit_status))?;
+    match has_version {
+        true => page.render_version_section(out),
+        false => Ok(()),
+    }
+}
+
+/// The man pages of a command that was built and of all below it that are not hidden, in a directory.
+pub(crate) fn man_pages(
+    command: Command,
+    section: &str,
+    exit_status: &str,
+    directory: &Path,
+) -> io::Result<()> {
+    let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+    for below in shown.filter(|it| it.get_name() != "help").cloned() {
+        man_pages(below, section, exit_status, directory)?;
+    }
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let path = directory.join(format!("{name}.{section}"));
+    let mut text = Vec::new();
+    man(command, section, exit_status, &mut text)?;
+    std::fs::write(path, text)
+}
+
+/// A line of a page as roff takes it.
+pub(crate) fn roff(line: &str) -> String {
+    // A dot or an apostrophe at the beginning of a line would be a request.
+    format!("\\&{}", line.replace('\\', "\\e").replace('-', "\\-"))
+}
+
+/// How a command is called, with the values of its options.
+fn synopsis(command: &Command) -> String {
+    if let Some(usage) = command.get_overridden_usage() {
+        return usage.to_string();
+    }
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let shown =
+        |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
+    let (positional, options): (Vec<_>, Vec<_>) = command
+        .get_arguments()
+        .filter(shown)
+        .partition(|arg| arg.is_positional());
+    let mut words = vec![name.to_owned()];
+    words.extend(options.into_iter().chain(positional).map(word));
+    if command.has_subcommands() {
+        let required = command.is_subcommand_required_set();
+        words.push(if required { "COMMAND" } else { "[COMMAND]" }.to_owned());
+    }
+    words.join(" ")
+}
+
+/// An option with its value, or a positional argument.
+fn word(arg: &Arg) -> String {
+    let values = arg.get_value_names().unwrap_or_default().join(" ");
+    let flag = match (arg.get_short(), arg.get_long()) {
+        (Some(short), _) => format!("-{short}"),
+        (None, Some(long)) => format!("--{long}"),
+        (None, None) => String::new(),
+    };
+    let takes_value = arg.is_positional() || arg.get_action().takes_values();
+    let mut word = match (flag.is_empty(), takes_value) {
+        (true, _) => values,
+        (false, true) => format!("{flag} {values}"),
+        (false, false) => flag,
+    };
+    if !arg.is_required_set() {
+        word = format!("[{word}]");
+    }
+    if matches!(arg.get_action(), ArgAction::Append) {
+        word += "...";
+    }
+    word
+}
+
+/// The help of a command and of all below it as a page of Markdown.
+pub(crate) fn markdown(command: Command, out: &mut impl Write) -> io::Result<()> {
+    let mut command = command.term_width(WIDTH);
+    command.build();
+    let name = command.get_name();
+    writeln!(
+        out,
+        "# The command line of {name}\n\nPrinted by `{name} generate markdown`."
+    )?;
+    chapter(&mut command, out)
+}
+
+/// The help of a command and of all below it, each under a heading of its own. Hidden commands are left out.
+fn chapter(command: &mut Command, out: &mut impl Write) -> io::Result<()> {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let name = name.to_owned();
+    let help = command.render_long_help().to_string();
+    let lines: Vec<_> = help.lines().map(str::trim_end).collect();
+    write!(
+        out,
+        "\n## {name}\n\n```text\n{}\n```\n",
+        lines.join("\n").trim_end()
+    )?;
+    let shown = |command: &&mut Command| !command.is_hide_set() && command.get_name() != "help";
+    let mut subcommands = command.get_subcommands_mut().filter(shown);
+    subcommands.try_for_each(|subcommand| chapter(subcommand, out))
+}
+
+/// Columns of the text, whatever the terminal.
+const WIDTH: usize = 100;
