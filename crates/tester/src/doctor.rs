@@ -11,9 +11,10 @@ use std::fmt;
 
 use crate::lab::cpuset::CpuSet;
 use crate::lab::machine::{self, Machine};
-use crate::lab::process::find_program;
+use crate::lab::process::{TOOLS, find_program};
 use crate::lab::profile::{Profile, ProfileRole, built_in_names};
 use crate::lab::server;
+use crate::lab::usage;
 use crate::lab::{LabKind, userns};
 use crate::load::catch_up::Limits;
 
@@ -58,20 +59,35 @@ pub fn examine() -> Vec<Finding> {
         kernel(&here.sysctl("kernel.osrelease").unwrap_or_default()),
         user(),
     ];
-    if !userns::inside() {
+    if !userns::inside() && find_program("unshare").is_some() {
         findings.push(user_namespaces());
     }
     findings.extend(apparmor(&here));
     findings.push(cgroup(&here));
     findings.extend(quota(&here));
-    findings.extend(PROGRAMS.map(|(program, package)| installed(program, package)));
+    findings.extend(TOOLS.map(|(program, package)| installed(program, package)));
     findings.extend(processors(&here));
+    findings.extend(pressure(&here));
     findings.push(stalls());
     findings.extend(BUFFERS.iter().filter_map(|name| buffer(&here, name)));
     findings.push(conntrack(&here));
     findings.extend(here.memory_bytes("MemAvailable").map(memory));
     let profiles = built_in_names().filter_map(|name| Profile::built_in(name).ok());
     findings.extend(profiles.map(|profile| server(&profile)));
+    findings
+}
+
+/// What keeps a measurement of a minute from being made on this machine, or would disturb it: takes a second.
+pub fn disturbances() -> Vec<Finding> {
+    let here = Machine::here();
+    let mut findings: Vec<_> = TOOLS
+        .map(|(program, package)| installed(program, package))
+        .into();
+    findings.extend(quota(&here));
+    // Before all cores are kept busy to find stalls.
+    findings.extend(pressure(&here));
+    findings.push(stalls());
+    findings.retain(|finding| finding.grade != Grade::Good);
     findings
 }
 
@@ -169,14 +185,6 @@ fn quota(here: &Machine) -> Option<Finding> {
     Some(finding("CPU quota", value, Some(remedy.to_owned())))
 }
 
-/// Programs that a lab needs, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 4] = [
-    ("ip", "iproute2"),
-    ("taskset", "util-linux"),
-    ("unshare", "util-linux"),
-    ("setpriv", "util-linux"),
-];
-
 fn installed(program: &str, package: &str) -> Finding {
     match find_program(program) {
         Some(path) => finding(program, path.display(), None),
@@ -244,6 +252,23 @@ fn conntrack(here: &Machine) -> Finding {
                   namespaces have none";
     let value = if loaded { "loaded" } else { "not loaded" };
     finding("nf_conntrack", value, unless(!loaded, remedy))
+}
+
+/// How long tasks have to wait for a processor while this one sleeps for a second. The averages of the kernel are
+/// older than that: they still have the build that has just ended.
+fn pressure(here: &Machine) -> Option<Finding> {
+    let so_far_ns = || usage::pressure_ns(&here.read("/proc/pressure/cpu")?);
+    let (before_ns, began) = (so_far_ns()?, MonotonicClock.now());
+    MonotonicClock.sleep(SECOND);
+    let waited_ns = so_far_ns()?.saturating_sub(before_ns);
+    Some(waited(waited_ns, MonotonicClock.now() - began))
+}
+
+fn waited(waited_ns: Nanos, span_ns: Nanos) -> Finding {
+    let pct = waited_ns * 100 / span_ns.max(1);
+    let remedy = "others use the processors: stop them, or wait until they are done";
+    let value = format!("{pct} % of 1 s");
+    finding("CPU pressure", value, unless(pct < PRESSURE_PCT, remedy))
 }
 
 /// Keeps all cores busy for a moment and looks how long each of them stands still: what a host
@@ -326,6 +351,8 @@ fn kernel_version(release: &str) -> Option<(u32, u32)> {
 
 /// A stall beyond this is no interrupt any more but another task, or another guest.
 const STALL_NS: Nanos = SECOND / 1000;
+/// An idle machine has hundredths of a per cent; a compiler on each core tens.
+const PRESSURE_PCT: u64 = 5;
 /// First kernel with `UDP_SEGMENT` (udp(7)).
 const SEGMENT_KERNEL: (u32, u32) = (4, 18);
 /// First kernel with `UDP_GRO` (udp(7)).
@@ -347,6 +374,18 @@ mod tests {
         assert_eq!(kernel_version("6.18.44-fc-v657"), Some((6, 18)));
         assert_eq!(kernel_version("4.9"), Some((4, 9)));
         assert_eq!(kernel_version("next"), None);
+    }
+
+    #[test]
+    fn pressure_of_others_is_poor_and_an_old_kernel_does_not_tell() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(pressure(&Machine::at(root.path())).is_none());
+        let told = |waited_ns| {
+            let found = waited(waited_ns, SECOND);
+            (found.value, found.grade)
+        };
+        assert_eq!(told(49_900_000), ("4 % of 1 s".to_owned(), Grade::Good));
+        assert_eq!(told(50_000_000), ("5 % of 1 s".to_owned(), Grade::Poor));
     }
 
     #[test]

@@ -3,16 +3,35 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use dns64bench::cli::{Cli, commands};
+use clap::{CommandFactory as _, Parser as _};
+use clap_complete::CompleteEnv;
+use dns64bench::cli::{Cli, commands, completion, exit, refusal};
+use dns64bench::report::terminal;
 
 fn main() -> ExitCode {
     abort_on_panic();
-    match commands::run(Cli::parse().command) {
+    let asked = CompleteEnv::with_factory(Cli::command).var(completion::VARIABLE);
+    asked.complete();
+    let json = refusal::json_target(&std::env::args_os().collect::<Vec<_>>());
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(refused) => {
+            if let Some(target) = json.filter(|_| refused.use_stderr()) {
+                refusal::write(&target, exit::USAGE, &refusal::in_words(&refused));
+            }
+            refused.exit();
+        }
+    };
+    match commands::run(cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
+            let error = format!("{:#}", failure.error);
+            if let Some(target) = json.filter(|_| !failure.told) {
+                refusal::write(&target, failure.code, &error);
+            }
+            let line = terminal::fitting(&format!("dns64bench: {error}\n"), std::io::stderr());
             // If standard error is closed, the exit code has to do.
-            let _ = writeln!(std::io::stderr(), "dns64bench: {:#}", failure.error);
+            let _ = std::io::stderr().write_all(line.as_bytes());
             ExitCode::from(failure.code)
         }
     }

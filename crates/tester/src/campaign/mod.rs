@@ -18,6 +18,7 @@ pub mod history;
 pub mod journal;
 pub mod names;
 pub mod plan;
+pub mod preflight;
 pub mod record;
 pub mod run;
 pub mod signature;

@@ -1,11 +1,13 @@
 //! What the user can type.
 
 mod campaign;
+mod own;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCompleter;
 use dns64_transport::clock::Nanos;
 use dns64_transport::socket::Segmentation;
 use dns64_transport::xdp::program::Mode;
@@ -13,7 +15,8 @@ use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
 use super::backend::BackendArgs;
-use super::values;
+use super::completion;
+use super::values::{self, ServerName};
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
@@ -29,7 +32,8 @@ use crate::quantity;
 use crate::report::timeline::Which;
 use crate::rig::spec::AuthorityChoice;
 
-pub use campaign::{PushArgs, ResumeArgs, RunArgs, WatchArgs};
+pub use campaign::{MayLoadArgs, PushArgs, ResumeArgs, RunArgs, WatchArgs};
+pub use own::{Generated, ProfileCommand};
 
 /// `dns64bench trial`
 #[derive(Args, Debug)]
@@ -74,9 +78,9 @@ pub struct SelfTestArgs {
 /// `dns64bench search`
 #[derive(Args, Debug)]
 pub struct SearchArgs {
-    /// Rate of the first trial, in queries per second; k and M are understood
-    #[arg(short = 'Q', long, visible_alias = "rate", value_name = "QPS", default_value = "10k", value_parser = quantity::rate, allow_negative_numbers = true)]
-    pub start_rate: u64,
+    /// Rate of the first trial, in queries per second; k and M are understood [default: 10k, or --max-rate]
+    #[arg(short = 'Q', long, visible_alias = "rate", value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
+    pub start_rate: Option<u64>,
 
     /// Highest rate to try, in queries per second [default: the certified rate]
     #[arg(long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
@@ -144,13 +148,17 @@ pub struct LimitArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Server")]
 pub struct SubjectArgs {
-    /// Address of a running server; of the authority in a self-test
-    #[arg(short, long, value_name = "ADDR", conflicts_with_all = ["lab", "setup", "upstream_family", "authority", "authority_cpus", "authority_behaviour"])]
-    pub server: Option<IpAddr>,
+    /// Address or host name of a running server; of the authority in a self-test
+    #[arg(short, long, value_name = "ADDR|NAME", value_parser = values::server, conflicts_with_all = ["lab", "setup", "upstream_family", "authority", "authority_cpus", "authority_behaviour"])]
+    pub server: Option<ServerName>,
 
     /// UDP port of that server [default: 53]
     #[arg(short, long, value_name = "PORT", requires = "server", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
+
+    /// Whose servers may be measured.
+    #[command(flatten)]
+    pub may_load: MayLoadArgs,
 
     /// Authority in self-test mode that certifies the Tester, with --server
     #[arg(long, value_name = "ADDR:PORT", requires = "server")]
@@ -164,8 +172,8 @@ pub struct SubjectArgs {
     #[arg(long, value_name = "N", default_value_t = SELF_TESTS_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub self_tests: u16,
 
-    /// DNS64 server to start in a lab: a built-in profile (listed by `dns64bench doctor`) or a file
-    #[arg(long, value_name = "PROFILE|FILE.toml")]
+    /// DNS64 server to start in a lab: a built-in profile (`dns64bench profile list`) or a file
+    #[arg(long, value_name = "PROFILE|FILE.toml", add = ArgValueCompleter::new(completion::duts))]
     pub dut: Option<String>,
 
     /// Program of that DNS64 server [default: found in PATH]
@@ -173,7 +181,7 @@ pub struct SubjectArgs {
     pub dut_binary: Option<PathBuf>,
 
     /// Setting of its profile, such as threads=2; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", requires = "dut", value_parser = values::setting)]
+    #[arg(long, value_name = "NAME=VALUE", requires = "dut", value_parser = values::setting, add = ArgValueCompleter::new(completion::settings))]
     pub dut_set: Vec<(String, String)>,
 
     /// Restart the DNS64 server before each trial
@@ -196,7 +204,7 @@ pub struct SubjectArgs {
     ///
     /// in-driver is the built-in one with a program (XDP) at its link that answers A and AAAA queries before the
     /// kernel; in-driver:generic has it behind the driver.
-    #[arg(long, value_name = "NAME|FILE.toml")]
+    #[arg(long, value_name = "NAME|FILE.toml", add = ArgValueCompleter::new(completion::authorities))]
     pub authority: Option<AuthorityChoice>,
 
     /// CPUs of the authority, such as 0 or 0,2-3 [default: a CPU of its own if there are three]
@@ -291,9 +299,9 @@ pub struct NameArgs {
     )]
     pub cached_share: Share,
 
-    /// Pattern of the repeated names: one-name, stack:N, window:N or zipf:N,S
-    #[arg(long, value_name = "PATTERN", default_value = "one-name")]
-    pub cached_pattern: Pattern,
+    /// Pattern of the repeated names: one-name, stack:N, window:N or zipf:N,S [default: one-name]
+    #[arg(long, value_name = "PATTERN")]
+    pub cached_pattern: Option<Pattern>,
 
     /// Prefix of the expected answers; auto learns it from the server
     #[arg(long, value_name = "auto|PREFIX", default_value = "auto", value_parser = pref64)]
@@ -430,13 +438,20 @@ pub struct ZoneArgs {
 /// `dns64bench dns64perf`
 #[derive(Args, Debug)]
 #[command(override_usage = "\
-dns64bench dns64perf [OPTIONS] <server> <port> <subnet> <number of requests> <burst size> \
-[<number of threads> [<ports per thread>]] <delay between bursts in ns> <timeout in s>
-       dns64bench dns64perf --classic <client number> <threads> <timeout in s> <server> [<port>]")]
+dns64bench dns64perf [OPTIONS] <server> <port> <subnet>
+           <number of requests> <burst size>
+           [<number of threads> [<ports per thread>]]
+           <delay between bursts in ns> <timeout in s>
+       dns64bench dns64perf --classic <client number> <threads> <timeout in s>
+           <server> [<port>]")]
 pub struct Dns64PerfArgs {
     /// Arguments of dns64perf++ in their order; of dns64perf with --classic
     #[arg(value_name = "ARGUMENT", required = true)]
     pub arguments: Vec<String>,
+
+    /// Whose servers may be measured.
+    #[command(flatten)]
+    pub may_load: MayLoadArgs,
 
     /// dns64perf mode (2015): 256 experiments of 256 queries, each sent after the previous answer
     #[arg(long, conflicts_with_all = ["pacing", "pref64"])]
@@ -517,6 +532,14 @@ pub struct CompareArgs {
     #[arg(value_name = "B")]
     pub after: PathBuf,
 
+    /// Further campaigns, each compared with A
+    #[arg(value_name = "C")]
+    pub more: Vec<PathBuf>,
+
+    /// Page with bars and, of three campaigns or more, the history of the rates
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
     /// Allowed slowdown of B, in per cent of A
     #[arg(long, value_name = "PCT", default_value_t = 5.0, value_parser = quantity::pct)]
     pub max_regression: f64,
@@ -531,27 +554,8 @@ pub struct CompareArgs {
 pub struct DemoArgs {
     /// DNS64 server to measure: a built-in profile or a file [default: dns64d, or an installed
     /// server]
-    #[arg(long, value_name = "PROFILE|FILE.toml")]
+    #[arg(long, value_name = "PROFILE|FILE.toml", add = ArgValueCompleter::new(completion::duts))]
     pub dut: Option<String>,
-}
-
-/// What the binary can print about itself.
-#[derive(Debug, Subcommand)]
-pub enum Generated {
-    /// The main man page to standard output, or all of them into a directory
-    Man {
-        /// Directory to write one page for each subcommand into
-        directory: Option<PathBuf>,
-    },
-
-    /// The completions of a shell to standard output
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
-
-    /// The help of all commands as a page of Markdown
-    Markdown,
 }
 
 /// The value of `--pref64`; `None` learns it from an answer of the server.

@@ -2,11 +2,12 @@
 
 use std::io::{self, Write};
 
-use clap::{Command, CommandFactory as _};
-use clap_mangen::Man;
+use clap::CommandFactory as _;
+use clap_complete::env::Shells;
 
-use super::Cli;
 use super::args::Generated;
+use super::completion::VARIABLE;
+use super::{Cli, EXIT_CODES, pages};
 
 /// Writes what was asked for to `out`, or man pages into the directory that was given, which is
 /// made if it is not there.
@@ -17,47 +18,24 @@ use super::args::Generated;
 pub fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
     let mut command = Cli::command();
     match what {
-        Generated::Man { directory: None } => Man::new(command).render(out),
+        Generated::Man { directory: None } => pages::man(command, SECTION, EXIT_CODES, out),
         Generated::Man {
             directory: Some(directory),
         } => {
             std::fs::create_dir_all(directory)?;
-            clap_mangen::generate_to(command, directory)
+            command.build();
+            pages::man_pages(command, SECTION, EXIT_CODES, directory)
         }
         Generated::Completions { shell } => {
-            // The generator panics when its writer fails, so it writes into memory.
-            let mut text = Vec::new();
-            clap_complete::generate(*shell, &mut command, "dns64bench", &mut text);
-            out.write_all(&text)
+            let shells = Shells::builtins();
+            let shell = shells.completer(&shell.to_string());
+            let shell = shell.ok_or_else(|| io::Error::other("no completions for this shell"))?;
+            let name = command.get_name();
+            shell.write_registration(VARIABLE, name, name, name, out)
         }
-        Generated::Markdown => {
-            let mut command = Cli::command().term_width(WIDTH);
-            command.build();
-            writeln!(
-                out,
-                "# The command line of {0}\n\nPrinted by `{0} generate markdown`.",
-                command.get_name()
-            )?;
-            markdown(&mut command, out)
-        }
+        Generated::Markdown => pages::markdown(command, out),
     }
 }
 
-/// The help of a command and of all below it, each under a heading of its own. Hidden commands are left out.
-fn markdown(command: &mut Command, out: &mut impl Write) -> io::Result<()> {
-    let name = command.get_bin_name().unwrap_or(command.get_name());
-    let name = name.to_owned();
-    let help = command.render_long_help().to_string();
-    let lines: Vec<_> = help.lines().map(str::trim_end).collect();
-    write!(
-        out,
-        "\n## {name}\n\n```text\n{}\n```\n",
-        lines.join("\n").trim_end()
-    )?;
-    let shown = |command: &&mut Command| !command.is_hide_set() && command.get_name() != "help";
-    let mut subcommands = command.get_subcommands_mut().filter(shown);
-    subcommands.try_for_each(|subcommand| markdown(subcommand, out))
-}
-
-/// Columns of the text, whatever the terminal.
-const WIDTH: usize = 100;
+/// Of the manual: programs of users.
+const SECTION: &str = "1";

@@ -7,8 +7,12 @@
 pub mod args;
 pub mod backend;
 pub mod commands;
+pub mod completion;
 pub mod exit;
 pub mod generate;
+#[path = "../../../pages.rs"]
+mod pages;
+pub mod refusal;
 pub mod resolve;
 pub mod values;
 
@@ -17,8 +21,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, PushArgs,
-    ResumeArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs, ZoneArgs,
+    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, ProfileCommand,
+    PushArgs, ResumeArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
+    ZoneArgs,
 };
 
 /// Measure DNS64 servers the way RFC 8219 section 9 asks.
@@ -140,6 +145,13 @@ pub enum Command {
     #[command(subcommand)]
     Lab(LabCommand),
 
+    /// List and print the profiles of servers
+    ///
+    /// A profile says how a server is found, configured and started. To measure another server, or another configuration, save a
+    /// profile as a file, change it, and give the path of the file instead of the name.
+    #[command(subcommand, after_help = PROFILE_EXAMPLES)]
+    Profile(ProfileCommand),
+
     /// Serve a controller on a host of a laboratory
     ///
     /// `run` starts it over ssh. It exchanges frames on standard input and output. When standard input ends, it stops everything that it
@@ -198,6 +210,11 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   dns64bench run --dry-run examples/rfc8219.toml
   dns64bench run -o results examples/quick.toml";
+
+const PROFILE_EXAMPLES: &str = "\
+Examples:
+  dns64bench profile list
+  dns64bench profile show unbound >my-unbound.toml";
 
 const DNS64PERF_EXAMPLES: &str = "\
 Examples:

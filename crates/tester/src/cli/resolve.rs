@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::args::{LoadArgs, MeasureArgs, NameArgs, OutputArgs, SubjectArgs};
+use super::args::{LoadArgs, MayLoadArgs, MeasureArgs, NameArgs, OutputArgs, SubjectArgs};
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
 use crate::load::catch_up::Limits;
-use crate::namespace::{DEFAULT_NAMESPACE, Zone};
+use crate::namespace::{DEFAULT_NAMESPACE, Share, Zone};
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
 use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Load, RigSpec, Subject};
@@ -19,6 +19,8 @@ pub struct Measurement {
     pub spec: RigSpec,
     /// Where the roles run, if it needs a lab.
     pub lab: LabKind,
+    /// Whose servers may be measured.
+    pub may_load: MayLoadArgs,
     /// The user has said which names to ask for.
     pub has_namespace: bool,
     /// Measure without a certificate.
@@ -50,8 +52,8 @@ impl Measurement {
         demand
     }
 
-    /// Where it leaves what RFC 8219 recommends.
-    pub fn remarks(&self) -> Vec<String> {
+    /// What RFC 8219 recommends for it, of so many searches.
+    pub fn recommended(&self, searches: Option<u32>) -> Recommended<'_> {
         let server = match &self.spec.subject {
             Subject::Server { server, .. } if server.is_ipv4() => Some("the server"),
             _ => None,
@@ -59,15 +61,11 @@ impl Measurement {
         Recommended {
             duration_ns: self.spec.load.duration_ns,
             timeout_ns: self.spec.load.timeout_ns,
-            runs: None,
+            runs: searches,
             ipv4_servers: server.into_iter().collect(),
             // Told by the conditions.
             behaviours: Vec::new(),
         }
-        .remarks()
-        .iter()
-        .map(ToString::to_string)
-        .collect()
     }
 }
 
@@ -106,6 +104,20 @@ pub enum UsageError {
         /// As given.
         threads: u16,
     },
+    /// Nothing could be tried.
+    #[error("--start-rate {start} is beyond --max-rate {max}; lower the one or raise the other")]
+    StartRate {
+        /// As given.
+        start: u64,
+        /// As given.
+        max: u64,
+    },
+    /// No name would be repeated.
+    #[error(
+        "--cached-pattern says which names are repeated, and --cached-share is 0: no name is; omit it, or use such as \
+         --cached-share 80%"
+    )]
+    Pattern,
     /// Source and destination are of different families.
     #[error(
         "--local {local} and --server {server} are not of the same family; omit --local or give an \
@@ -116,6 +128,16 @@ pub enum UsageError {
         local: IpAddr,
         /// As given.
         server: IpAddr,
+    },
+    /// A host name has no address that could be measured.
+    #[error(
+        "cannot find the address of --server {name}: {why}; check the name, or give the address"
+    )]
+    UnknownHost {
+        /// As given.
+        name: String,
+        /// What the system says.
+        why: String,
     },
     /// An authority that is another program, or is to certify the Tester, answers as it does.
     #[error("--authority-behaviour is for the built-in authority behind a DNS64 server; {0}")]
@@ -146,7 +168,7 @@ impl MeasureArgs {
             max_stolen_pct: limits.max_stolen,
         };
         let (lab, uncertified) = (subject.lab.unwrap_or_default(), subject.uncertified);
-        let self_tests = subject.self_tests.into();
+        let (self_tests, may_load) = (subject.self_tests.into(), subject.may_load);
         let has_namespace = names.namespace.is_some();
         Ok(Measurement {
             spec: RigSpec {
@@ -157,6 +179,7 @@ impl MeasureArgs {
                 },
             },
             lab,
+            may_load,
             has_namespace,
             uncertified,
             self_tests,
@@ -167,10 +190,14 @@ impl MeasureArgs {
 
 impl SubjectArgs {
     fn resolve(self, local: Option<IpAddr>, needs: Needs) -> Result<Subject, UsageError> {
-        match (self.server, &self.dut, needs) {
+        match (self.server.clone(), &self.dut, needs) {
             (Some(_), Some(_), _) => Err(UsageError::TwoServers),
             (None, None, Needs::Dut) => Err(UsageError::NoServer),
-            (Some(server), None, needs) => {
+            (Some(name), None, needs) => {
+                let server = name.address(local).map_err(|why| UsageError::UnknownHost {
+                    name: name.to_string(),
+                    why: why.to_string(),
+                })?;
                 if let Some(local) = local
                     && local.is_ipv4() != server.is_ipv4()
                 {
@@ -228,6 +255,9 @@ impl LoadArgs {
         if let Some(sockets) = self.sockets.filter(|&sockets| sockets < threads) {
             return Err(UsageError::FewSockets { sockets, threads });
         }
+        if names.cached_pattern.is_some() && names.cached_share == Share::NONE {
+            return Err(UsageError::Pattern);
+        }
         Ok(Load {
             duration_ns: self.duration,
             timeout_ns: self.timeout,
@@ -243,7 +273,7 @@ impl LoadArgs {
                 aaaa_share: names.aaaa_share,
             },
             cached_share: names.cached_share,
-            pattern: names.cached_pattern,
+            pattern: names.cached_pattern.unwrap_or_default(),
             pref64: names.pref64,
             ..Load::default()
         })

@@ -101,22 +101,68 @@ fn man_pages_of_all_commands_are_written() {
         "dns64bench-lab-down",
         "dns64bench-lab-exec",
         "dns64bench-agent",
+        "dns64bench-profile",
+        "dns64bench-profile-show",
         "dns64bench-doctor",
         "dns64bench-demo",
     ] {
         let text = std::fs::read_to_string(pages.join(format!("{page}.1"))).unwrap();
         assert!(text.contains(".TH"), "{page}");
+        assert!(text.contains(".SH \"EXIT STATUS\"\n\\&0 passed"), "{page}");
+        assert!(!text.contains("EXTRA"), "{page}");
     }
     let main = generated(&Generated::Man { directory: None });
     assert!(main.contains("RFC 8219"));
+    let search = std::fs::read_to_string(pages.join("dns64bench-search.1")).unwrap();
+    let examples = ".SH EXAMPLES\n.nf\n\\&dns64bench search \\-\\-dut bind";
+    assert!(search.contains(examples), "{search}");
+    let synopsis = search
+        .split(".SH ")
+        .find(|section| section.starts_with("SYNOPSIS"));
+    let values = [
+        "[\\-Q QPS]",
+        "[\\-s ADDR|NAME]",
+        "[\\-\\-dut\\-set NAME=VALUE]...",
+        "[\\-\\-restart]",
+    ];
+    for value in values {
+        assert!(
+            synopsis.is_some_and(|text| text.contains(value)),
+            "{value}: {search}"
+        );
+    }
 }
 
 #[test]
-fn completions_know_the_commands() {
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+fn help_fits_into_eighty_columns() {
+    let mut command = Cli::command().term_width(80);
+    command.build();
+    walk(&command, &mut |definition| {
+        for help in [
+            definition.clone().render_help(),
+            definition.clone().render_long_help(),
+        ] {
+            let help = help.to_string();
+            let long: Vec<_> = help
+                .lines()
+                .filter(|line| line.chars().count() > 80)
+                .collect();
+            assert!(long.is_empty(), "{}: {long:#?}", definition.get_name());
+        }
+    });
+}
+
+#[test]
+fn completions_ask_the_program() {
+    for shell in [
+        Shell::Bash,
+        Shell::Zsh,
+        Shell::Fish,
+        Shell::Elvish,
+        Shell::PowerShell,
+    ] {
         let text = generated(&Generated::Completions { shell });
-        assert!(text.contains("selftest"), "{shell:?}");
-        assert!(text.contains("start-rate"), "{shell:?}");
+        assert!(text.contains("DNS64BENCH_COMPLETE"), "{shell:?}: {text}");
     }
 }
 
@@ -136,8 +182,8 @@ fn a_server_that_runs_is_asked_as_dnsperf_does() {
     );
     assert!(measure.output.quiet);
     assert_eq!(
-        measure.remarks(),
-        ["trials of 5 s are shorter than the 60 s that RFC 8219 section 9.2 asks for"]
+        measure.recommended(Some(1)).shorter().unwrap(),
+        "shorter than RFC 8219 section 9.2 asks: trials of 5 s instead of 60 s, 1 search instead of 20"
     );
 }
 
@@ -147,14 +193,20 @@ fn the_defaults_are_those_of_rfc_8219() {
     assert_eq!(measure.spec.load.duration_ns, 60_000_000_000);
     assert_eq!(measure.spec.load.timeout_ns, 1_000_000_000);
     assert_eq!(measure.spec.load.pref64, None);
-    assert!(measure.remarks().is_empty(), "{:?}", measure.remarks());
+    let recommended = measure.recommended(None);
+    assert_eq!(
+        (recommended.shorter(), recommended.remarks()),
+        (None, Vec::new())
+    );
 }
 
 #[test]
 fn deviations_from_rfc_8219_are_noted() {
     let measure = measure("dns64bench trial -s 192.0.2.1 -Q 1 -t 2s").unwrap();
+    let remarks = measure.recommended(None).remarks().into_iter();
+    let remarks: Vec<_> = remarks.map(|remark| remark.to_string()).collect();
     assert_eq!(
-        measure.remarks(),
+        remarks,
         [
             "a timeout of 2 s is longer than the 1 s that RFC 8219 section 9.2 allows",
             "the server is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client and \
@@ -346,7 +398,7 @@ fn the_rate_of_a_search_is_where_it_starts() {
         let Command::Search(args) = parse(&format!("dns64bench {line}")).unwrap().command else {
             panic!("{line}")
         };
-        assert_eq!(args.start_rate, 2000, "{line}");
+        assert_eq!(args.start_rate, Some(2000), "{line}");
     }
 }
 

@@ -6,9 +6,9 @@
 //!         +--------------------self-test---------------------+      (optional)
 //! ```
 //!
-//! Each of the roles can have several hosts. Who is connected to whom is not written down: two ends of links of one name are connected if they
-//! have addresses in one prefix. A [`Site`] is what follows for one DUT: who asks whom, at which
-//! address, over which interfaces. Nothing here looks at a host.
+//! Each role can have several hosts. Who is connected to whom is not written down: two ends of links of one name
+//! are connected if they have addresses in one prefix. A [`Site`] is what follows for one DUT: who asks whom, at
+//! which address, over which interfaces. Nothing here looks at a host.
 
 mod check;
 mod error;
@@ -94,7 +94,7 @@ impl Hosts {
     ///
     /// # Errors
     ///
-    /// A name, an address or a number that cannot be; the same address twice, or one prefix on links of
+    /// An impossible name, address or number; the same address twice, or one prefix on links of
     /// two names; a role that no host has, or that a host cannot have; links that do not connect. The
     /// first of them, with its host and remedy.
     pub fn new(hosts: Vec<HostSpec>) -> Result<Self, HostsError> {

@@ -141,6 +141,28 @@ fn complete(host: &Host, interface: &mut Interface) {
     }
 }
 
+/// Flows of UDP, by the names of `ethtool -n`, that an interface does not spread over its receive queues by their ports: all
+/// that one host sends to another arrives at one queue. Empty with one queue, and where there is nothing to choose.
+pub fn unspread(host: &Host, interface: &Interface) -> Vec<String> {
+    if interface.queues.0 < 2 {
+        return Vec::new();
+    }
+    let spread_by = |flow: &&str| {
+        let arguments = ["-n", interface.name.as_str(), "rx-flow-hash", flow];
+        output(host, "ethtool", &arguments)
+    };
+    let flows = ["udp4", "udp6"].into_iter();
+    flows
+        .filter(|flow| spread_by(flow).is_some_and(|text| !has_ports(&text)))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Whether the source port is among the fields of `ethtool -n NAME rx-flow-hash FLOW`.
+fn has_ports(text: &str) -> bool {
+    text.contains("L4 bytes 0 & 1")
+}
+
 /// What a program says on a host; `None` if it is not installed or fails.
 pub(crate) fn output(host: &Host, program: &str, arguments: &[&str]) -> Option<String> {
     let path = find_program(program)?;
@@ -271,6 +293,17 @@ mod tests {
             ]
         );
         assert!(from_ip("Object \"link\" is unknown").is_empty());
+    }
+
+    #[test]
+    fn flows_spread_by_their_ports_are_told_from_others() {
+        let fields =
+            "UDP over IPV6 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\n";
+        let ports = "L4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n";
+        assert!(has_ports(&format!("{fields}{ports}\n")));
+        assert!(!has_ports(fields));
+        let none = "UDP over IPV6 flows use these fields for computing Hash flow key:\nNone\n\n";
+        assert!(!has_ports(none));
     }
 
     #[test]

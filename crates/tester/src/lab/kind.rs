@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-use super::process::{find_program, run};
+use super::process::{find_program, run, tool};
 use super::{LabError, userns};
 
 /// Where the roles run.
@@ -39,12 +39,16 @@ impl LabKind {
     ///
     /// # Errors
     ///
-    /// A user namespace was asked for and is not allowed.
+    /// A user namespace was asked for and is not allowed; the program that makes namespaces is not
+    /// installed.
     pub fn settle(self) -> Result<Self, LabError> {
         match self {
             Self::Auto => return Ok(Self::best().0),
-            Self::Userns if !userns::inside() => userns::check()?,
-            _ => {}
+            Self::Netns | Self::Userns => drop(tool("ip", "makes the lab")?),
+            Self::Loopback => {}
+        }
+        if self == Self::Userns && !userns::inside() {
+            userns::check()?;
         }
         Ok(self)
     }
@@ -68,6 +72,7 @@ impl LabKind {
 
 /// A root that a container has stripped of capabilities cannot make namespaces.
 fn namespaces_as_root() -> Result<(), String> {
+    tool("unshare", "makes namespaces").map_err(|error| error.to_string())?;
     let mut command = Command::new("unshare");
     match run(command.args(["--net", "--mount", "true"]), LIMIT) {
         Ok(end) if end.status.success() => Ok(()),
@@ -76,7 +81,7 @@ fn namespaces_as_root() -> Result<(), String> {
              CAP_NET_ADMIN",
             end.stderr.trim()
         )),
-        Err(error) => Err(format!("{error}: install the Debian package util-linux")),
+        Err(error) => Err(error.to_string()),
     }
 }
 

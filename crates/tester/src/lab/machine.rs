@@ -43,6 +43,40 @@ pub struct FrequencyPolicy {
     pub range_khz: Option<(u64, u64)>,
 }
 
+/// The CPUs of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpus {
+    /// Those that run.
+    pub online: CpuSet,
+    /// Those that a process may be kept to.
+    pub allowed: CpuSet,
+}
+
+impl Cpus {
+    /// What is wrong with a set of CPUs that a role is to run on.
+    pub fn refuse(&self, wished: &CpuSet) -> Option<String> {
+        let missing = |from: &CpuSet| -> CpuSet {
+            let cpus = wished.cpus().iter().copied();
+            cpus.filter(|cpu| !from.cpus().contains(cpu)).collect()
+        };
+        let absent = missing(&self.online);
+        if !absent.is_unrestricted() {
+            return Some(format!(
+                "core {absent} is missing; use those that there are, {}",
+                self.online
+            ));
+        }
+        let forbidden = missing(&self.allowed);
+        (!forbidden.is_unrestricted()).then(|| {
+            format!(
+                "core {forbidden} is outside the cpuset of this process; use those that it has, {}, or widen cpuset.cpus \
+                 of its cgroup (of a container: --cpuset-cpus)",
+                self.allowed
+            )
+        })
+    }
+}
+
 impl Machine {
     /// The machine that this process runs on.
     pub fn here() -> Self {
@@ -117,6 +151,26 @@ impl Machine {
         };
         let available = self.memory_bytes("MemAvailable");
         groups.into_iter().filter_map(left).chain(available).min()
+    }
+
+    /// The CPUs that are online, and of these the ones that the cgroup of this process lets it use.
+    pub fn cpus(&self) -> Option<Cpus> {
+        let online: CpuSet = self.read("/sys/devices/system/cpu/online")?.parse().ok()?;
+        let cgroups = self.read("/proc/self/cgroup").unwrap_or_default();
+        let groups = self.groups(&cgroups, "cpuset");
+        let files = [
+            "cpuset.cpus.effective",
+            "cpuset.effective_cpus",
+            "cpuset.cpus",
+        ];
+        let allowed = groups.iter().find_map(|group| {
+            let mut texts = files
+                .iter()
+                .filter_map(|file| self.read(&format!("{group}/{file}")));
+            texts.next()?.parse().ok()
+        });
+        let allowed = allowed.unwrap_or_else(|| online.clone());
+        Some(Cpus { online, allowed })
     }
 
     /// Name of the processor.

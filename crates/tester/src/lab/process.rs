@@ -6,9 +6,11 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use super::machine::{Machine, number};
@@ -34,6 +36,30 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
         .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|candidate| is_executable(candidate))
+}
+
+/// Programs that labs are made with, and the Debian packages that have them.
+pub const TOOLS: [(&str, &str); 4] = [
+    ("ip", "iproute2"),
+    ("taskset", "util-linux"),
+    ("unshare", "util-linux"),
+    ("setpriv", "util-linux"),
+];
+
+/// Looks up one of [`TOOLS`]; `purpose` completes "it ...".
+///
+/// # Errors
+///
+/// It is not installed; with its package.
+pub fn tool(name: &str, purpose: &str) -> Result<PathBuf, LabError> {
+    find_program(name).ok_or_else(|| {
+        let mut tools = TOOLS.iter();
+        let package = tools.find_map(|(tool, package)| (*tool == name).then_some(*package));
+        Blame::Machine.error(format!(
+            "`{name}` is not installed, and it {purpose}; install the Debian package {}",
+            package.unwrap_or(name)
+        ))
+    })
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -118,12 +144,24 @@ const OUTPUT_MAX: u64 = 1 << 20;
 
 /// Waits until `child` ends, at most `limit`.
 pub fn wait(child: &mut Child, limit: Nanos) -> Option<ExitStatus> {
-    let mut status = None;
-    wait_until(limit, || {
-        status = child.try_wait().ok().flatten();
-        status.is_some()
-    });
-    status
+    let deadline = MonotonicClock.now() + limit;
+    // Readable when it has ended. A lab takes dozens of programs that run for milliseconds.
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
+    loop {
+        let status = child.try_wait().ok().flatten();
+        let left_ns = deadline.saturating_sub(MonotonicClock.now());
+        if status.is_some() || left_ns == 0 {
+            return status;
+        }
+        match &ended {
+            Some(ended) => {
+                let left = Timespec::try_from(Duration::from_nanos(left_ns)).ok();
+                // Interrupted by a signal it looks again.
+                let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], left.as_ref());
+            }
+            None => MonotonicClock.sleep(POLL_NS),
+        }
+    }
 }
 
 /// Kills `child` and takes its exit status, so that no zombie remains.

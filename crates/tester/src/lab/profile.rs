@@ -48,6 +48,7 @@
 //! own settings, which the user may give other values than their defaults. Braces around anything else
 //! than small letters, digits and underscores are left alone, so write `{ any; }` with spaces.
 
+mod chosen;
 mod template;
 mod upstreams;
 mod zone_use;
@@ -332,27 +333,6 @@ impl Profile {
         own.map(|(name, default)| (name.as_str(), default.get_ref().as_str()))
     }
 
-    /// Whether the profile has all settings that values are given for.
-    ///
-    /// # Errors
-    ///
-    /// One that it has not; the error lists those that it has.
-    pub fn check_settings(&self, chosen: &BTreeMap<String, String>) -> Result<(), LabError> {
-        let mut names = chosen.keys();
-        let Some(unknown) = names.find(|name| !self.settings.contains_key(*name)) else {
-            return Ok(());
-        };
-        let known: Vec<&str> = self.settings().map(|(name, _)| name).collect();
-        let known = match known.is_empty() {
-            true => "none".to_owned(),
-            false => known.join(", "),
-        };
-        let name = &self.name;
-        Err(Blame::Request.error(format!(
-            "profile {name} has no setting {unknown:?}; it has {known}"
-        )))
-    }
-
     /// Finds the server's program: `given` if any, otherwise the first of [`Self::programs`].
     ///
     /// # Errors
@@ -381,7 +361,7 @@ impl Profile {
             None if self.role == ProfileRole::Authority => {
                 "build it and put it into a directory of PATH".to_owned()
             }
-            None => "build it and give its path (--dut-binary PATH; in a plan: binary)".to_owned(),
+            None => "build it and use --dut-binary PATH".to_owned(),
         }
     }
 

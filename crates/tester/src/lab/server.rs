@@ -138,6 +138,9 @@ impl Server {
         let zone = zone.transpose()?;
         let workdir = workdir(&spec.profile.name)?;
         let cores = Cores::keep_to(&spec.settings.cpus);
+        if let Cores::Affinity(_) = cores {
+            process::tool("taskset", "keeps servers to their CPUs")?;
+        }
         let launched_ns = MonotonicClock.now();
         let child = launch(&spec, &program, &workdir.path, zone.as_ref(), &cores)?;
         Ok(Self {

@@ -348,13 +348,17 @@ pub fn leftovers() -> Vec<String> {
 
 fn clean() -> Result<(), LabError> {
     let names = leftovers();
+    let mut left = pids(&names)?;
     for (signal, patience) in [(Signal::TERM, TERM_PATIENCE), (Signal::KILL, KILL_PATIENCE)] {
-        for pid in pids(&names)? {
+        if left.is_empty() {
+            break;
+        }
+        for &pid in &left {
             process::signal(pid, signal);
         }
         process::wait_until(patience, || pids(&names).is_ok_and(|pids| pids.is_empty()));
+        left = pids(&names)?;
     }
-    let left = pids(&names)?;
     if !left.is_empty() {
         return Err(Blame::Machine.error(format!(
             "processes {left:?} in the lab's namespaces cannot be ended; look for them in state D"

@@ -77,8 +77,9 @@ fn end(child: &mut Child) -> Result<ExitStatus, LabError> {
 ///
 /// # Errors
 ///
-/// What `unshare` said.
+/// `unshare` is not installed, or what it said.
 pub fn check() -> Result<(), LabError> {
+    process::tool("unshare", "makes user namespaces")?;
     let mut command = unshare();
     command.arg(SCRIPT).arg("sh").arg("true");
     let reason = match process::run(&mut command, CHECK_LIMIT) {

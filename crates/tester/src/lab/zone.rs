@@ -10,8 +10,9 @@ use std::io::{self, Write};
 
 use sha2::{Digest, Sha256};
 
+pub(crate) use cache::{Mib, free};
 pub use cache::{Stored, directory};
-pub use room::{Room, check};
+pub use room::{Room, faults};
 
 use crate::authority::zone::ZoneConfig;
 use crate::namespace::{Cidr, Share};

@@ -109,6 +109,11 @@ const RECEIVE_COST_NS: Nanos = 1_000;
 /// Replies taken in at one turn when nothing is due; twice the largest burst.
 const RECEIVE_MAX: u64 = 128;
 
+/// With more queries than this under way, as many replies are taken in at each turn as queries left in it: those left behind turn
+/// after turn fill the receive buffer, and the Tester loses what the server has answered. With fewer a late query is worse.
+/// Half of the smallest ring of receive descriptors that an AF_XDP socket has here.
+const WAITING_MAX: usize = 4096;
+
 /// A round of looking for replies takes about this long when there are none.
 const RECEIVE_TURN_NS: Nanos = 3_000;
 
@@ -273,9 +278,10 @@ impl Generator {
         sent: u64,
         link: &mut L,
     ) -> Result<(), LinkError> {
-        // A burst more than left in this turn, however many those were: replies that are left behind again and again fill the
-        // receive buffer, and the Tester loses what the server has answered. Not more than that: it makes the next query late.
-        let least = sent.max(self.shard.schedule.burst()) + self.shard.schedule.burst();
+        let mut least = 2 * self.shard.schedule.burst();
+        if self.offered - self.decided > WAITING_MAX {
+            least = least.max(sent);
+        }
         let max = (slack_ns / RECEIVE_COST_NS).min(RECEIVE_MAX).max(least);
         link.receive(small(max), |datagram| self.take(datagram))?;
         Ok(())

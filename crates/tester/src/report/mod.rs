@@ -9,6 +9,7 @@ pub mod json;
 pub(crate) mod numbers;
 pub mod progress;
 pub mod raw;
+pub mod terminal;
 pub mod text;
 pub mod timeline;
 pub mod timing;

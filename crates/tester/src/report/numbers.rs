@@ -3,8 +3,9 @@
 use dns64_transport::clock::{Nanos, SECOND};
 
 pub(super) use crate::quantity::{Span, Thousands};
+use crate::statistics::agreement::Agreement;
 
-/// What stands where there is no number.
+/// Shown in place of a missing number.
 pub(super) const NOTHING: &str = "–";
 
 /// A number with `places` decimals and commas between thousands; [`NOTHING`] for what is not finite.
@@ -30,8 +31,34 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
     clippy::cast_sign_loss,
     reason = "no rate, size or span comes near 2^53"
 )]
-pub(super) fn whole(value: f64) -> u64 {
+pub(crate) fn whole(value: f64) -> u64 {
     value.max(0.0) as u64
+}
+
+/// A number to this many significant digits; whole numbers keep all of theirs.
+pub(super) fn significant(value: f64, digits: i32) -> String {
+    let decade = if value == 0.0 {
+        0.0
+    } else {
+        value.abs().log10().floor()
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0 to 20"
+    )]
+    let places = (f64::from(digits - 1) - decade).clamp(0.0, 20.0) as usize;
+    decimal(value, places)
+}
+
+/// What a rate may be rounded to, in its unit, if its true value lies between these ends: two significant digits
+/// of half of the distance (JCGM 100:2008, section 7.2.6), and 1 at least.
+pub(super) fn unit_of(low: f64, high: f64) -> f64 {
+    let half = (high - low).abs() / 2.0;
+    match half >= 100.0 && half.is_finite() {
+        true => 10f64.powf(half.log10().floor() - 1.0),
+        false => 1.0,
+    }
 }
 
 /// A number with as many decimals as it has, four at most: "0.25", "60".
@@ -94,6 +121,15 @@ pub(super) fn duration(seconds: f64) -> String {
     )
 }
 
+/// The unit for the axis of a span, in seconds, and its name.
+pub(super) fn time_unit(span_s: f64) -> (f64, &'static str) {
+    match span_s {
+        s if s < 600.0 => (1.0, "s"),
+        s if s < 7200.0 => (60.0, "min"),
+        _ => (3600.0, "h"),
+    }
+}
+
 /// A span of time that people wait, in whole seconds.
 pub(crate) fn wait(span_ns: Nanos) -> String {
     duration((span_ns / SECOND) as f64)
@@ -134,6 +170,22 @@ pub(super) fn p(p: f64) -> String {
 /// A percentage, with as many decimals as it has, but at most four.
 pub(super) fn pct(pct: f64) -> String {
     format!("{} %", short(pct))
+}
+
+/// Between which rates searches lie: "8,900 to 9,100", "0 to 35,000 or more".
+pub(crate) fn range(found: &Agreement) -> String {
+    let low = rate(found.low_qps);
+    match found.high_qps {
+        Some(high) => format!("{low} to {}", rate(high)),
+        None if found.low_qps >= found.fastest_qps => format!("{low} or more"),
+        None => format!("{low} to {} or more", rate(found.fastest_qps)),
+    }
+}
+
+/// "1 search", "2 searches".
+pub(crate) fn searches(number: usize) -> String {
+    let what = if number == 1 { "search" } else { "searches" };
+    format!("{number} {what}")
 }
 
 /// "1 run", "2 runs".

@@ -1,7 +1,7 @@
-//! Progress on standard error, if that is a terminal; silence if not.
+//! Progress on standard error: bars on a terminal, a line for each trial elsewhere.
 
 use std::fmt;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use dns64_transport::clock::Nanos;
@@ -10,73 +10,109 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, P
 use super::{Span, Thousands};
 use crate::procedure::Event;
 use crate::procedure::search::Bracket;
+use crate::trial::fault::TesterFault;
 use crate::trial::result::TrialResult;
 
-/// Bars that follow the events of a procedure.
+/// What follows the events of a procedure.
 ///
 /// A trial has an absolute schedule, so its bar follows the time, not the worker threads: watching
 /// a trial costs them nothing.
 #[derive(Debug)]
 pub struct Progress {
-    screen: MultiProgress,
-    procedure: ProgressBar,
-    trial: ProgressBar,
+    view: View,
+    /// Server and step.
+    step: String,
+    /// Number of the trial under way.
+    number: u64,
     trial_ns: Nanos,
 }
 
-impl Progress {
-    /// Bars for trials that take `duration_ns` and wait another `timeout_ns` for the last answers.
-    /// They are drawn only if standard error is a terminal and the user did not ask for `quiet`.
-    pub fn new(duration_ns: Nanos, timeout_ns: Nanos, quiet: bool) -> Self {
-        let target = if quiet || !std::io::stderr().is_terminal() {
-            ProgressDrawTarget::hidden()
-        } else {
-            on_terminal()
-        };
-        Self::on(target, duration_ns + timeout_ns)
-    }
+#[derive(Debug)]
+enum View {
+    /// Nothing at all.
+    Quiet,
+    /// A line for each trial.
+    Log,
+    /// Bars.
+    Terminal {
+        screen: MultiProgress,
+        /// Of the step, its procedure and the trial.
+        bars: [ProgressBar; 3],
+    },
+}
 
-    fn on(target: ProgressDrawTarget, trial_ns: Nanos) -> Self {
-        let screen = MultiProgress::with_draw_target(target);
-        let procedure = screen.add(ProgressBar::new_spinner());
-        let trial = screen.add(ProgressBar::new(trial_ns / MILLISECOND));
-        procedure.set_style(style("{msg}"));
-        trial.set_style(style("{msg}  {schedule}"));
+impl Progress {
+    /// Progress of a `step`, which names the server too, with trials that take `duration_ns` and wait
+    /// another `timeout_ns` for the last answers. Nothing is shown if the user asked for `quiet`.
+    pub fn new(step: String, duration_ns: Nanos, timeout_ns: Nanos, quiet: bool) -> Self {
+        let view = if quiet {
+            View::Quiet
+        } else if std::io::stderr().is_terminal() {
+            View::on(on_terminal(), &step)
+        } else {
+            View::Log
+        };
         Self {
-            screen,
-            procedure,
-            trial,
-            trial_ns,
+            view,
+            step,
+            number: 0,
+            trial_ns: duration_ns + timeout_ns,
         }
     }
 
     /// Takes in one event.
-    pub fn event(&self, event: &Event<'_>) {
-        match event {
-            Event::TrialStarted { rate_qps, number } => {
-                self.trial.set_message(started(*number, *rate_qps));
-                self.trial.reset();
-                self.trial.enable_steady_tick(TICK);
+    pub fn event(&mut self, event: &Event<'_>) {
+        if let Event::TrialStarted { number, .. } = event {
+            self.number = *number;
+        }
+        match &self.view {
+            View::Quiet => {}
+            View::Log => {
+                let line = self.line(event).unwrap_or_default();
+                // Whoever closed the log does not want the rest.
+                let _ = std::io::stderr().write_all(line.as_bytes());
             }
-            Event::TrialFinished(result) => {
-                self.trial.disable_steady_tick();
-                self.trial.set_message(finished(result));
-            }
-            Event::Bracket(bracket) => self.procedure.set_message(self.outlook(bracket)),
-            Event::Repeat { fault, attempt, of } => {
-                self.procedure
-                    .set_message(format!("repeat {attempt} of {of}: {fault}"));
-            }
-            Event::Finished(_) => self.clear(),
+            View::Terminal { bars, .. } => self.draw(bars, event),
         }
     }
 
-    /// Removes the bars, so that the result stands alone.
+    /// Removes the bars, so that the result stands alone; the lines stay.
     pub fn clear(&self) {
-        self.trial.finish_and_clear();
-        self.procedure.finish_and_clear();
-        // Hidden or closed terminals cannot be cleared, and need not be.
-        self.screen.clear().unwrap_or_default();
+        if let View::Terminal { screen, bars } = &self.view {
+            bars.iter().rev().for_each(ProgressBar::finish_and_clear);
+            // Closed terminals cannot be cleared, and need not be.
+            screen.clear().unwrap_or_default();
+        }
+    }
+
+    /// What a log says of an event.
+    fn line(&self, event: &Event<'_>) -> Option<String> {
+        let told = match event {
+            Event::TrialFinished(result) => format!("trial {}: {}", self.number, finished(result)),
+            Event::Repeat { fault, attempt, of } => repeat(*attempt, *of, fault),
+            _ => return None,
+        };
+        Some(format!("{}: {told}\n", self.step))
+    }
+
+    fn draw(&self, [_, procedure, trial]: &[ProgressBar; 3], event: &Event<'_>) {
+        match event {
+            Event::TrialStarted { rate_qps, number } => {
+                trial.set_length(self.trial_ns / MILLISECOND);
+                trial.set_message(started(*number, *rate_qps));
+                trial.reset();
+                trial.enable_steady_tick(TICK);
+            }
+            Event::TrialFinished(result) => {
+                trial.disable_steady_tick();
+                trial.set_message(finished(result));
+            }
+            Event::Bracket(bracket) => procedure.set_message(self.outlook(bracket)),
+            Event::Repeat { fault, attempt, of } => {
+                procedure.set_message(repeat(*attempt, *of, fault));
+            }
+            Event::Finished(_) => self.clear(),
+        }
     }
 
     fn outlook(&self, bracket: &Bracket) -> String {
@@ -90,6 +126,23 @@ impl Progress {
         }
     }
 }
+
+impl View {
+    fn on(target: ProgressDrawTarget, step: &str) -> Self {
+        let screen = MultiProgress::with_draw_target(target);
+        let bar = |line| screen.add(ProgressBar::new(0).with_style(style(line)));
+        let bars = [bar(LINE), bar(LINE), bar(TRIAL_LINE)];
+        bars[0].set_message(step.to_owned());
+        bars[0].tick();
+        Self::Terminal { screen, bars }
+    }
+}
+
+/// A line that is cut where the terminal ends.
+pub(super) const LINE: &str = "{wide_msg}";
+
+/// The line of a trial under way.
+pub(super) const TRIAL_LINE: &str = "{msg}  {schedule}";
 
 /// Standard error, redrawn seldom.
 pub(super) fn on_terminal() -> ProgressDrawTarget {
@@ -114,6 +167,10 @@ pub(super) fn started(number: u64, rate_qps: u64) -> String {
 fn finished(result: &TrialResult) -> String {
     let (rate, verdict) = (Thousands(result.rate_qps), result.outcome.word());
     format!("{rate} queries/s {verdict}")
+}
+
+fn repeat(attempt: u32, of: u32, fault: &TesterFault) -> String {
+    format!("repeat {attempt} of {of}: {fault}")
 }
 
 /// The bar of the time that has passed, and the time that is left.
@@ -157,6 +214,8 @@ const BAR_COLUMNS: usize = 30;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::procedure::simulated;
+    use crate::trial::result::Outcome;
 
     #[test]
     fn the_bar_follows_the_time() {
@@ -166,9 +225,18 @@ mod tests {
         assert_eq!(bar(5, 0), "[..............................] 0 s left");
     }
 
+    fn progress(view: View) -> Progress {
+        Progress {
+            view,
+            step: "unbound: search 1 of 3".into(),
+            number: 0,
+            trial_ns: 2_000_000_000,
+        }
+    }
+
     #[test]
     fn a_search_says_what_it_knows_and_how_long_it_takes() {
-        let progress = Progress::on(ProgressDrawTarget::hidden(), 2_000_000_000);
+        let progress = progress(View::Quiet);
         let mut bracket = Bracket {
             passed_qps: Some(10_000),
             failed_qps: Some(20_000),
@@ -183,5 +251,62 @@ mod tests {
             progress.outlook(&bracket),
             "passed 10,000, failed - queries/s; looking for a bracket"
         );
+    }
+
+    #[test]
+    fn a_log_has_a_line_for_each_trial_that_names_server_and_step() {
+        let mut progress = progress(View::Quiet);
+        let started = Event::TrialStarted {
+            rate_qps: 12_000,
+            number: 4,
+        };
+        assert_eq!(progress.line(&started), None);
+        progress.event(&started);
+        let failed = simulated::result(12_000, Outcome::Failed { shortfall: 1 });
+        let line = progress.line(&Event::TrialFinished(&failed));
+        let expected = "unbound: search 1 of 3: trial 4: 12,000 queries/s failed\n";
+        assert_eq!(line.as_deref(), Some(expected));
+        let fault = TesterFault::NotSent { queries: 7 };
+        let repeat = Event::Repeat {
+            fault: &fault,
+            attempt: 1,
+            of: 3,
+        };
+        let line = progress.line(&repeat).unwrap();
+        assert!(
+            line.starts_with("unbound: search 1 of 3: repeat 1 of 3: "),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn the_bars_have_step_bracket_and_trial_within_eighty_columns() {
+        let hidden = ProgressDrawTarget::hidden();
+        let mut progress = progress(View::on(hidden, "unbound: search 1 of 3"));
+        let bracket = Bracket {
+            passed_qps: Some(1_150_000),
+            failed_qps: Some(2_300_000),
+            resolution_qps: 10,
+        };
+        progress.event(&Event::Bracket(bracket));
+        progress.event(&Event::TrialStarted {
+            rate_qps: 1_725_000,
+            number: 14,
+        });
+        let View::Terminal { bars, .. } = &progress.view else {
+            unreachable!("it was made for a terminal");
+        };
+        let lines = bars.each_ref().map(ProgressBar::message);
+        assert_eq!(lines[0], "unbound: search 1 of 3");
+        assert!(lines[1].starts_with("passed 1,150,000, failed 2,300,000 queries/s; at most "));
+        assert_eq!(lines[2], "trial 14 at 1,725,000 queries/s");
+        let trial = format!("{}  {}", lines[2], bar(0, 61_000));
+        assert!(
+            lines[1].len() <= 80 && trial.len() <= 80,
+            "{lines:?} {trial}"
+        );
+        let bars = bars.clone();
+        progress.clear();
+        assert!(bars.iter().all(ProgressBar::is_finished));
     }
 }

@@ -21,7 +21,7 @@ use rows::{processor, round_trips, service_rows, timing, without_authority};
 /// The table of one trial.
 pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
     let watermarks = conditions.watermarks(result.rate_qps);
-    let mut page = Page::begin(&trial_verdict(result), &watermarks);
+    let mut page = Page::begin(&trial_verdict(result), &watermarks, conditions);
     if let Some(words) = result.losses.as_ref().and_then(Losses::words) {
         page.line(&format!("lost: {words}"));
     }
@@ -38,7 +38,11 @@ pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
 
 /// The table of the self-tests for a DUT with `timeout_ns`.
 pub fn self_test(result: &SelfTests, timeout_ns: Nanos, conditions: &Conditions) -> String {
-    let mut page = Page::begin(&self_test_verdict(result), &conditions.not_a_measurement);
+    let mut page = Page::begin(
+        &self_test_verdict(result),
+        &conditions.not_a_measurement,
+        conditions,
+    );
     let trials = result.trials();
     page.conditions(conditions, trials.last());
     let title = "Self-test (RFC 8219 section 9.2.1)";
@@ -54,7 +58,7 @@ pub fn self_test(result: &SelfTests, timeout_ns: Nanos, conditions: &Conditions)
 /// The table of a search.
 pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
     let watermarks = conditions.watermarks(judged_qps(result));
-    let mut page = Page::begin(&search_verdict(result), &watermarks);
+    let mut page = Page::begin(&search_verdict(result), &watermarks, conditions);
     page.conditions(conditions, result.trials.first());
     page.trials(&result.trials);
     let rates = [
@@ -126,10 +130,16 @@ fn self_test_verdict(result: &SelfTests) -> String {
 
 fn search_verdict(result: &SearchResult) -> String {
     match &result.end {
-        SearchEnd::Found => format!(
-            "RESULT: {} queries/s",
-            Thousands(result.rate_qps.unwrap_or(0))
-        ),
+        SearchEnd::Found => {
+            let passed = Thousands(result.rate_qps.unwrap_or(0));
+            match result.failed_qps {
+                Some(failed) => format!(
+                    "RESULT: {passed} queries/s passed, {} failed",
+                    Thousands(failed)
+                ),
+                None => format!("RESULT: {passed} queries/s"),
+            }
+        }
         SearchEnd::LimitedByTester { rate_qps } => format!(
             "AT LEAST {} queries/s: the DUT passed at the highest rate for which the Tester is good; \
              give the Tester more cores",
@@ -153,15 +163,26 @@ fn search_verdict(result: &SearchResult) -> String {
     }
 }
 
+/// What stands below each headline, by one rule for all commands: why it is no measurement, and how much
+/// shorter it is than RFC 8219 asks.
+pub fn caveats<'a>(
+    watermarks: &'a [String],
+    conditions: &'a Conditions,
+) -> impl Iterator<Item = String> + 'a {
+    let reasons = watermarks.iter();
+    let reasons = reasons.map(|reason| format!("NOT A MEASUREMENT: {reason}"));
+    reasons.chain(conditions.shorter.clone())
+}
+
 /// A text under construction.
 struct Page(String);
 
 impl Page {
-    fn begin(verdict: &str, watermarks: &[String]) -> Self {
+    fn begin(verdict: &str, watermarks: &[String], conditions: &Conditions) -> Self {
         let mut page = Self(String::new());
         page.line(verdict);
-        for reason in watermarks {
-            page.line(&format!("not a measurement: {reason}"));
+        for line in caveats(watermarks, conditions) {
+            page.line(&line);
         }
         page
     }

@@ -60,7 +60,9 @@ pub struct Conditions {
     /// Why the result is no measurement in the sense of RFC 8219; empty if it is one. That a rate
     /// is not certified need not be said here.
     pub not_a_measurement: Vec<String>,
-    /// Deviations from the recommendations of RFC 8219 and other remarks.
+    /// How much shorter it is than RFC 8219 asks, if it is.
+    pub shorter: Option<String>,
+    /// Other deviations from the recommendations of RFC 8219, and remarks.
     pub notes: Vec<String>,
 }
 

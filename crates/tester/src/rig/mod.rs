@@ -24,6 +24,7 @@ pub mod remote;
 mod running;
 pub mod sample;
 pub mod spec;
+pub mod target;
 mod warm_up;
 pub mod zones;
 
@@ -41,6 +42,7 @@ use crate::authority::behaviour::{Delay, Rules};
 use crate::lab::LabError;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::host::Host;
+use crate::lab::machine::Machine;
 use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::server::{Probe, Server, ServerSpec};
 use crate::lab::topology::{self, Lab, Role};
@@ -105,7 +107,7 @@ impl Rig {
     ) -> Result<Self, RigError> {
         spec.load.names()?;
         spec.subject.lab().map_or(Ok(()), LabSpec::check_driver)?;
-        placement::check(&spec.subject, &spec.load)?;
+        placement::check(&spec.subject, &spec.load, &Machine::here())?;
         let profiles = Profiles::load(&spec.subject)?;
         let demand = Demand {
             self_test: spec.subject.is_authority(),

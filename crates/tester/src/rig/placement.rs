@@ -4,6 +4,7 @@ use dns64_transport::cpu;
 
 use super::spec::{Load, RigSpec, Subject};
 use crate::lab::cpuset::CpuSet;
+use crate::lab::machine::Machine;
 use crate::lab::{Blame, LabError};
 
 /// Cores of the roles; unrestricted where the scheduler decides or, before they are placed, where they
@@ -51,43 +52,27 @@ impl Placement {
     }
 }
 
-/// Refuses CPUs that this machine does not have: a server that is to have four, of which there is one, would
-/// run on that one and be measured under a wrong name.
+/// Refuses CPUs that this machine does not have, or that this process may not use: a server that is to have four, of
+/// which there is one, would run on that one and be measured under a wrong name.
 ///
 /// # Errors
 ///
 /// Names the CPUs that are missing, and those that there are.
-pub fn check(subject: &Subject, load: &Load) -> Result<(), LabError> {
+pub fn check(subject: &Subject, load: &Load, machine: &Machine) -> Result<(), LabError> {
     if subject.hosts().is_some() {
         return Ok(());
     }
-    let online = std::fs::read_to_string(ONLINE).ok();
-    let Some(online) = online.and_then(|text| text.trim().parse().ok()) else {
+    let Some(cpus) = machine.cpus() else {
         return Ok(());
     };
     let lab = subject.lab();
     let dut = lab.and_then(|lab| lab.dut.as_ref()).map(|dut| &dut.cpus);
     let authority = lab.map(|lab| &lab.authority_cpus);
     let wished = [Some(&load.cpus), authority, dut];
-    refuse(&missing(wished.into_iter().flatten(), &online), &online)
+    let wished = wished.into_iter().flatten().flat_map(CpuSet::cpus);
+    let refused = cpus.refuse(&wished.copied().collect());
+    refused.map_or(Ok(()), |why| Err(Blame::Machine.error(why)))
 }
-
-fn missing<'a>(wished: impl Iterator<Item = &'a CpuSet>, online: &CpuSet) -> CpuSet {
-    let cpus = wished.flat_map(|set| set.cpus().iter().copied());
-    cpus.filter(|cpu| !online.cpus().contains(cpu)).collect()
-}
-
-fn refuse(missing: &CpuSet, online: &CpuSet) -> Result<(), LabError> {
-    match missing.is_unrestricted() {
-        true => Ok(()),
-        false => Err(Blame::Machine.error(format!(
-            "core {missing} is missing; use those that there are, {online}"
-        ))),
-    }
-}
-
-/// In the form of a [`CpuSet`].
-const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Gives each role cores of its own as far as there are enough and none are wished: the first
 /// `threads` to the Measurer, the next one to the authority, the others to the DUT. On two cores
@@ -122,6 +107,7 @@ fn place(available: &[usize], threads: usize, wished: Placement) -> Placement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rig::spec::{DutChoice, LabSpec};
 
     fn placed(cores: usize, threads: usize, wished: Placement) -> [String; 3] {
         let available: Vec<usize> = (0..cores).collect();
@@ -159,18 +145,40 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_the_machine_lacks_are_refused() {
-        let set = |text: &str| -> CpuSet { text.parse().unwrap() };
-        let told = |wished: &[CpuSet]| {
-            let online = set("0-1");
-            let refused = refuse(&missing(wished.iter(), &online), &online);
+    fn cpus_that_the_machine_lacks_or_forbids_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let told = |measurer: &str, dut: &str| {
+            let load = Load {
+                cpus: measurer.parse().unwrap(),
+                ..Load::default()
+            };
+            let dut = DutChoice {
+                cpus: dut.parse().unwrap(),
+                ..DutChoice::default()
+            };
+            let subject = Subject::Lab(Box::new(LabSpec {
+                dut: Some(dut),
+                ..LabSpec::default()
+            }));
+            let refused = check(&subject, &load, &Machine::at(root.path()));
             refused.map_err(|error| error.to_string())
         };
-        assert_eq!(told(&[CpuSet::unrestricted(), set("0-1")]), Ok(()));
-        let expected = "core 2-4,8 is missing; use those that there are, 0-1";
-        assert_eq!(
-            told(&[set("0"), set("1-4"), set("8")]),
-            Err(expected.to_owned())
-        );
+        assert_eq!(told("0", "99"), Ok(()), "nothing is known of them");
+        write("sys/devices/system/cpu/online", "0-3\n");
+        assert_eq!(told("0", "1-3"), Ok(()));
+        let expected = "core 4,8 is missing; use those that there are, 0-3";
+        assert_eq!(told("0", "1-4,8"), Err(expected.to_owned()));
+        write("proc/self/cgroup", "0::/user/a\n");
+        write("sys/fs/cgroup/user/cpuset.cpus.effective", "0-1\n");
+        let expected = "core 2-3 is outside the cpuset of this process; use those that it has, 0-1, or widen cpuset.cpus of \
+                        its cgroup (of a container: --cpuset-cpus)";
+        assert_eq!(told("0,3", "1-2"), Err(expected.to_owned()));
+        write("sys/fs/cgroup/user/a/cpuset.cpus.effective", "0-2\n");
+        assert_eq!(told("0", "1-2"), Ok(()), "the nearest group counts");
     }
 }

@@ -22,27 +22,31 @@ pub struct Recommended<'a> {
 }
 
 impl Recommended<'_> {
-    /// Where the measurement leaves the recommendations.
+    /// How much shorter the measurement is than RFC 8219 asks, if it is: the one rule of all commands.
+    pub fn shorter(&self) -> Option<String> {
+        let mut short = Vec::new();
+        if self.duration_ns < DURATION_MIN_NS {
+            short.push(format!(
+                "trials of {} instead of 60 s",
+                Span(self.duration_ns)
+            ));
+        }
+        if let Some(runs) = self.runs.filter(|&runs| runs < RUNS_MIN) {
+            let searches = if runs == 1 { "search" } else { "searches" };
+            short.push(format!("{runs} {searches} instead of 20"));
+        }
+        let short = short.join(", ");
+        (!short.is_empty()).then(|| format!("shorter than RFC 8219 section 9.2 asks: {short}"))
+    }
+
+    /// Where else the measurement leaves the recommendations.
     pub fn remarks(&self) -> Vec<Warning> {
         let mut remarks = Vec::new();
         let should = |text: String| Severity::Warning.warning(text);
-        if self.duration_ns < DURATION_MIN_NS {
-            remarks.push(should(format!(
-                "trials of {} are shorter than the 60 s that RFC 8219 section 9.2 asks for",
-                Span(self.duration_ns)
-            )));
-        }
         if self.timeout_ns > TIMEOUT_MAX_NS {
             remarks.push(should(format!(
                 "a timeout of {} is longer than the 1 s that RFC 8219 section 9.2 allows",
                 Span(self.timeout_ns)
-            )));
-        }
-        if let Some(runs) = self.runs.filter(|&runs| runs < RUNS_MIN) {
-            let s = if runs == 1 { "" } else { "s" };
-            remarks.push(should(format!(
-                "{runs} run{s} of each search are fewer than the 20 that RFC 8219 section 9.2 asks \
-                 for"
             )));
         }
         for server in &self.ipv4_servers {

@@ -3,6 +3,7 @@
 
 use super::RigError;
 use super::spec::Load;
+use crate::lab::machine::Machine;
 use crate::lab::profile::Profile;
 use crate::lab::zone;
 use crate::load::names::{Names, NamespaceTooSmall, RESERVED};
@@ -22,18 +23,25 @@ pub struct Demand {
 ///
 /// # Errors
 ///
-/// Too few names for a trial at the highest rate, too little memory, too little room for the zone file.
+/// The first of its [`faults`].
 pub fn check(load: &Load, authority: Option<&Profile>, demand: Demand) -> Result<(), RigError> {
     let Some(profile) = authority else {
         return Ok(());
     };
-    check_names(load, demand)?;
-    zone::check(
-        profile,
-        &load.zone_file(demand.self_test),
-        needed(load, demand),
-    )?;
-    Ok(())
+    let faults = faults(load, profile, demand, &Machine::here());
+    faults.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Why an authority that is a program cannot serve the names of a measurement: too few names for a trial at the
+/// highest rate, too little memory, too little room for the zone file.
+pub fn faults(load: &Load, profile: &Profile, demand: Demand, machine: &Machine) -> Vec<RigError> {
+    let (zone, needed) = (load.zone_file(demand.self_test), needed(load, demand));
+    let names = check_names(load, demand).err().map(RigError::from);
+    let room = zone::faults(profile, &zone, needed, machine);
+    names
+        .into_iter()
+        .chain(room.into_iter().map(RigError::from))
+        .collect()
 }
 
 /// Refuses a range with too few names for a trial at the highest rate.

@@ -2,6 +2,7 @@
 //!
 //! - [`quantile`]: median and percentiles;
 //! - [`summary`]: spread and flags of the runs of one point;
+//! - [`mod@agreement`]: whether runs agree, and between which rates;
 //! - [`bootstrap`], [`trend`], [`compare`]: intervals, slopes and differences with their tests;
 //! - [`model`]: the papers' models of work, fitted to the cells;
 //! - [`mod@line`]: a straight line, and what it says beyond its points;
@@ -10,6 +11,7 @@
 //!
 //! All of them answer `None` if a number is not finite: nothing is made from it.
 
+pub mod agreement;
 pub mod bootstrap;
 pub mod compare;
 pub mod line;

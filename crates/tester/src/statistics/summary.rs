@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::agreement::INTERVAL_RUNS_MIN;
 use super::quantile::{median, median_of_sorted, percentile_of_sorted, sorted};
 use super::{bootstrap, trend};
 
@@ -60,7 +61,8 @@ pub struct Summary {
     /// median / (1 + timeout / duration): what a DUT that stores requests can sustain (paper 000,
     /// equation 1).
     pub calculated: f64,
-    /// 95 % bootstrap interval of the median; `None` for fewer than three runs.
+    /// 95 % percentile bootstrap interval of the median; `None` for fewer than
+    /// [`INTERVAL_RUNS_MIN`] runs.
     pub median_interval: Option<(f64, f64)>,
     /// What a reader has to be warned of, in plain words.
     pub flags: Vec<Flag>,
@@ -116,7 +118,7 @@ pub fn summarise(rates: &[f64], duration_s: f64, timeout_s: f64) -> Option<Summa
         median_absolute_deviation: MAD_SCALE * self::median(&deviations)?,
         dispersion_pct: dispersion_pct(rates),
         calculated: calculated_rate(median, duration_s, timeout_s),
-        median_interval: bootstrap::median_interval(rates),
+        median_interval: bootstrap::median_interval(rates).filter(|_| runs >= INTERVAL_RUNS_MIN),
         flags: flags(rates, average, median, standard_deviation),
     })
 }

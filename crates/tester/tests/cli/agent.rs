@@ -309,7 +309,12 @@ fn a_terminal_is_refused_with_a_sentence() {
     command.args(["-qec", &line, "/dev/null"]);
     let ended = process::run(&mut command, TERMINAL_LIMIT).unwrap();
     assert_eq!(ended.status.code(), Some(2), "{ended:?}");
-    assert!(ended.stdout.contains("is not for terminals"), "{ended:?}");
+    let told: Vec<_> = ended.stdout.split_whitespace().collect();
+    assert!(told.join(" ").contains("is not for terminals"), "{ended:?}");
+    assert!(
+        ended.stdout.lines().all(|line| line.len() <= 80),
+        "{ended:?}"
+    );
 }
 
 const TERMINAL_LIMIT: Nanos = 300 * SECOND;

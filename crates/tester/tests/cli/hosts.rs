@@ -61,7 +61,11 @@ fn an_inventory_is_read_when_a_plan_is_loaded() {
     assert_eq!(code, Some(exit::PASSED.into()), "{stderr}");
     assert!(stdout.contains("Plan x\ny\n"), "{stdout}");
     // What this machine lacks is not what the hosts lack.
-    assert!(!stdout.contains("This machine cannot run"), "{stdout}");
+    assert_eq!(stderr, "");
+    assert!(
+        stdout.contains("`dns64bench doctor --hosts plan.toml`"),
+        "{stdout}"
+    );
 }
 
 #[test]
@@ -70,7 +74,7 @@ fn an_inventory_without_ansible_names_its_package() {
     let (code, _, stderr) = run(folder.path(), &["run", "--dry-run", "plan.toml"]);
     assert_eq!(code, Some(exit::USAGE.into()));
     assert!(
-        stderr.contains("plan plan.toml, line 2, column 13: inventory hosts.yml: "),
+        stderr.contains("plan.toml:2:13: inventory hosts.yml: "),
         "{stderr}"
     );
     assert!(stderr.contains("Debian package ansible-core"), "{stderr}");
@@ -100,8 +104,7 @@ fn hosts_of_an_inventory_that_cannot_be_are_told_where_it_is_named() {
     fs::write(folder.path().join("listed.json"), spoilt).unwrap();
     let (code, _, stderr) = run(folder.path(), &["run", "--dry-run", "plan.toml"]);
     assert_eq!(code, Some(exit::USAGE.into()));
-    let expected = "plan plan.toml, line 2, column 13: inventory hosts.yml: host tester: link client does not \
-                    connect it to host dut";
+    let expected = "plan.toml:2:13: inventory hosts.yml: host tester: link client does not connect it to host dut";
     assert!(stderr.contains(expected), "{stderr}");
 }
 
@@ -114,10 +117,7 @@ fn faults_of_a_plan_with_an_inventory_are_where_they_were_written() {
         .replace("unbound", "unbund");
     fs::write(&path, spoilt).unwrap();
     let (_, _, stderr) = run(folder.path(), &["run", "--dry-run", "plan.toml"]);
-    assert!(
-        stderr.contains("plan plan.toml, line 5, column 11: "),
-        "{stderr}"
-    );
+    assert!(stderr.contains("plan.toml:5:11: "), "{stderr}");
 }
 
 #[test]
@@ -141,4 +141,22 @@ fn doctor_refuses_a_plan_without_hosts() {
     let (code, _, stderr) = run(folder.path(), &["doctor", "--hosts", "plan.toml"]);
     assert_eq!(code, Some(exit::USAGE.into()));
     assert!(stderr.contains("the plan has no hosts"), "{stderr}");
+}
+
+#[test]
+fn doctor_names_the_packages_of_missing_tools_and_does_not_blame_the_kernel() {
+    let folder = folder(None);
+    let (code, stdout, stderr) = run(folder.path(), &["doctor"]);
+    assert_eq!(code, Some(exit::PASSED.into()), "{stderr}");
+    for tool in ["taskset", "unshare"] {
+        let at = stdout
+            .find(&format!("MISS  {tool} "))
+            .unwrap_or_else(|| panic!("{stdout}"));
+        let remedy = stdout[at..].lines().nth(1).unwrap();
+        assert!(
+            remedy.ends_with("-> install the Debian package util-linux"),
+            "{stdout}"
+        );
+    }
+    assert!(!stdout.contains("user namespaces"), "{stdout}");
 }

@@ -57,6 +57,26 @@ fn values_out_of_bounds_are_refused_with_the_bound() {
 }
 
 #[test]
+fn flags_that_mean_nothing_together_are_refused() {
+    for (line, words) in [
+        (
+            "search {server} --max-rate 100 -Q 1000",
+            "--start-rate 1000 is beyond --max-rate 100",
+        ),
+        (
+            "trial {server} -Q 1 --cached-pattern stack:9",
+            "use such as --cached-share 80%",
+        ),
+        (
+            "trial --dut unbound --dut-set threads=0 --lab loopback -Q 1",
+            "setting threads of profile unbound is \"0\": it must be a whole number from 1 to 1024",
+        ),
+    ] {
+        refused(line, 2, &[words]);
+    }
+}
+
+#[test]
 fn a_suffix_without_room_for_the_label_is_refused() {
     let suffix = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(46));
     for command in ["trial {server} -Q 1", "authority --port 1"] {

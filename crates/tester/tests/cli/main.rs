@@ -13,6 +13,8 @@
 //! - `input`: what is refused, with which words, before anything is sent.
 //! - `output`: where JSON and tables go, and interrupts; `raw`: the rows of a trial and their figures.
 //! - `hosts`: plans with hosts and inventories, and `doctor --hosts`.
+//! - `hands`: profiles, completion, host names, progress, errors as JSON.
+//! - `targets`: public addresses, which are not loaded without a flag.
 //! - `names`: which names a server is asked for by several processes and rigs.
 //! - `agent`: the agent of a laboratory as a process; `link`: how a controller reaches one.
 //! - `dns64perf`: the command lines and the output of the predecessors.
@@ -29,6 +31,7 @@ mod busy;
 mod dns64perf;
 mod docs;
 mod dut;
+mod hands;
 mod hosts;
 mod input;
 mod link;
@@ -41,6 +44,7 @@ mod raw;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod script;
 mod search;
+mod targets;
 mod truth;
 mod verdicts;
 mod zone;

@@ -64,7 +64,7 @@ fn a_dry_run_refuses_a_zone_that_memory_does_not_hold() {
         run(&format!("run --dry-run {}", plan.display()))
     };
     let refused = dry_run("0.0.0.0/0");
-    assert_eq!((refused.code, refused.stdout.as_str()), (Some(4), ""));
+    assert_eq!(refused.code, Some(4), "{refused:?}");
     assert!(
         refused
             .stderr
@@ -72,13 +72,14 @@ fn a_dry_run_refuses_a_zone_that_memory_does_not_hold() {
         "{refused:?}"
     );
     let told = dry_run("10.0.0.0/12");
-    assert_eq!(told.code, Some(0), "{told:?}");
+    // Knot itself may be missing.
+    assert!(!told.stderr.contains("of memory"), "{told:?}");
     let zone = "knot serves 1,048,576 names of 10.0.0.0/12 with 2,097,152 records: about 448 MiB";
     assert!(told.stdout.contains(zone), "{told:?}");
 }
 
 #[test]
-fn a_dry_run_lists_the_missing_programs() {
+fn a_dry_run_lists_the_missing_programs_below_what_it_would_do() {
     let directory = tempfile::tempdir().unwrap();
     let plan = directory.path().join("plan.toml");
     let dut = |name: &str| format!("[[dut]]\nname = \"{name}\"\nprofile = \"{name}.toml\"\n");
@@ -91,10 +92,12 @@ fn a_dry_run_lists_the_missing_programs() {
     }
     std::fs::write(&plan, dut("one") + &dut("two")).unwrap();
     let told = run(&format!("run --dry-run {}", plan.display()));
-    assert_eq!(told.code, Some(0), "{told:?}");
-    for name in ["one", "two"] {
-        let missing =
-            format!("cannot run the plan: {name}: found none of no-such-{name}; build it");
-        assert!(told.stdout.contains(&missing), "{told:?}");
+    assert_eq!(told.code, Some(4), "{told:?}");
+    assert!(told.stdout.contains("variants  one\n"), "{told:?}");
+    for (name, line) in [("one", 3), ("two", 6)] {
+        let missing = format!(
+            "plan.toml:{line}:11: {name}: found none of no-such-{name}; build it and use binary = \"PATH\"\n"
+        );
+        assert!(told.stderr.contains(&missing), "{told:?}");
     }
 }

@@ -54,7 +54,7 @@ const WAYS: [Way; 26] = [
     way("0.1 % lost on the way to the authority", "", |_| spoil::lose("dut", "upstream", "egress"), Told::NoFailure),
     way("0.1 % lost on the way from the authority", "", |_| spoil::lose("authority", "upstream", "egress"), Told::NoFailure),
     way("authority that answers 0.1 % of the names not", "--authority-behaviour loss=0.1%", |_| Box::new(()), Told::NoFailure),
-    way("NSD stopped for 1.5 s", "--authority nsd --namespace 10.0.0.0/14", |u| spoil::stop_authority(u, 1500, 1), Told::Invalid("the authority took more than")),
+    way("NSD stopped for 1 s", "--authority nsd --namespace 10.0.0.0/14", |u| spoil::stop_authority(u, 1000, 1), Told::Invalid("the authority took more than")),
 ];
 
 const fn way(
@@ -78,7 +78,7 @@ fn limit(host: &str, link: &str, (rate, queue): (&str, &str)) -> Guard {
 impl Way {
     fn run(&self) -> Run {
         let arguments =
-            "trial --lab netns --dut unbound --uncertified -Q 1k -l 3s --cpus 0 --dut-cpus 1";
+            "trial --lab netns --dut unbound --uncertified -Q 1k -l 2s --cpus 0 --dut-cpus 1";
         let underway = Underway::start("unbound", &format!("{arguments} {}", self.arguments));
         let guard = (self.spoil)(&underway);
         let output = underway.output();

@@ -26,6 +26,8 @@ pub struct InterfaceFacts {
     pub has_carrier: bool,
     /// Addresses with the lengths of their prefixes, without those that are tentative or a duplicate.
     pub addresses: Vec<String>,
+    /// Flows of UDP that it does not spread over its receive queues by their ports, as `ethtool -n` names them.
+    pub unspread: Vec<String>,
     /// Packets that it sent and received in [`super::LOOK_NS`].
     pub packets: u64,
 }
@@ -49,6 +51,7 @@ pub(super) fn interfaces(host: &Host, before: &Packets) -> Vec<InterfaceFacts> {
         let mut fact = link.fact(before);
         fact.driver = known.and_then(|it| it.driver.clone());
         fact.speed_mbps = known.and_then(|it| it.speed_mbps);
+        fact.unspread = known.map_or_else(Vec::new, |it| interface::unspread(host, it));
         fact
     };
     links(host).into_iter().map(fact).collect()

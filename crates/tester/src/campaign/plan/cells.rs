@@ -1,31 +1,31 @@
 //! Combinations of shares.
 
+use super::Cell;
+use super::fault::Faults;
 use super::file::{Cells, Grid};
 use super::values::list_or;
-use super::{Cell, Fault};
 use crate::namespace::{Pattern, Share};
 
 /// The cells, each once. The first has the first of the shares.
-pub(super) fn cells(written: &Cells) -> Result<Vec<Cell>, Fault> {
+pub(super) fn cells(written: &Cells, faults: &mut Faults<'_>) -> Vec<Cell> {
     let patterns = list_or(
         &written.pattern,
         str::parse::<Pattern>,
         [Pattern::default()],
-    )?;
-    let shares = |at| list_or(at, str::parse::<Share>, [Share::NONE]);
-    let (aaaa, cached) = match &written.grid {
-        Some(grid) => {
-            let both = [&written.aaaa_share, &written.cached_share];
-            if let Some(at) = both.into_iter().flatten().next() {
-                let message = "grid names the shares already; omit it, or aaaa-share and \
-                               cached-share";
-                return Err(Fault::new(at.span().start, message));
-            }
-            grid_shares(*grid.get_ref())
+        faults,
+    );
+    let mut shares = |at| list_or(at, str::parse::<Share>, [Share::NONE], faults);
+    let (mut aaaa, mut cached) = (shares(&written.aaaa_share), shares(&written.cached_share));
+    if let Some(grid) = &written.grid {
+        let both = [&written.aaaa_share, &written.cached_share];
+        for at in both.into_iter().flatten() {
+            faults.add(
+                at.fault("grid names the shares already; omit it, or aaaa-share and cached-share"),
+            );
         }
-        None => (shares(&written.aaaa_share)?, shares(&written.cached_share)?),
-    };
-    Ok(product(&aaaa, &cached, &patterns))
+        (aaaa, cached) = grid_shares(*grid.get_ref());
+    }
+    product(&aaaa, &cached, &patterns)
 }
 
 /// Shares of AAAA records and of cached names.

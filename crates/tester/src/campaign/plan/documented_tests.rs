@@ -16,9 +16,14 @@ fn root() -> PathBuf {
 fn keys_of(table: &str) -> Vec<String> {
     let error = Plan::parse("x.toml", &format!("{table}\nno-such-key = 1\n")).unwrap_err();
     let error = error.to_string();
-    let (_, expected) = error.split_once("`no-such-key`, expected").unwrap();
-    let quoted = expected.split('`').skip(1).step_by(2);
-    quoted.map(str::to_owned).collect()
+    let (_, told) = error.split_once("`no-such-key` is not a key of ").unwrap();
+    let (_, expected) = told
+        .lines()
+        .next()
+        .unwrap()
+        .split_once("; there are ")
+        .unwrap();
+    expected.split(", ").map(str::to_owned).collect()
 }
 
 const TABLES: [&str; 11] = [

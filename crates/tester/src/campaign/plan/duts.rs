@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use super::file::{At, Dut, Word};
+use super::fault::{Fault, Faults};
+use super::file::{At, DUT, Dut, File, Word};
 use super::hosts::host_of;
 use super::values::{label, list_or, text};
-use super::{Fault, Restart, Variant};
+use super::{Restart, Variant};
 use crate::authority::behaviour::{Behaviour, Delay};
 use crate::lab::cpuset::CpuSet;
 use crate::load::pace::Pacing;
@@ -17,57 +18,74 @@ use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Subject};
 
 /// All variants of all DUTs, in the order of the plan.
 pub(super) fn variants(
-    duts: &[At<Dut>],
+    file: &File,
     hosts: &LabSpec,
     restart: Restart,
     origin: &str,
-) -> Result<Vec<Variant>, Fault> {
-    if duts.is_empty() {
-        return Err(Fault::new(
-            0,
-            "no [[dut]]; a plan measures at least one, so add [[dut]] with profile = \"unbound\"",
-        ));
+    faults: &mut Faults<'_>,
+) -> Vec<Variant> {
+    if file.dut.is_empty() && !faults.spoil(&[DUT]) {
+        let message =
+            "no [[dut]]: a plan measures at least one; add [[dut]] with profile = \"unbound\"";
+        faults.add(Fault {
+            span: 0..0,
+            table: DUT,
+            message: message.to_owned(),
+        });
     }
     let mut variants: Vec<Variant> = Vec::new();
-    for dut in duts {
-        for variant in variants_of(dut, hosts, restart, origin)? {
+    for (number, dut) in file.dut.iter().enumerate() {
+        if dut.get_ref().is_mistyped {
+            continue;
+        }
+        let Some(subject) = faults.keep(subject(dut, hosts, restart, origin)) else {
+            continue;
+        };
+        let host = match dut.get_ref().profile {
+            // Hosts with a fault are none, whatever they are called.
+            Some(_) if !faults.spoil(&["[hosts"]) => {
+                faults.or(host_of(dut, hosts.at.as_deref()), None)
+            }
+            _ => None,
+        };
+        for variant in variants_of(dut, number, (subject, host), origin, faults) {
             if variants.iter().any(|other| other.name == variant.name) {
-                let message = format!(
+                faults.add(dut.fault(format!(
                     "two variants have the name {:?}; give one [[dut]] another name",
                     variant.name
-                );
-                return Err(Fault::new(dut.span().start, message));
+                )));
             }
             variants.push(variant);
         }
     }
-    Ok(variants)
+    variants
 }
 
 fn variants_of(
     at: &At<Dut>,
-    hosts: &LabSpec,
-    restart: Restart,
+    number: usize,
+    (mut subject, host): (Subject, Option<String>),
     origin: &str,
-) -> Result<Vec<Variant>, Fault> {
+    faults: &mut Faults<'_>,
+) -> Vec<Variant> {
     let dut = at.get_ref();
-    let subject = subject(at, hosts, restart, origin)?;
-    refuse_what_does_not_fit(dut, &subject)?;
-    let name = match text(dut.name.as_ref(), label)? {
-        Some(name) => name,
-        None => default_name(&subject),
-    };
+    if let Subject::Lab(lab) = &mut subject
+        && let Some(choice) = &mut lab.dut
+    {
+        choice.host = host;
+    }
+    refuse_what_does_not_fit(dut, &subject, faults);
+    let name = faults.or(text(dut.name.as_ref(), label), None);
+    let name = name.unwrap_or_else(|| default_name(&subject));
     let unrestricted = [CpuSet::unrestricted()];
-    let cores = list_or(&dut.cores, str::parse::<CpuSet>, unrestricted)?;
-    let behaviours = behaviours(dut, origin)?;
-    let pacings = list_or(&dut.pacing, str::parse::<Pacing>, [Pacing::default()])?;
-    let namespaces = list_or(
-        &dut.namespace,
-        |text| text.parse::<Cidr>().map(Some),
-        [None],
-    )?;
+    let cores = list_or(&dut.cores, str::parse::<CpuSet>, unrestricted, faults);
+    let behaviours = behaviours(dut, origin, faults);
+    let pacing = [Pacing::default()];
+    let pacings = list_or(&dut.pacing, str::parse::<Pacing>, pacing, faults);
+    let range = |text: &str| text.parse::<Cidr>().map(Some);
+    let namespaces = list_or(&dut.namespace, range, [None], faults);
     let mut variants = Vec::new();
-    for settings in settings(at)? {
+    for settings in settings(at, faults) {
         for (cpus, &cidr) in cores
             .iter()
             .flat_map(|cpus| namespaces.iter().map(move |cidr| (cpus, cidr)))
@@ -93,6 +111,7 @@ fn variants_of(
                         _ => format!("{name_of} pacing={pacing}"),
                     },
                     dut: name.clone(),
+                    number,
                     subject: with(subject.clone(), cpus, &settings, behaviour),
                     pacing,
                     cidr,
@@ -100,9 +119,10 @@ fn variants_of(
             }
         }
     }
-    Ok(variants)
+    variants
 }
 
+/// What a `[[dut]]` is; its host is for [`host_of`].
 fn subject(
     at: &At<Dut>,
     hosts: &LabSpec,
@@ -117,15 +137,16 @@ fn subject(
                 profile: resolved(profile.get_ref(), origin),
                 program: dut.binary.as_ref().map(|b| beside(origin, b.get_ref())),
                 restart: restart == Restart::Trial,
-                host: host_of(at, hosts.at.as_deref())?,
                 ..DutChoice::default()
             }),
             ..hosts.clone()
         }))),
-        (None, Some(_), None) if hosts.at.is_some() => Err(Fault::new(
-            dut.server.as_ref().map_or(0, |at| at.span().start),
-            "a server that runs already is measured from this machine; put it into a plan without hosts",
-        )),
+        (None, Some(_), None) if hosts.at.is_some() => {
+            let at = dut.server.as_ref().map_or_else(|| at.whole(), At::whole);
+            Err(at.fault(
+                "a server that runs already is measured from this machine; put it into a plan without hosts",
+            ))
+        }
         (None, Some(server_at), None) => Ok(Subject::Server {
             server: server_at,
             local: None,
@@ -138,8 +159,7 @@ fn subject(
                 ..hosts.clone()
             })))
         }
-        _ => Err(Fault::new(
-            at.span().start,
+        _ => Err(at.fault(
             "a [[dut]] is one of three: profile = \"unbound\" for a DNS64 server to be started, \
              server = \"2001:db8::53\" for one that runs, authority = \"nsd\" for an \
              authoritative server by itself",
@@ -148,7 +168,7 @@ fn subject(
 }
 
 /// What the authority behind a DUT does wrong on purpose, in each of its variants.
-pub(super) fn behaviours(dut: &Dut, origin: &str) -> Result<Vec<Behaviour>, Fault> {
+pub(super) fn behaviours(dut: &Dut, origin: &str, faults: &mut Faults<'_>) -> Vec<Behaviour> {
     let read = |text: &str| {
         let mut behaviour = text.parse::<Behaviour>()?;
         if let Delay::File(path) = &mut behaviour.delay {
@@ -156,7 +176,12 @@ pub(super) fn behaviours(dut: &Dut, origin: &str) -> Result<Vec<Behaviour>, Faul
         }
         Ok::<_, ValueError>(behaviour)
     };
-    list_or(&dut.authority_behaviour, read, [Behaviour::default()])
+    list_or(
+        &dut.authority_behaviour,
+        read,
+        [Behaviour::default()],
+        faults,
+    )
 }
 
 /// The cores of a variant are those of what is measured.
@@ -185,28 +210,27 @@ fn with(
 }
 
 /// Keys that mean something for another kind of subject only.
-fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
-    let at = |at: &Option<At<String>>| at.as_ref().map(|at| at.span().start);
-    let cores = dut.cores.as_ref().map(|at| at.span().start);
-    let set = dut.set.values().next().map(|at| at.span().start);
-    let sweep = dut.sweep.values().next().map(|at| at.span().start);
-    let behaviour = dut.authority_behaviour.as_ref().map(|at| at.span().start);
+fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject, faults: &mut Faults<'_>) {
+    let text = |at: &Option<At<String>>| at.as_ref().map(At::whole);
+    let cores = ("cores", dut.cores.as_ref().map(At::whole));
+    let set = dut.set.values().next().map(At::whole);
+    let sweep = dut.sweep.values().next().map(At::whole);
+    let behaviour = dut.authority_behaviour.as_ref().map(At::whole);
     let behaviour = ("authority-behaviour", behaviour);
-    let self_test_server = ("self-test-server", at(&dut.self_test_server));
-    let host = ("host", at(&dut.host));
-    let namespace = dut.namespace.as_ref().map(|at| at.span().start);
-    if let Some(offset) = namespace.filter(|_| !subject.is_authority()) {
-        return Err(Fault::new(
-            offset,
-            "namespace in [[dut]] is for an authority by itself; give it in [tester]",
-        ));
+    let self_test_server = ("self-test-server", text(&dut.self_test_server));
+    let host = ("host", text(&dut.host));
+    let namespace = dut.namespace.as_ref();
+    if let Some(at) = namespace.filter(|_| !subject.is_authority()) {
+        faults.add(
+            at.fault("namespace in [[dut]] is for an authority by itself; give it in [tester]"),
+        );
     }
-    let binary = ("binary", at(&dut.binary));
+    let binary = ("binary", text(&dut.binary));
     let settings = [("set", set), ("sweep", sweep)];
     let (what, strangers) = match subject {
         Subject::Server { .. } => (
             "a server that runs",
-            [&[binary, host, ("cores", cores), behaviour], &settings[..]].concat(),
+            [&[binary, host, cores, behaviour], &settings[..]].concat(),
         ),
         Subject::Lab(lab) => match (&lab.dut, &lab.authority) {
             (Some(_), AuthorityChoice::BuiltIn) => ("a profile", vec![self_test_server]),
@@ -228,48 +252,45 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject) -> Result<(), Fault> {
             ),
         },
     };
-    for (key, offset) in strangers {
-        if let Some(offset) = offset {
-            let message = format!("{key} does not apply to {what}; omit it");
-            return Err(Fault::new(offset, message));
+    for (key, at) in strangers {
+        if let Some(at) = at {
+            faults.add(at.fault(format!("`{key}` does not apply to {what}; omit it")));
         }
     }
-    Ok(())
 }
 
 /// All combinations of the settings: those that are set, with each value of those that are swept.
-fn settings(at: &At<Dut>) -> Result<Vec<BTreeMap<String, String>>, Fault> {
+fn settings(at: &At<Dut>, faults: &mut Faults<'_>) -> Vec<BTreeMap<String, String>> {
     let dut = at.get_ref();
+    let value = |at: &At<Word>| at.get_ref().0.clone();
     let fixed = dut.set.iter();
-    let fixed = fixed.map(|(key, value)| (key.clone(), value.get_ref().0.clone()));
+    let fixed = fixed.flat_map(|(key, at)| Some((key.clone(), value(at.get_ref().first()?))));
     let mut all = vec![fixed.collect::<BTreeMap<_, _>>()];
-    for (key, values) in &dut.sweep {
-        let offset = values.span().start;
-        if values.get_ref().is_empty() {
-            let message = format!("sweep over no value of {key}; name at least one");
-            return Err(Fault::new(offset, message));
+    for (key, at) in &dut.sweep {
+        let values = at.get_ref();
+        if values.is_empty() {
+            faults.add(at.fault(format!("sweep over no value of {key}; name at least one")));
+            continue;
         }
         if dut.set.contains_key(key) {
-            let message = format!("{key} is both in set and in sweep; omit it in one");
-            return Err(Fault::new(offset, message));
+            faults.add(at.fault(format!("{key} is both in set and in sweep; omit it in one")));
+            continue;
         }
-        if all.len() * values.get_ref().len() > SWEEP_MAX {
-            let message =
-                format!("sweeps make more than {SWEEP_MAX} variants of one DUT; leave values away");
-            return Err(Fault::new(offset, message));
+        if all.len() * values.len() > SWEEP_MAX {
+            faults.add(at.fault(format!(
+                "sweeps make more than {SWEEP_MAX} variants of one DUT; omit some values"
+            )));
+            continue;
         }
-        all = all
-            .iter()
-            .flat_map(|settings| {
-                values.get_ref().iter().map(|Word(value)| {
-                    let mut settings = settings.clone();
-                    settings.insert(key.clone(), value.clone());
-                    settings
-                })
-            })
-            .collect();
+        let with = |settings: &BTreeMap<String, String>, at| {
+            let mut settings = settings.clone();
+            settings.insert(key.clone(), value(at));
+            settings
+        };
+        let of = |settings| values.iter().map(move |at| with(settings, at));
+        all = all.iter().flat_map(of).collect();
     }
-    Ok(all)
+    all
 }
 
 fn default_name(subject: &Subject) -> String {

@@ -1,81 +1,157 @@
 //! A plan as it is written: every key that there is, and where its value stands.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{MapAccess, SeqAccess, Unexpected, Visitor};
-use serde::{Deserialize, Deserializer};
-use toml::{Spanned, Value};
+use serde::Deserialize;
+use toml::de::DeTable;
 
-use super::{Order, PlanError, RawFormat, Restart};
+use super::fault::{Fault, Faults};
+use super::section::{self, Section};
+use super::{Order, RawFormat, Restart};
 use crate::lab::LabKind;
-use crate::lab::hosts::{LinkName, Role};
+use crate::lab::hosts::{LinkName, Role, THREADS_MAX};
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
+use crate::load::pace;
 
-/// Reads the keys; what their values mean is for [`super::read`].
-pub(super) fn parse(origin: &str, text: &str) -> Result<File, PlanError> {
-    toml::from_str(text).map_err(|error| PlanError::Toml {
-        origin: origin.to_owned(),
-        error: error.to_string().trim_end().to_owned(),
-    })
+pub(crate) use super::section::{At, Many, Word};
+
+/// Reads the keys; what their values mean is for [`super::read`]. `None` for what is not TOML.
+pub(super) fn parse(faults: &mut Faults<'_>) -> Option<File> {
+    let text = faults.text;
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        let remedy = match message.starts_with("duplicate key") {
+            true => "omit one of them",
+            false => "put texts into quotes, and close each quote and bracket",
+        };
+        faults.add(Fault {
+            span: error.span().unwrap_or(text.len()..text.len()),
+            table: TOP,
+            message: format!("this is not TOML: {message}; {remedy}"),
+        });
+    }
+    let is_toml = faults.is_empty();
+    is_toml.then(|| section::open(document.get_ref(), TOP, faults, File::read))
 }
 
-/// A value and where it stands.
-pub(super) type At<T> = Spanned<T>;
+/// What the keys outside all tables belong to.
+const TOP: &str = "a plan";
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug)]
 pub(crate) struct File {
     pub name: Option<At<String>>,
-    #[serde(default)]
     pub description: String,
     pub inventory: Option<At<String>>,
-    #[serde(default)]
     pub hosts: BTreeMap<String, At<Host>>,
-    #[serde(default)]
     pub tester: Tester,
-    #[serde(default)]
     pub trial: Trial,
-    #[serde(default)]
     pub search: Search,
-    #[serde(default)]
     pub cells: Cells,
-    #[serde(default)]
     pub dut: Vec<At<Dut>>,
     pub queue_check: Option<At<QueueCheck>>,
-    pub overload: Option<Overload>,
+    pub overload: Option<At<Overload>>,
     pub soak: Option<At<Soak>>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+impl File {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        let description = s.text("description", "what it is for");
+        Self {
+            name: s.text("name", "quick"),
+            description: description.map_or_else(String::new, |at| at.get_ref().clone()),
+            inventory: s.text("inventory", "hosts.yml"),
+            hosts: s.named("hosts", HOSTS, Host::read).into_iter().collect(),
+            tester: below(s, "tester", "[tester]", Tester::read),
+            trial: below(s, "trial", "[trial]", Trial::read),
+            search: below(s, "search", "[search]", Search::read),
+            cells: below(s, "cells", "[cells]", Cells::read),
+            dut: s.sections("dut", DUT, false, Dut::read),
+            queue_check: s.section("queue-check", "[queue-check]", QueueCheck::read),
+            overload: s.section("overload", "[overload]", Overload::read),
+            soak: s.section("soak", "[soak]", Soak::read),
+        }
+    }
+}
+
+/// A table of which nothing is needed.
+fn below<T: Default + Clone>(
+    s: &mut Section<'_, '_, '_>,
+    key: &'static str,
+    name: &'static str,
+    read: impl FnOnce(&mut Section<'_, '_, '_>) -> T,
+) -> T {
+    let table = s.section(key, name, read);
+    table.map_or_else(T::default, |at| at.get_ref().clone())
+}
+
+/// Name of the table of a host.
+pub(super) const HOSTS: &str = "[hosts.NAME]";
+
+/// Name of the table of a DUT.
+pub(super) const DUT: &str = "[[dut]]";
+
+#[derive(Debug)]
 pub(crate) struct Host {
     pub ssh: Option<String>,
     pub netns: Option<String>,
-    #[serde(default)]
     pub local: bool,
-    #[serde(default)]
     pub sudo: bool,
-    #[serde(default)]
     pub roles: Vec<Role>,
     pub cpus: Option<At<String>>,
     pub authority_cpus: Option<At<String>>,
     pub threads: Option<At<u64>>,
-    #[serde(default)]
-    pub links: BTreeMap<LinkName, Links>,
+    pub links: Vec<(LinkName, Vec<At<Link>>)>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+impl Host {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        let value = |at: At<String>| at.get_ref().clone();
+        let is_true = |at: At<bool>| *at.get_ref();
+        let ends = |s: &mut Section<'_, '_, '_>| {
+            let all = [LinkName::Client, LinkName::Upstream, LinkName::SelfTest];
+            let read = all.map(|link| (link, s.sections(link.name(), LINK, true, Link::read)));
+            Vec::from(read)
+        };
+        let links = s.section("links", "[hosts.NAME.links]", ends);
+        let links = links.map_or_else(Vec::new, |at| at.get_ref().clone());
+        Self {
+            ssh: s.text("ssh", "root@gen1").map(value),
+            netns: s.text("netns", "gen1").map(value),
+            local: s.boolean("local").is_some_and(is_true),
+            sudo: s.boolean("sudo").is_some_and(is_true),
+            roles: s.choices("roles", "roles = [\"measurer\"]"),
+            cpus: s.text("cpus", "0,2-3"),
+            authority_cpus: s.text("authority-cpus", "1"),
+            threads: s.number("threads", THREADS_MAX as u64),
+            links: links
+                .into_iter()
+                .filter(|(_, ends)| !ends.is_empty())
+                .collect(),
+        }
+    }
+}
+
+const LINK: &str = "[hosts.NAME.links.client]";
+
+#[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub interface: String,
     pub addresses: Vec<At<String>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+impl Link {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        let interface = s.text("interface", "ens1f0");
+        Self {
+            interface: interface.map_or_else(String::new, |at| at.get_ref().clone()),
+            addresses: s.texts("addresses", "addresses = [\"2001:2:0:1::1/64\"]"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tester {
     pub lab: Option<At<LabKind>>,
     pub setup: Option<At<Setup>>,
@@ -92,13 +168,35 @@ pub(crate) struct Tester {
     pub backend: Option<At<String>>,
     pub burst: Option<At<u64>>,
     pub self_tests: Option<At<u64>>,
-    #[serde(default)]
     pub uncertified: bool,
     pub raw: Option<At<RawFormat>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+impl Tester {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        Self {
+            lab: s.choice("lab"),
+            setup: s.choice("setup"),
+            upstream_family: s.choice("upstream-family").map(|at| *at.get_ref()),
+            authority: s.text("authority", "built-in"),
+            threads: s.number("threads", THREADS_MAX as u64),
+            sockets: s.number("sockets", SOCKETS_MAX),
+            cpus: s.text("cpus", "0,2-3"),
+            authority_cpus: s.text("authority-cpus", "1"),
+            namespace: s.text("namespace", "10.0.0.0/8"),
+            suffix: s.text("suffix", "dns64perf.test"),
+            pref64: s.text("pref64", "64:ff9b::/96"),
+            segmentation: s.text("segmentation", "on"),
+            backend: s.text("backend", "socket"),
+            burst: s.number("burst", pace::BURST_MAX),
+            self_tests: s.number("self-tests", SELF_TESTS_MAX),
+            uncertified: s.boolean("uncertified").is_some_and(|at| *at.get_ref()),
+            raw: s.choice("raw"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Trial {
     pub duration: Option<At<Word>>,
     pub timeout: Option<At<Word>>,
@@ -108,8 +206,20 @@ pub(crate) struct Trial {
     pub max_stolen: Option<At<Word>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+impl Trial {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        Self {
+            duration: s.word("duration", "\"60s\""),
+            timeout: s.word("timeout", "\"1s\""),
+            max_stall: s.word("max-stall", "\"10ms\""),
+            max_burst: s.number("max-burst", BURST_MAX),
+            max_rate_error: s.word("max-rate-error", "\"10%\""),
+            max_stolen: s.word("max-stolen", "\"1%\""),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
     pub runs: Option<At<u64>>,
     pub resolution: Option<At<Word>>,
@@ -118,11 +228,30 @@ pub(crate) struct Search {
     pub max_rate: Option<At<Word>>,
     pub reuse: Option<At<bool>>,
     pub stop_early: Option<bool>,
-    #[serde(default)]
     pub restart: Restart,
     pub settle: Option<At<Word>>,
-    #[serde(default)]
     pub order: Order,
+}
+
+impl Search {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        Self {
+            runs: s.number("runs", RUNS_MAX),
+            resolution: s.word("resolution", "\"0.1%\""),
+            method: s.choice("method"),
+            start_rate: s.word("start-rate", "\"10k\""),
+            max_rate: s.word("max-rate", "\"100k\""),
+            reuse: s.boolean("reuse"),
+            stop_early: s.boolean("stop-early").map(|at| *at.get_ref()),
+            restart: s
+                .choice("restart")
+                .map_or_else(Restart::default, |at| *at.get_ref()),
+            settle: s.word("settle", "\"10s\""),
+            order: s
+                .choice("order")
+                .map_or_else(Order::default, |at| *at.get_ref()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -133,13 +262,23 @@ pub(crate) enum Method {
     FixedRange,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Cells {
     pub grid: Option<At<Grid>>,
     pub aaaa_share: Option<At<Many>>,
     pub cached_share: Option<At<Many>>,
     pub pattern: Option<At<Many>>,
+}
+
+impl Cells {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        Self {
+            grid: s.choice("grid"),
+            aaaa_share: s.many("aaaa-share", "[\"0%\", \"50%\"]"),
+            cached_share: s.many("cached-share", "[\"0%\", \"80%\"]"),
+            pattern: s.many("pattern", "\"stack:1000\""),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -152,9 +291,10 @@ pub(crate) enum Grid {
     Rfc8219,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug)]
 pub(crate) struct Dut {
+    /// What it is has been refused already.
+    pub is_mistyped: bool,
     pub name: Option<At<String>>,
     pub host: Option<At<String>>,
     pub profile: Option<At<String>>,
@@ -166,100 +306,92 @@ pub(crate) struct Dut {
     pub cores: Option<At<Many>>,
     pub namespace: Option<At<Many>>,
     pub pacing: Option<At<Many>>,
-    #[serde(default)]
-    pub set: BTreeMap<String, At<Word>>,
-    #[serde(default)]
-    pub sweep: BTreeMap<String, At<Vec<Word>>>,
+    pub set: BTreeMap<String, At<Vec<At<Word>>>>,
+    pub sweep: BTreeMap<String, At<Vec<At<Word>>>>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+impl Dut {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        let kinds = ["profile", "server", "authority"];
+        let [profile, server, authority] = [
+            s.text("profile", "unbound"),
+            s.text("server", "2001:db8::53"),
+            s.text("authority", "nsd"),
+        ];
+        let read = [&profile, &server, &authority].map(Option::is_some);
+        Self {
+            is_mistyped: kinds
+                .iter()
+                .zip(read)
+                .any(|(key, read)| s.has(key) && !read),
+            name: s.text("name", "mine"),
+            host: s.text("host", "dut"),
+            profile,
+            binary: s.text("binary", "/usr/sbin/unbound"),
+            server,
+            self_test_server: s.text("self-test-server", "[2001:db8::54]:53"),
+            authority,
+            authority_behaviour: s.many("authority-behaviour", "\"delay=5ms\""),
+            cores: s.many("cores", "\"1-2\""),
+            namespace: s.many("namespace", "\"10.0.0.0/8\""),
+            pacing: s.many("pacing", "\"absolute\""),
+            set: s.settings("set", false).into_iter().collect(),
+            sweep: s.settings("sweep", true).into_iter().collect(),
+        }
+    }
+}
+
+#[derive(Debug)]
 pub(crate) struct QueueCheck {
     pub durations: Option<At<Many>>,
     pub timeouts: Option<At<Many>>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+impl QueueCheck {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        Self {
+            durations: s.many("durations", "[\"5s\", \"60s\"]"),
+            timeouts: s.many("timeouts", "[0.5, 1, 5]"),
+        }
+    }
+}
+
+#[derive(Debug)]
 pub(crate) struct Overload {
     pub factors: Option<At<Many>>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+impl Overload {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        Self {
+            factors: s.many("factors", "[0.5, 1, 2]"),
+        }
+    }
+}
+
+#[derive(Debug)]
 pub(crate) struct Soak {
     pub share: Option<At<Word>>,
     pub length: Option<At<Word>>,
 }
 
-/// A text or a number: `"10k"`, `10000`, `0.5`. A number is the text that it would be on the
-/// command line.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Value")]
-pub(crate) struct Word(pub String);
-
-/// One [`Word`], or a list of them.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Value")]
-pub(crate) struct Many(pub Vec<Word>);
-
-/// One [`Link`], or a list of them. No derived type tells the two apart and still knows where values stand.
-#[derive(Debug)]
-pub(crate) struct Links(pub Vec<Link>);
-
-impl<'de> Deserialize<'de> for Links {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOrMore;
-
-        impl<'de> Visitor<'de> for OneOrMore {
-            type Value = Links;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table with interface and addresses, or a list of them")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Links, A::Error> {
-                let one = Link::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Links(vec![one]))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Links, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(list)).map(Links)
-            }
+impl Soak {
+    fn read(s: &mut Section<'_, '_, '_>) -> Self {
+        Self {
+            share: s.word("share", "\"80%\""),
+            length: s.word("length", "\"4h\""),
         }
-
-        deserializer.deserialize_any(OneOrMore)
     }
 }
 
-fn word(value: Value, expected: &str) -> Result<Word, String> {
-    let found = match value {
-        Value::String(text) => return Ok(Word(text)),
-        Value::Integer(number) => return Ok(Word(number.to_string())),
-        Value::Float(number) => return Ok(Word(number.to_string())),
-        Value::Boolean(on) => Unexpected::Bool(on),
-        Value::Array(_) => Unexpected::Seq,
-        Value::Table(_) | Value::Datetime(_) => Unexpected::Map,
-    };
-    Err(format!("invalid type: {found}, expected {expected}"))
-}
+/// Fifty times what RFC 8219 section 9.2 asks for.
+const RUNS_MAX: u64 = 1000;
 
-impl TryFrom<Value> for Word {
-    type Error = String;
+/// As on the command line.
+const SOCKETS_MAX: u64 = 16_384;
 
-    fn try_from(value: Value) -> Result<Self, String> {
-        word(value, "a text or a number")
-    }
-}
+/// As on the command line.
+const BURST_MAX: u64 = 1_000_000;
 
-impl TryFrom<Value> for Many {
-    type Error = String;
-
-    fn try_from(value: Value) -> Result<Self, String> {
-        match value {
-            Value::Array(words) => words.into_iter().map(Word::try_from).collect(),
-            one => word(one, "a text, a number, or a list of them").map(|word| vec![word]),
-        }
-        .map(Self)
-    }
-}
+/// As on the command line.
+const SELF_TESTS_MAX: u64 = 1000;

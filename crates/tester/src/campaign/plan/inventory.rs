@@ -10,8 +10,8 @@ use dns64_transport::clock::{Nanos, SECOND};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::Fault;
 use super::duts::beside;
+use super::fault::Fault;
 use super::file::{At, File};
 use crate::lab::process::{find_program, run};
 
@@ -22,7 +22,7 @@ pub(super) struct Expanded {
     /// Where they begin.
     begin: usize,
     /// Where the inventory was named in the text before.
-    at: usize,
+    at: At<()>,
     path: String,
 }
 
@@ -30,11 +30,11 @@ impl Expanded {
     /// A fault in what came from the inventory is at the key, since nobody has seen these tables; it belongs to the
     /// text before then.
     pub(super) fn relocate(&self, fault: Fault) -> Result<Fault, Fault> {
-        if fault.offset < self.begin {
+        if fault.span.start < self.begin {
             return Err(fault);
         }
         let message = format!("inventory {}: {}", self.path, fault.message);
-        Ok(Fault::new(self.at, message))
+        Ok(self.at.fault(message))
     }
 }
 
@@ -43,17 +43,15 @@ pub(super) fn expand(file: &File, origin: &str, text: &str) -> Result<Option<Exp
     let Some(at) = &file.inventory else {
         return Ok(None);
     };
-    let offset = at.span().start;
     if !file.hosts.is_empty() {
-        return Err(Fault::new(
-            offset,
-            "both inventory and [hosts.NAME] describe the hosts; omit one of them",
-        ));
+        return Err(
+            at.fault("both inventory and [hosts.NAME] describe the hosts; omit one of them")
+        );
     }
     let path = beside(origin, at.get_ref());
     let fault = |message: String| {
         let path = path.display();
-        Fault::new(offset, format!("inventory {path}: {message}"))
+        at.fault(format!("inventory {path}: {message}"))
     };
     let json = listed(&path).map_err(fault)?;
     let tables = as_toml(&json).map_err(fault)?;
@@ -61,7 +59,7 @@ pub(super) fn expand(file: &File, origin: &str, text: &str) -> Result<Option<Exp
     Ok(Some(Expanded {
         text,
         begin,
-        at: offset,
+        at: at.whole(),
         path: path.display().to_string(),
     }))
 }
@@ -117,7 +115,7 @@ fn listed(path: &Path) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// It is not such a list, no host has roles, or a variable has a value that cannot be; with the host and the
+/// It is not such a list, no host has roles, or a variable has an impossible value; with the host and the
 /// remedy.
 pub(super) fn as_toml(json: &str) -> Result<String, String> {
     let list: Json = serde_json::from_str(json).map_err(|error| {
@@ -316,13 +314,14 @@ const LINES_MAX: usize = 20;
 
 #[cfg(test)]
 mod tests {
+    use super::super::fault::Faults;
     use super::super::{Plan, file};
     use super::*;
 
     const TABLES: &str = "[hosts.gen]\nlocal = true\nroles = [\"measurer\", \"authority\"]\n";
 
     fn put_into(text: &str) -> (String, usize) {
-        let file = file::parse("x.toml", text).unwrap();
+        let file = file::parse(&mut Faults::new(text)).unwrap();
         put_in(text, &file.inventory.unwrap(), TABLES)
     }
 

@@ -3,53 +3,56 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
+use super::RawFormat;
 use super::duts::{behaviours, resolved};
-use super::file::{At, Dut, File};
+use super::fault::{Fault, Faults};
+use super::file::{At, Dut, File, Grid, Word};
 use super::hosts::host_of;
-use super::{Fault, RawFormat};
 use crate::authority::behaviour::Rules;
 use crate::lab::hosts::Hosts;
 use crate::lab::profile::{Family, Profile, ProfileRole};
+use crate::namespace::Share;
 use crate::rig::spec::AuthorityChoice;
 
 /// Whether all profiles can be used as the plan uses them.
-pub(super) fn profiles(file: &File, origin: &str, hosts: Option<&Hosts>) -> Result<(), Fault> {
+pub(super) fn profiles(file: &File, origin: &str, hosts: Option<&Hosts>, faults: &mut Faults<'_>) {
     if let Some(at) = &file.tester.raw
         && *at.get_ref() == RawFormat::Parquet
         && !cfg!(feature = "parquet")
     {
-        return Err(Fault::new(
-            at.span().start,
+        faults.add(at.fault(
             "this program was built without Parquet; build it with --features parquet, or write \
              raw = \"csv\"",
         ));
     }
     if let Some(at) = &file.tester.authority {
-        authority(at, origin)?;
+        faults.or(authority(at, origin), None);
     }
     for written in &file.dut {
         let dut = written.get_ref();
-        if let Some(at) = &dut.profile {
-            let profile = load(at, origin, ProfileRole::Dut)?;
-            check_family(&profile, at, file)?;
+        let profile = dut.profile.as_ref();
+        let profile = profile.map(|at| (at, load(at, origin, ProfileRole::Dut)));
+        if let Some((at, loaded)) = profile
+            && let Some(profile) = faults.keep(loaded)
+        {
+            check_family(&profile, at, file, faults);
             if let Some(hosts) = hosts {
-                check_site(&profile, written, file, hosts)?;
+                check_site(&profile, written, file, hosts, faults);
             }
-            check_settings(&profile, dut)?;
+            check_settings(&profile, dut, faults);
         }
         if let Some(at) = &dut.authority_behaviour {
-            for behaviour in behaviours(dut, origin)? {
+            for behaviour in behaviours(dut, origin, faults) {
                 let rules = Rules::new(behaviour);
-                rules.map_err(|error| Fault::new(at.span().start, error.to_string()))?;
+                faults.keep(rules.map_err(|error| at.fault(error.to_string())));
             }
         }
-        if let Some(at) = &dut.authority
-            && let Some(profile) = authority(at, origin)?
-        {
-            check_settings(&profile, dut)?;
+        let authority = dut.authority.as_ref().map(|at| authority(at, origin));
+        if let Some(Some(profile)) = authority.and_then(|read| faults.keep(read)) {
+            check_settings(&profile, dut, faults);
         }
     }
-    Ok(())
+    check_patterns(file, faults);
 }
 
 /// The profile of an authority, unless it is the Tester's own.
@@ -61,73 +64,90 @@ fn authority(at: &At<String>, origin: &str) -> Result<Option<Profile>, Fault> {
 }
 
 fn load(at: &At<String>, origin: &str, role: ProfileRole) -> Result<Profile, Fault> {
-    let offset = at.span().start;
     let profile = Profile::load(&resolved(at.get_ref(), origin)).map_err(|error| {
         let reason = error.source().map(|reason| format!(": {reason}"));
-        Fault::new(offset, format!("{error}{}", reason.unwrap_or_default()))
+        at.fault(format!("{error}{}", reason.unwrap_or_default()))
     })?;
     let name = at.get_ref();
     match (profile.role, role) {
-        (ProfileRole::Authority, ProfileRole::Dut) => Err(Fault::new(
-            offset,
-            format!(
-                "{name:?} is an authoritative server; measure it by itself with \
-                 authority = {name:?} in place of profile"
-            ),
-        )),
-        (ProfileRole::Dut, ProfileRole::Authority) => Err(Fault::new(
-            offset,
-            format!("{name:?} is a DNS64 server, no authority; write \"built-in\" or \"nsd\""),
-        )),
+        (ProfileRole::Authority, ProfileRole::Dut) => Err(at.fault(format!(
+            "{name:?} is an authoritative server; measure it by itself with \
+             authority = {name:?} in place of profile"
+        ))),
+        (ProfileRole::Dut, ProfileRole::Authority) => Err(at.fault(format!(
+            "{name:?} is a DNS64 server, no authority; write \"built-in\" or \"nsd\""
+        ))),
         _ => Ok(profile),
     }
 }
 
 /// Whether the DUT can ask over the family of addresses that the plan wants.
-fn check_family(profile: &Profile, at: &At<String>, file: &File) -> Result<(), Fault> {
-    match (
-        profile.requires.upstream_family,
-        file.tester.upstream_family,
-    ) {
-        (Some(needs), Some(wanted)) if needs != wanted => Err(Fault::new(
-            at.span().start,
-            format!(
-                "{} cannot ask the authority over the upstream-family of the plan; leave \
-                 upstream-family away or measure it in a plan of its own",
-                profile.name
-            ),
-        )),
-        _ => Ok(()),
+fn check_family(profile: &Profile, at: &At<String>, file: &File, faults: &mut Faults<'_>) {
+    let wanted = file.tester.upstream_family;
+    if let (Some(needs), Some(wanted)) = (profile.requires.upstream_family, wanted)
+        && needs != wanted
+    {
+        faults.add(at.fault(format!(
+            "{} cannot ask the authority over the upstream-family of the plan; omit \
+             upstream-family or measure it in a plan of its own",
+            profile.name
+        )));
     }
 }
 
 /// Whether the DUT's host is connected to the authorities by the IP version that the DUT asks over, and whether it can ask
 /// all of them.
-fn check_site(profile: &Profile, at: &At<Dut>, file: &File, hosts: &Hosts) -> Result<(), Fault> {
+fn check_site(
+    profile: &Profile,
+    at: &At<Dut>,
+    file: &File,
+    hosts: &Hosts,
+    faults: &mut Faults<'_>,
+) {
     let wanted = file.tester.upstream_family;
     let family = wanted.or(profile.requires.upstream_family);
-    let host = host_of(at, Some(hosts))?;
-    let offset = at.span().start;
+    let Some(host) = faults.keep(host_of(at, Some(hosts))) else {
+        return;
+    };
     let upstreams = profile.check_upstreams(hosts.authorities().len());
-    upstreams.map_err(|error| Fault::new(offset, error.to_string()))?;
+    faults.keep(upstreams.map_err(|error| at.fault(error.to_string())));
     let site = hosts.site(host.as_deref(), family.unwrap_or(Family::Ipv4));
-    site.map(drop).map_err(|error| {
-        let hint = match wanted {
-            None => ", or give upstream-family in [tester]",
-            Some(_) => "",
-        };
-        Fault::new(offset, format!("{error}{hint}"))
-    })
+    let hint = match wanted {
+        None => ", or give upstream-family in [tester]",
+        Some(_) => "",
+    };
+    faults.keep(site.map_err(|error| at.fault(format!("{error}{hint}"))));
 }
 
-/// Whether the profile has the settings that are set or swept.
-fn check_settings(profile: &Profile, dut: &Dut) -> Result<(), Fault> {
-    let set = dut.set.iter().map(|(key, at)| (key, at.span().start));
-    let sweep = dut.sweep.iter().map(|(key, at)| (key, at.span().start));
-    for (key, offset) in set.chain(sweep) {
-        profile
-            .check_settings(&BTreeMap::from([(key.clone(), String::new())]))
-            .map_err(|error| Fault::new(offset, error.to_string()))?;
+/// Whether the profile has the settings that are set or swept, and can have these values.
+fn check_settings(profile: &Profile, dut: &Dut, faults: &mut Faults<'_>) {
+    for (key, at) in dut.set.iter().chain(&dut.sweep) {
+        for word in at.get_ref() {
+            let Word(value) = word.get_ref();
+            let chosen = BTreeMap::from([(key.clone(), value.clone())]);
+            let checked = profile.check_settings(&chosen);
+            faults.keep(checked.map_err(|error| word.fault(error.to_string())));
+        }
     }
-    Ok(())
+}
+
+/// A pattern says which names are repeated, so some have to be. Journals are read with plans that say more than they
+/// need.
+fn check_patterns(file: &File, faults: &mut Faults<'_>) {
+    let cells = &file.cells;
+    let is_none = |word: &At<Word>| word.get_ref().0.parse() == Ok(Share::NONE);
+    let repeats = match (&cells.grid, &cells.cached_share) {
+        (Some(grid), _) => matches!(grid.get_ref(), Grid::Cached | Grid::Rfc8219),
+        (None, Some(shares)) => !shares.get_ref().0.iter().all(is_none),
+        (None, None) => false,
+    };
+    if let Some(at) = &cells.pattern
+        && !repeats
+        && !faults.spoil(&["[cells]"])
+    {
+        faults.add(at.fault(
+            "`pattern` says which names are repeated, and cached-share is 0: no name is; omit it, or write such as \
+             cached-share = \"80%\"",
+        ));
+    }
 }

@@ -1,7 +1,7 @@
 //! What a campaign is to measure, as plain data: the meaning of a `PLAN.toml`.
 //!
 //! ```text
-//! text -> file (what is written) -> read (what it means) -> Plan
+//! text -> section, file (what is written) -> read (what it means) -> Plan
 //!     \-> inventory (hosts)  \-> lookup (profiles that it names)         when it is loaded from a file
 //! ```
 //!
@@ -9,11 +9,14 @@
 
 mod cells;
 mod duts;
+mod fault;
 mod file;
 mod hosts;
 mod inventory;
 mod lookup;
+mod places;
 mod read;
+mod section;
 mod values;
 mod zones;
 
@@ -24,10 +27,13 @@ use std::path::{Path, PathBuf};
 use dns64_transport::clock::Nanos;
 use serde::Deserialize;
 
+use fault::Faults;
+pub use fault::Problem;
+pub use places::{Place, Places, in_keys};
+
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
-use crate::lab::profile::position;
 use crate::load::pace::Pacing;
 use crate::namespace::{Cidr, Pattern, Share};
 use crate::procedure::search::Resolution;
@@ -77,11 +83,13 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// Not TOML, a missing or unknown key, a value that cannot be, values that do not go together.
-    /// All say line, column and remedy.
+    /// Not TOML, a missing or unknown key, a value that cannot be, values that do not go together: all that
+    /// is wrong, each with line, column and remedy.
     pub fn parse(origin: &str, text: &str) -> Result<Self, PlanError> {
-        let file = file::parse(origin, text)?;
-        read::plan(&file, origin).map_err(|fault| fault.locate(origin, text))
+        let mut faults = Faults::new(text);
+        let file = file::parse(&mut faults);
+        let plan = file.map(|file| read::plan(&file, origin, &mut faults));
+        faults.check(origin, plan)
     }
 
     /// Reads the plan in a file and looks up the profiles and the inventory that it names. The second value is
@@ -97,15 +105,24 @@ impl Plan {
             path: path.to_path_buf(),
             reason,
         })?;
-        let file = file::parse(&origin, &text)?;
-        let expanded = inventory::expand(&file, &origin, &text);
-        let Some(expanded) = expanded.map_err(|fault| fault.locate(&origin, &text))? else {
-            let looked_up = looked_up(&file, &origin);
-            let plan = looked_up.map_err(|fault| fault.locate(&origin, &text))?;
-            return Ok((plan, text));
+        let mut faults = Faults::new(&text);
+        let file = file::parse(&mut faults);
+        let expanded = match &file {
+            Some(file) => faults.keep(inventory::expand(file, &origin, &text)),
+            None => None,
         };
-        let file = file::parse(&origin, &expanded.text)?;
-        let plan = looked_up(&file, &origin).map_err(|fault| match expanded.relocate(fault) {
+        let expanded = match expanded {
+            None => return Err(faults.refusal(&origin)),
+            Some(None) => {
+                let plan = file.map(|file| looked_up(&file, &origin, &mut faults));
+                return Ok((faults.check(&origin, plan)?, text));
+            }
+            Some(Some(expanded)) => expanded,
+        };
+        let mut faults = Faults::new(&expanded.text);
+        let file = file::parse(&mut faults);
+        let plan = file.map(|file| looked_up(&file, &origin, &mut faults));
+        let plan = faults.check_by(plan, |fault| match expanded.relocate(fault) {
             Ok(in_inventory) => in_inventory.locate(&origin, &text),
             Err(in_plan) => in_plan.locate(&origin, &expanded.text),
         })?;
@@ -124,14 +141,18 @@ impl Plan {
             Subject::Server { server, .. } if server.is_ipv4() => Some(v.name.as_str()),
             _ => None,
         });
-        let mut remarks = Recommended {
+        let recommended = Recommended {
             duration_ns: self.load.duration_ns,
             timeout_ns: self.load.timeout_ns,
             runs: Some(self.search.runs),
             ipv4_servers: ipv4_servers.collect(),
             behaviours: self.behaviours(),
-        }
-        .remarks();
+        };
+        let shorter = recommended.shorter().into_iter();
+        let mut remarks: Vec<_> = shorter
+            .map(|text| Severity::Warning.warning(text))
+            .collect();
+        remarks.extend(recommended.remarks());
         let has_dut = self.variants.iter().any(|v| !v.subject.is_authority());
         if has_dut && !self.cells.iter().any(|cell| cell.is_worst_case()) {
             remarks.push(Severity::Critical.warning(
@@ -189,34 +210,20 @@ impl Plan {
 }
 
 /// The plan that `file` stands for, with all that it names.
-fn looked_up(file: &file::File, origin: &str) -> Result<Plan, Fault> {
-    let plan = read::plan(file, origin)?;
-    lookup::profiles(file, origin, plan.hosts.at.as_deref())?;
-    Ok(plan)
+fn looked_up(file: &file::File, origin: &str, faults: &mut Faults<'_>) -> Plan {
+    let plan = read::plan(file, origin, faults);
+    lookup::profiles(file, origin, plan.hosts.at.as_deref(), faults);
+    plan
 }
 
 /// Why a plan cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// Not TOML or not a plan; the text has line and column.
-    #[error("plan {origin}: {error}")]
-    Toml {
-        /// Its path.
-        origin: String,
-        /// What the parser said.
-        error: String,
-    },
-    /// A value that cannot be.
-    #[error("plan {origin}, line {line}, column {column}: {message}")]
-    Content {
-        /// Its path.
-        origin: String,
-        /// From 1.
-        line: usize,
-        /// From 1.
-        column: usize,
-        /// What is wrong and what to do.
-        message: String,
+    /// It is not TOML, or says what cannot be: all that is wrong with it.
+    #[error("{}", all(problems))]
+    Refused {
+        /// At least one, in their order in the file.
+        problems: Vec<Problem>,
     },
     /// The file cannot be read.
     #[error("cannot read plan {path:?}: {reason}; give the path of a TOML file")]
@@ -228,28 +235,13 @@ pub enum PlanError {
     },
 }
 
-/// What is wrong with the text at some offset.
-#[derive(Debug)]
-struct Fault {
-    offset: usize,
-    message: String,
-}
-
-impl Fault {
-    fn new(offset: usize, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { offset, message }
-    }
-
-    fn locate(self, origin: &str, text: &str) -> PlanError {
-        let (line, column) = position(text, self.offset);
-        PlanError::Content {
-            origin: origin.to_owned(),
-            line,
-            column,
-            message: self.message,
-        }
-    }
+fn all(problems: &[Problem]) -> String {
+    let of = match problems {
+        [_] => "1 fault in the plan".to_owned(),
+        all => format!("{} faults in the plan", all.len()),
+    };
+    let texts = problems.iter().map(|problem| format!("\n{problem}"));
+    of + &texts.collect::<String>()
 }
 
 /// Format of the queries of a trial.
@@ -342,6 +334,8 @@ pub struct Variant {
     pub name: String,
     /// Name of the DUT that it is a variant of.
     pub dut: String,
+    /// Number of its `[[dut]]` in the plan, from 0.
+    pub number: usize,
     /// What runs, and where. A lab without a DUT is for its authority, measured by the self-test.
     pub subject: Subject,
     /// How its trials are paced.

@@ -1,36 +1,25 @@
-//! Values of a plan: from the text that is written to what it means, or where the fault is.
+//! Values of a plan: from the text that is written to what it means, or what is wrong with it.
 
 use std::fmt::Display;
 
-use super::Fault;
+use super::fault::{Fault, Faults};
 use super::file::{At, Many, Word};
-
-/// Reads the text of one value.
-pub(super) fn value<T, E: Display>(
-    text: &str,
-    offset: usize,
-    read: impl Fn(&str) -> Result<T, E>,
-) -> Result<T, Fault> {
-    read(text).map_err(|error| {
-        let error = error.to_string();
-        let quotes = [format!("{text:?}"), format!("'{text}'")];
-        let named = quotes.iter().any(|quoted| error.contains(quoted));
-        let message = if named || (text.len() > 3 && error.contains(text)) {
-            error
-        } else {
-            format!("{text:?}: {error}")
-        };
-        Fault::new(offset, message)
-    })
-}
 
 /// Reads a text, if there is one.
 pub(super) fn text<T, E: Display>(
     at: Option<&At<String>>,
     read: impl Fn(&str) -> Result<T, E>,
 ) -> Result<Option<T>, Fault> {
-    at.map(|at| value(at.get_ref(), at.span().start, read))
-        .transpose()
+    let read = |at: &At<String>| {
+        let text = at.get_ref();
+        read(text).map_err(|reason| at.refused(text, &reason.to_string()))
+    };
+    at.map(read).transpose()
+}
+
+fn word<T, E: Display>(at: &At<Word>, read: impl Fn(&str) -> Result<T, E>) -> Result<T, Fault> {
+    let Word(text) = at.get_ref();
+    read(text).map_err(|reason| at.refused(text, &reason.to_string()))
 }
 
 pub(super) fn word_or<T, E: Display>(
@@ -38,56 +27,41 @@ pub(super) fn word_or<T, E: Display>(
     read: impl Fn(&str) -> Result<T, E>,
     default: T,
 ) -> Result<T, Fault> {
-    match at {
-        Some(at) => value(&at.get_ref().0, at.span().start, read),
-        None => Ok(default),
-    }
+    at.as_ref().map_or(Ok(default), |at| word(at, read))
 }
 
-/// Reads a list of different values with at least one, or takes `default`.
+/// Reads a list of different values with at least one, or takes `default`. Values with a fault are left out.
 pub(super) fn list_or<T: PartialEq, E: Display>(
     at: &Option<At<Many>>,
     read: impl Fn(&str) -> Result<T, E>,
     default: impl IntoIterator<Item = T>,
-) -> Result<Vec<T>, Fault> {
-    let Some(at) = at else {
-        return Ok(default.into_iter().collect());
-    };
-    let offset = at.span().start;
-    let words = &at.get_ref().0;
-    if words.is_empty() {
-        return Err(Fault::new(
-            offset,
-            "[] is an empty list; name at least one value or leave the key away",
-        ));
-    }
-    let mut values = Vec::with_capacity(words.len());
-    for Word(word) in words {
-        let read = value(word, offset, &read)?;
-        if values.contains(&read) {
-            let message = format!("{word:?} stands twice in the list; leave one of them away");
-            return Err(Fault::new(offset, message));
+    faults: &mut Faults<'_>,
+) -> Vec<T> {
+    let mut values = Vec::new();
+    if let Some(at) = at {
+        let Many(words) = at.get_ref();
+        if words.is_empty() {
+            faults.add(at.refused("[]", "a value is needed; name at least one or omit the key"));
         }
-        values.push(read);
+        for at in words {
+            match faults.keep(word(at, &read)) {
+                Some(value) if values.contains(&value) => {
+                    let Word(text) = at.get_ref();
+                    faults.add(at.refused(text, "the list has it twice; omit one of them"));
+                }
+                read => values.extend(read),
+            }
+        }
     }
-    Ok(values)
+    match values.is_empty() {
+        true => default.into_iter().collect(),
+        false => values,
+    }
 }
 
-/// A whole number within bounds.
-pub(super) fn number<T: TryFrom<u64>>(
-    at: Option<&At<u64>>,
-    what: &str,
-    most: u64,
-) -> Result<Option<T>, Fault> {
-    let Some(at) = at else { return Ok(None) };
-    let given = *at.get_ref();
-    match T::try_from(given) {
-        Ok(number) if (1..=most).contains(&given) => Ok(Some(number)),
-        _ => Err(Fault::new(
-            at.span().start,
-            format!("invalid number of {what} {given}: must be 1-{most}"),
-        )),
-    }
+/// A number that was read within bounds that its type holds.
+pub(super) fn number<T: TryFrom<u64>>(at: Option<&At<u64>>) -> Option<T> {
+    T::try_from(*at?.get_ref()).ok()
 }
 
 /// A name for people and for file names.

@@ -3,6 +3,7 @@
 use dns64_transport::clock::Nanos;
 
 use super::{Cell, Plan, Variant};
+use crate::lab::machine::Machine;
 use crate::lab::profile::Profile;
 use crate::lab::zone::Room;
 use crate::namespace::{Cidr, Zone};
@@ -13,38 +14,49 @@ use crate::rig::zones::{self, Demand};
 
 impl Plan {
     /// What the authorities that are programs need, each once; none for the built-in one.
-    ///
-    /// # Errors
-    ///
-    /// A profile cannot be read; the names are too few for the longest trial at the highest rate; memory
-    /// or disk of this machine is too small, unless it runs on another.
-    pub fn rooms(&self) -> Result<Vec<Room>, RigError> {
+    pub fn rooms(&self) -> Vec<Room> {
         let mut rooms = Vec::new();
         for variant in &self.variants {
-            let Some(name) = program(variant) else {
+            let Some(profile) = profile(variant) else {
                 continue;
             };
-            let profile = Profile::load(name)?;
-            let demand = self.demand(variant);
+            let self_test = self.demand(variant).self_test;
             for load in self.loads(variant) {
-                // Other machines are looked at when they are reached.
-                match self.hosts.at {
-                    Some(_) => zones::check_names(&load, demand)?,
-                    None => zones::check(&load, Some(&profile), demand)?,
-                }
-                let room = Room::of(&profile, &load.zone_file(demand.self_test));
+                let room = Room::of(&profile, &load.zone_file(self_test));
                 if !rooms.contains(&room) {
                     rooms.push(room);
                 }
             }
         }
-        Ok(rooms)
+        rooms
+    }
+
+    /// Why authorities that are programs cannot serve the names of a variant: too few names for the longest trial at
+    /// the highest rate; too little memory or disk of this machine, unless they run on another.
+    pub(in crate::campaign) fn zone_faults(
+        &self,
+        variant: &Variant,
+        machine: &Machine,
+    ) -> Vec<RigError> {
+        let Some(profile) = profile(variant) else {
+            return Vec::new();
+        };
+        let demand = self.demand(variant);
+        let of = |load| match self.hosts.at {
+            // Other machines are looked at when they are reached.
+            Some(_) => {
+                let names = zones::check_names(&load, demand).err();
+                names.map(RigError::from).into_iter().collect()
+            }
+            None => zones::faults(&load, &profile, demand, machine),
+        };
+        self.loads(variant).flat_map(of).collect()
     }
 
     /// Processor time that the authority of a variant takes to load its zone at each start, as far as it is
     /// known.
     pub(in crate::campaign) fn zone_load_ns(&self, variant: &Variant) -> Nanos {
-        let profile = program(variant).and_then(|name| Profile::load(name).ok());
+        let profile = profile(variant);
         let self_test = self.demand(variant).self_test;
         let records = self
             .loads(variant)
@@ -119,6 +131,11 @@ impl Plan {
     }
 }
 
+/// The profile of a variant's authority, if that is a program and can be read.
+fn profile(variant: &Variant) -> Option<Profile> {
+    Profile::load(program(variant)?).ok()
+}
+
 /// Name of the profile of a variant's authority, if that is a program.
 fn program(variant: &Variant) -> Option<&str> {
     match &variant.subject.lab()?.authority {
@@ -182,7 +199,8 @@ mod tests {
                  [[dut]]\nauthority = \"bind-authority\"\n"
             );
             let plan = Plan::parse("x.toml", &text).unwrap();
-            plan.rooms().unwrap_err().to_string()
+            let faults = plan.zone_faults(&plan.variants[0], &Machine::here());
+            faults[0].to_string()
         };
         let memory = refused("0.0.0.0/0");
         assert!(

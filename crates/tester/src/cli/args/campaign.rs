@@ -14,13 +14,17 @@ pub struct RunArgs {
     #[arg(value_name = "PLAN.toml")]
     pub plan: PathBuf,
 
-    /// Print the tasks of the plan and how long they take, without running them
+    /// Print the tasks of the plan, how long they take, and what keeps it from being run here
     #[arg(long)]
     pub dry_run: bool,
 
     /// New directory for journal and report [default: the name of the plan]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+
+    /// Whose servers may be measured.
+    #[command(flatten)]
+    pub may_load: MayLoadArgs,
 
     /// How hosts get their program.
     #[command(flatten)]
@@ -29,6 +33,14 @@ pub struct RunArgs {
     /// How to watch it.
     #[command(flatten)]
     pub watch: WatchArgs,
+}
+
+/// Whose servers may be measured.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct MayLoadArgs {
+    /// Measure servers at public addresses: all operators on the way have agreed
+    #[arg(long)]
+    pub i_may_load_this_network: bool,
 }
 
 /// How the hosts of a plan get their program.
@@ -45,6 +57,10 @@ pub struct ResumeArgs {
     /// Directory of the campaign
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+
+    /// Whose servers may be measured.
+    #[command(flatten)]
+    pub may_load: MayLoadArgs,
 
     /// How hosts get their program.
     #[command(flatten)]

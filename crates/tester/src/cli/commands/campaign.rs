@@ -1,5 +1,6 @@
 //! `run` and `resume`: a campaign in a directory.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +9,14 @@ use dns64_transport::clock::MonotonicClock;
 use dns64_transport::random;
 
 use super::lab::in_user_namespace;
+use super::plan::{Attempt, directory, settled};
 use super::{Failure, exit, interrupt, report};
 use crate::agent::facts::HostFacts;
 use crate::agent::program;
 use crate::campaign::bench::{NamesFrom, RigBench};
 use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
-use crate::campaign::plan::{Plan, RawFormat};
+use crate::campaign::plan::{Plan, RawFormat, Variant, in_keys};
 use crate::campaign::record::{Environment, InterfaceFacts, Line, Record};
 use crate::campaign::run::{Assignment, BenchError, Campaign, Parts};
 use crate::campaign::state::State;
@@ -30,26 +32,34 @@ use crate::report::campaign::progress::CampaignProgress;
 use crate::report::raw;
 use crate::rig::far::preflight;
 use crate::rig::remote::crew::Crew;
-use crate::rig::{Profiles, RigError, placement};
 use crate::trial::rows::Rows;
 
 /// `dns64bench run`
 pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (plan, text) = Plan::load(&args.plan)?;
     let interrupted = interrupt()?;
-    // Chosen once: a machine that changes its mind must not move a campaign that has begun.
-    let is_here = plan.uses_lab() && plan.hosts.at.is_none();
-    let lab = is_here.then(|| plan.lab.settle()).transpose()?;
-    if let Some(code) = prepare(&plan, lab, &interrupted)? {
+    let lab = settled(&plan);
+    let directory = directory(args, &plan);
+    let origin = args.plan.display().to_string();
+    let attempt = Attempt {
+        plan: &plan,
+        origin: &origin,
+        text: &text,
+        no_lab: lab.as_ref().and_then(|lab| lab.as_ref().err()),
+        directory: &directory,
+        is_resumed: false,
+        may_load: args.may_load,
+    };
+    attempt.refuse()?;
+    let lab = lab.transpose()?;
+    if let Some(code) = handed_over(lab, &interrupted)? {
         return Ok(code);
     }
     let crew = crew(&plan, &args.push, &interrupted)?;
-    let by_name = || PathBuf::from(&plan.name);
-    let directory = args.output.clone().unwrap_or_else(by_name);
     let beginning = Beginning {
         tester: crate::PROGRAM.to_owned(),
         plan: text,
-        plan_origin: args.plan.display().to_string(),
+        plan_origin: origin,
         command: std::env::args().collect(),
         lab,
     };
@@ -61,8 +71,19 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
 pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     let report::Loaded { plan, lines, .. } = report::load(&args.directory)?;
     let interrupted = interrupt()?;
-    let lab = lab_of(&lines).map(LabKind::settle).transpose()?;
-    if let Some(code) = prepare(&plan, lab, &interrupted)? {
+    let (origin, text) = written(&lines);
+    let lab = lab_of(&lines).map(LabKind::settle);
+    let attempt = Attempt {
+        plan: &plan,
+        origin,
+        text,
+        no_lab: lab.as_ref().and_then(|lab| lab.as_ref().err()),
+        directory: &args.directory,
+        is_resumed: true,
+        may_load: args.may_load,
+    };
+    attempt.refuse()?;
+    if let Some(code) = handed_over(lab.transpose()?, &interrupted)? {
         return Ok(code);
     }
     let crew = crew(&plan, &args.push, &interrupted)?;
@@ -106,6 +127,17 @@ fn lab_of(lines: &[Line]) -> Option<LabKind> {
     })
 }
 
+/// The plan that a campaign was begun with: its file and its text.
+fn written(lines: &[Line]) -> (&str, &str) {
+    let first = lines.iter().find_map(|line| match &line.record {
+        Record::Campaign {
+            plan, plan_origin, ..
+        } => Some((plan_origin.as_str(), plan.as_str())),
+        _ => None,
+    });
+    first.unwrap_or_default()
+}
+
 /// Reaches the hosts of a plan, if it has any, and refuses what cannot be measured on them. They are held from here on.
 fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<Held, Failure> {
     let crew = Crew::new(
@@ -117,37 +149,37 @@ fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<H
         return Ok((crew, Vec::new()));
     };
     let reached = crew.reach(hosts.iter())?;
-    for variant in &plan.variants {
-        preflight::programs(&variant.subject, hosts, &reached)?;
-    }
+    let programs = |variant: &Variant| preflight::programs(&variant.subject, hosts, &reached);
+    let programs = plan.variants.iter().map(programs).filter_map(Result::err);
+    // One for all variants that need it.
+    let mut missing: BTreeSet<String> = programs.map(|it| in_keys(&it.to_string())).collect();
     let facts = preflight::facts(&reached)?;
     let findings = doctor::hosts::check(hosts, &facts, &[]);
-    let missing = findings
+    let lacking = findings
         .iter()
         .filter(|finding| finding.grade == Grade::Missing);
-    let mut missing: Vec<String> = missing.map(ToString::to_string).collect();
-    missing.extend(too_large(plan, hosts, &facts)?);
+    missing.extend(lacking.map(ToString::to_string));
+    missing.extend(too_large(plan, hosts, &facts));
     match missing.is_empty() {
         true => Ok((crew, environment::of_hosts(hosts, &facts))),
         false => Err(Failure::new(
             exit::ENVIRONMENT,
-            anyhow::anyhow!("the hosts are not ready:\n{}", missing.join("\n")),
+            anyhow::anyhow!(
+                "the hosts are not ready:\n{}",
+                Vec::from_iter(missing).join("\n")
+            ),
         )),
     }
 }
 
 /// Zones that a host of an authority has no memory for.
-fn too_large(
-    plan: &Plan,
-    hosts: &Hosts,
-    facts: &[(String, HostFacts)],
-) -> Result<Vec<String>, Failure> {
+fn too_large(plan: &Plan, hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<String> {
     let authorities = hosts.authorities();
     let told = facts.iter().filter_map(|(name, facts)| {
         authorities.iter().find(|host| host.name == *name)?;
         Some((name, facts.memory_available_bytes?))
     });
-    let rooms = plan.rooms()?;
+    let rooms = plan.rooms();
     let refused = told.flat_map(|(name, available)| {
         let mib = available >> 20;
         let large = rooms
@@ -159,28 +191,12 @@ fn too_large(
             )
         })
     });
-    Ok(refused.collect())
+    refused.collect()
 }
 
-/// Hands a campaign over to a user namespace, if its lab is to be in one, and tells the exit code
-/// of what ran there. Otherwise refuses what cannot be measured before anything is set up: a plan
-/// for days must not fail at its last DUT for want of a package.
-fn prepare(
-    plan: &Plan,
-    lab: Option<LabKind>,
-    interrupted: &AtomicBool,
-) -> Result<Option<u8>, Failure> {
-    if let Some(kind) = lab
-        && let Some(code) = in_user_namespace(kind, interrupted)?
-    {
-        return Ok(Some(code));
-    }
-    for variant in &plan.variants {
-        Profiles::load(&variant.subject)?;
-        placement::check(&variant.subject, &plan.load).map_err(RigError::from)?;
-    }
-    plan.rooms()?;
-    Ok(None)
+/// Hands a campaign over to a user namespace, if its lab is to be in one, and tells the exit code of what ran there.
+fn handed_over(lab: Option<LabKind>, interrupted: &AtomicBool) -> Result<Option<u8>, Failure> {
+    lab.map_or(Ok(None), |kind| in_user_namespace(kind, interrupted))
 }
 
 /// The machine, with the links of the lab that is used, which is made for a moment.

@@ -2,30 +2,53 @@
 
 use std::io::Write as _;
 
+use anyhow::Context as _;
+
 use super::report::load;
-use super::{Failure, exit, print};
+use super::{Failure, exit, print, print_raw};
 use crate::cli::args::CompareArgs;
-use crate::report::campaign::compare::Comparison;
+use crate::report::campaign::analysis::Analysis;
+use crate::report::campaign::compare::{self, Comparison};
 use crate::report::json;
 
-/// Prints the comparison; the exit code says whether the second campaign is slower.
+/// Prints the comparisons and writes their page; the exit code says whether a campaign is slower than the first.
 pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
-    let (a, b) = (load(&args.before)?, load(&args.after)?);
-    let comparison = Comparison::of(&a.analyse(), &b.analyse(), args.max_regression);
-    if comparison.rows.is_empty() {
-        let error = anyhow::anyhow!(
-            "{} and {} have no point in common; names, shares, durations and timeouts have to be the \
-             same",
-            args.before.display(),
-            args.after.display()
-        );
-        return Err(Failure::new(exit::USAGE, error));
+    let others = || std::iter::once(&args.after).chain(&args.more);
+    let mut campaigns = vec![load(&args.before)?.analyse()];
+    for dir in others() {
+        campaigns.push(load(dir)?.analyse());
     }
-    print(|out| match args.json {
-        true => out.write_all(json::text(&comparison)?.as_bytes()),
-        false => comparison.write(out),
-    })?;
-    Ok(match comparison.has_regressions() {
+    let compare = |other: &Analysis| Comparison::of(&campaigns[0], other, args.max_regression);
+    let comparisons: Vec<_> = campaigns[1..].iter().map(compare).collect();
+    for (comparison, dir) in comparisons.iter().zip(others()) {
+        if comparison.rows.is_empty() {
+            let error = anyhow::anyhow!(
+                "{} and {} have no point in common; names, shares, durations and timeouts have to be the \
+                 same",
+                args.before.display(),
+                dir.display()
+            );
+            return Err(Failure::new(exit::USAGE, error));
+        }
+    }
+    if let Some(path) = &args.html {
+        let page = compare::page(&campaigns, &comparisons)?;
+        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    match (args.json, comparisons.as_slice()) {
+        (true, [one]) => print_raw(&json::text(one)?)?,
+        (true, several) => print_raw(&json::text(&several)?)?,
+        (false, several) => print(|out| {
+            several.iter().try_for_each(|comparison| {
+                if several.len() > 1 {
+                    let (first, other) = &comparison.names;
+                    writeln!(out, "A: {first}, B: {other}")?;
+                }
+                comparison.write(out)
+            })
+        })?,
+    }
+    Ok(match comparisons.iter().any(Comparison::has_regressions) {
         true => exit::FAILED,
         false => exit::PASSED,
     })

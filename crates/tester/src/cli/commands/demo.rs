@@ -4,17 +4,21 @@ use std::io::{self, Write};
 
 use dns64_transport::clock::SECOND;
 
+use super::doctor::list;
 use super::measure::with_output;
 use super::{Failure, exit, print};
-use crate::cli::args::{DemoArgs, OutputArgs};
+use crate::cli::args::{DemoArgs, MayLoadArgs, OutputArgs};
 use crate::cli::resolve::Measurement;
+use crate::doctor::{self, Grade};
 use crate::lab::LabKind;
 use crate::lab::profile::Profile;
 use crate::procedure::certificate::SELF_TESTS_DEFAULT;
 use crate::procedure::search::{Resolution, SearchEnd, SearchSpec};
-use crate::report::{Conditions, Thousands};
+use crate::report::{Conditions, Thousands, numbers, text};
 use crate::rig::certify::{COARSE, Question};
 use crate::rig::spec::{DutChoice, LabSpec, Load, RigSpec, Subject};
+use crate::statistics::agreement::{Bracket, agreement};
+use crate::statistics::quantile::median;
 
 /// Servers that the demo looks for, in this order, when none is named.
 const CANDIDATES: [&str; 5] = [
@@ -34,18 +38,18 @@ const START_QPS: u64 = 5_000;
 /// How exact they are, so that all is done in about a minute.
 const RESOLUTION: Resolution = Resolution::Relative { millionths: 20_000 };
 
-/// What the demo is not.
-const STAMP: &str =
-    "a demonstration; RFC 8219 section 9.2 asks for 20 searches with trials of 60 s";
-
 /// What one search of the demo found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 struct Found {
     /// The fastest rate that passed.
     rate_qps: Option<u64>,
+    /// The slowest that failed above it.
+    failed_qps: Option<u64>,
     /// Whether the search ended there because the Tester is certified no further. Such a rate is
-    /// the highest that a search can find, so the order of the fields is that of the servers.
+    /// the highest that a search can find.
     limited: bool,
+    /// Whether it ended without an answer because the Tester was disturbed.
+    disturbed: bool,
     /// Trials that it took.
     trials: usize,
 }
@@ -57,6 +61,9 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         None => installed()?,
     };
     with_output(measurement(dut), |session| {
+        let findings = doctor::disturbances();
+        // Whoever closed standard error does not want it.
+        let _unheard = list(&mut io::stderr(), &findings);
         let mut rig = session.rig()?;
         let question = Question::Highest {
             resolution: COARSE,
@@ -68,8 +75,9 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         spec.ceiling_qps = certificate.map(|certificate| certificate.rate_qps);
         let mut code = exit::PASSED;
         let mut found = Vec::new();
-        for _ in 0..SEARCHES {
-            let result = session.search(&mut rig, spec.clone())?;
+        for number in 1..=SEARCHES {
+            let step = format!("search {number} of {SEARCHES}");
+            let result = session.search(&mut rig, spec.clone(), &step)?;
             // The next search starts where this one ended; a pass and a fail of its own confirm
             // its answer all the same.
             spec.start_qps = result.rate_qps.unwrap_or(START_QPS);
@@ -80,12 +88,17 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
             }
             found.push(Found {
                 rate_qps: result.rate_qps,
+                failed_qps: result.failed_qps,
                 limited,
+                disturbed: matches!(result.end, SearchEnd::TesterFault(_)),
                 trials: result.trials.len(),
             });
         }
-        let mut conditions = session.conditions(&rig, certificate);
-        conditions.not_a_measurement.push(STAMP.into());
+        let searches = u32::try_from(SEARCHES).ok();
+        let mut conditions = session.conditions(&rig, certificate, searches);
+        let disturbed = findings.iter().filter(|it| it.grade == Grade::Poor);
+        let disturbed = disturbed.map(|it| format!("disturbed, {}: {}", it.what, it.value));
+        conditions.not_a_measurement.extend(disturbed);
         print(|out| show(out, &conditions, &found))?;
         Ok(code)
     })
@@ -110,6 +123,7 @@ fn measurement(profile: String) -> Measurement {
             },
         },
         lab: LabKind::Auto,
+        may_load: MayLoadArgs::default(),
         has_namespace: false,
         uncertified: false,
         self_tests: SELF_TESTS_DEFAULT.into(),
@@ -138,8 +152,9 @@ fn installed() -> Result<String, Failure> {
 fn show(out: &mut impl Write, conditions: &Conditions, found: &[Found]) -> io::Result<()> {
     writeln!(out, "{}", headline(found))?;
     let fastest = found.iter().filter_map(|search| search.rate_qps).max();
-    for reason in conditions.watermarks(fastest.unwrap_or(0)) {
-        writeln!(out, "NOT A MEASUREMENT: {reason}")?;
+    let watermarks = conditions.watermarks(fastest.unwrap_or(0));
+    for line in text::caveats(&watermarks, conditions) {
+        writeln!(out, "{line}")?;
     }
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
     let lab = format!("{} {}", known(&conditions.lab), known(&conditions.setup));
@@ -165,17 +180,38 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[Found]) -> io::R
         .try_for_each(|(label, text)| writeln!(out, "  {label:<17}  {text}"))
 }
 
-/// The median of an odd number of searches, and whose limit it is.
+/// What the searches say together, and whose limit it is.
 fn headline(found: &[Found]) -> String {
-    let mut sorted = found.to_vec();
-    sorted.sort_unstable();
-    let median = sorted[sorted.len() / 2];
-    let mut text = format!(
-        "DNS64 rate: {} (median of {} searches)",
-        bound(median),
-        found.len()
-    );
-    if median.limited {
+    let brackets = found
+        .iter()
+        .filter(|search| !search.disturbed)
+        .map(|search| {
+            let passed = search.rate_qps.unwrap_or(0) as f64;
+            let failed = search.failed_qps.map_or(passed, |qps| qps as f64);
+            Bracket {
+                passed,
+                failed: (!search.limited).then_some(failed),
+            }
+        });
+    let brackets: Vec<_> = brackets.collect();
+    let searches = numbers::searches(brackets.len());
+    let passed: Vec<f64> = brackets.iter().map(|bracket| bracket.passed).collect();
+    let Some((all, median)) = agreement(&brackets).zip(median(&passed)) else {
+        return format!("DNS64 rate: none ({searches})");
+    };
+    let range = numbers::range(&all);
+    if all.unstable {
+        return format!(
+            "DNS64 rate: unstable: {range} queries/s in {searches}; no single rate represents them. Look at what \
+             `dns64bench doctor` says of this machine, and repeat them when it is quiet"
+        );
+    }
+    let limited = all.failed_qps.is_none();
+    let least = if limited { "at least " } else { "" };
+    let rate = Thousands(numbers::whole(median));
+    let mut text =
+        format!("DNS64 rate: {least}{rate} queries/s (median of {searches}; min to max {range})");
+    if limited {
         text.push_str(
             "\nTHE TESTER IS THE LIMIT, not the server: the Tester is certified no further; give it \
              more cores",
@@ -199,11 +235,12 @@ mod tests {
     use super::*;
 
     fn found(rate_qps: Option<u64>, limited: bool) -> Found {
-        let trials = 3;
         Found {
             rate_qps,
+            failed_qps: (!limited).then(|| rate_qps.map_or(1, |qps| qps + 100)),
             limited,
-            trials,
+            disturbed: false,
+            trials: 3,
         }
     }
 
@@ -211,17 +248,39 @@ mod tests {
     fn a_rate_at_the_limit_of_the_tester_is_told_as_a_lower_bound() {
         let limit = found(Some(30_000), true);
         assert_eq!(
-            headline(&[limit, found(Some(9_000), false), limit]),
-            "DNS64 rate: at least 30,000 queries/s (median of 3 searches)\n\
+            headline(&[limit, found(Some(29_000), false), limit]),
+            "DNS64 rate: at least 30,000 queries/s (median of 3 searches; min to max 29,000 to 30,000 or more)\n\
              THE TESTER IS THE LIMIT, not the server: the Tester is certified no further; give it \
              more cores"
         );
         // The rate that failed now and then at the certified one is the answer all the same.
         let lower = found(Some(28_000), false);
         assert_eq!(
-            headline(&[lower, limit, found(None, false)]),
-            "DNS64 rate: 28,000 queries/s (median of 3 searches)"
+            headline(&[lower, limit, lower]),
+            "DNS64 rate: 28,000 queries/s (median of 3 searches; min to max 28,000 to 30,000 or more)"
         );
         assert_eq!(bound(found(None, false)), "none");
+    }
+
+    #[test]
+    fn searches_that_disagree_have_no_rate() {
+        let limit = found(Some(35_000), true);
+        let told = headline(&[found(None, false), found(Some(4_296), false), limit]);
+        assert!(
+            told.starts_with("DNS64 rate: unstable: 0 to 35,000 or more queries/s in 3 searches;"),
+            "{told}"
+        );
+        let none = found(None, false);
+        assert_eq!(
+            headline(&[none, none, none]),
+            "DNS64 rate: none (3 searches)"
+        );
+        // A search that was disturbed says nothing about the server.
+        let mut disturbed = none;
+        disturbed.disturbed = true;
+        assert_eq!(
+            headline(&[found(Some(9_000), false), disturbed]),
+            "DNS64 rate: 9,000 queries/s (median of 1 search; min to max 9,000 to 9,100)"
+        );
     }
 }

@@ -16,6 +16,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
+use super::measure::may_load;
 use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{AcceptedArg, Dns64PerfArgs};
 use crate::lab::host::Host;
@@ -43,9 +44,10 @@ const FILE: &str = "dns64perf.csv";
 /// Runs the test that the arguments describe.
 pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
     if args.classic {
-        return classic::run(&args.arguments);
+        return classic::run(&args.arguments, args.may_load);
     }
     let test = Test::parse(&args.arguments)?;
+    may_load(std::iter::once(test.server), args.may_load)?;
     let pacing = args.pacing;
     let schedule = test.schedule(pacing);
     let spec = TrialSpec {

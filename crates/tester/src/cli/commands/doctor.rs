@@ -36,24 +36,27 @@ pub(super) fn of_hosts(plan: &Path, push: &PushArgs) -> Result<u8, Failure> {
 }
 
 fn show(findings: &[Finding]) -> Result<u8, Failure> {
+    print(|out| list(out, findings))?;
+    Ok(exit::PASSED)
+}
+
+/// One line for each, and one for its remedy.
+pub(super) fn list(out: &mut dyn Write, findings: &[Finding]) -> std::io::Result<()> {
     let width = findings
         .iter()
         .map(|f| f.what.chars().count())
         .max()
         .unwrap_or(0);
-    print(|out| {
-        for finding in findings {
-            let mark = match finding.grade {
-                Grade::Good => "ok  ",
-                Grade::Poor => "poor",
-                Grade::Missing => "MISS",
-            };
-            writeln!(out, "{mark}  {:width$}  {}", finding.what, finding.value)?;
-            if let Some(remedy) = &finding.remedy {
-                writeln!(out, "      {:width$}  -> {remedy}", "")?;
-            }
+    for finding in findings {
+        let mark = match finding.grade {
+            Grade::Good => "ok  ",
+            Grade::Poor => "poor",
+            Grade::Missing => "MISS",
+        };
+        writeln!(out, "{mark}  {:width$}  {}", finding.what, finding.value)?;
+        if let Some(remedy) = &finding.remedy {
+            writeln!(out, "      {:width$}  -> {remedy}", "")?;
         }
-        Ok(())
-    })?;
-    Ok(exit::PASSED)
+    }
+    Ok(())
 }

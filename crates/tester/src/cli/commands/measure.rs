@@ -13,9 +13,10 @@ use dns64_transport::random;
 use serde::Serialize;
 
 use super::lab::in_user_namespace;
-use super::{Failure, exit, interrupt, print};
-use crate::cli::args::{OutputArgs, SearchArgs, SelfTestArgs, TrialArgs};
-use crate::cli::resolve::{Measurement, Needs};
+use super::{Failure, exit, interrupt, print, print_raw};
+use crate::cli::args::{MayLoadArgs, OutputArgs, SearchArgs, SelfTestArgs, TrialArgs};
+use crate::cli::resolve::{Measurement, Needs, UsageError};
+use crate::lab::machine::Machine;
 use crate::load::pace::Schedule;
 use crate::procedure::certificate::{Certificate, SelfTests};
 use crate::procedure::search::{self, Search, SearchResult, SearchSpec};
@@ -23,10 +24,11 @@ use crate::procedure::selftest::{self_test_timeout, why_uncertified};
 use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
-use crate::report::{Conditions, Thousands, json, text, timeline};
+use crate::report::{Conditions, Thousands, json, terminal, text, timeline};
 use crate::rig::certify::{self, Question};
 use crate::rig::remote::crew::Crew;
-use crate::rig::spec::RigSpec;
+use crate::rig::spec::{RigSpec, Subject};
+use crate::rig::target;
 use crate::rig::zones::{self, Demand};
 use crate::rig::{Profiles, Rig, RigError};
 
@@ -43,7 +45,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
         let mut rig = session.rig()?;
         let certificate = session.certify(&rig, Question::At(rate_qps))?;
         rig.certify_to(certificate.map(|certificate| certificate.rate_qps));
-        let result = session.shown(session.length(), |observer| {
+        let result = session.shown("trial", session.length(), |observer| {
             rig.start()?;
             observer(&Event::TrialStarted {
                 rate_qps,
@@ -51,7 +53,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
             });
             rig.trial(rate_qps)
         })?;
-        let conditions = session.conditions(&rig, certificate);
+        let conditions = session.conditions(&rig, certificate, None);
         let figure = which.zip(rig.rows());
         let figure = figure.map(|(which, rows)| "\n".to_owned() + &timeline::figure(&rows, which));
         session.write(
@@ -83,7 +85,7 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
         let Some(result) = session.self_test(&rig, question)? else {
             return Ok(exit::TESTER);
         };
-        let mut conditions = session.conditions(&rig, result.certificate());
+        let mut conditions = session.conditions(&rig, result.certificate(), None);
         // The datagrams of a self-test always travel one by one.
         conditions.segmentation = false;
         let server = rig.self_test_server().map(|server| server.to_string());
@@ -101,13 +103,14 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
     let mut measurement = args.measure.resolve(Needs::Dut)?;
     measurement.spec.load.stop_early = true;
     measurement.spec.load.pacing = args.pacing;
-    let mut spec = SearchSpec::from_start(args.start_rate);
+    let start_qps = first_rate(args.start_rate, args.max_rate)?;
+    let mut spec = SearchSpec::from_start(start_qps);
     spec.resolution = args.resolution;
     spec.max_qps = args.max_rate;
     spec.lowest_qps = Schedule::lowest_rate_qps(measurement.spec.load.duration_ns);
     let demand = measurement.fit_zone(args.max_rate);
     with_output(measurement, |session| {
-        session.refuse_impossible(args.start_rate)?;
+        session.refuse_impossible(start_qps)?;
         session.refuse_zone(demand)?;
         let mut rig = session.rig()?;
         let question = Question::Highest {
@@ -116,8 +119,8 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
         };
         let certificate = session.certify(&rig, question)?;
         spec.ceiling_qps = certificate.map(|certificate| certificate.rate_qps);
-        let result = session.search(&mut rig, spec)?;
-        let conditions = session.conditions(&rig, certificate);
+        let result = session.search(&mut rig, spec, "search")?;
+        let conditions = session.conditions(&rig, certificate, Some(1));
         session.write(
             &json::search(&result, &conditions),
             &text::search(&result, &conditions),
@@ -143,7 +146,7 @@ enum Sink {
     File(PathBuf, File),
 }
 
-/// Runs a measurement; what fails is told in the JSON as well, so that this is always an object.
+/// Runs a measurement.
 pub(super) fn with_output(
     mut measurement: Measurement,
     run: impl FnOnce(&mut Session) -> Result<u8, Failure>,
@@ -163,16 +166,35 @@ pub(super) fn with_output(
         interrupted,
         told: false,
     };
-    let done = run(&mut session);
-    if let Err(failure) = &done
-        && !session.told
-    {
-        let error = format!("{:#}", failure.error);
-        let object = serde_json::json!({ "error": error, "exit_code": failure.code });
-        session.write_json(&object)?;
-    }
-    done
+    let done = session.refuse_strangers().and_then(|()| run(&mut session));
+    done.map_err(|failure| Failure {
+        told: session.told,
+        ..failure
+    })
 }
+
+/// Refuses servers at public addresses, unless the user may load them.
+pub(super) fn may_load(
+    mut servers: impl Iterator<Item = SocketAddr>,
+    args: MayLoadArgs,
+) -> Result<(), Failure> {
+    match args.i_may_load_this_network {
+        true => Ok(()),
+        false => Ok(servers.try_for_each(|it| target::check(it.ip(), &Machine::here()))?),
+    }
+}
+
+/// Where a search begins.
+fn first_rate(given: Option<u64>, max: Option<u64>) -> Result<u64, UsageError> {
+    match (given, max) {
+        (Some(start), Some(max)) if start > max => Err(UsageError::StartRate { start, max }),
+        (Some(start), _) => Ok(start),
+        (None, max) => Ok(START_QPS.min(max.unwrap_or(START_QPS))),
+    }
+}
+
+/// As in plans.
+const START_QPS: u64 = 10_000;
 
 impl Sink {
     /// A file that cannot be written is told before the measurement, not after it.
@@ -189,6 +211,20 @@ impl Sink {
 }
 
 impl Session {
+    /// Refuses servers that the user may not load, before anything is sent.
+    fn refuse_strangers(&self) -> Result<(), Failure> {
+        let Subject::Server {
+            server,
+            self_test_server,
+            ..
+        } = self.measurement.spec.subject
+        else {
+            return Ok(());
+        };
+        let servers = [Some(server), self_test_server].into_iter().flatten();
+        may_load(servers, self.measurement.may_load)
+    }
+
     /// Refuses a trial that cannot be run, such as one beyond the namespace, before anything is
     /// set up.
     fn refuse_impossible(&self, rate_qps: u64) -> Result<(), Failure> {
@@ -213,18 +249,33 @@ impl Session {
     }
 
     /// One search on a rig, which is started for it if it is not yet.
-    pub(super) fn search(&self, rig: &mut Rig, spec: SearchSpec) -> Result<SearchResult, Failure> {
+    pub(super) fn search(
+        &self,
+        rig: &mut Rig,
+        spec: SearchSpec,
+        step: &str,
+    ) -> Result<SearchResult, Failure> {
         rig.certify_to(spec.ceiling_qps);
-        self.shown(self.length(), |observer| {
+        self.shown(step, self.length(), |observer| {
             search::run(Search::new(spec), rig, observer)
         })
     }
 
-    pub(super) fn conditions(&self, rig: &Rig, certificate: Option<Certificate>) -> Conditions {
+    /// Of so many searches, or of none.
+    pub(super) fn conditions(
+        &self,
+        rig: &Rig,
+        certificate: Option<Certificate>,
+        searches: Option<u32>,
+    ) -> Conditions {
+        let recommended = self.measurement.recommended(searches);
+        let remarks = recommended.remarks().into_iter();
+        let remarks: Vec<_> = remarks.map(|remark| remark.to_string()).collect();
         Conditions {
             certified_rate_qps: certificate.map(|certificate| certificate.rate_qps),
             certificate,
-            ..rig.conditions(&self.measurement.remarks())
+            shorter: recommended.shorter(),
+            ..rig.conditions(&remarks)
         }
     }
 
@@ -266,18 +317,28 @@ impl Session {
         let (duration_ns, timeout_ns) = self.length();
         let length = (duration_ns, self_test_timeout(timeout_ns));
         let wanted = self.measurement.self_tests;
-        self.shown(length, |observer| {
+        self.shown("self-test of the Tester", length, |observer| {
             rig.self_tests(wanted, question, observer)
         })
     }
 
-    /// Runs a procedure with its progress shown.
+    /// Runs a procedure, a `step` of the command, with its progress shown.
     fn shown<T>(
         &self,
+        step: &str,
         (duration_ns, timeout_ns): (Nanos, Nanos),
         run: impl FnOnce(&mut dyn FnMut(&Event<'_>)) -> Result<T, RigError>,
     ) -> Result<T, Failure> {
-        let progress = Progress::new(duration_ns, timeout_ns, self.measurement.output.quiet);
+        let server = match &self.measurement.spec.subject {
+            Subject::Server { server, .. } => server.to_string(),
+            Subject::Lab(lab) => {
+                let dut = lab.dut.as_ref();
+                dut.map_or_else(|| "authority".to_owned(), |dut| dut.profile.clone())
+            }
+        };
+        let step = format!("{server}: {step}");
+        let mut progress =
+            Progress::new(step, duration_ns, timeout_ns, self.measurement.output.quiet);
         let done = run(&mut |event| progress.event(event));
         progress.clear();
         Ok(done?)
@@ -294,7 +355,7 @@ impl Session {
             return print(|out| out.write_all(table.as_bytes()));
         }
         if io::stderr().is_terminal() {
-            io::stderr().write_all(table.as_bytes())?;
+            io::stderr().write_all(terminal::fitting(table, io::stderr()).as_bytes())?;
         }
         Ok(())
     }
@@ -304,7 +365,7 @@ impl Session {
         let text = json::text(object)?;
         match &mut self.json {
             None => {}
-            Some(Sink::Stdout) => print(|out| out.write_all(text.as_bytes()))?,
+            Some(Sink::Stdout) => print_raw(&text)?,
             Some(Sink::File(path, file)) => {
                 let written = file.write_all(text.as_bytes());
                 written.with_context(|| cannot_write(path))?;

@@ -10,6 +10,7 @@ mod doctor;
 mod lab;
 mod measure;
 mod plan;
+mod profile;
 mod report;
 mod timing;
 mod verify;
@@ -27,8 +28,10 @@ use crate::lab::{Blame, LabError};
 use crate::load::names::NamespaceTooSmall;
 use crate::quantity::ValueError;
 use crate::report::raw::RawError;
+use crate::report::terminal;
 use crate::report::timing::read::ReadError;
 use crate::rig::RigError;
+use crate::rig::target::PublicTarget;
 use crate::trial::TrialError;
 
 /// Why a command came to nothing, and the exit code that says so.
@@ -38,12 +41,17 @@ pub struct Failure {
     pub code: u8,
     /// What to tell the user.
     pub error: anyhow::Error,
+    /// Whether `--json` has its object already.
+    pub told: bool,
 }
 
 impl Failure {
     fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
-        let error = error.into();
-        Self { code, error }
+        Self {
+            code,
+            error: error.into(),
+            told: false,
+        }
     }
 }
 
@@ -64,7 +72,7 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Trial(args) => measure::trial(args),
         Command::SelfTest(args) => measure::self_test(args),
         Command::Search(args) => measure::search(args),
-        Command::Run(args) if args.dry_run => plan::dry_run(&args.plan),
+        Command::Run(args) if args.dry_run => plan::dry_run(&args),
         Command::Run(args) => campaign::run(&args),
         Command::Resume(args) => campaign::resume(&args),
         Command::Report {
@@ -76,6 +84,7 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Authority(args) => authority::run(args),
         Command::Zone(args) => zone::run(args),
         Command::Lab(command) => lab::run(command),
+        Command::Profile(command) => profile::run(&command),
         Command::Timing(args) => timing::run(&args),
         Command::Dns64Perf(args) => dns64perf::run(&args),
         Command::Agent { inner } => agent::run(inner),
@@ -86,7 +95,9 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         } => doctor::of_hosts(&plan, &push),
         Command::Demo(args) => demo::run(args),
         Command::Generate(what) => {
-            generate::run(&what, &mut std::io::stdout().lock())?;
+            let mut text = Vec::new();
+            generate::run(&what, &mut text)?;
+            print_raw(&String::from_utf8_lossy(&text))?;
             Ok(exit::PASSED)
         }
     }
@@ -102,11 +113,17 @@ fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// Writes to standard output; whoever closed it does not want the rest.
+/// Writes text for people to standard output, folded if that is a terminal.
 fn print(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Result<(), Failure> {
     let mut text = Vec::new();
-    let written = write(&mut text).and_then(|()| std::io::stdout().lock().write_all(&text));
-    match written {
+    write(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    print_raw(&terminal::fitting(&text, std::io::stdout()))
+}
+
+/// Writes to standard output; whoever closed it does not want the rest.
+fn print_raw(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(()),
     }
@@ -132,11 +149,15 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
         ) => return exit::USAGE,
         _ => {}
     }
+    if let Some(UsageError::UnknownHost { .. }) = error.downcast_ref() {
+        return exit::ENVIRONMENT;
+    }
     let is_requested = |error: &LabError| error.blame == Blame::Request;
     let usage = error.is::<UsageError>()
         || error.is::<PlanError>()
         || error.is::<NamespaceTooSmall>()
         || error.is::<ValueError>()
+        || error.is::<PublicTarget>()
         || error.downcast_ref().is_some_and(is_requested)
         || matches!(
             error.downcast_ref(),

@@ -55,6 +55,16 @@ fn one_end(host: &HostSpec, facts: &HostFacts, link: LinkName, end: &LinkEnd) ->
         );
         return poor(value, remedy);
     }
+    if let Some(flow) = found.unspread.first() {
+        let value = format!(
+            "RSS spreads {} by addresses only",
+            found.unspread.join(" and ")
+        );
+        let remedy = format!(
+            "all queries of a host arrive at one queue, and so at one core: `ethtool -N {interface} rx-flow-hash {flow} sdfn`, or {PLAY}"
+        );
+        return poor(value, remedy);
+    }
     about(&host.name, &what, told(found), None)
 }
 

@@ -68,6 +68,7 @@ fn good(hosts: &Hosts) -> Vec<(String, HostFacts)> {
         has_carrier: true,
         addresses: end.addresses.iter().map(ToString::to_string).collect(),
         packets: 2,
+        unspread: Vec::new(),
     };
     let of_host = |host: &HostSpec| HostFacts {
         hostname: host.name.clone(),
@@ -164,6 +165,12 @@ fn links_that_are_not_as_the_plan_has_them_are_told() {
         &expect![[r#"
         Poor gen: link client (client): 11 packets in 1 s while idle -> find out who sends (`tcpdump -ni client`), and connect nothing else to it
     "#]],
+    );
+    check_spoilt(
+        |facts| client(facts).unspread = vec!["udp4".into(), "udp6".into()],
+        &expect![[r#"
+            Poor gen: link client (client): RSS spreads udp4 and udp6 by addresses only -> all queries of a host arrive at one queue, and so at one core: `ethtool -N client rx-flow-hash udp4 sdfn`, or `ansible-playbook -i hosts.yml deploy/ansible/site.yml`
+        "#]],
     );
     check_spoilt(
         |facts| facts[2].1.default_routes.push("upstream".into()),

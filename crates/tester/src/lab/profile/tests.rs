@@ -371,7 +371,7 @@ fn a_missing_program_says_how_to_get_it() {
     profile.programs = vec!["no-such-server".into()];
     assert_eq!(
         profile.program(None).unwrap_err().to_string(),
-        "x: found none of no-such-server; build it and give its path (--dut-binary PATH; in a plan: binary)"
+        "x: found none of no-such-server; build it and use --dut-binary PATH"
     );
     profile.package = Some("xpkg".into());
     assert_eq!(

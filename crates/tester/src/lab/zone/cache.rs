@@ -150,7 +150,7 @@ impl ZoneFile {
 }
 
 /// An amount of octets in an error.
-pub(super) struct Mib(pub(super) u64);
+pub(crate) struct Mib(pub(crate) u64);
 
 impl std::fmt::Display for Mib {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -229,7 +229,7 @@ fn remove_parts(directory: &Path) {
 }
 
 /// Octets that this user may still write there, or where the directory will be made.
-fn free(directory: &Path) -> Option<u64> {
+pub(crate) fn free(directory: &Path) -> Option<u64> {
     let existing = directory.ancestors().find(|path| path.exists())?;
     let system = statvfs(existing).ok()?;
     system.f_bavail.checked_mul(system.f_frsize)

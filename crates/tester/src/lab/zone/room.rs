@@ -71,19 +71,17 @@ impl fmt::Display for Room {
     }
 }
 
-/// Refuses a zone that the server of `profile` could not load here, before anything is written or
-/// started. `needed` names at least have to be in a range that is proposed instead.
-///
-/// # Errors
-///
-/// Not enough memory, or not enough room for the zone file.
-pub fn check(profile: &Profile, zone: &ZoneFile, needed: u64) -> Result<(), LabError> {
-    let available = Machine::here().memory_room();
-    check_memory(profile.zone, &profile.name, zone, needed, available)?;
-    match profile.zone.file {
+/// Why the server of `profile` could not load a zone on this machine, before anything is written or started: not
+/// enough memory, or not enough room for the zone file. `needed` names at least have to be in a range that is
+/// proposed instead.
+pub fn faults(profile: &Profile, zone: &ZoneFile, needed: u64, machine: &Machine) -> Vec<LabError> {
+    let available = machine.memory_room();
+    let memory = check_memory(profile.zone, &profile.name, zone, needed, available);
+    let file = match profile.zone.file {
         true => zone.check_space(&directory()),
         false => Ok(()),
-    }
+    };
+    [memory, file].into_iter().filter_map(Result::err).collect()
 }
 
 fn check_memory(

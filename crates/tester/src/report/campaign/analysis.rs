@@ -6,10 +6,12 @@ mod clause;
 mod evidence;
 mod hosts;
 mod load;
+mod standing;
 
 use serde::{Serialize, Serializer};
 
 use crate::campaign::record::{CertificateConditions, Environment};
+use crate::statistics::agreement::Agreement;
 use crate::statistics::summary::Summary;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, Messages};
 use crate::trial::result::Outcome;
@@ -20,6 +22,7 @@ pub use clause::{Clause, Met};
 pub use evidence::{Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread};
 pub use hosts::{ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow};
 pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
+pub use standing::{CommonLoad, CommonLoadRow, Course, Moment, Standing, Standings};
 
 /// Version of the form of `results.json`; its schema is published as `results.schema.json`.
 pub const FORMAT: u32 = 2;
@@ -43,6 +46,8 @@ pub struct Analysis {
     pub complete: bool,
     /// What was found, in a sentence for each variant, and which authority is the best: the verdict.
     pub verdict: Vec<String>,
+    /// The servers side by side: who is the fastest, and by how much.
+    pub standings: Standings,
     /// Why no number of it may be quoted as a measurement; empty if they may.
     pub not_a_measurement: Vec<String>,
     /// What a reader has to know, the gravest first: flags, faults, abandoned tasks, lower bounds.
@@ -61,6 +66,10 @@ pub struct Analysis {
     pub evidence: Vec<Evidence>,
     /// The results, point by point, in the order of the plan.
     pub points: Vec<PointResult>,
+    /// Round-trip times of several servers at one rate, by cell.
+    pub common_loads: Vec<CommonLoad>,
+    /// The trials of the searches at the point that stands for each variant, over time.
+    pub courses: Vec<Course>,
     /// The same by both shares at once, of variants with several of each.
     pub grids: Vec<Grid>,
     /// The papers' models, where there are cells enough.
@@ -148,6 +157,8 @@ pub struct PointResult {
     pub timeout_s: f64,
     /// Figures over the runs; `None` if none found a rate.
     pub summary: Option<Summary>,
+    /// Whether the runs agree, and between which rates the true one lies; `None` likewise.
+    pub agreement: Option<Agreement>,
     /// A run ended at the limit of the Tester or of the plan: the true rate is not lower, but may be
     /// higher.
     pub lower_bound: bool,
@@ -382,14 +393,15 @@ pub struct ModelResult {
     pub equation: String,
     /// Its parameters.
     pub parameters: Vec<Parameter>,
-    /// Why it does not hold, however well it fits: one of its times would be negative.
+    /// Why it does not hold, however well it fits: one of its times would be negative, or its cells are too few
+    /// to judge it.
     pub refused: Option<String>,
     /// The cells that it is fitted to.
     pub fitted: Vec<FittedRow>,
     /// Largest difference of the two, in per cent of the median.
     pub residual_pct_max: f64,
-    /// Coefficient of determination of the fit to 1/rate.
-    pub r_squared: f64,
+    /// Coefficient of determination of the fit to 1/rate; `None` of cells that are too few to judge it.
+    pub r_squared: Option<f64>,
 }
 
 impl ModelResult {

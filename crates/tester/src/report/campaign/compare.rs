@@ -1,5 +1,7 @@
 //! Two campaigns side by side: which points are slower in the second, and how surely.
 
+mod page;
+
 use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
@@ -7,6 +9,7 @@ use serde::{Serialize, Serializer};
 use super::analysis::{Analysis, PointResult};
 use super::{numbers, words};
 use crate::statistics::compare;
+pub use page::page;
 
 /// Probability below which a difference is not taken for chance.
 const SIGNIFICANT: f64 = 0.05;

@@ -15,6 +15,9 @@ use super::table::Table;
 /// The template of the page, to begin one's own from.
 pub const TEMPLATE: &str = include_str!("report.html.jinja");
 
+/// The style of all pages, which templates include as "style".
+const STYLE: &str = include_str!("style.css.jinja");
+
 /// Why there is no page: the template is wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("template, line {line}: {reason}; docs/report.md lists what templates can use")]
@@ -50,6 +53,22 @@ pub fn page(
     template: Option<&str>,
 ) -> Result<String, ReportError> {
     let figures = Figures::of(analysis);
+    render(
+        template.unwrap_or(TEMPLATE),
+        context! {
+            analysis => Value::from(Serde(analysis)),
+            figures => Value::from(Serde(&figures)),
+            tables => Value::from(Serde(tables)),
+        },
+    )
+}
+
+/// Renders a template with these values.
+///
+/// # Errors
+///
+/// As of [`page`].
+pub(super) fn render(template: &str, values: Value) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -60,12 +79,9 @@ pub fn page(
             .build()?,
     );
     add_filters(&mut environment);
-    environment.add_template("report", template.unwrap_or(TEMPLATE))?;
-    let page = environment.get_template("report")?.render(context! {
-        analysis => Value::from(Serde(analysis)),
-        figures => Value::from(Serde(&figures)),
-        tables => Value::from(Serde(tables)),
-    })?;
+    environment.add_template("style", STYLE)?;
+    environment.add_template("report", template)?;
+    let page = environment.get_template("report")?.render(values)?;
     Ok(page)
 }
 
@@ -85,7 +101,38 @@ fn add_filters(environment: &mut Environment<'_>) {
         number(value, numbers::probability)
     });
     environment.add_test("figure", is_figure);
+    environment.add_filter("section", |warning: &Value, analysis: &Value| {
+        section(warning, analysis)
+    });
 }
+
+/// The section of the page with the details of a warning, by its words, as far as the page has it.
+fn section(warning: &Value, analysis: &Value) -> Option<&'static str> {
+    let text = warning.get_attr("text").ok()?.to_string();
+    let about = warning.get_attr("about").ok()?.to_string();
+    let has = |list: &str| analysis.get_attr(list).is_ok_and(|it| it.len() > Some(0));
+    let (_, list, section) = DETAILS.iter().find(|(words, ..)| {
+        words
+            .iter()
+            .any(|word| text.contains(word) || about.starts_with(word))
+    })?;
+    has(list).then_some(*section)
+}
+
+/// Words of warnings, the list of the analysis that their section needs, and the section.
+const DETAILS: [(&[&str], &str, &str); 7] = [
+    (&["soak"], "soaks", "soak"),
+    (&["session", "the machine changed"], "sessions", "sessions"),
+    (&["certifi"], "certificates", "self-test"),
+    (&["model over"], "models", "curves"),
+    (
+        &["trial at", "valid answers per second"],
+        "overloads",
+        "overload",
+    ),
+    (&["trial", "datagram"], "evidence", "evidence"),
+    (&["run", "point", "search"], "points", "results"),
+];
 
 /// The text for a number; a dash for none, and an error for what is not a number.
 fn number(value: &Value, text: impl Fn(f64) -> String) -> Result<String, Error> {

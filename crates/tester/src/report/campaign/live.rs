@@ -4,13 +4,15 @@
 //! |---|---|
 //! | `/` | a page that updates itself every 2 s |
 //! | `/status.json` | a [`Status`], the version and the moment |
-//! | `/metrics` | OpenMetrics 1.0 text |
+//! | `/metrics` | metrics, as OpenMetrics 1.0 or in the text format of Prometheus |
 //!
 //! Everything is read only. One thread of the lowest precedence serves all watchers. A request
 //! holds the lock on the status for as long as copying it takes, a few microseconds; the rest, less
 //! than a millisecond for a campaign of 93 points and 20 runs, is taken from what no role
 //! of a trial wants, if there is such.
 
+#[path = "../../../../exposition.rs"]
+mod exposition;
 mod http;
 mod metrics;
 
@@ -23,6 +25,7 @@ use serde::Serialize;
 
 use crate::campaign::status::Status;
 use crate::connections::{Next, Service};
+use exposition::Format;
 use http::{Answer, Request};
 
 /// The live page of a campaign, for as long as this value lives.
@@ -116,7 +119,10 @@ fn answer(
             let body = serde_json::to_string(&picture).unwrap_or_default();
             Answer::page("application/json", body)
         }
-        "/metrics" => Answer::page(OPEN_METRICS, metrics::text(copy())),
+        "/metrics" => {
+            let format = Format::preferred(&request.accept);
+            Answer::page(format.content_type(), format.page(metrics::text(copy())))
+        }
         _ => Answer::fault("404 Not Found"),
     }
 }
@@ -140,8 +146,6 @@ const IN_USE: &str = "the address is in use; give another port, or stop the prog
 
 /// Connections at once.
 const VISITORS_MAX: usize = 16;
-
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The page, which fetches `status.json` and draws it.
 const PAGE: &str = include_str!("live/page.html");

@@ -7,12 +7,14 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget};
 
 use super::numbers;
 use crate::campaign::status::{Done, Phase, Status, TrialNow};
-use crate::report::Thousands;
-use crate::report::progress::{MILLISECOND, TICK, on_terminal, seen, started, style};
+use crate::report::progress::{
+    LINE, MILLISECOND, TICK, TRIAL_LINE, on_terminal, seen, started, style,
+};
+use crate::report::{Thousands, terminal};
 
 /// Shows a campaign as it goes on.
 ///
-/// What has happened is a line each, which stays; on a terminal three lines below them say what
+/// What has happened is a line each, which stays; on a terminal four lines below them say what
 /// is under way. The bar of a trial follows the time, as its schedule does: watching costs the
 /// trial nothing.
 #[derive(Debug)]
@@ -32,8 +34,8 @@ enum View {
     /// Bars below the lines.
     Terminal {
         screen: MultiProgress,
-        /// Of the campaign, the task and the trial.
-        bars: [ProgressBar; 3],
+        /// Of the campaign, the task, its search and the trial.
+        bars: [ProgressBar; 4],
     },
 }
 
@@ -77,13 +79,15 @@ impl CampaignProgress {
             }
             View::Terminal {
                 screen,
-                bars: [campaign, task, trial],
+                bars: [campaign, task, search, trial],
             } => {
                 for line in news {
-                    screen.println(line.trim_end()).unwrap_or_default();
+                    let line = terminal::fitting(line.trim_end(), std::io::stderr());
+                    screen.println(line).unwrap_or_default();
                 }
                 campaign.set_message(campaign_line(status));
                 task.set_message(task_line(status));
+                search.set_message(search_line(status));
                 if self.trial != status.trial {
                     show_trial(trial, status.trial.as_ref());
                 }
@@ -122,8 +126,8 @@ impl CampaignProgress {
 impl View {
     fn on(target: ProgressDrawTarget) -> Self {
         let screen = MultiProgress::with_draw_target(target);
-        let bar = || screen.add(ProgressBar::new_spinner().with_style(style("{msg}")));
-        let bars = [bar(), bar(), bar()];
+        let bar = || screen.add(ProgressBar::new_spinner().with_style(style(LINE)));
+        let bars = [bar(), bar(), bar(), bar()];
         Self::Terminal { screen, bars }
     }
 }
@@ -131,14 +135,14 @@ impl View {
 fn show_trial(bar: &ProgressBar, trial: Option<&TrialNow>) {
     let Some(trial) = trial else {
         bar.disable_steady_tick();
-        bar.set_style(style("{msg}"));
+        bar.set_style(style(LINE));
         bar.set_message("between trials");
         return;
     };
     bar.set_length(trial.length_ns / MILLISECOND);
     bar.set_message(started(trial.number, trial.rate_qps));
     bar.reset();
-    bar.set_style(style("{msg}  {schedule}"));
+    bar.set_style(style(TRIAL_LINE));
     bar.enable_steady_tick(TICK);
 }
 
@@ -163,7 +167,7 @@ fn left(left_ns: Option<Nanos>) -> String {
     left_ns.map_or(String::new(), left)
 }
 
-/// `unbound, AAAA 50%, cached 0%: run 3 of 20; passed 10,000, failed 20,000 queries/s; Tester certified for 80,000`
+/// `unbound, AAAA 50%, cached 0%: run 3 of 20`
 fn task_line(status: &Status) -> String {
     let task = match (status.phase, status.run) {
         (Phase::Preparing, _) => "preparing".to_owned(),
@@ -174,17 +178,19 @@ fn task_line(status: &Status) -> String {
         (Phase::Soak, _) => "soak".to_owned(),
         (Phase::Over, _) => "over".to_owned(),
     };
-    let mut line = match (&status.variant, &status.cell) {
+    match (&status.variant, &status.cell) {
         (Some(variant), Some(cell)) => format!("{variant}, {cell}: {task}"),
         _ => task,
-    };
-    if status.passed_qps.or(status.failed_qps).is_some() {
-        line = format!("{line}; {}", seen(status.passed_qps, status.failed_qps));
     }
-    if let Some(qps) = status.certified_qps {
-        line = format!("{line}; Tester certified for {}", Thousands(qps));
-    }
-    line
+}
+
+/// `passed 10,000, failed 20,000 queries/s; Tester certified for 80,000`
+fn search_line(status: &Status) -> String {
+    let bracket = status.passed_qps.or(status.failed_qps);
+    let bracket = bracket.map(|_| seen(status.passed_qps, status.failed_qps));
+    let certified = |qps| format!("Tester certified for {}", Thousands(qps));
+    let parts = [bracket, status.certified_qps.map(certified)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// `2026-01-02T03:04:05Z 12 of 60: unbound, AAAA 50%, cached 0%: run 3 of 20: 21,480 queries/s in 5 min 20 s`
@@ -248,18 +254,21 @@ mod tests {
     }
 
     #[test]
-    fn three_lines_say_what_is_under_way() {
+    fn four_lines_say_what_is_under_way() {
         let mut status = status();
         expect![[r#"quick: 12 of 60 tasks, 1,143 trials (2 invalid), about 2 h 5 min left"#]]
             .assert_eq(&campaign_line(&status));
-        expect!["unbound, AAAA 50%, cached 0%: run 3 of 20; passed 10,000, failed - queries/s; Tester certified for 80,000"].assert_eq(&task_line(&status));
+        expect!["unbound, AAAA 50%, cached 0%: run 3 of 20"].assert_eq(&task_line(&status));
+        expect!["passed 10,000, failed - queries/s; Tester certified for 80,000"]
+            .assert_eq(&search_line(&status));
         status.failed_qps = Some(20_000);
-        expect!["unbound, AAAA 50%, cached 0%: run 3 of 20; passed 10,000, failed 20,000 queries/s; Tester certified for 80,000"].assert_eq(&task_line(&status));
+        expect!["passed 10,000, failed 20,000 queries/s; Tester certified for 80,000"]
+            .assert_eq(&search_line(&status));
         status.enter(Phase::SelfTest);
-        expect![
-            "unbound, AAAA 50%, cached 0%: self-test of the Tester; Tester certified for 80,000"
-        ]
-        .assert_eq(&task_line(&status));
+        expect!["unbound, AAAA 50%, cached 0%: self-test of the Tester"]
+            .assert_eq(&task_line(&status));
+        assert_eq!(search_line(&status), "Tester certified for 80,000");
+        assert_eq!(search_line(&Status::default()), "");
         assert_eq!(task_line(&Status::default()), "preparing");
     }
 

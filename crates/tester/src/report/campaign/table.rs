@@ -32,6 +32,8 @@ pub enum Cell {
     Number(f64),
     /// A number of which people see this many decimals.
     Decimal(f64, usize),
+    /// A number of which people see so many significant digits, and all of its whole ones.
+    Significant(f64, i32),
     /// Queries per second.
     Rate {
         /// The rate.
@@ -64,6 +66,7 @@ impl Cell {
             Self::Count(number) | Self::Span(number) | Self::Bytes(number) => number.to_string(),
             Self::Number(value)
             | Self::Decimal(value, _)
+            | Self::Significant(value, _)
             | Self::Rate { qps: value, .. }
             | Self::Wait(value)
             | Self::Probability(value) => value.to_string(),
@@ -80,6 +83,7 @@ impl Cell {
             Self::Count(number) => numbers::Thousands(*number).to_string(),
             Self::Number(value) => numbers::short(*value),
             Self::Decimal(value, places) => numbers::decimal(*value, *places),
+            Self::Significant(value, digits) => numbers::significant(*value, *digits),
             Self::Rate {
                 qps,
                 at_least,

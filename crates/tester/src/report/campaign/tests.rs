@@ -17,6 +17,7 @@ mod authorities;
 mod authority;
 mod hosts;
 pub(crate) mod sample;
+mod standings;
 mod statement;
 
 use sample::{SEAL, SMALL, analysed, full, small};

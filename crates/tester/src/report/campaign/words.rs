@@ -2,6 +2,7 @@
 
 use super::analysis::{Analysis, PointResult};
 use super::numbers::{Thousands, pct, short};
+use crate::statistics::agreement::Agreement;
 use crate::trial::fault::TesterFault;
 use crate::trial::result::TrialResult;
 
@@ -63,6 +64,14 @@ pub(super) fn cell_and_spans(analysis: &Analysis, point: &PointResult) -> String
     match is_usual(analysis, point) {
         true => cell(point),
         false => format!("{}, {}", cell(point), spans(point)),
+    }
+}
+
+/// What the range of the runs of a point is.
+pub(super) fn range_is(found: Agreement) -> &'static str {
+    match found.interval {
+        true => "95 % interval",
+        false => "min to max",
     }
 }
 

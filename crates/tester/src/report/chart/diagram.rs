@@ -1,5 +1,7 @@
 //! Diagrams: boxes, lines and words at places of the drawing, without axes.
 
+use std::fmt::Write as _;
+
 use super::{MIDDLE, Role, Size, Stroke, element, key_of, path, write_text};
 
 /// A diagram in the making.
@@ -44,6 +46,24 @@ impl Diagram {
         path(&mut self.svg, role, Stroke::Fill, &data);
     }
 
+    /// A box as dark as a share of the darkest.
+    pub(in crate::report) fn shade(
+        &mut self,
+        share: f64,
+        (x, y): (f64, f64),
+        (width, height): Size,
+    ) {
+        // The darkest leaves words legible, the lightest is still a box.
+        let opacity = 0.04 + 0.56 * share.clamp(0.0, 1.0);
+        let class = Role::HEAT.0;
+        let _ = write!(
+            self.svg,
+            "<path class=\"fill {class}\" style=\"fill-opacity:{opacity:.2}\" \
+             d=\"M{x:.0} {y:.0}h{width:.0}v{height:.0}h{:.0}z\"/>",
+            -width
+        );
+    }
+
     /// A straight line.
     pub(in crate::report) fn line(
         &mut self,
@@ -77,6 +97,15 @@ impl Diagram {
     /// A word whose height is halfway at a point: `class` is its role, and its anchor if that is not its beginning.
     pub(in crate::report) fn word(&mut self, class: &str, at: (f64, f64), word: &str) {
         write_text(&mut self.svg, class, at, MIDDLE, word);
+    }
+
+    /// The drawing beside words that say the same: a screen reader passes over it.
+    pub(in crate::report) fn decoration(&self) -> String {
+        let (width, height) = self.size;
+        format!(
+            "<svg viewBox=\"0 0 {width} {height}\" aria-hidden=\"true\">{}</svg>",
+            self.svg
+        )
     }
 
     /// The drawing for a page; `spoken` is what a screen reader says.

@@ -18,6 +18,8 @@ pub(super) type Size = (f64, f64);
 pub(super) const SMALL: Size = (600.0, 400.0);
 /// One or two beside each other.
 pub(super) const MEDIUM: Size = (960.0, 600.0);
+/// Alone in its row.
+pub(super) const WIDE: Size = (1_600.0, 560.0);
 
 /// Width of a letter of the names at ticks, with some space.
 pub(super) const LETTER: f64 = 15.0;
@@ -39,6 +41,12 @@ impl Role {
     pub(super) const FAILED: Self = Self("failed");
     /// One that says nothing.
     pub(super) const INVALID: Self = Self("invalid");
+    /// What is the DUT's, where it is beside the Tester.
+    pub(super) const DUT: Self = Self("dut");
+    /// What is the Tester's.
+    pub(super) const TESTER: Self = Self("tester");
+    /// A rate, by how dark it is.
+    pub(super) const HEAT: Self = Self("heat");
 
     /// A variant, by its place; the one after the last class begins again with another shape.
     pub(super) fn variant(place: usize) -> Self {
@@ -197,11 +205,15 @@ impl Chart {
     /// What was measured of a variant: a line through points, with a mark at each, which is hollow for
     /// what is doubtful.
     pub(super) fn curve(&mut self, variant: usize, points: &[(f64, f64, bool)]) {
-        let role = Role::variant(variant);
+        self.curve_of(Role::variant(variant), variant, points);
+    }
+
+    /// The same in any colour, with the shape of a place.
+    pub(super) fn curve_of(&mut self, role: Role, shape: usize, points: &[(f64, f64, bool)]) {
         self.line(role, Stroke::THICK, points.iter().map(|&(x, y, _)| (x, y)));
         for hollow in [false, true] {
             let points = points.iter().filter(|point| point.2 == hollow);
-            let mark = Mark::variant(variant, hollow);
+            let mark = Mark::variant(shape, hollow);
             self.marks(role, mark, points.map(|&(x, y, _)| (x, y)));
         }
     }

@@ -40,7 +40,10 @@ pub(super) fn conditions() -> Conditions {
         certificate: Certificate::of(&[26_500, 25_000, 26_500]),
         self_test_covers: Some("the Measurer, both links and the authority".into()),
         not_a_measurement: Vec::new(),
-        notes: vec!["trials of 5 s are shorter than 60 s".into()],
+        shorter: Some(
+            "shorter than RFC 8219 section 9.2 asks: trials of 5 s instead of 60 s".into(),
+        ),
+        notes: vec!["a remark".into()],
     }
 }
 

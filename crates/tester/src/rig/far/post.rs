@@ -16,6 +16,7 @@ use crate::hash;
 use crate::lab::LabError;
 use crate::lab::counters::Reading;
 use crate::lab::host::Host;
+use crate::lab::machine::Machine;
 use crate::lab::server::{Launched as _, Server, ServerSpec};
 use crate::lab::topology::Role;
 use crate::lab::zone;
@@ -135,7 +136,8 @@ impl Post {
         });
         let server = spec.and_then(|spec| {
             if let Some(zone) = &spec.zone {
-                zone::check(&spec.profile, zone, zone.names())?;
+                let faults = zone::faults(&spec.profile, zone, zone.names(), &Machine::here());
+                faults.into_iter().next().map_or(Ok(()), Err)?;
             }
             Server::launch(spec)
         });

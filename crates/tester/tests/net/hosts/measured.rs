@@ -186,7 +186,10 @@ fn assert_shares(trial: &Value) {
         .iter()
         .sum();
     assert_eq!(asked.iter().sum::<u64>(), sum, "{trial:#}");
-    assert!(asked.iter().all(|asked| *asked > 0), "{trial:#}");
+    // A DUT that a busy machine keeps from an authority asks the other.
+    if trial["outcome"] != "invalid" {
+        assert!(asked.iter().all(|asked| *asked > 0), "{trial:#}");
+    }
     if trial.get("certified").is_none() {
         let half = number(trial, "queries_due").div_ceil(2);
         assert!(asked.iter().all(|asked| *asked <= half), "{trial:#}");

@@ -56,20 +56,20 @@ fn behaviours_that_cannot_be_are_pointed_at() {
     for (text, expected) in [
         (
             "[[dut]]\nprofile = \"bind\"\nauthority-behaviour = [\"none\", \"lose=1%\"]",
-            expect![[
-                r#"plan dir/x.toml, line 3, column 23: 'lose=1%' is not a behaviour; write none, or a list such as delay=5ms,loss=0.1% of delay=TIME, delay=TIME+-TIME or delay=@FILE, loss=SHARE, servfail=SHARE, refused=SHARE, truncate=SHARE, reorder=SHARE:TIME, duplicate=SHARE and seed=NUMBER"#
-            ]],
+            expect![
+                "3:32: `authority-behaviour`: 'lose=1%' is not a behaviour; write none, or a list such as delay=5ms,loss=0.1% of delay=TIME, delay=TIME+-TIME or delay=@FILE, loss=SHARE, servfail=SHARE, refused=SHARE, truncate=SHARE, reorder=SHARE:TIME, duplicate=SHARE and seed=NUMBER"
+            ],
         ),
         (
             "[tester]\nauthority = \"nsd\"\n[[dut]]\nprofile = \"bind\"\nauthority-behaviour = \"loss=1%\"",
             expect![
-                "plan dir/x.toml, line 5, column 23: authority-behaviour does not apply to a profile whose authority is not the built-in one; omit it"
+                "5:23: `authority-behaviour` does not apply to a profile whose authority is not the built-in one; omit it"
             ],
         ),
         (
             "[[dut]]\nauthority = \"built-in\"\nauthority-behaviour = \"loss=1%\"",
             expect![
-                "plan dir/x.toml, line 3, column 23: authority-behaviour does not apply to the Tester's own authority; omit it"
+                "3:23: `authority-behaviour` does not apply to the Tester's own authority; omit it"
             ],
         ),
     ] {
@@ -80,8 +80,6 @@ fn behaviours_that_cannot_be_are_pointed_at() {
 #[test]
 fn a_file_of_delays_is_looked_up_when_a_plan_is_loaded() {
     let delays = "[[dut]]\nprofile = \"unbound\"\nauthority-behaviour = \"delay=@no.txt\"";
-    expect![[
-        r#"plan DIR/x.toml, line 3, column 23: delays of the authority: DIR/no.txt: No such file or directory (os error 2); each line has a share and a time, such as 50% 2ms, the first 0%, the last 100%, both rising"#
-    ]]
+    expect!["3:23: delays of the authority: DIR/no.txt: No such file or directory (os error 2); each line has a share and a time, such as 50% 2ms, the first 0%, the last 100%, both rising"]
     .assert_eq(&load_error(delays));
 }

@@ -38,7 +38,7 @@ fn a_range_that_is_too_small_or_of_a_dns64_server_is_refused() {
     let small = TWO.replace("10.0.0.0/12", "10.0.0.0/24");
     let small = error(&small);
     assert!(
-        small.contains("line 6") && small.contains("10.0.0.0/24 has 256 names"),
+        small.contains("6:14: ") && small.contains("10.0.0.0/24 has 256 names"),
         "{small}"
     );
     let dns64 = error("[[dut]]\nprofile = \"unbound\"\nnamespace = \"10.0.0.0/8\"\n");

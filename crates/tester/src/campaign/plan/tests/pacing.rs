@@ -40,8 +40,6 @@ fn each_pacing_of_a_dut_or_an_authority_is_a_variant_and_the_old_one_no_measurem
 
 #[test]
 fn a_pacing_that_cannot_be_is_pointed_at() {
-    expect![[
-        r#"plan dir/x.toml, line 3, column 10: "old" is not a pacing; write absolute or self-correcting"#
-    ]]
-    .assert_eq(&error("[[dut]]\nprofile = \"bind\"\npacing = \"old\"\n"));
+    expect![[r#"3:10: `pacing`: "old" is not a pacing; write absolute or self-correcting"#]]
+        .assert_eq(&error("[[dut]]\nprofile = \"bind\"\npacing = \"old\"\n"));
 }

@@ -3,16 +3,19 @@
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
+use super::super::measure::may_load;
 use super::super::{Failure, exit, interrupt, print};
 use super::arguments::Classic;
 use super::arguments::EXPERIMENTS;
 use super::experiment::Experiment;
 use super::remark;
+use crate::cli::args::MayLoadArgs;
 use crate::rig::RigError;
 
 /// Runs all experiments; prints the time of each when it is over, in milliseconds.
-pub(super) fn run(arguments: &[String]) -> Result<u8, Failure> {
+pub(super) fn run(arguments: &[String], may: MayLoadArgs) -> Result<u8, Failure> {
     let classic = Classic::parse(arguments)?;
+    may_load(std::iter::once(classic.server), may)?;
     let interrupted = interrupt()?;
     let mut all = Vec::with_capacity(EXPERIMENTS);
     for b in 0..=u8::MAX {

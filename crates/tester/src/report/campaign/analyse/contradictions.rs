@@ -165,7 +165,10 @@ fn certificates(certificates: &[Certificate]) -> Vec<Warning> {
 /// Models by which work that is left out costs time.
 fn models(analysis: &Analysis) -> Vec<Warning> {
     let warning = |model: &ModelResult| {
-        let why = model.refused.as_ref()?;
+        let why = model
+            .refused
+            .as_ref()
+            .filter(|_| model.r_squared.is_some())?;
         let text = format!("the model over \"{}\" is refused: {why}", model.model);
         let about = analysis.variants.get(model.variant).map(|v| &v.name);
         let warning = Severity::Warning.warning(text);

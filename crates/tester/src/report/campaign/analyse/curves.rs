@@ -15,6 +15,12 @@ use crate::trial::result::{Outcome, TrialResult};
 /// Trends with a higher probability by chance are told as none.
 const SIGNIFICANT: f64 = 0.05;
 
+/// A speed is told over at most so many times the span that it was seen in.
+const EXTRAPOLATED_MAX: f64 = 3.0;
+
+/// An hour in seconds.
+const HOUR_S: f64 = 3600.0;
+
 /// Whether each variant stores requests.
 pub(super) fn queue_checks(
     plan: &Plan,
@@ -224,24 +230,34 @@ fn slopes(rows: &[SoakRow]) -> Vec<Slope> {
         ("p99 of the round-trip time", "ms", 1e6, |row| {
             Some(row.rtt_ns_p99)
         }),
-        ("queries without an answer", "per segment", 1.0, |row| {
+        ("queries without an answer", "a segment", 1.0, |row| {
             Some(row.shortfall)
         }),
     ];
     let slope = |(of, unit, size, value): Figure| {
-        let place = |row: &SoakRow| Some((row.at_s / 3600.0, value(row)? as f64 / size));
-        let places = rows.iter().filter_map(place);
-        let trend = trend::trend(&places.collect::<Vec<_>>())?;
+        let place = |row: &SoakRow| Some((row.at_s, value(row)? as f64 / size));
+        let places: Vec<_> = rows.iter().filter_map(place).collect();
+        let trend = trend::trend(&places)?;
+        let span_s = places.last()?.0 - places.first()?.0;
+        let change = trend.slope * span_s;
+        // No speed is told over more than three times what was seen of it.
+        let hour = (span_s * EXTRAPOLATED_MAX >= HOUR_S).then_some(trend.slope * HOUR_S);
         let verdict = if trend.p >= SIGNIFICANT || trend.slope == 0.0 {
             format!("no trend beyond chance ({})", numbers::p(trend.p))
         } else {
-            let way = if trend.slope > 0.0 { "rises" } else { "falls" };
-            let by = trend.slope.abs();
-            format!("{way} by {by:.3} {unit} per hour ({})", numbers::p(trend.p))
+            let way = if change > 0.0 { "rises" } else { "falls" };
+            let (by, over) = match hour {
+                Some(hour) => (hour, "per hour".to_owned()),
+                None => (change, format!("over {}", numbers::duration(span_s))),
+            };
+            let by = numbers::significant(by.abs(), 2);
+            format!("{way} by {by} {unit} {over} ({})", numbers::p(trend.p))
         };
         Some(Slope {
             of,
-            per_hour: trend.slope,
+            change,
+            span_s,
+            per_hour: hour,
             unit,
             p: trend.p,
             verdict,

@@ -14,13 +14,14 @@ mod grids;
 mod hosts;
 mod models;
 mod points;
+mod standing;
 mod statement;
 mod told;
 mod warnings;
 
 use told::Told;
 
-use super::analysis::{Analysis, FORMAT, PointResult, VariantInfo};
+use super::analysis::{Analysis, FORMAT, PointResult, Standings, VariantInfo};
 use super::{numbers, words};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::Line;
@@ -43,6 +44,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         journal_seal: seal.to_owned(),
         complete: told.complete,
         verdict: Vec::new(),
+        standings: Standings::default(),
         not_a_measurement: about::not_a_measurement(plan, &told, &points),
         warnings: Vec::new(),
         conditions: about::conditions(plan, &told),
@@ -51,6 +53,8 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         certificates: about::certificates(&told),
         margins: Vec::new(),
         evidence: evidence::of_variants(&planned, &told),
+        common_loads: Vec::new(),
+        courses: Vec::new(),
         grids: grids::grids(plan, &planned, &points),
         models: models::models(plan, &planned, &points),
         queue_checks: curves::queue_checks(plan, &planned, &points),
@@ -67,6 +71,9 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         time,
     };
     analysis.margins = evidence::margins(&planned, &analysis);
+    analysis.standings = standing::standings(plan, &analysis);
+    analysis.common_loads = standing::common_loads(&told, &analysis);
+    analysis.courses = standing::courses(lines, &analysis);
     analysis.verdict = verdict(&analysis);
     let some = about::partly_uncertified(&analysis.variants, &analysis.points);
     analysis.not_a_measurement.extend(some);
@@ -114,15 +121,22 @@ fn verdict(analysis: &Analysis) -> Vec<String> {
         let Some(summary) = &point.summary else {
             return format!("{name}: no rate was found at {cell}");
         };
-        let at_least = if point.lower_bound { "at least " } else { "" };
-        let mut text = format!(
-            "{name}: {at_least}{} queries/s at {cell} (median of {}, 1st to 99th percentile {} to \
-             {})",
-            numbers::rate(summary.median),
-            numbers::count(summary.runs, "run"),
-            numbers::rate(summary.p1),
-            numbers::rate(summary.p99),
-        );
+        let runs = numbers::count(summary.runs, "run");
+        let mut text = match point.agreement {
+            Some(found) if found.unstable => format!(
+                "{name}: unstable: {} queries/s at {cell} in {}; no single rate represents them",
+                numbers::range(&found),
+                numbers::count(found.runs, "run"),
+            ),
+            Some(found) => format!(
+                "{name}: {}{} queries/s at {cell} (median of {runs}; {} {})",
+                if point.lower_bound { "at least " } else { "" },
+                numbers::rate(summary.median),
+                words::range_is(found),
+                numbers::range(&found),
+            ),
+            None => format!("{name}: no rate was found at {cell}"),
+        };
         let doubts = analysis.not_a_measurement.iter();
         let mut doubts = doubts.chain(&info.not_a_measurement).map(String::as_str);
         let uncertified = (point.certified == Some(false)).then_some(about::NOT_CERTIFIED);

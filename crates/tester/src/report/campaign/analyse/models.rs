@@ -136,11 +136,11 @@ fn over_one(variant: usize, model: &OverOne, points: &[&PointResult]) -> Option<
         of,
         model: model.name,
         equation: of.equation(model.variable, &time),
-        refused: refused(&parameters),
+        refused: refused(cells.len(), LINE, &parameters),
         parameters,
         fitted: cells.iter().zip(&fit.fitted).map(row).collect(),
         residual_pct_max: residual_pct(of, &fit.fitted, cells.iter().map(|cell| cell.1)),
-        r_squared: fit.r_squared,
+        r_squared: model::can_judge(cells.len(), LINE).then_some(fit.r_squared),
     })
 }
 
@@ -185,11 +185,11 @@ fn over_both(variant: usize, of: ModelOf, points: &[&PointResult]) -> Option<Mod
         of,
         model: name,
         equation: of.equation("a, c", &time),
-        refused: refused(&parameters),
+        refused: refused(cells.len(), PLANE, &parameters),
         parameters,
         fitted: cells.iter().zip(&fit.fitted).map(row).collect(),
         residual_pct_max: residual_pct(of, &fit.fitted, cells.iter().map(|cell| cell.1)),
-        r_squared: fit.r_squared,
+        r_squared: model::can_judge(cells.len(), PLANE).then_some(fit.r_squared),
     })
 }
 
@@ -208,8 +208,19 @@ fn residual_pct(of: ModelOf, modelled: &[f64], measured: impl Iterator<Item = f6
     off.fold(0.0, f64::max) * 100.0
 }
 
-/// Why a model cannot be, however well it fits: a time below zero. What rounding makes of zero is none.
-fn refused(parameters: &[Parameter]) -> Option<String> {
+/// Times that are fitted over one share, and over both.
+const LINE: usize = 2;
+const PLANE: usize = 3;
+
+/// Why a model does not hold, however well it fits: too few cells to judge the fit, or a time below zero. What
+/// rounding makes of zero is none.
+fn refused(cells: usize, fitted: usize, parameters: &[Parameter]) -> Option<String> {
+    if !model::can_judge(cells, fitted) {
+        return Some(format!(
+            "{cells} cells are too few to judge a fit of {fitted} parameters: measure at least {}",
+            fitted + model::CELLS_MORE
+        ));
+    }
     let most = parameters.iter().map(|p| p.value.abs());
     let rounding = most.fold(0.0, f64::max) * ROUNDING;
     let negative = parameters.iter().find(|p| p.value < -rounding)?;

@@ -11,6 +11,7 @@ use crate::report::campaign::analysis::{
     Achieved, PathResult, PointResult, RunEnd, RunResult, Step, Stored, TimingResult,
 };
 use crate::report::campaign::{numbers, words};
+use crate::statistics::agreement::{Bracket, agreement};
 use crate::statistics::quantile::median;
 use crate::statistics::summary::{Summary, degradation_pct, summarise};
 use crate::trial::achieved;
@@ -55,6 +56,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
     let timeout_s = numbers::seconds(point.timeout_ns);
     let rates: Vec<f64> = rates(&runs).map(|(_, rate)| rate).collect();
     let summary = summarise(&rates, duration_s, timeout_s);
+    let brackets: Vec<_> = runs.iter().filter_map(bracket).collect();
     let trials = tasks().flat_map(|task| task.trials.iter().copied());
     let trials: Vec<_> = trials.collect();
     let typical = typical(&runs, summary.as_ref(), task);
@@ -70,6 +72,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
         },
         duration_s,
         timeout_s,
+        agreement: agreement(&brackets),
         lower_bound: runs.iter().any(|run| run.ended.is_lower_bound()),
         headroom: certified_rate_qps
             .zip(summary.as_ref())
@@ -92,6 +95,22 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
 /// A share in per cent.
 fn pct(share: Share) -> f64 {
     share.below(1_000_000) as f64 / 10_000.0
+}
+
+/// What a run says of the true rate, if it ended with an answer.
+fn bracket(run: &RunResult) -> Option<Bracket> {
+    let failed = run.failed_qps.map(|rate| rate as f64);
+    let passed = run.rate_qps.map(|rate| rate as f64);
+    match run.ended {
+        RunEnd::NothingPasses => Some(Bracket {
+            passed: 0.0,
+            failed: failed.or(Some(0.0)),
+        }),
+        ended => passed.map(|passed| Bracket {
+            passed,
+            failed: failed.or(Some(passed)).filter(|_| !ended.is_lower_bound()),
+        }),
+    }
 }
 
 /// Runs that found a rate, and the rates.

@@ -130,7 +130,7 @@ pub(super) fn clauses(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<
         "B-14" REQUIRED "the combination of nothing cached and no AAAA (section 9.2)"
             |f| worst_case(f, "measured for every variant");
         "B-15" SHOULD "primary result: its median, with 1st and 99th percentile (section 9.2)"
-            |f| worst_case(f, "the verdict says them");
+            |f| worst_case(f, "the results say them");
         "B-16" MAY "results of other combinations as tables or figures (section 9.2)" combinations;
         "B-17" MUST "self-test of the Tester before use, within a quarter of the timeout (section 9.2.1)" self_test;
         "B-18" SHOULD "self-test at 2(r + delta), delta at least 0.1 (section 9.2.1)" self_test_reading;

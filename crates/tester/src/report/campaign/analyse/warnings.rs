@@ -9,7 +9,7 @@ use crate::campaign::facts;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Environment, VariantFacts};
 use crate::report::Thousands;
-use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd};
+use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd, SoakResult};
 use crate::report::campaign::{numbers, words};
 use crate::rig::recommended::RUNS_MIN;
 use crate::statistics::summary::Flag;
@@ -24,6 +24,9 @@ const BIN_DEVIATION_PCT_MAX: f64 = 1.0;
 /// edge, at both ends.
 const BIN_DEVIATION_QUERIES: f64 = 2.0;
 
+/// One invalid trial in so many is told as a warning.
+const DISTURBED_MAX: usize = 10;
+
 /// Shares may be so far off, in percentage points.
 const SHARE_OFF_MAX: f64 = 1.0;
 
@@ -31,8 +34,6 @@ const SHARE_OFF_MAX: f64 = 1.0;
 pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warning> {
     let mut warnings = Vec::new();
     unfinished(plan, told, analysis, &mut warnings);
-    sessions(told, analysis, &mut warnings);
-    machines(plan, told, &mut warnings);
     warnings.extend(plan.remarks());
     warnings.extend(in_driver(plan));
     certificates(analysis, &mut warnings);
@@ -44,8 +45,15 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
     for (variant, info) in analysis.variants.iter().enumerate() {
         let points: Vec<_> = of_variant(&analysis.points, variant).collect();
         runs(&info.name, &points, &mut warnings);
+        disagreement(&info.name, &points, &mut warnings);
         spread(&info.name, &points, &mut warnings);
     }
+    warnings.extend(
+        analysis
+            .soaks
+            .iter()
+            .filter_map(|soak| failed_soak(analysis, soak)),
+    );
     for point in &analysis.points {
         figures(analysis, point, &mut warnings);
     }
@@ -57,6 +65,9 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
         let trials: Vec<_> = trials.map(|trial| trial.result).collect();
         self::trials(&info.name, &trials, &mut warnings);
     }
+    // What is on record of the machine comes after what was seen of the servers.
+    sessions(told, analysis, &mut warnings);
+    machines(plan, told, &mut warnings);
     warnings.sort_by_key(|warning| warning.severity);
     warnings
 }
@@ -299,6 +310,43 @@ const ENDS: [(RunEnd, Severity, &str, Option<&str>); 4] = [
     ),
 ];
 
+/// Points of a variant whose runs are too far apart for one rate.
+fn disagreement(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
+    let unstable = points.iter().filter_map(|p| p.agreement);
+    let unstable: Vec<_> = unstable.filter(|found| found.unstable).collect();
+    if let Some(first) = unstable.first() {
+        let which = if unstable.len() > 1 {
+            ", the first"
+        } else {
+            ""
+        };
+        let text = format!(
+            "the runs of {} disagree ({which}{} queries/s): no single rate represents them",
+            numbers::count(unstable.len(), "point"),
+            numbers::range(first)
+        );
+        let remedy =
+            "look at what disturbed them (doctor, Evidence), and repeat them on a quiet machine";
+        warnings.push(Severity::Critical.warning(text).about(name).remedy(remedy));
+    }
+}
+
+/// A soak in which the DUT lost queries below the rate that was found.
+fn failed_soak(analysis: &Analysis, soak: &SoakResult) -> Option<Warning> {
+    let segments = soak.rows.iter().filter(|row| row.shortfall > 0).count();
+    (soak.shortfall > 0).then(|| {
+        let text = format!(
+            "the soak at {} queries/s failed: {} queries without a valid answer in time, in {segments} of {}",
+            Thousands(soak.rate_qps),
+            Thousands(soak.shortfall),
+            numbers::count(soak.rows.len(), "segment")
+        );
+        let name = &analysis.variants[soak.variant].name;
+        let remedy = "the DUT does not sustain the rate of the searches: report the soak with the result";
+        Severity::Critical.warning(text).about(name).remedy(remedy)
+    })
+}
+
 /// How many points of a variant are skewed, and how many scatter; the table of results marks them.
 fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
     let summaries = points.iter().filter_map(|p| p.summary.as_ref());
@@ -383,7 +431,15 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
         let kinds = faults.iter().map(|(kind, n)| format!("{kind} ({n})"));
         let kinds = kinds.collect::<Vec<_>>().join(", ");
         let text = format!("{invalid} of {all} invalid and repeated: {kinds}");
-        add(Severity::Note, text);
+        let many = invalid * DISTURBED_MAX >= trials.len();
+        add(
+            if many {
+                Severity::Warning
+            } else {
+                Severity::Note
+            },
+            text,
+        );
     }
     let uneven = trials.iter().filter(|trial| is_uneven(trial)).count();
     if uneven > 0 {

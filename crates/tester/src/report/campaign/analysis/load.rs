@@ -69,8 +69,12 @@ pub struct SoakRow {
 pub struct Slope {
     /// Of what: "memory", "descriptors", "threads", "p99 of the round-trip time", ...
     pub of: &'static str,
-    /// Change per hour, in the unit below.
-    pub per_hour: f64,
+    /// Change over the soak by the fitted slope, in the unit below.
+    pub change: f64,
+    /// Seconds from the first segment to the last: what the change is over.
+    pub span_s: f64,
+    /// The same per hour; `None` of a soak of less than a third of an hour.
+    pub per_hour: Option<f64>,
     /// Unit.
     pub unit: &'static str,
     /// Probability of such a trend by chance (Mann-Kendall, two-sided).

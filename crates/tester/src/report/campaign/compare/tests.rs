@@ -102,3 +102,26 @@ fn a_difference_is_judged_by_what_there_is() {
         not judged: B is a lower bound"#]]
     .assert_eq(&all.join("\n"));
 }
+
+#[test]
+fn a_page_of_two_campaigns_has_bars_and_of_three_a_history() {
+    let one = analysed(SMALL);
+    let same = || Comparison::of(&one, &one, 5.0);
+    let two = page(&[one.clone(), one.clone()], &[same()]).unwrap();
+    assert!(
+        two.contains("None of 30 judged points is slower than A by more than 5 %."),
+        "{two}"
+    );
+    assert_eq!(two.matches("role=\"img\"").count(), 0);
+    let points = one.points.len();
+    assert_eq!(two.matches("<td class=\"bar\">").count(), 2 * points);
+    let campaigns = [one.clone(), one.clone(), one.clone()];
+    let three = page(&campaigns, &[same(), same()]).unwrap();
+    assert_eq!(three.matches("role=\"img\"").count(), points);
+    for loader in [
+        "http://", "https://", "src=", "@import", "url(", "<link", "<script",
+    ] {
+        assert!(!three.contains(loader), "{loader}");
+    }
+    assert!(three.contains("un_bound &amp; &lt;co&gt;"));
+}

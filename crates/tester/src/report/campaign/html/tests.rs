@@ -41,9 +41,9 @@ fn each_section_is_there_once_and_in_order() {
     let page = page(&sample(), None).unwrap();
     let expected = [
         "verdict",
+        "results",
         "conditions",
         "self-test",
-        "results",
         "evidence",
         "convergence",
         "latency",

@@ -12,6 +12,8 @@ pub(super) struct Request<'a> {
     pub(super) path: &'a str,
     /// The field `Host`.
     pub(super) host: Option<&'a str>,
+    /// The fields `Accept`.
+    pub(super) accept: String,
 }
 
 /// What is answered.
@@ -88,14 +90,17 @@ fn parse(head: &str) -> Option<Request<'_>> {
     if words.next().is_some() || !["HTTP/1.1", "HTTP/1.0"].contains(&version) {
         return None;
     }
-    let host = lines.find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("host").then_some(value.trim())
-    });
+    let fields: Vec<_> = lines.filter_map(|line| line.split_once(':')).collect();
+    let values = |wanted: &'static str| {
+        let fields = fields.iter();
+        let named = fields.filter(move |(name, _)| name.eq_ignore_ascii_case(wanted));
+        named.map(|(_, value)| value.trim())
+    };
     Some(Request {
         method,
         path: target.split('?').next()?,
-        host,
+        host: values("host").next(),
+        accept: values("accept").collect::<Vec<_>>().join(","),
     })
 }
 
@@ -114,11 +119,14 @@ mod tests {
     #[test]
     fn requests_are_read() {
         assert_eq!(
-            parse("GET /metrics?x=1 HTTP/1.1\r\nAccept: */*\r\nhost: [::1]:80\r\n\r\n"),
+            parse(
+                "GET /metrics?x=1 HTTP/1.1\r\nAccept: a/b\r\nhost: [::1]:80\r\nACCEPT:*/*\r\n\r\n"
+            ),
             Some(Request {
                 method: "GET",
                 path: "/metrics",
                 host: Some("[::1]:80"),
+                accept: "a/b,*/*".into(),
             })
         );
         assert_eq!(parse("GET / HTTP/1.0\r\n\r\n").unwrap().host, None);

@@ -1,5 +1,5 @@
 //! A [`Status`] as metrics for Prometheus, in the text format of OpenMetrics 1.0. They stand in
-//! `docs/live.md`.
+//! `docs/live.md`, and `dist/dns64bench-dashboard.json` shows them.
 
 use std::fmt;
 

@@ -1,5 +1,7 @@
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 
 use expect_test::expect;
 use serde_json::Value;
@@ -92,7 +94,8 @@ fn the_status_is_served_as_json_and_follows_the_campaign() {
 #[test]
 fn the_metrics_are_these() {
     let (live, _) = live(status());
-    let (head, body) = get(&live, "/metrics");
+    let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
+    let (head, body) = ask(&live, &format!("GET /metrics HTTP/1.1\r\n{accept}\r\n\r\n"));
     assert!(
         head.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0"),
         "{head}"
@@ -138,6 +141,74 @@ fn the_metrics_are_these() {
         # EOF"##]]
     .assert_eq(&lines.join("\n"));
 }
+
+#[test]
+fn browsers_and_older_collectors_get_the_format_of_prometheus() {
+    let (live, _) = live(status());
+    let (head, body) = get(&live, "/metrics");
+    assert!(
+        head.contains("\r\nContent-Type: text/plain; version=0.0.4"),
+        "{head}"
+    );
+    assert!(body.contains(
+        "\n# TYPE dns64bench_campaign_trials_total counter\ndns64bench_campaign_trials_total 143\n"
+    ));
+}
+
+#[test]
+#[ignore = "needs promtool: run by .ci/run rules"]
+fn promtool_finds_no_fault_in_the_metrics() {
+    for status in [status(), Status::default()] {
+        let page = Format::Text.page(metrics::text(status));
+        let mut promtool = Command::new("promtool");
+        promtool
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = promtool.spawn().unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(page.as_bytes())
+            .unwrap();
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && told.is_empty(), "{told}\n{page}");
+    }
+}
+
+/// The metrics that a text speaks of.
+fn named(text: &str) -> BTreeSet<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.split(|c| !is_part(c));
+    words
+        .filter(|word| word.starts_with("dns64bench_"))
+        .collect()
+}
+
+#[test]
+fn dashboard_and_alert_speak_of_all_metrics_and_of_no_others() {
+    let page = metrics::text(status());
+    let samples = page.lines().filter(|line| !line.starts_with('#'));
+    let exported: BTreeSet<_> = samples.flat_map(named).collect();
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array());
+    let expressions = targets
+        .flatten()
+        .map(|target| target["expr"].as_str().unwrap());
+    let shown: BTreeSet<_> = expressions.flat_map(named).collect();
+    assert_eq!(shown, exported);
+    let docs = include_str!("../../../../../../docs/live.md");
+    let (_, alert) = docs.split_once("- alert: ").unwrap();
+    assert!(named(alert).is_subset(&exported), "{alert}");
+    assert!(named(DASHBOARD).is_subset(&exported));
+}
+
+const DASHBOARD: &str = include_str!("../../../../dist/dns64bench-dashboard.json");
 
 #[test]
 fn what_is_not_known_has_no_metric() {

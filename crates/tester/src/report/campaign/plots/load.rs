@@ -40,7 +40,7 @@ fn goodput(curve: &OverloadCurve) -> Figure {
     let mut chart = Chart::new(MEDIUM, offered(curve), y);
     chart.line(Role::MUTED, Stroke::Dashed, [(0.0, 0.0), (all, all)]);
     chart.line(Role::MUTED, Stroke::THIN, [(base, 0.0), (base, top)]);
-    chart.curve(0, &points);
+    chart.curve(curve.variant, &points);
     let title = "Valid answers in time over the offered rate; dashes: all of them; hollow: beyond the certified rate, or disturbed";
     Figure::new(title, chart.svg(title), table_of_overload(curve), FILE)
 }
@@ -51,12 +51,15 @@ fn latency(curve: &OverloadCurve) -> Figure {
     let times = median.iter().chain(&tail).map(|point| point.1);
     let y = Axis::times("round-trip time", times);
     let mut chart = Chart::new(MEDIUM, offered(curve), y);
-    chart.curve(0, &median);
-    chart.curve(1, &tail);
+    // Both are of one server, in its colour: the shape of the mark tells them apart.
+    let role = Role::variant(curve.variant);
+    chart.curve_of(role, 0, &median);
+    chart.curve_of(role, 1, &tail);
     let title = "Round-trip times over the offered rate";
     let names = ["median", "99th percentile"].map(str::to_owned);
+    let keys = [0, 1].map(|shape| chart::mark_key(role, Mark::variant(shape, false)));
     Figure {
-        legend: [0, 1].map(chart::key).into_iter().zip(names).collect(),
+        legend: keys.into_iter().zip(names).collect(),
         ..Figure::new(title, chart.svg(title), table_of_overload(curve), FILE)
     }
 }
@@ -91,23 +94,25 @@ fn over_time(soak: &SoakResult) -> Vec<Figure> {
     let (byte, byte_name) = numbers::byte_unit(memory.unwrap_or(0) as f64);
     // Title, unit, size of the unit, and decimals in the table.
     let seen_as = [
+        ("Queries without a valid answer in time", "queries", 1.0, 0),
         ("Resident memory", byte_name, byte, 1),
         ("Open descriptors", "descriptors", 1.0, 0),
         ("Threads", "threads", 1.0, 0),
         ("99th percentile of the round-trip times", "ms", 1e6, 3),
         ("99.9th percentile of the round-trip times", "ms", 1e6, 3),
     ];
-    let (second, time) = match soak.rows.last().map_or(0.0, |row| row.at_s) {
-        end if end < 600.0 => (1.0, "s"),
-        end if end < 7200.0 => (60.0, "min"),
-        _ => (3600.0, "h"),
-    };
+    let (second, time) = numbers::time_unit(soak.rows.last().map_or(0.0, |row| row.at_s));
     let mut figures = Vec::new();
     for (i, (title, unit, size, places)) in seen_as.into_iter().enumerate() {
         let known = |row: &SoakRow| {
-            let resources = [row.memory_bytes, row.descriptors, row.threads];
-            let times = [row.rtt_ns_p99, row.rtt_ns_p999].map(Some);
-            let value = *resources.iter().chain(&times).nth(i)?;
+            let value = [
+                Some(row.shortfall),
+                row.memory_bytes,
+                row.descriptors,
+                row.threads,
+                Some(row.rtt_ns_p99),
+                Some(row.rtt_ns_p999),
+            ][i];
             Some((row.at_s / second, value? as f64 / size))
         };
         let values: Vec<_> = soak.rows.iter().filter_map(known).collect();
@@ -116,9 +121,11 @@ fn over_time(soak: &SoakResult) -> Vec<Figure> {
         };
         let x = Axis::linear(&format!("time ({time})"), (0.0, end));
         let y = Axis::from_zero(unit, values.iter().map(|(_, value)| *value));
+        let y = if size > 1.0 { y } else { y.whole() };
         let mut chart = Chart::new(SMALL, x, y);
-        chart.line(Role::variant(0), Stroke::THICK, values.clone());
-        chart.marks(Role::variant(0), Mark::dot(6), values.clone());
+        let role = Role::variant(soak.variant);
+        chart.line(role, Stroke::THICK, values.clone());
+        chart.marks(role, Mark::dot(6), values.clone());
         let row = |(at, value)| [numbers::decimal(at, 2), numbers::decimal(value, places)];
         let heads = format!("Time ({time}) | {title} ({unit})");
         let table = Table::new(&heads, values.into_iter().map(row));

@@ -26,8 +26,8 @@ enum Between {
 }
 
 /// Colours of who has the query: DUT and links, or the authority.
-const DUT: Role = Role::FAILED;
-const AUTHORITY: Role = Role::PASSED;
+const DUT: Role = Role::DUT;
+const AUTHORITY: Role = Role::TESTER;
 
 /// The lifelines, from the left.
 const MEASURER: f64 = 215.0;

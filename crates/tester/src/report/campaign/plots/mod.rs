@@ -3,14 +3,17 @@
 
 mod authorities;
 mod authority;
+mod course;
 mod distribution;
 mod evidence;
+mod heat;
 mod load;
 mod margins;
 mod messages;
 mod pairs;
 mod places;
 mod rates;
+pub(super) mod standings;
 mod trials;
 
 use std::collections::BTreeSet;
@@ -80,6 +83,14 @@ pub struct Group {
 /// All figures of a report. Those without data are not there.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
+    /// The bars of the verdict, in the order of its rows: SVG without a title.
+    pub standings: Vec<String>,
+    /// Rates by cell, as shades.
+    pub heat: Vec<Figure>,
+    /// Answers and processor time of the DUT over the time of the campaign.
+    pub courses: Vec<Figure>,
+    /// Round-trip times at the rate that all servers of a cell passed.
+    pub common_loads: Vec<Figure>,
     /// Medians with their percentiles, as bars.
     pub rates: Vec<Figure>,
     /// The rates that the runs found, a figure for each cell.
@@ -120,6 +131,10 @@ impl Figures {
     /// Draws all figures.
     pub fn of(analysis: &Analysis) -> Self {
         Self {
+            standings: standings::bars(analysis),
+            heat: heat::maps(analysis),
+            courses: course::courses(analysis),
+            common_loads: trials::common_loads(analysis),
             rates: rates::bars(analysis),
             distributions: distribution::distributions(analysis),
             margins: margins::margins(analysis),

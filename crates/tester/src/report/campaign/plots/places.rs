@@ -16,8 +16,8 @@ pub(super) fn losses(analysis: &Analysis) -> Vec<Figure> {
 }
 
 /// Whose a loss is: colour and outline, and words.
-const DUT: (Role, Look, &str) = (Role::FAILED, Look::Square, "the DUT’s");
-const TESTER: (Role, Look, &str) = (Role::PASSED, Look::Round, "the Tester’s");
+const DUT: (Role, Look, &str) = (Role::DUT, Look::Square, "the DUT’s");
+const TESTER: (Role, Look, &str) = (Role::TESTER, Look::Round, "the Tester’s");
 const UNDECIDED: (Role, Look, &str) = (Role::INVALID, Look::Dashed, "cannot be told");
 
 fn owner(place: Place) -> (Role, Look, &'static str) {
@@ -61,9 +61,9 @@ const COUNT: f64 = 62.0;
 
 /// The hosts: name, role, upper and lower end.
 const HOSTS: [(&str, Role, f64, f64); 3] = [
-    ("Measurer", Role::PASSED, 6.0, 62.0),
-    ("DUT", Role::FAILED, 282.0, 462.0),
-    ("AuthDNS", Role::PASSED, 562.0, 672.0),
+    ("Measurer", Role::TESTER, 6.0, 62.0),
+    ("DUT", Role::DUT, 282.0, 462.0),
+    ("AuthDNS", Role::TESTER, 562.0, 672.0),
 ];
 
 fn places(analysis: &Analysis, evidence: &Evidence) -> Option<Figure> {

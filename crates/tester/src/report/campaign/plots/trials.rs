@@ -1,6 +1,8 @@
 //! Figures of trials: how searches found their rates, and how long answers took.
 
-use super::super::analysis::{Analysis, PointResult, RunResult, Step};
+use std::collections::BTreeMap;
+
+use super::super::analysis::{Analysis, CommonLoad, CommonLoadRow, PointResult, RunResult, Step};
 use super::super::{numbers, words};
 use super::{Figure, Group, Table, by_cell, groups, legend, variant_name};
 use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, SMALL, Stroke};
@@ -82,8 +84,52 @@ pub(super) fn latency(analysis: &Analysis) -> Vec<Figure> {
         (!times.is_empty()).then_some((point.variant, times))
     };
     let cells = by_cell(analysis, times);
-    let figure = |(cell, curves): &(String, Vec<_>)| latency_of(analysis, cell, curves);
+    let figure = |(cell, curves): &(String, Vec<_>)| {
+        let mut figure = latency_of(analysis, cell, curves);
+        // A time says little without the load that it was seen under.
+        let rates = curves
+            .iter()
+            .map(|(variant, _)| rate_of(analysis, cell, *variant));
+        let rates: BTreeMap<_, _> = curves.iter().map(|curve| curve.0).zip(rates).collect();
+        for ((_, name), rate) in figure.legend.iter_mut().zip(rates.values()) {
+            *name += rate;
+        }
+        figure
+    };
     cells.iter().map(figure).collect()
+}
+
+/// " at 9,000 queries/s".
+fn rate_of(analysis: &Analysis, cell: &str, variant: usize) -> String {
+    let mut points = analysis
+        .points
+        .iter()
+        .filter(|point| point.variant == variant);
+    let point = points.find(|point| words::cell_and_spans(analysis, point) == cell);
+    let median = point.and_then(|point| Some(point.summary.as_ref()?.median));
+    median.map_or_else(String::new, |rate| {
+        format!(" at {} queries/s", numbers::rate(rate))
+    })
+}
+
+/// Round-trip times by percentile at the rate that all servers of a cell passed.
+pub(super) fn common_loads(analysis: &Analysis) -> Vec<Figure> {
+    let figure = |load: &CommonLoad| {
+        let times = |row: &CommonLoadRow| {
+            let times = row.rtt_ns.iter();
+            (
+                row.variant,
+                times.map(|(p, ns)| (*p, *ns as f64, false)).collect(),
+            )
+        };
+        let curves: Vec<Curve> = load.rows.iter().map(times).collect();
+        let rate = numbers::Thousands(load.rate_qps);
+        let title = format!("{}: all at {rate} queries/s", load.cell);
+        let file = "results.json";
+        let figure = latency_of(analysis, &title, &curves);
+        Figure { file, ..figure }
+    };
+    analysis.common_loads.iter().map(figure).collect()
 }
 
 /// The figure of a cell, with the curves of its variants.

@@ -4,6 +4,8 @@ use super::two;
 use crate::report::campaign::analysis::{Analysis, AuthorityRow, ZoneGrowth};
 use crate::report::campaign::table::{Cell, Table, columns};
 use crate::report::numbers::whole;
+use crate::statistics::line::Line;
+use crate::statistics::model::can_judge;
 
 /// Rates, processor time, memory and starts.
 pub(super) fn authorities(analysis: &Analysis) -> Table {
@@ -64,9 +66,9 @@ pub(super) fn zones(analysis: &Analysis) -> Table {
         "zones", "zones" => z.rows.len();
         "memory_base_bytes", "memory without names" => z.memory.map(|line| bytes(line.intercept));
         "memory_bytes_per_name", "octets/name" => z.memory.map(|line| Cell::Decimal(line.slope, 1));
-        "memory_r_squared", "R²" => z.memory.map(|line| Cell::Decimal(line.r_squared, 4));
+        "memory_r_squared", "R²" => judged(z, z.memory);
         "start_us_per_name", "start (us/name)" => z.start.map(|line| Cell::Decimal(line.slope / 1e3, 3));
-        "start_r_squared", "R² " => z.start.map(|line| Cell::Decimal(line.r_squared, 4));
+        "start_r_squared", "R² " => judged(z, z.start);
         "whole_memory_bytes", "memory of a /5" => z.whole_memory_bytes.map(bytes);
         "whole_start_ns", "start with a /5" => z.whole_start_ns.map(span);
         "extrapolated", "that is" => if z.extrapolated { "extrapolated" } else { "measured range" };
@@ -75,10 +77,16 @@ pub(super) fn zones(analysis: &Analysis) -> Table {
         "authority_zones",
         "Memory and start by the size of the zone",
         "Straight lines by least squares over the names of the zone: memory (PSS) and time to the first right \
-         answer (later starts), and what they say for the 134,217,728 names of a /5. Two zones make a line \
-         without any check of it.",
+         answer (later starts), and what they say for the 134,217,728 names of a /5. Fewer than five \
+         zones cannot judge it: they have no R².",
     )
     .with(&columns, &analysis.authorities.zones)
+}
+
+/// R², if there are zones enough to judge the line.
+fn judged(zones: &ZoneGrowth, line: Option<Line>) -> Cell {
+    let line = line.filter(|_| can_judge(zones.rows.len(), 2));
+    line.map(|line| Cell::Decimal(line.r_squared, 4)).into()
 }
 
 fn bytes(octets: f64) -> Cell {

@@ -9,6 +9,8 @@ mod machine;
 mod papers;
 mod path;
 mod plotted;
+mod results;
+pub(super) mod standings;
 
 pub(super) use distribution::distribution;
 pub(super) use machine::{points, runs, trials};
@@ -26,6 +28,8 @@ use crate::statistics::summary::{Flag, Summary};
 /// The tables for people, in their order; those without rows are left out.
 pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
     let mut tables = vec![
+        standings::standings(analysis),
+        results::results(analysis),
         conditions(analysis),
         variants(analysis),
         hosts::hosts(analysis),
@@ -33,7 +37,7 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
         hosts::shares(analysis),
         certified::self_tests(analysis),
         certified::headroom(analysis),
-        results(analysis),
+        results::spread(analysis),
     ];
     tables.extend(analysis.grids.iter().map(|grid| self::grid(analysis, grid)));
     tables.extend([
@@ -102,8 +106,13 @@ static FIGURES: [Column<PointResult>; 25] = columns![p: PointResult;
 ];
 
 /// More of it, which programs find elsewhere.
-static FOR_PEOPLE: [Column<PointResult>; 5] = columns![p: PointResult;
-    "interval_qps", "95 % interval" => interval(p).map(|(low, high)| Cell::Range(low, high));
+static FOR_PEOPLE: [Column<PointResult>; 7] = columns![p: PointResult;
+    "range_qps", "range" => p.agreement.map(|found| match found.high_qps {
+        Some(high) => Cell::Range(found.low_qps, high),
+        None => Cell::Text(numbers::range(&found)),
+    });
+    "failed_qps", "failed at" => p.agreement.and_then(|found| found.failed_qps).map(|qps| rate_if(qps, None));
+    "of_first", "of the first cell" => p.degradation_pct.map(|pct| Cell::Significant(1.0 - pct / 100.0, 3));
     "lateness_ns_max", "lateness max" => p.timing.map(|t| Cell::Span(t.lateness_ns_max));
     "bin_10ms_pct_max", "10 ms bins (%)" => p.timing.map(|t| two(t.bin_10ms_deviation_pct_max));
     "bin_100ms_pct_max", "100 ms bins (%)" => p.timing.map(|t| two(t.bin_100ms_deviation_pct_max));
@@ -130,7 +139,12 @@ fn bound(point: &PointResult, figure: fn(&Summary) -> f64) -> Cell {
 }
 
 fn figure(point: &PointResult, figure: fn(&Summary) -> f64) -> Cell {
-    point.summary.as_ref().map(figure).map(two).into()
+    point
+        .summary
+        .as_ref()
+        .map(figure)
+        .map(|value| Cell::Significant(value, 3))
+        .into()
 }
 
 fn interval(point: &PointResult) -> Option<(f64, f64)> {
@@ -146,7 +160,9 @@ fn flags(point: &PointResult) -> String {
             Flag::Drift { .. } => "drift",
             Flag::FewRuns { .. } => "few runs",
         });
-        return names.collect::<Vec<_>>().join(", ");
+        let unstable = point.agreement.is_some_and(|found| found.unstable);
+        let unstable = unstable.then_some("unstable").into_iter();
+        return unstable.chain(names).collect::<Vec<_>>().join(", ");
     }
     // Why each run came to nothing is told in full in the exports; here the kinds are enough.
     let mut kinds: Vec<_> = point.runs.iter().map(|run| run.ended.word()).collect();
@@ -187,27 +203,6 @@ fn by_variant<'a, 'c, R: 'a + 'c>(
     table
         .with(&NAME, rows.clone().map(|(v, _)| &analysis.variants[v]))
         .with(columns, rows.map(|(_, row)| row))
-}
-
-fn results(analysis: &Analysis) -> Table {
-    let table = Table::new(
-        "results",
-        "Results",
-        "Rates over the runs, in queries per second. SD: standard deviation; MoE: margin of error at \
-         99.9 %; MAD: median absolute deviation × 1.4826; dispersion: (max − min) / median; \
-         calculated: median / (1 + timeout / duration); sustained: what a DUT that stores queries \
-         served in the trials that passed; degradation: against the first cell of the same variant. \
-         ≥ marks a lower bound.",
-    );
-    let figures = "runs median_qps interval_qps p1_qps p99_qps average_qps standard_deviation_qps \
-                   margin_of_error_999_qps median_absolute_deviation_qps dispersion_pct \
-                   calculated_qps";
-    let sustained = match analysis.points.iter().any(|p| p.stored.is_some()) {
-        true => "sustained_qps",
-        false => "",
-    };
-    let figures = format!("{figures} {sustained} degradation_pct flags");
-    by_point(analysis, table, &figures, |_| true)
 }
 
 fn achieved(analysis: &Analysis) -> Table {
@@ -310,7 +305,7 @@ fn models(analysis: &Analysis) -> Table {
             format!("{} = {} {}", p.name, numbers::short(p.value), p.unit)
         }));
         "residual_pct_max", "largest residual (%)" => two(m.residual_pct_max);
-        "r_squared", "R²" => Cell::Decimal(m.r_squared, 4);
+        "r_squared", "R²" => m.r_squared.map(|r| Cell::Decimal(r, 4));
     ];
     let mut table = Table::new(
         "models",
@@ -377,7 +372,9 @@ fn overload(analysis: &Analysis) -> Table {
 fn soak(analysis: &Analysis) -> Table {
     let columns = columns![s: Slope;
         "of", "of" => s.of;
-        "per_hour", "change per hour" => Cell::Decimal(s.per_hour, 3);
+        "change", "change" => Cell::Significant(s.change, 2);
+        "span_s", "over" => Cell::Wait(s.span_s);
+        "per_hour", "per hour" => s.per_hour.map(|change| Cell::Significant(change, 2));
         "unit", "unit" => s.unit;
         "p", "p" => Cell::Probability(s.p);
         "verdict", "in words" => &s.verdict;
@@ -518,6 +515,9 @@ fn statement(analysis: &Analysis) -> Table {
     let caption = "RFC 8219, clause by clause.";
     let mut table = Table::new("statement", "RFC 8219 statement", caption);
     table.notes.push(format!("{}.", counts.join(", ")));
+    let numbers =
+        "B-1 to B-28 are numbers of this report; each clause names its section of RFC 8219.";
+    table.notes.push(numbers.to_owned());
     table.with(&columns, &analysis.statement)
 }
 
@@ -561,7 +561,7 @@ mod tests {
             table.columns.len()
         };
         // A variant, two shares, duration and timeout, and the figures.
-        let expected = [5 + 13, 5 + 3, 5 + 4, 5 + 6];
+        let expected = [5 + 8, 5 + 3, 5 + 4, 5 + 6];
         assert_eq!(
             ["results", "headroom", "achieved", "timing"].map(columns),
             expected

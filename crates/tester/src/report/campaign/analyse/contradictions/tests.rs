@@ -145,6 +145,7 @@ fn a_rate_that_a_queue_makes_is_told_with_the_sustained_one() {
 fn a_model_by_which_work_costs_less_than_nothing_is_told() {
     let told = warned(|analysis| {
         analysis.models[0].refused = Some("TS would be -3.200 us".to_owned());
+        analysis.models[0].r_squared = Some(0.99);
         let times = analysis
             .models
             .iter_mut()

@@ -1,7 +1,7 @@
 use super::*;
 use crate::report::campaign::tests::sample::{SMALL, analysed};
 
-/// The points of the first variant of a sample with four cells, as a plan of the papers has them.
+/// The points of the first variant of a sample with six cells, as a plan of the papers has them.
 fn points() -> Vec<PointResult> {
     let analysis = analysed(SMALL);
     let mut own: Vec<_> = analysis
@@ -9,19 +9,29 @@ fn points() -> Vec<PointResult> {
         .into_iter()
         .filter(|p| p.variant == 0)
         .collect();
-    own.truncate(4);
-    let shares_pct = [(0.0, 0.0), (50.0, 0.0), (100.0, 0.0), (0.0, 100.0)];
+    own.truncate(6);
+    let shares_pct = [
+        (0.0, 0.0),
+        (50.0, 0.0),
+        (100.0, 0.0),
+        (0.0, 100.0),
+        (25.0, 0.0),
+        (75.0, 0.0),
+    ];
     for (point, shares_pct) in own.iter_mut().zip(shares_pct) {
         (point.aaaa_pct, point.cached_pct) = shares_pct;
     }
     own
 }
 
-/// The models of points whose mean reply times are these, in microseconds.
+/// The models of points whose mean reply times are these, in microseconds; between them at 25 and 75 %.
 fn of_times(times_us: [u64; 4]) -> [Option<ModelResult>; 2] {
     let mut points = points();
-    for (point, us) in points.iter_mut().zip(times_us) {
-        point.rtt_mean_ns = Some(us * 1000);
+    let [none, half, whole, cached] = times_us.map(|us| us * 1000);
+    let between = [u64::midpoint(none, half), u64::midpoint(half, whole)];
+    let times_ns = [none, half, whole, cached].into_iter().chain(between);
+    for (point, ns) in points.iter_mut().zip(times_ns) {
+        point.rtt_mean_ns = Some(ns);
     }
     let points: Vec<_> = points.iter().collect();
     let over_aaaa = over_one(0, &OVER_ONE[2], &points);

@@ -1,0 +1,135 @@
+//! Where the keys of a plan stand, for what shows that it cannot be run only when the machine is looked at.
+
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+use super::fault::Problem;
+
+/// A key of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// One outside all tables.
+    Top(&'static str),
+    /// One of a table, such as `tester` and `cpus`.
+    In(&'static str, &'static str),
+    /// One of the `[[dut]]` of this number, from 0.
+    Dut(usize, &'static str),
+}
+
+/// The text of a plan that has no fault of its own.
+#[derive(Debug)]
+pub struct Places<'a> {
+    origin: &'a str,
+    text: &'a str,
+    document: DeTable<'a>,
+}
+
+impl<'a> Places<'a> {
+    /// Of a text that was read from `origin`.
+    pub fn of(origin: &'a str, text: &'a str) -> Self {
+        let (document, _) = DeTable::parse_recoverable(text);
+        Self {
+            origin,
+            text,
+            document: document.into_inner(),
+        }
+    }
+
+    /// What is wrong with a key; at its table if the plan leaves it out, or else where the plan begins. Flags of the
+    /// command line in the message become keys.
+    pub fn problem(&self, place: Place, message: &str) -> Problem {
+        let span = self.span(place).unwrap_or(0..0);
+        Problem::new(self.origin, self.text, span, in_keys(message))
+    }
+
+    fn span(&self, place: Place) -> Option<Range<usize>> {
+        let (table, key) = match place {
+            Place::Top(key) => return Some(self.document.get(key)?.span()),
+            Place::In(table, key) => (self.document.get(table), key),
+            Place::Dut(number, key) => {
+                let duts = self.document.get("dut")?;
+                (duts.get_ref().get(number), key)
+            }
+        };
+        let table = table.or_else(|| {
+            let duts = self.document.get("dut")?;
+            duts.get_ref().get(0)
+        })?;
+        let value = DeValue::as_table(table.get_ref()).and_then(|table| table.get(key));
+        Some(value.unwrap_or(table).span())
+    }
+}
+
+/// A remedy for the command line as one for a plan: `--namespace 10.0.0.0/8` is `namespace = "10.0.0.0/8"` there.
+pub fn in_keys(message: &str) -> String {
+    let mut words = message.split(' ');
+    let mut told = Vec::new();
+    while let Some(word) = words.next() {
+        let flag = word.strip_prefix("--");
+        let key = flag.and_then(|flag| KEYS.iter().find(|(known, _)| *known == flag));
+        let Some((_, key)) = key else {
+            told.push(word.to_owned());
+            continue;
+        };
+        told.push(match words.next() {
+            Some(value) => {
+                let bare = value.trim_end_matches([',', ';', ')']);
+                format!("{key} = \"{bare}\"{}", &value[bare.len()..])
+            }
+            None => (*key).to_owned(),
+        });
+    }
+    told.join(" ")
+}
+
+/// Flags with a value, and the keys that are the same.
+const KEYS: [(&str, &str); 4] = [
+    ("namespace", "namespace"),
+    ("setup", "setup"),
+    ("lab", "lab"),
+    ("dut-binary", "binary"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_in_a_remedy_is_a_key_in_a_plan() {
+        for (flag, key) in [
+            (
+                "use --namespace 10.0.0.0/15, or less",
+                "use namespace = \"10.0.0.0/15\", or less",
+            ),
+            ("or a smaller --namespace", "or a smaller namespace"),
+            (
+                "use --setup three-device and --lab netns, or no",
+                "use setup = \"three-device\" and lab = \"netns\", or no",
+            ),
+            (
+                "build it and use --dut-binary PATH",
+                "build it and use binary = \"PATH\"",
+            ),
+            ("give --force", "give --force"),
+        ] {
+            assert_eq!(in_keys(flag), key);
+        }
+    }
+
+    #[test]
+    fn what_a_plan_leaves_out_is_at_its_table_or_at_the_first_dut() {
+        let text = "[search]\nruns = 3\n[[dut]]\nprofile = \"a\"\n[[dut]]\nprofile = \"b\"\n";
+        let places = Places::of("x.toml", text);
+        let line = |place| {
+            let problem = places.problem(place, "");
+            (problem.line, problem.column)
+        };
+        assert_eq!(line(Place::Dut(1, "profile")), (6, 11));
+        assert_eq!(line(Place::Dut(1, "cores")), (5, 1));
+        assert_eq!(line(Place::In("search", "runs")), (2, 8));
+        assert_eq!(line(Place::In("search", "method")), (1, 1));
+        assert_eq!(line(Place::In("tester", "cpus")), (3, 1));
+        assert_eq!(line(Place::Top("name")), (1, 1));
+    }
+}

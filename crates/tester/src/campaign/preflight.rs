@@ -1,0 +1,334 @@
+//! What a plan needs beyond itself, looked up before anything is started: a campaign of days must not end at its last
+//! DUT for want of a package. `run`, `resume` and `run --dry-run` ask the same, and all that is wrong is told at once.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use super::bench;
+use super::estimate::estimate;
+use super::journal::{JOURNAL_FILE, JournalError};
+use super::plan::{Method, Place, Places, Plan, Problem, RawFormat, Variant};
+use super::tasks::{Point, points};
+use crate::lab::cpuset::CpuSet;
+use crate::lab::machine::Machine;
+use crate::lab::profile::Profile;
+use crate::lab::zone::Mib;
+use crate::lab::{Blame, LabError, LabKind, server};
+use crate::load::names::{Names, RESERVED};
+use crate::quantity::Thousands;
+use crate::rig::spec::{AuthorityChoice, Subject};
+use crate::rig::{RigError, target};
+
+/// What a plan is to be run with.
+#[derive(Debug)]
+pub struct Surroundings<'a> {
+    /// This machine.
+    pub machine: &'a Machine,
+    /// Why the lab of the plan is not possible here, if it needs one and that is so.
+    pub no_lab: Option<&'a LabError>,
+    /// Where the journal is to be, or is.
+    pub directory: &'a Path,
+    /// Octets that may still be written there, if that is known.
+    pub free: Option<u64>,
+    /// The journal is there.
+    pub is_resumed: bool,
+    /// The user may load public addresses.
+    pub may_load: bool,
+}
+
+/// One thing that keeps a plan from being run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// What, and where in the plan.
+    pub problem: Problem,
+    /// What would have to be different.
+    pub blame: Blame,
+}
+
+/// All that keeps a plan from being run, in the order of its text; nothing is started but programs that are asked for
+/// their version. What other hosts lack is for them to say.
+pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec<Lack> {
+    let mut lacks = Lacks {
+        places,
+        found: Vec::new(),
+    };
+    if plan.hosts.at.is_none() {
+        if let Some(error) = around.no_lab {
+            lacks.add(Place::In("tester", "lab"), error.blame, &error.to_string());
+        }
+        programs(plan, &mut lacks);
+        cpus(plan, around.machine, &mut lacks);
+    }
+    for variant in &plan.variants {
+        let place = match variant.cidr {
+            Some(_) => Place::Dut(variant.number, "namespace"),
+            None => Place::In("tester", "namespace"),
+        };
+        for error in plan.zone_faults(variant, around.machine) {
+            let blame = match error {
+                RigError::Names(_) => Blame::Request,
+                _ => Blame::Machine,
+            };
+            lacks.add(place, blame, &error.to_string());
+        }
+        if let Subject::Server {
+            server,
+            self_test_server,
+            ..
+        } = variant.subject
+        {
+            addresses(variant, (server, self_test_server), around, &mut lacks);
+            names(plan, variant, server, &mut lacks);
+        }
+    }
+    journal(plan, around, &mut lacks);
+    let mut found = lacks.found;
+    found.sort_by_key(|lack| (lack.problem.line, lack.problem.column));
+    found
+}
+
+/// What does not keep a plan from being run, and had better be known before.
+pub fn remarks(plan: &Plan) -> Vec<String> {
+    let mut told = overlaps(plan);
+    for (_, profile, given) in servers(plan) {
+        let version = found(profile, given).map(|(profile, it)| server::version(&profile, &it));
+        if let Ok(Err(error)) = version
+            && error.blame == Blame::Server
+        {
+            told.push(error.to_string());
+        }
+    }
+    told
+}
+
+/// Variants that are kept to a core of the Tester, where it is kept to cores of the plan as well.
+fn overlaps(plan: &Plan) -> Vec<String> {
+    let mut told = Vec::new();
+    for variant in &plan.variants {
+        let lab = variant.subject.lab().filter(|lab| lab.at.is_none());
+        let Some((lab, dut)) = lab.and_then(|lab| Some((lab, lab.dut.as_ref()?))) else {
+            continue;
+        };
+        let tester = [&plan.load.cpus, &lab.authority_cpus];
+        let shared = dut.cpus.cpus().iter().copied();
+        let shared: CpuSet = shared
+            .filter(|cpu| tester.iter().any(|set| set.cpus().contains(cpu)))
+            .collect();
+        if !shared.is_unrestricted() {
+            told.push(format!(
+                "{} shares core {shared} with the Tester: its results will not be measurements",
+                variant.name
+            ));
+        }
+    }
+    told
+}
+
+/// What was found so far.
+struct Lacks<'a> {
+    places: &'a Places<'a>,
+    found: Vec<Lack>,
+}
+
+impl Lacks<'_> {
+    fn add(&mut self, place: Place, blame: Blame, message: &str) {
+        let problem = self.places.problem(place, message);
+        let lack = Lack { problem, blame };
+        if !self.found.contains(&lack) {
+            self.found.push(lack);
+        }
+    }
+}
+
+/// Programs that are there and can be executed.
+fn programs(plan: &Plan, lacks: &mut Lacks<'_>) {
+    for (place, profile, given) in servers(plan) {
+        let told = found(profile, given).and_then(|(profile, program)| {
+            let version = server::version(&profile, &program);
+            version.map(drop).or_else(is_only_silent)
+        });
+        if let Err(error) = told {
+            lacks.add(place, error.blame, &error.to_string());
+        }
+    }
+}
+
+fn found(profile: &str, given: Option<&Path>) -> Result<(Profile, PathBuf), LabError> {
+    let profile = Profile::load(profile)?;
+    let program = profile.program(given)?;
+    Ok((profile, program))
+}
+
+/// A server that tells no version, or in another form than its profile expects, may be measured all the same.
+fn is_only_silent(error: LabError) -> Result<(), LabError> {
+    match error.blame {
+        Blame::Server => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// The profile and the given program of each server that the plan has started, and where it says so.
+fn servers(plan: &Plan) -> Vec<(Place, &str, Option<&Path>)> {
+    let mut all = Vec::new();
+    for variant in &plan.variants {
+        let Some(lab) = variant.subject.lab() else {
+            continue;
+        };
+        if let Some(dut) = &lab.dut {
+            let key = dut.program.as_ref().map_or("profile", |_| "binary");
+            let place = Place::Dut(variant.number, key);
+            all.push((place, dut.profile.as_str(), dut.program.as_deref()));
+        }
+        if let AuthorityChoice::Profile { profile, .. } = &lab.authority {
+            let place = match lab.dut {
+                Some(_) => Place::In("tester", "authority"),
+                None => Place::Dut(variant.number, "authority"),
+            };
+            all.push((place, profile.as_str(), None));
+        }
+    }
+    let mut asked = BTreeSet::new();
+    all.retain(|(_, profile, program)| asked.insert((*profile, *program)));
+    all
+}
+
+/// CPUs that there are and that may be used.
+fn cpus(plan: &Plan, machine: &Machine, lacks: &mut Lacks<'_>) {
+    let Some(cpus) = machine.cpus() else {
+        return;
+    };
+    let mut refuse = |place, wished: &CpuSet| {
+        if let Some(why) = cpus.refuse(wished) {
+            lacks.add(place, Blame::Machine, &why);
+        }
+    };
+    refuse(Place::In("tester", "cpus"), &plan.load.cpus);
+    let authority = &plan.hosts.authority_cpus;
+    refuse(Place::In("tester", "authority-cpus"), authority);
+    for variant in &plan.variants {
+        refuse(Place::Dut(variant.number, "cores"), &variant.cpus());
+    }
+}
+
+/// A server, and whoever certifies the Tester for it.
+fn addresses(
+    variant: &Variant,
+    (server, self_test_server): (SocketAddr, Option<SocketAddr>),
+    around: &Surroundings<'_>,
+    lacks: &mut Lacks<'_>,
+) {
+    let servers = [
+        ("server", Some(server)),
+        ("self-test-server", self_test_server),
+    ];
+    for (key, address) in servers {
+        let Some(address) = address else { continue };
+        let place = Place::Dut(variant.number, key);
+        if address.ip().is_multicast() || address.ip().is_unspecified() || address.port() == 0 {
+            let why = format!(
+                "{address} is not the address of a server; use a unicast address and a port above 0"
+            );
+            lacks.add(place, Blame::Request, &why);
+        } else if !around.may_load
+            && let Err(why) = target::check(address.ip(), around.machine)
+        {
+            lacks.add(place, Blame::Request, &why.to_string());
+        }
+    }
+    if self_test_server == Some(server) {
+        lacks.add(
+            Place::Dut(variant.number, "self-test-server"),
+            Blame::Request,
+            "the server under test cannot certify the Tester; name an authority in self-test mode, or omit it",
+        );
+    }
+}
+
+/// A server that runs already is asked for no name twice: there have to be names at least for those trials of which the
+/// rate is known.
+fn names(plan: &Plan, variant: &Variant, server: SocketAddr, lacks: &mut Lacks<'_>) {
+    let (first_qps, repeats) = match plan.search.method {
+        Method::FixedRange { max_qps } => ((max_qps / 2).max(1), true),
+        Method::Galloping {
+            start_qps, reuse, ..
+        } => (start_qps, !reuse),
+    };
+    let runs = if repeats { plan.search.runs.into() } else { 1 };
+    let of_point = |point: Point| {
+        let load = bench::spec(plan, &point, LabKind::Loopback).load;
+        Names::fresh(load.cached_share, load.schedule(first_qps).queries())
+    };
+    let points = points(plan);
+    let points = points.into_iter().filter(|point| {
+        let its = &plan.variants[point.variant];
+        its.name == variant.name
+    });
+    let once: u64 = points.map(of_point).fold(0, u64::saturating_add);
+    let needed = once.saturating_mul(runs);
+    if needed > NAMES_MAX - RESERVED {
+        let why = format!(
+            "{server} is asked for no name twice, and the first trials of its searches alone need {} names of the {} that \
+             there are; give a lower rate, shorter trials or fewer runs",
+            Thousands(needed),
+            Thousands(NAMES_MAX)
+        );
+        lacks.add(Place::Dut(variant.number, "server"), Blame::Request, &why);
+    }
+}
+
+/// Whether the journal can be begun, and has room for the trials that are likely.
+fn journal(plan: &Plan, around: &Surroundings<'_>, lacks: &mut Lacks<'_>) {
+    if !around.is_resumed && around.directory.join(JOURNAL_FILE).exists() {
+        let dir = around.directory.to_path_buf();
+        let why = JournalError::Exists { dir }.to_string();
+        lacks.add(Place::Top("name"), Blame::Request, &why);
+    }
+    let trials = estimate(plan).total.likely_trials;
+    let (first_qps, row) = match (plan.search.method, plan.raw) {
+        (_, None) => (0, 0),
+        (Method::FixedRange { max_qps }, Some(format)) => (max_qps / 2, row(format)),
+        (Method::Galloping { start_qps, .. }, Some(format)) => (start_qps, row(format)),
+    };
+    let raw = plan
+        .load
+        .schedule(first_qps.max(1))
+        .queries()
+        .saturating_mul(row);
+    let needed = trials.saturating_mul(raw.saturating_add(LINE_OCTETS));
+    if let Some(free) = around
+        .free
+        .filter(|free| *free < needed && !around.is_resumed)
+    {
+        let (place, what) = match plan.raw {
+            Some(_) => (Place::In("tester", "raw"), "the queries of its trials"),
+            None => (Place::Top("name"), "its journal"),
+        };
+        let why = format!(
+            "{} likely trials need {} in {} for {what}, and {} are available there; make room, or choose another \
+             directory with --output",
+            Thousands(trials),
+            Mib(needed),
+            around.directory.display(),
+            Mib(free)
+        );
+        lacks.add(place, Blame::Machine, &why);
+    }
+}
+
+/// Octets that a query takes, as measured on the files of trials.
+fn row(format: RawFormat) -> u64 {
+    match format {
+        RawFormat::Csv => 90,
+        RawFormat::Parquet => 20,
+    }
+}
+
+/// Octets of a line of a trial, as measured on journals.
+const LINE_OCTETS: u64 = 5000;
+
+/// Names are IPv4 addresses.
+const NAMES_MAX: u64 = 1 << 32;
+
+#[cfg(test)]
+mod tests;

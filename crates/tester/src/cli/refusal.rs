@@ -1,0 +1,84 @@
+//! Errors for programs: with `--json` a command that fails writes the same object, wherever it fails.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Where these arguments want JSON: a file, or `-` for standard output. They need not be valid.
+pub fn json_target(arguments: &[OsString]) -> Option<PathBuf> {
+    let (command, flags) = arguments.get(1..)?.split_first()?;
+    let is_flag_alone = match command.to_str()? {
+        "compare" => true,
+        "trial" | "selftest" | "search" => false,
+        _ => return None,
+    };
+    let mut words = flags.iter().take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        match text.as_ref() {
+            "--json" if is_flag_alone => return Some("-".into()),
+            "--json" | "-j" if !is_flag_alone => return words.next().map(PathBuf::from),
+            _ => {}
+        }
+        let joined = text.strip_prefix("--json=").or(text.strip_prefix("-j"));
+        if let Some(path) = joined.filter(|_| !is_flag_alone) {
+            return Some(path.trim_start_matches('=').into());
+        }
+    }
+    None
+}
+
+/// Writes an error there. Whoever reads it has the exit code if it cannot be written.
+pub fn write(target: &Path, code: u8, error: &str) {
+    let object = serde_json::json!({ "error": error, "exit_code": code });
+    let text = format!("{object:#}\n");
+    if target.as_os_str() == "-" {
+        let _ = std::io::stdout().write_all(text.as_bytes());
+    } else {
+        let _ = File::create(target).and_then(|mut file| file.write_all(text.as_bytes()));
+    }
+}
+
+/// What is wrong with arguments that clap refuses, without the usage below it.
+pub fn in_words(refusal: &clap::Error) -> String {
+    let text = refusal.render().to_string();
+    let lines = text.lines().take_while(|line| !line.trim().is_empty());
+    let words = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+    words.trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_is_found_in_arguments_that_are_not_valid() {
+        let target = |line: &str| {
+            let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+            let path = json_target(&words)?;
+            Some(path.into_os_string().into_string().unwrap())
+        };
+        for line in [
+            "dns64bench trial --frobnicate --json -",
+            "dns64bench search -j -",
+            "dns64bench selftest --json=-",
+            "dns64bench trial -Q x -j-",
+            "dns64bench compare --json a",
+        ] {
+            assert_eq!(target(line).as_deref(), Some("-"), "{line}");
+        }
+        let line = "dns64bench trial --json out/x.json -Q";
+        assert_eq!(target(line).as_deref(), Some("out/x.json"));
+        for line in [
+            "dns64bench",
+            "dns64bench trial",
+            "dns64bench trial --json",
+            "dns64bench trial -- --json -",
+            "dns64bench lab exec dut prog --json -",
+            "dns64bench compare a b",
+        ] {
+            assert_eq!(target(line), None, "{line}");
+        }
+    }
+}

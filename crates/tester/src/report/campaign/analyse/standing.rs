@@ -1,0 +1,241 @@
+//! Who is faster, by how much, and how surely; and what can be told of servers at one load and over time.
+
+use super::about::is_authority;
+use super::headline;
+use super::told::Told;
+use crate::campaign::plan::Plan;
+use crate::campaign::record::{Line, Record};
+use crate::campaign::tasks::Task;
+use crate::lab::topology::Role;
+use crate::report::campaign::analysis::{
+    Analysis, CommonLoad, CommonLoadRow, Course, Moment, PointResult, Standing, Standings,
+};
+use crate::report::campaign::{numbers, words};
+use crate::trial::result::{Outcome, TrialResult};
+
+/// The servers side by side; DNS64 servers apart from authorities.
+pub(super) fn standings(plan: &Plan, analysis: &Analysis) -> Standings {
+    let points = (0..analysis.variants.len()).filter_map(|variant| headline(analysis, variant));
+    let points: Vec<_> = points.collect();
+    let mut standings = Standings::default();
+    for authorities in [false, true] {
+        let own = points.iter().copied();
+        let own = own.filter(|p| is_authority(plan, p.variant) == authorities);
+        let mut own: Vec<&PointResult> = own.collect();
+        let rank = |p: &PointResult| {
+            if stands(p) {
+                median(p).unwrap_or(0.0)
+            } else {
+                0.0
+            }
+        };
+        own.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
+        let fastest = own.first().copied().filter(|p| stands(p));
+        let rows = own.iter().map(|point| standing(analysis, point, fastest));
+        standings.rows.extend(rows);
+        standings.answers.extend(answer(analysis, &own));
+        if let (Some(first), true) = (own.first(), standings.cell.is_empty()) {
+            standings.cell = format!("{}, {}", words::cell(first), words::spans(first));
+        }
+    }
+    standings
+}
+
+/// Whether a rate stands for the runs of a point.
+fn stands(point: &PointResult) -> bool {
+    point.agreement.is_some_and(|agreement| !agreement.unstable)
+}
+
+fn median(point: &PointResult) -> Option<f64> {
+    Some(point.summary.as_ref()?.median)
+}
+
+/// Ends of the interval or range; the upper one is open at a limit.
+fn ends(point: &PointResult) -> Option<(f64, f64)> {
+    let found = point.agreement?;
+    Some((found.low_qps, found.high_qps.unwrap_or(f64::INFINITY)))
+}
+
+/// How a point stands against the fastest.
+fn standing(analysis: &Analysis, point: &PointResult, fastest: Option<&PointResult>) -> Standing {
+    let mut standing = Standing {
+        variant: point.variant,
+        point: point.point,
+        of_fastest: None,
+        of_fastest_range: None,
+        against: String::new(),
+    };
+    let known = |p: &PointResult| median(p).zip(ends(p)).filter(|_| stands(p));
+    let Some((own, (low, high))) = known(point) else {
+        standing.against = match point.agreement {
+            Some(_) => "the runs disagree".to_owned(),
+            None => "no rate was found".to_owned(),
+        };
+        return standing;
+    };
+    let Some((fastest, (highest, (least, most)))) = fastest.and_then(|f| Some((f, known(f)?)))
+    else {
+        return standing;
+    };
+    if fastest.point == point.point {
+        let is_alone = analysis.variants.len() == 1;
+        standing.against = if is_alone { "" } else { "the fastest" }.to_owned();
+    } else {
+        let name = &analysis.variants[fastest.variant].name;
+        let what = if both_intervals(point, fastest) {
+            "intervals"
+        } else {
+            "ranges"
+        };
+        standing.against = match high < least {
+            true => format!("slower than {name}: {what} do not overlap"),
+            false => format!("{what} overlap with {name}: no difference shown"),
+        };
+    }
+    if high.is_finite() && most.is_finite() {
+        standing.of_fastest = Some(own / highest);
+        standing.of_fastest_range = Some((low / most, high / least));
+    }
+    standing
+}
+
+fn both_intervals(a: &PointResult, b: &PointResult) -> bool {
+    [a, b]
+        .iter()
+        .all(|p| p.agreement.is_some_and(|found| found.interval))
+}
+
+/// The first against the second, in a sentence.
+fn answer(analysis: &Analysis, ranked: &[&PointResult]) -> Option<String> {
+    let name = |p: &PointResult| &analysis.variants[p.variant].name;
+    let mut standing = ranked.iter().filter(|p| stands(p));
+    let (first, second) = (standing.next()?, standing.next()?);
+    let unstable = ranked
+        .iter()
+        .filter(|p| p.agreement.is_some() && !stands(p));
+    let unstable: Vec<_> = unstable.map(|p| name(p).as_str()).collect();
+    let (a, b) = (median(first)?, median(second)?);
+    let ((a_low, a_high), (b_low, b_high)) = (ends(first)?, ends(second)?);
+    let what = if both_intervals(first, second) {
+        "intervals"
+    } else {
+        "ranges"
+    };
+    let (first, second) = (name(first), name(second));
+    let mut text = if b_high < a_low {
+        let at_least = if a_high.is_finite() { "" } else { "at least " };
+        let between = match a_high.is_finite() {
+            true => format!(" ({} to {})", times(a_low / b_high), times(a_high / b_low)),
+            false => String::new(),
+        };
+        format!(
+            "{first} is the fastest: {at_least}{} times{between} the rate of {second}, the next; their {what} do not \
+             overlap",
+            times(a / b)
+        )
+    } else {
+        format!("no difference is shown between {first} and {second}: their {what} overlap")
+    };
+    if !unstable.is_empty() {
+        text += &format!(
+            "; not ranked because the runs disagree: {}",
+            unstable.join(", ")
+        );
+    }
+    Some(text)
+}
+
+fn times(factor: f64) -> String {
+    numbers::significant(factor, 3)
+}
+
+/// Round-trip times at the highest rate that all servers of a cell passed, of cells with several.
+pub(super) fn common_loads(told: &Told<'_>, analysis: &Analysis) -> Vec<CommonLoad> {
+    let mut cells: Vec<(String, Vec<&PointResult>)> = Vec::new();
+    for point in analysis
+        .points
+        .iter()
+        .filter(|p| words::is_usual(analysis, p))
+    {
+        let cell = words::cell(point);
+        match cells.iter_mut().find(|(name, _)| *name == cell) {
+            Some((_, points)) => points.push(point),
+            None => cells.push((cell, vec![point])),
+        }
+    }
+    let of = |(cell, points): (String, Vec<&PointResult>)| common_load(told, cell, &points);
+    cells.into_iter().filter_map(of).collect()
+}
+
+fn common_load(told: &Told<'_>, cell: String, points: &[&PointResult]) -> Option<CommonLoad> {
+    let passed = |point: &PointResult| -> Vec<&TrialResult> {
+        let index = point.point;
+        let tasks = told.tasks_of(move |p| p == index);
+        let trials = tasks.flat_map(|(_, task)| &task.trials).map(|t| t.result);
+        trials.filter(|t| t.outcome == Outcome::Passed).collect()
+    };
+    let trials: Vec<_> = points.iter().map(|point| passed(point)).collect();
+    let at = |trials: &[&TrialResult], rate_qps: u64| trials.iter().any(|t| t.rate_qps == rate_qps);
+    let rates = trials.first()?.iter().map(|trial| trial.rate_qps);
+    let common = rates.filter(|rate| trials.iter().all(|trials| at(trials, *rate)));
+    let rate_qps = common.max().filter(|_| points.len() > 1)?;
+    let row = |(point, trials): (&&PointResult, &Vec<&TrialResult>)| {
+        let trial = trials.iter().find(|trial| trial.rate_qps == rate_qps)?;
+        Some(CommonLoadRow {
+            variant: point.variant,
+            rtt_ns: trial.rtt_percentiles.clone(),
+        })
+    };
+    let rows = points.iter().zip(&trials).filter_map(row).collect();
+    Some(CommonLoad {
+        cell,
+        rate_qps,
+        rows,
+    })
+}
+
+/// The trials of the searches of each variant's first point over time.
+pub(super) fn courses(lines: &[Line], analysis: &Analysis) -> Vec<Course> {
+    let variants = 0..analysis.variants.len();
+    let points = variants.filter_map(|variant| Some(headline(analysis, variant)?.point));
+    let mut courses: Vec<Course> = points
+        .map(|point| Course {
+            point,
+            trials: Vec::new(),
+        })
+        .collect();
+    let mut began_unix_ms = None;
+    for line in lines {
+        let Record::Trial { task, result, .. } = &line.record else {
+            continue;
+        };
+        let began = *began_unix_ms.get_or_insert(line.at_unix_ms);
+        if let Task::Search { point, .. } = task
+            && let Some(course) = courses.iter_mut().find(|course| course.point == *point)
+        {
+            let at_s = line.at_unix_ms.saturating_sub(began) as f64 / 1000.0;
+            course.trials.push(moment(at_s, result));
+        }
+    }
+    courses.retain(|course| !course.trials.is_empty());
+    courses
+}
+
+fn moment(at_s: f64, trial: &TrialResult) -> Moment {
+    // A trial that ended early sent for so long.
+    let sent_s = trial.queries_sent as f64 / trial.rate_qps.max(1) as f64;
+    let dut_cpu_pct = trial.machine.as_ref().and_then(|usage| {
+        let dut = usage.of(Role::Dut).filter(|_| usage.span_ns > 0)?;
+        Some(dut.cpu_ns as f64 / usage.span_ns as f64 * 100.0)
+    });
+    Moment {
+        at_s,
+        rate_qps: trial.rate_qps,
+        answered_qps: match sent_s > 0.0 {
+            true => trial.answers.valid as f64 / sent_s,
+            false => 0.0,
+        },
+        dut_cpu_pct,
+        outcome: trial.outcome.clone(),
+    }
+}

@@ -1,0 +1,203 @@
+//! Two campaigns or more on a page: bars side by side, and the history of the rates.
+
+use minijinja::context;
+use minijinja::value::{Serde, Value};
+use serde::Serialize;
+
+use super::super::analysis::{Analysis, PointResult};
+use super::super::html::{self, ReportError};
+use super::super::{numbers, plots, tables};
+use super::{Comparison, Row, keyed};
+use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, Stroke};
+
+/// The template of the page.
+const TEMPLATE: &str = include_str!("../compare.html.jinja");
+
+/// A campaign as the page names it.
+#[derive(Serialize)]
+struct Side {
+    letter: char,
+    name: String,
+    tester: String,
+    began: String,
+}
+
+/// A point with its rows, one for each campaign that has it.
+#[derive(Serialize)]
+struct Group {
+    point: String,
+    rows: Vec<SideRow>,
+    /// SVG; empty of two campaigns.
+    history: String,
+}
+
+/// A point of one campaign.
+#[derive(Serialize)]
+struct SideRow {
+    letter: char,
+    version: String,
+    /// Rate, range, and median of the rates that failed.
+    rates: [String; 3],
+    runs: usize,
+    bar: String,
+    ratio: String,
+    verdict: String,
+}
+
+/// The page of these campaigns, of which the first is what the others are compared with: `compared` has a
+/// comparison for each of these.
+///
+/// # Errors
+///
+/// None of the built-in template.
+pub fn page(campaigns: &[Analysis], compared: &[Comparison]) -> Result<String, ReportError> {
+    let (
+        Some(first),
+        Some(Comparison {
+            max_regression_pct, ..
+        }),
+    ) = (campaigns.first(), compared.first())
+    else {
+        return Ok(String::new());
+    };
+    let letters = ('A'..='Z').cycle();
+    let sides = letters.zip(campaigns).map(|(letter, campaign)| Side {
+        letter,
+        name: campaign.name.clone(),
+        tester: campaign.tester.clone(),
+        began: campaign
+            .sessions
+            .first()
+            .map_or_else(String::new, |s| s.began.clone()),
+    });
+    let sides: Vec<Side> = sides.collect();
+    let groups = keyed(first).into_iter();
+    let groups: Vec<Group> = groups
+        .map(|(key, point)| group(campaigns, &sides, compared, key, point))
+        .collect();
+    let mut warnings: Vec<String> = Vec::new();
+    for (comparison, side) in compared.iter().zip(&sides[1..]) {
+        let of = format!("A and {}: ", side.letter);
+        warnings.extend(
+            comparison
+                .warnings
+                .iter()
+                .map(|warning| of.clone() + warning),
+        );
+    }
+    let slower: usize = compared
+        .iter()
+        .map(|c| c.count(super::Verdict::Slower))
+        .sum();
+    let judged: usize = compared
+        .iter()
+        .map(|c| c.rows.len() - c.count(super::Verdict::NotJudged))
+        .sum();
+    html::render(
+        TEMPLATE,
+        context! {
+            sides => Value::from(Serde(&sides)),
+            groups => Value::from(Serde(&groups)),
+            warnings,
+            slower,
+            judged => numbers::count(judged, "judged point"),
+            allowed => numbers::pct(*max_regression_pct),
+        },
+    )
+}
+
+fn group(
+    campaigns: &[Analysis],
+    sides: &[Side],
+    compared: &[Comparison],
+    key: String,
+    first: &PointResult,
+) -> Group {
+    let twin = |campaign| {
+        let mut points = keyed(campaign).into_iter();
+        Some(points.find(|(other, _)| *other == key)?.1)
+    };
+    let points: Vec<Option<&PointResult>> = campaigns.iter().map(twin).collect();
+    let scale = plots::standings::scale(points.iter().copied().flatten());
+    let row = |(i, point): (usize, &Option<&PointResult>)| {
+        let point = (*point)?;
+        let compared = i.checked_sub(1).and_then(|i| {
+            let mut rows = compared[i].rows.iter();
+            rows.find(|row| row.point == key)
+        });
+        let version = campaigns[i].variants[point.variant].version.clone();
+        Some(SideRow {
+            letter: sides[i].letter,
+            version: version.unwrap_or_default(),
+            rates: tables::standings::rates(point),
+            runs: point.agreement.map_or(0, |found| found.runs),
+            bar: plots::standings::bar(point, first.variant, scale),
+            // Lower bounds have no ratio.
+            ratio: match point.lower_bound || first.lower_bound {
+                true => numbers::NOTHING.to_owned(),
+                false => compared.map_or_else(String::new, ratio),
+            },
+            verdict: compared.map_or_else(String::new, |row| match row.why.is_empty() {
+                true => row.verdict.word().to_owned(),
+                false => format!("{} ({})", row.verdict.word(), row.why),
+            }),
+        })
+    };
+    let rows = points.iter().enumerate().filter_map(row).collect();
+    let history = match campaigns.len() > 2 {
+        true => history(&key, sides, &points, first.variant),
+        false => String::new(),
+    };
+    Group {
+        point: key,
+        rows,
+        history,
+    }
+}
+
+/// "0.95 (0.93 to 0.98)".
+fn ratio(row: &Row) -> String {
+    let part = |pct: f64| numbers::significant(1.0 + pct / 100.0, 3);
+    let Some(change_pct) = row.change_pct else {
+        return numbers::NOTHING.to_owned();
+    };
+    match row.interval_pct {
+        Some((low, high)) => format!("{} ({} to {})", part(change_pct), part(low), part(high)),
+        None => part(change_pct),
+    }
+}
+
+/// The rate over the campaigns in order of time.
+fn history(key: &str, sides: &[Side], points: &[Option<&PointResult>], variant: usize) -> String {
+    let mut order: Vec<usize> = (0..sides.len()).collect();
+    order.sort_by(|a, b| sides[*a].began.cmp(&sides[*b].began));
+    let known = order.iter().zip(1..).filter_map(|(side, place)| {
+        let point = points[*side]?;
+        let stands = point.agreement.filter(|found| !found.unstable)?;
+        Some((
+            f64::from(place),
+            point.summary.as_ref()?.median,
+            stands,
+            point.lower_bound,
+        ))
+    });
+    let known: Vec<(f64, f64, _, bool)> = known.collect();
+    let ends = known
+        .iter()
+        .map(|(_, _, found, _)| found.high_qps.unwrap_or(found.fastest_qps));
+    let names = order.iter().map(|side| sides[*side].letter.to_string());
+    let x = Axis::named("campaign, by the time of its start", names);
+    let mut chart = Chart::new((MEDIUM.0, 400.0), x, Axis::from_zero("queries/s", ends));
+    let role = Role::variant(variant);
+    chart.line(
+        role,
+        Stroke::THICK,
+        known.iter().map(|&(place, rate, ..)| (place, rate)),
+    );
+    for (place, rate, found, lower_bound) in known {
+        let high = found.high_qps.unwrap_or(found.fastest_qps);
+        chart.whisker(role, Mark::LEVEL, [(place, found.low_qps), (place, high)]);
+        chart.marks(role, Mark::variant(variant, lower_bound), [(place, rate)]);
+    }
+    chart.svg(&format!("rate of {key} over the campaigns"))
+}

@@ -1,0 +1,152 @@
+//! Heat maps of rates: a server by both shares, or cells by servers.
+
+use super::super::analysis::{Analysis, Grid};
+use super::super::numbers;
+use super::{Figure, Table, by_cell, variant_name};
+use crate::report::chart::{Diagram, LETTER, MEDIUM};
+
+/// Height of a row.
+const ROW: f64 = 44.0;
+
+/// Width of a letter of the names, which are larger on a phone.
+const NAME_LETTER: f64 = 1.25 * LETTER;
+
+/// A cell: the rate, if one was found, and what stands before it.
+type Tile = Option<(f64, &'static str)>;
+
+/// Rows of tiles with their names.
+struct Map {
+    title: String,
+    columns: Vec<String>,
+    rows: Vec<(String, Vec<Tile>)>,
+}
+
+/// A map for each server with several of both shares; else one of all servers with several cells.
+pub(super) fn maps(analysis: &Analysis) -> Vec<Figure> {
+    let mut maps: Vec<Map> = analysis
+        .grids
+        .iter()
+        .map(|grid| by_shares(analysis, grid))
+        .collect();
+    if maps.is_empty() {
+        maps.extend(by_server(analysis));
+    }
+    let tiles = maps.iter().flat_map(|map| &map.rows).flat_map(|row| &row.1);
+    let highest = tiles.flatten().map(|tile| tile.0).fold(0.0, f64::max);
+    maps.iter().map(|map| draw(map, highest)).collect()
+}
+
+fn by_shares(analysis: &Analysis, grid: &Grid) -> Map {
+    let row = |row: &super::super::analysis::GridRow| {
+        let tiles = row
+            .cells
+            .iter()
+            .map(|cell| cell.map(|cell| (cell.median, sign(false, cell.lower_bound))));
+        (
+            format!("cached {}", numbers::pct(row.cached_pct)),
+            tiles.collect(),
+        )
+    };
+    Map {
+        title: format!(
+            "{}: median rate by both shares",
+            variant_name(analysis, grid.variant)
+        ),
+        columns: grid
+            .aaaa_pct
+            .iter()
+            .map(|pct| format!("AAAA {}", numbers::pct(*pct)))
+            .collect(),
+        rows: grid.rows.iter().map(row).collect(),
+    }
+}
+
+fn by_server(analysis: &Analysis) -> Option<Map> {
+    let cells = by_cell(analysis, |point| {
+        let found = point.summary.as_ref().zip(point.agreement);
+        Some((
+            point.variant,
+            found.map(|(summary, found)| (summary.median, sign(found.unstable, point.lower_bound))),
+        ))
+    });
+    let variants = 0..analysis.variants.len();
+    let row = |(name, found): &(String, Vec<(usize, Tile)>)| {
+        let tile = |variant| found.iter().find(|tile| tile.0 == variant)?.1;
+        (name.clone(), variants.clone().map(tile).collect())
+    };
+    (cells.len() > 1 && variants.len() > 1).then(|| Map {
+        title: "Median rate by cell and server".to_owned(),
+        columns: variants
+            .clone()
+            .map(|v| variant_name(analysis, v).to_owned())
+            .collect(),
+        rows: cells.iter().map(row).collect(),
+    })
+}
+
+fn draw(map: &Map, highest: f64) -> Figure {
+    let letters = map.rows.iter().map(|row| row.0.chars().count()).max();
+    let left = (NAME_LETTER * letters.unwrap_or(0) as f64).min(MEDIUM.0 / 2.0);
+    let width = (MEDIUM.0 - left) / map.columns.len().max(1) as f64;
+    let height = ROW * (map.rows.len() + 1) as f64 + 8.0;
+    let mut drawing = Diagram::new((MEDIUM.0, height));
+    let across = |column: usize| left + width * column as f64;
+    for (column, name) in map.columns.iter().enumerate() {
+        let at = (across(column) + width / 2.0, ROW / 2.0);
+        drawing.word("middle ink", at, &cut(name, width));
+    }
+    for (row, (name, tiles)) in map.rows.iter().enumerate() {
+        let top = ROW * (row + 1) as f64;
+        drawing.word("ink", (0.0, top + ROW / 2.0), &cut(name, left));
+        for (column, tile) in tiles.iter().enumerate() {
+            let size = (width - 4.0, ROW - 4.0);
+            let share = tile.map_or(0.0, |(rate, _)| rate / highest);
+            drawing.shade(share, (across(column) + 2.0, top), size);
+            let word = tile.map_or_else(|| numbers::NOTHING.to_owned(), told);
+            let at = (across(column) + width / 2.0, top + ROW / 2.0 - 2.0);
+            drawing.word("middle ink", at, &cut(&word, width));
+        }
+    }
+    let heads = format!("Row | {}", map.columns.join(" | "));
+    let rows = map.rows.iter().map(|(name, tiles)| {
+        let rates = tiles
+            .iter()
+            .map(|tile| tile.map_or_else(|| numbers::NOTHING.to_owned(), told));
+        std::iter::once(name.clone())
+            .chain(rates)
+            .collect::<Vec<_>>()
+    });
+    let title = format!("{}, in queries/s; the darker, the faster", map.title);
+    Figure::new(
+        &title,
+        drawing.svg(&title),
+        Table::new(&heads, rows),
+        "points.csv",
+    )
+}
+
+/// What stands before a rate that is not the answer.
+fn sign(unstable: bool, lower_bound: bool) -> &'static str {
+    match (unstable, lower_bound) {
+        (true, _) => "unstable ",
+        (false, true) => "≥ ",
+        (false, false) => "",
+    }
+}
+
+/// The rate in three digits, which is all that a map is for.
+fn told((rate, sign): (f64, &'static str)) -> String {
+    let unit = 10f64.powf((rate.max(1.0).log10().floor() - 2.0).max(0.0));
+    sign.to_owned() + &numbers::decimal((rate / unit).floor() * unit, 0)
+}
+
+/// As much of a name as there is room for.
+fn cut(name: &str, width: f64) -> String {
+    let room = (width / LETTER).max(2.0);
+    if name.chars().count() as f64 <= room {
+        return name.to_owned();
+    }
+    let kept = name.chars().enumerate();
+    let kept = kept.take_while(|(i, _)| ((i + 1) as f64) < room);
+    kept.map(|(_, c)| c).chain(['…']).collect()
+}

@@ -1,0 +1,58 @@
+//! The bars of the verdict: one small drawing for each row of its table, all on one scale.
+
+use super::super::analysis::{Analysis, PointResult};
+use crate::report::chart::{Diagram, Role, Stroke};
+
+/// Size of a drawing, and height of its bar.
+const SIZE: (f64, f64) = (400.0, 36.0);
+const BAR: f64 = 20.0;
+
+/// Half of the height of the foot of a whisker.
+const FOOT: f64 = 9.0;
+
+/// The drawings, in the order of the rows.
+pub(super) fn bars(analysis: &Analysis) -> Vec<String> {
+    let points = analysis.standings.rows.iter();
+    let points = points.filter_map(|row| analysis.points.get(row.point));
+    let scale = scale(points.clone());
+    points
+        .map(|point| bar(point, point.variant, scale))
+        .collect()
+}
+
+/// Units of a drawing for a query per second, so that all of these points have room.
+pub(in super::super) fn scale<'a>(points: impl Iterator<Item = &'a PointResult>) -> f64 {
+    let found = points.filter_map(|point| point.agreement);
+    let ends = found.map(|found| {
+        found
+            .high_qps
+            .unwrap_or(found.fastest_qps)
+            .max(found.fastest_qps)
+    });
+    (SIZE.0 - 4.0) / ends.fold(1.0, f64::max)
+}
+
+/// A bar with its range as a whisker, which is dashed where it is open; of unstable runs the whisker alone.
+pub(in super::super) fn bar(point: &PointResult, variant: usize, scale: f64) -> String {
+    let mut drawing = Diagram::new(SIZE);
+    let (Some(found), Some(summary)) = (point.agreement, &point.summary) else {
+        return drawing.decoration();
+    };
+    let middle = SIZE.1 / 2.0;
+    if !found.unstable {
+        let size = (summary.median * scale, BAR);
+        drawing.block(Role::variant(variant), (0.0, middle - BAR / 2.0), size);
+    }
+    let low = found.low_qps * scale;
+    let (high, stroke) = match found.high_qps {
+        Some(high) => (high * scale, Stroke::THICK),
+        None => (SIZE.0, Stroke::Dashed),
+    };
+    drawing.line(Role::INK, stroke, (low, middle), (high, middle));
+    let ends = [Some(low), found.high_qps.map(|_| high)];
+    for end in ends.into_iter().flatten() {
+        let (top, bottom) = (middle - FOOT, middle + FOOT);
+        drawing.line(Role::INK, Stroke::THICK, (end, top), (end, bottom));
+    }
+    drawing.decoration()
+}

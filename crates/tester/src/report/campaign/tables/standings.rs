@@ -1,0 +1,103 @@
+//! The verdict as a table: the servers side by side.
+
+use super::super::analysis::{Analysis, PointResult, Standing};
+use super::super::table::{Cell, Table};
+use super::super::{numbers, words};
+
+/// Median, range and place of each server at the point that stands for it, rounded to what the range allows.
+pub(super) fn standings(analysis: &Analysis) -> Table {
+    let rows = analysis.standings.rows.iter();
+    let rows = rows.filter_map(|row| Some((row, analysis.points.get(row.point)?)));
+    let ranges = rows.clone().filter_map(|(_, point)| point.agreement);
+    let intervals = ranges.clone().any(|found| found.interval);
+    let few = ranges.clone().any(|found| !found.interval);
+    let range = match (intervals, few) {
+        (true, false) => {
+            "Range: 95 % interval of the median (percentile bootstrap, 10,000 resamples)."
+        }
+        (true, true) => {
+            "Range: 95 % interval of the median (percentile bootstrap, 10,000 resamples); of fewer than 6 runs \
+             the lowest to the highest, which is no confidence interval."
+        }
+        (false, _) => {
+            "Range: the lowest to the highest run; fewer than 6 runs have no confidence interval."
+        }
+    };
+    let caption = format!(
+        "Median rates in queries per second, {}. {range} The upper end uses the lowest failed rates, so the range includes the resolution of \
+         the searches. Failed at: median of the lowest failed rates; the true median is below it.",
+        analysis.standings.cell
+    );
+    let mut table = Table::new("standings", "Side by side", &caption);
+    table.rows = rows
+        .map(|(row, point)| cells(analysis, row, point))
+        .collect();
+    for (key, head) in HEADS {
+        table.add_head(key, head);
+    }
+    table
+}
+
+const HEADS: [(&str, &str); 7] = [
+    ("variant", "server"),
+    ("rate", "rate"),
+    ("range", "range"),
+    ("failed", "failed at"),
+    ("runs", "runs"),
+    ("of_fastest", "of the fastest"),
+    ("against", "in words"),
+];
+
+fn cells(analysis: &Analysis, row: &Standing, point: &PointResult) -> Vec<Cell> {
+    let fastest = match (row.of_fastest, row.of_fastest_range) {
+        (Some(part), Some((low, high))) if part < 1.0 => {
+            let [part, low, high] = [part, low, high].map(|part| numbers::significant(part, 2));
+            format!("{part} ({low} to {high})")
+        }
+        (Some(_), _) => "1".to_owned(),
+        _ => numbers::NOTHING.to_owned(),
+    };
+    let [rate, range, failed] = rates(point);
+    vec![
+        Cell::Text(analysis.variants[row.variant].name.clone()),
+        Cell::Text(rate),
+        Cell::Text(range),
+        Cell::Text(failed),
+        Cell::Count(point.agreement.map_or(0, |found| found.runs as u64)),
+        Cell::Text(fastest),
+        Cell::Text(row.against.clone()),
+    ]
+}
+
+/// Rate, range and failed rate of a point in words. A rate is never rounded up to what no run has reached.
+pub(in super::super) fn rates(point: &PointResult) -> [String; 3] {
+    let nothing = || numbers::NOTHING.to_owned();
+    let (Some(found), Some(summary)) = (point.agreement, &point.summary) else {
+        return ["no rate".to_owned(), nothing(), nothing()];
+    };
+    let unit = numbers::unit_of(found.low_qps, found.high_qps.unwrap_or(found.fastest_qps));
+    let down = |rate: f64| numbers::decimal((rate / unit).floor() * unit, 0);
+    let up = |rate: f64| numbers::decimal((rate / unit).ceil() * unit, 0);
+    let range = match found.high_qps {
+        Some(high) => format!("{} to {}", down(found.low_qps), up(high)),
+        None if found.low_qps >= found.fastest_qps => numbers::range(&found),
+        None => format!(
+            "{} to {} or more",
+            down(found.low_qps),
+            down(found.fastest_qps)
+        ),
+    };
+    let rate = match found.unstable {
+        true => "unstable".to_owned(),
+        false => {
+            let sign = if point.lower_bound { "≥ " } else { "" };
+            format!(
+                "{sign}{}{}",
+                down(summary.median),
+                words::dagger(point.certified)
+            )
+        }
+    };
+    let failed = found.failed_qps.filter(|_| !found.unstable);
+    [rate, range, failed.map_or_else(nothing, up)]
+}

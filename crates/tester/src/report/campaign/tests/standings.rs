@@ -1,0 +1,187 @@
+//! What the top of a report says: who is faster, and what must not be overlooked.
+
+use super::*;
+use crate::report::campaign::analysis::{Analysis, Standing};
+use crate::trial::result::Outcome;
+
+fn of_lines(plan: &Plan, lines: &[Line]) -> Analysis {
+    analyse(plan, lines, SEAL)
+}
+
+fn names<'a>(analysis: &'a Analysis, rows: &[Standing]) -> Vec<&'a str> {
+    let names = rows
+        .iter()
+        .map(|row| analysis.variants[row.variant].name.as_str());
+    names.collect()
+}
+
+/// The index of the point that stands for a variant.
+fn point_of(analysis: &Analysis, variant: usize) -> usize {
+    let rows = &analysis.standings.rows;
+    rows.iter()
+        .find(|row| row.variant == variant)
+        .unwrap()
+        .point
+}
+
+/// Lets a run of a point end at another rate.
+fn end_at(lines: &mut [Line], point: usize, run: u32, rate: u64) {
+    for line in lines {
+        if let Record::Finished(end) = &mut line.record
+            && end.task == (Task::Search { point, run })
+        {
+            (end.rate_qps, end.failed_qps) = (Some(rate), Some(rate + rate / 100));
+        }
+    }
+}
+
+#[test]
+fn servers_stand_by_falling_rate_with_a_sentence_on_the_first_two() {
+    let analysis = analysed(SMALL);
+    let standings = &analysis.standings;
+    assert_eq!(
+        names(&analysis, &standings.rows),
+        ["dns64d cores=1-2", "un_bound & <co>", "dns64d cores=1"]
+    );
+    let [answer] = &standings.answers[..] else {
+        panic!("{:?}", standings.answers)
+    };
+    assert!(
+        answer.starts_with("dns64d cores=1-2 is the fastest: 1.43 times (")
+            && answer
+                .ends_with("the rate of un_bound & <co>, the next; their ranges do not overlap"),
+        "{answer}"
+    );
+    assert_eq!(standings.rows[0].against, "the fastest");
+    let second = &standings.rows[1];
+    assert_eq!(
+        second.against,
+        "slower than dns64d cores=1-2: ranges do not overlap"
+    );
+    let (low, high) = second.of_fastest_range.unwrap();
+    let part = second.of_fastest.unwrap();
+    assert!(low < part && part < high, "{low} {part} {high}");
+}
+
+#[test]
+fn ranges_that_overlap_show_no_difference() {
+    let (plan, mut lines) = small();
+    let point = point_of(&of_lines(&plan, &lines), 2);
+    end_at(&mut lines, point, 1, 17_100);
+    let analysis = of_lines(&plan, &lines);
+    let answer = &analysis.standings.answers[0];
+    assert_eq!(
+        answer,
+        "no difference is shown between dns64d cores=1-2 and un_bound & <co>: their ranges overlap"
+    );
+}
+
+#[test]
+fn runs_that_disagree_have_no_rate_and_no_rank() {
+    let (plan, mut lines) = small();
+    let point = point_of(&of_lines(&plan, &lines), 1);
+    end_at(&mut lines, point, 2, 900);
+    let analysis = of_lines(&plan, &lines);
+    assert!(analysis.points[point].agreement.unwrap().unstable);
+    let told = &analysis.verdict[1];
+    assert!(
+        told.starts_with("dns64d cores=1-2: unstable: 900 to 17,"),
+        "{told}"
+    );
+    assert_eq!(
+        names(&analysis, &analysis.standings.rows)[2],
+        "dns64d cores=1-2"
+    );
+    let answer = &analysis.standings.answers[0];
+    assert!(
+        answer.ends_with("; not ranked because the runs disagree: dns64d cores=1-2"),
+        "{answer}"
+    );
+    let grave = analysis
+        .warnings
+        .iter()
+        .filter(|w| w.severity == Severity::Critical);
+    let texts: Vec<_> = grave.map(|warning| warning.text.as_str()).collect();
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.starts_with("the runs of 1 point disagree (900 to 17,")),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn a_failed_soak_is_a_critical_warning() {
+    let (plan, mut lines) = small();
+    let soak = lines.iter_mut().find_map(|line| match &mut line.record {
+        Record::Trial {
+            task: Task::Soak { .. },
+            result,
+            ..
+        } => Some(result),
+        _ => None,
+    });
+    soak.unwrap().outcome = Outcome::Failed { shortfall: 5 };
+    let analysis = of_lines(&plan, &lines);
+    let warning = analysis
+        .warnings
+        .iter()
+        .find(|w| w.text.starts_with("the soak at "));
+    let warning = warning.unwrap();
+    assert_eq!(warning.severity, Severity::Critical);
+    assert!(
+        warning
+            .text
+            .ends_with("failed: 5 queries without a valid answer in time, in 1 of 12 segments"),
+        "{}",
+        warning.text
+    );
+}
+
+#[test]
+fn a_short_soak_tells_no_change_per_hour() {
+    for soak in &analysed(SMALL).soaks {
+        assert!(!soak.slopes.is_empty());
+        for slope in &soak.slopes {
+            assert_eq!(slope.per_hour, None);
+            assert!(!slope.verdict.contains("per hour"), "{}", slope.verdict);
+        }
+    }
+}
+
+#[test]
+fn latencies_are_compared_at_a_rate_that_all_have_passed() {
+    let analysis = analysed(SMALL);
+    let load = &analysis.common_loads[0];
+    assert_eq!(load.rows.len(), 3);
+    let passed = |variant| {
+        let point = &analysis.points[point_of(&analysis, variant)];
+        let mut trials = point.runs.iter().flat_map(|run| &run.trials);
+        trials.any(|t| t.rate_qps == load.rate_qps && t.outcome == Outcome::Passed)
+    };
+    assert!((0..3).all(passed), "{}", load.rate_qps);
+}
+
+#[test]
+fn models_of_few_cells_are_refused_without_an_r_squared() {
+    let analysis = analysed(SMALL);
+    let over_one: Vec<_> = analysis
+        .models
+        .iter()
+        .filter(|m| !m.is_over_both())
+        .collect();
+    assert!(!over_one.is_empty());
+    for model in over_one {
+        assert_eq!(model.r_squared, None);
+        assert_eq!(
+            model.refused.as_deref(),
+            Some("3 cells are too few to judge a fit of 2 parameters: measure at least 5")
+        );
+    }
+    assert!(
+        !analysis
+            .warnings
+            .iter()
+            .any(|w| w.text.contains("is refused"))
+    );
+}

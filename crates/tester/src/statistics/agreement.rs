@@ -1,0 +1,178 @@
+//! What repeated searches of one point say together: whether they agree, and what may be quoted of them.
+
+use serde::Serialize;
+
+use super::bootstrap;
+use super::quantile::median;
+
+/// What one search says of the true rate, in queries per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bracket {
+    /// The fastest rate that passed; 0 if none did.
+    pub passed: f64,
+    /// The slowest that failed above it; `None` if the search ended at a limit that is not the DUT's.
+    pub failed: Option<f64>,
+}
+
+/// What several searches say together, in queries per second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Agreement {
+    /// Searches that ended with an answer, those that passed at no rate too.
+    pub runs: usize,
+    /// No single rate stands for them.
+    pub unstable: bool,
+    /// Lower end of [`interval`](Self::interval) or range; by the rates that passed.
+    pub low_qps: f64,
+    /// Its upper end, by the rates that failed, so that the resolution of the searches is in it; `None`
+    /// if a search ended at a limit.
+    pub high_qps: Option<f64>,
+    /// The ends are those of the 95 % bootstrap interval of the median, and not the lowest and highest
+    /// rate.
+    pub interval: bool,
+    /// The highest rate that passed.
+    pub fastest_qps: f64,
+    /// Median of the rates that failed: the median of the true rates is below it. `None` if so many searches
+    /// ended at a limit that the median is a lower bound.
+    pub failed_qps: Option<f64>,
+}
+
+/// Fewer runs have no interval: the median lies beyond all of n values with a probability of 2^(1 - n), which
+/// is 6 % for five and 3 % for six, so that five values cannot hold it with 95 % (David and Nagaraja, "Order
+/// statistics", section 7.1).
+pub const INTERVAL_RUNS_MIN: usize = 6;
+
+/// Runs that are further apart than this part of their median are unstable. Lencse 2019, section 4.3, calls a
+/// standard deviation above 10 % of the mean too much; 20 runs at that limit span 37 % on average, 100 runs
+/// 50 %.
+const APART_MAX: f64 = 0.5;
+
+/// One run in so many may be off at either end.
+const OFF: usize = 10;
+
+/// What these searches say together; `None` if none of them found a rate.
+pub fn agreement(runs: &[Bracket]) -> Option<Agreement> {
+    let passed: Vec<f64> = runs.iter().map(|run| run.passed).collect();
+    let failed: Option<Vec<f64>> = runs.iter().map(|run| run.failed).collect();
+    let fastest_qps = passed.iter().copied().fold(0.0, f64::max);
+    if fastest_qps <= 0.0 {
+        return None;
+    }
+    let interval = runs.len() >= INTERVAL_RUNS_MIN;
+    let slowest = || passed.iter().copied().fold(f64::INFINITY, f64::min);
+    let range_of_failed = |failed: &Vec<f64>| match interval {
+        true => Some(bootstrap::median_interval(failed)?.1),
+        false => failed.iter().copied().reduce(f64::max),
+    };
+    Some(Agreement {
+        runs: runs.len(),
+        unstable: is_unstable(runs, median(&passed)?),
+        low_qps: match interval {
+            true => bootstrap::median_interval(&passed)?.0,
+            false => slowest(),
+        },
+        high_qps: failed.as_ref().and_then(range_of_failed),
+        interval,
+        fastest_qps,
+        failed_qps: median_of_failed(runs),
+    })
+}
+
+/// The median of the rates that failed, where those at a limit are higher than all.
+fn median_of_failed(runs: &[Bracket]) -> Option<f64> {
+    let failed = runs.iter().map(|run| run.failed.unwrap_or(f64::INFINITY));
+    let mut failed: Vec<f64> = failed.collect();
+    failed.sort_by(f64::total_cmp);
+    let middle = f64::midpoint(failed[(failed.len() - 1) / 2], failed[failed.len() / 2]);
+    middle.is_finite().then_some(middle)
+}
+
+/// Whether some found a rate and others none, or the brackets are too far apart. One bracket is apart from
+/// another only beyond its own ends: a coarse resolution is no disagreement.
+fn is_unstable(runs: &[Bracket], median: f64) -> bool {
+    if runs.iter().any(|run| run.passed <= 0.0) {
+        return true;
+    }
+    let mut passed: Vec<f64> = runs.iter().map(|run| run.passed).collect();
+    let failed = runs.iter().map(|run| run.failed.unwrap_or(f64::INFINITY));
+    let mut failed: Vec<f64> = failed.collect();
+    passed.sort_by(|a, b| b.total_cmp(a));
+    failed.sort_by(f64::total_cmp);
+    let off = runs.len() / OFF;
+    passed[off] - failed[off] > APART_MAX * median
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(passed: f64) -> Bracket {
+        let failed = Some(passed * 1.02);
+        Bracket { passed, failed }
+    }
+
+    fn limited(passed: f64) -> Bracket {
+        let failed = None;
+        Bracket { passed, failed }
+    }
+
+    const NONE: Bracket = Bracket {
+        passed: 0.0,
+        failed: Some(1.0),
+    };
+
+    fn is_unstable(runs: &[Bracket]) -> bool {
+        agreement(runs).unwrap().unstable
+    }
+
+    #[test]
+    fn runs_far_apart_or_without_a_rate_are_unstable() {
+        assert!(is_unstable(&[NONE, found(4296.0), limited(35_000.0)]));
+        assert!(is_unstable(&[found(75_000.0), found(142_200.0)]));
+        let mut one_without = vec![found(9000.0); 19];
+        one_without.push(NONE);
+        assert!(is_unstable(&one_without));
+        assert_eq!(agreement(&[NONE, NONE]), None);
+        assert_eq!(agreement(&[]), None);
+    }
+
+    #[test]
+    fn neither_scatter_nor_resolution_nor_one_run_in_ten_is_unstable() {
+        assert!(!is_unstable(&[
+            found(9000.0),
+            found(10_000.0),
+            found(11_000.0)
+        ]));
+        let coarse = |passed| Bracket {
+            passed,
+            failed: Some(2.0 * passed),
+        };
+        assert!(!is_unstable(&[coarse(4000.0), coarse(8000.0)]));
+        assert!(!is_unstable(&[found(28_000.0), limited(30_000.0)]));
+        let mut one_off = vec![found(9000.0); 9];
+        one_off.push(found(90_000.0));
+        assert!(!is_unstable(&one_off));
+        one_off.pop();
+        one_off.extend([found(90_000.0), found(90_000.0)]);
+        one_off.remove(0);
+        assert!(is_unstable(&one_off));
+    }
+
+    #[test]
+    fn few_runs_have_their_ends_and_many_an_interval() {
+        let few = agreement(&[found(100.0), found(110.0), found(105.0)]).unwrap();
+        assert_eq!((few.low_qps, few.interval), (100.0, false));
+        assert!((few.high_qps.unwrap() - 112.2).abs() < 1e-9);
+        assert!((few.failed_qps.unwrap() - 107.1).abs() < 1e-9);
+        let many: Vec<_> = (0..20).map(|run| found(100.0 + f64::from(run))).collect();
+        let many = agreement(&many).unwrap();
+        assert!(many.interval && many.low_qps > 100.0);
+        assert!(many.high_qps.unwrap() < 119.0 * 1.02);
+    }
+
+    #[test]
+    fn a_run_at_a_limit_leaves_the_upper_end_open() {
+        let open = agreement(&[found(28_000.0), limited(30_000.0)]).unwrap();
+        assert_eq!((open.high_qps, open.failed_qps), (None, None));
+        assert_eq!(open.fastest_qps, 30_000.0);
+    }
+}
