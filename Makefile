@@ -26,4 +26,4 @@ image:
 
 # Everything that has to pass before a change lands; without root, all of it that can run.
 test:
-	.ci/run fmt lint docs test fuzz-replay fuzz rules bpf budget net ansible
+	.ci/run fmt bpf budget net+lint+docs+build+fuzz test rules driver ansible

@@ -15,7 +15,7 @@ fn frame() -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn frames_that_no_link_wants_are_passed_on() {
     let object = Object::load(STEER_OBJECT).unwrap();
     let mut out = Vec::new();
@@ -26,7 +26,7 @@ fn frames_that_no_link_wants_are_passed_on() {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn maps_give_back_what_they_were_given() {
     let object = Object::load_sized(STEER_OBJECT, &[("ends", 3000)]).unwrap();
     let ends = object.map("ends").unwrap();

@@ -19,7 +19,7 @@ use world::World;
 const MUTANTS: usize = 100_000;
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn the_driver_says_what_the_sockets_say() {
     let world = &mut World::new("");
     world.publish(5);
@@ -43,7 +43,7 @@ fn the_driver_says_what_the_sockets_say() {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn no_mutant_gets_an_answer_that_the_sockets_would_not_give() {
     let world = &mut World::new("");
     world.publish(5);
@@ -61,7 +61,7 @@ fn no_mutant_gets_an_answer_that_the_sockets_would_not_give() {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn what_the_kernel_would_not_take_goes_up() {
     let world = &mut World::new("");
     world.publish(0);
@@ -81,7 +81,7 @@ fn what_the_kernel_would_not_take_goes_up() {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn a_flush_a_reload_and_the_end_of_an_answer_take_it_back() {
     let good = Frame::of(&QUESTIONS[0]).octets();
     let world = &mut World::new("");
@@ -119,7 +119,7 @@ fn a_flush_a_reload_and_the_end_of_an_answer_take_it_back() {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn what_the_driver_sends_is_in_use_for_the_cache() {
     let world = &mut World::new("");
     world.publish(0);

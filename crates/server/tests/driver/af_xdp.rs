@@ -140,7 +140,7 @@ fn serves(mode: Mode) {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn clients_and_upstreams_are_served_past_the_kernel_in_the_sandbox() {
     for mode in [Mode::Native, Mode::Generic] {
         // A thread of its own, since it joins a namespace.

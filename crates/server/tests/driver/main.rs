@@ -344,7 +344,7 @@ fn lives(mode: Mode) {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn the_driver_answers_for_as_long_as_the_process_lives() {
     for mode in [Mode::Native, Mode::Generic] {
         // A thread of its own, since it joins a namespace.
@@ -353,7 +353,7 @@ fn the_driver_answers_for_as_long_as_the_process_lives() {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn an_interface_that_is_missing_or_leads_away_stops_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dns64d.toml");

@@ -148,7 +148,7 @@ fn shorter_trial(length: &str) -> String {
 /// Trials of 60 s become as much shorter.
 const PART: u64 = 256;
 
-const TRIAL: &str = "230ms";
+const TRIAL: &str = "100ms";
 
 /// The shortest that a plan may have.
 const SOAK: &str = "1s";

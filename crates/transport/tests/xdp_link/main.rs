@@ -187,7 +187,7 @@ fn exchange(client: &mut XdpLink, server: &mut XdpLink) {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn every_datagram_arrives_once_and_intact_past_the_kernel() {
     let pair = Pair::new("all");
     for mode in [Mode::Native, Mode::Generic] {
@@ -209,7 +209,7 @@ fn every_datagram_arrives_once_and_intact_past_the_kernel() {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn a_link_that_listens_at_any_address_answers_both_families_from_the_address_that_was_asked() {
     let pair = Pair::new("any");
     let any = "[::]:5353".parse().unwrap();
@@ -260,7 +260,7 @@ fn until(mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn what_rings_cannot_carry_goes_by_the_kernel() {
     let pair = Pair::new("slow");
     let asked = SocketAddr::new(V6[1].parse().unwrap(), 53);
@@ -311,7 +311,7 @@ fn what_rings_cannot_carry_goes_by_the_kernel() {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn an_interface_with_the_default_route_is_refused_unless_forced() {
     let pair = Pair::new("route");
     ip(&format!("-n {} route add default via {}", pair.0[0], V4[1]));
@@ -333,7 +333,7 @@ fn an_interface_with_the_default_route_is_refused_unless_forced() {
 const HOLD: &str = "XDP_LINK_TEST_HOLDS_A_LINK_AT";
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn a_killed_process_leaves_no_program_and_its_queue_can_be_had_again() {
     if let Ok(listen) = std::env::var(HOLD) {
         let listen = listen.parse().unwrap();

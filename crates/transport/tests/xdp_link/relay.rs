@@ -91,7 +91,7 @@ fn ask_all(socket: &UdpSocket, server: SocketAddr) {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn a_forwarder_has_each_query_and_each_reply_once_past_the_kernel() {
     let pair = Pair::new("relay");
     for mode in [Mode::Native, Mode::Generic] {
@@ -224,7 +224,7 @@ impl Asked {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn a_forged_reply_does_not_move_the_questions() {
     let mut asked = Asked::new("forged");
     // Until the kernel is asked for the way.
@@ -257,7 +257,7 @@ fn a_forged_reply_does_not_move_the_questions() {
 }
 
 #[test]
-#[ignore = "needs root: run by .ci/run net"]
+#[ignore = "needs root: run by .ci/run driver"]
 fn a_server_whose_mac_address_changes_is_asked_at_the_new_one() {
     let mut asked = Asked::new("moved");
     assert!(asked.ask().1);
