@@ -18,6 +18,7 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
+use super::interface::INTERFACES_MAX;
 use super::machine::Machine;
 use super::process::find_program;
 
@@ -53,6 +54,8 @@ pub enum Layer {
     Device,
     /// A queueing discipline of the interface, by its kind (`tc -s qdisc`).
     Queue(String),
+    /// A receive queue of the interface, by its number (`ethtool -S`).
+    Receive(u16),
     /// Receiving processors, of the whole machine (`/proc/net/softnet_stat`).
     Softnet,
 }
@@ -88,7 +91,7 @@ impl Counter {
             ],
             Layer::Ip => &["InDiscards", "OutDiscards", "OutNoRoutes"],
             Layer::Ip6 if self.link.is_none() => &["InDiscards", "OutDiscards", "OutNoRoutes"],
-            Layer::Ip6 | Layer::Icmp6 => &[],
+            Layer::Ip6 | Layer::Icmp6 | Layer::Receive(_) => &[],
             Layer::Device => &DEVICE_LOSSES,
             Layer::Queue(_) => &["drops", "overlimits"],
             Layer::Softnet => &["dropped", "time_squeeze"],
@@ -98,8 +101,9 @@ impl Counter {
 }
 
 impl Counter {
+    /// Whether it is read only where queues are asked for.
     fn is_of_queue(&self) -> bool {
-        matches!(self.layer, Layer::Queue(_))
+        matches!(self.layer, Layer::Queue(_) | Layer::Receive(_))
     }
 }
 
@@ -114,6 +118,7 @@ impl fmt::Display for Counter {
             Layer::Icmp6 => "icmp6",
             Layer::Device => "interface",
             Layer::Queue(kind) => kind,
+            Layer::Receive(queue) => return write!(f, "receive queue {queue} {}", self.name),
             Layer::Softnet => "softnet",
         };
         write!(f, "{layer} {}", self.name)
@@ -151,7 +156,7 @@ mod as_pairs {
 
 impl Reading {
     /// The counters of `host` now; `None` if it is not there, or has no `/proc`. Reading takes well below
-    /// a millisecond, with `queues`, for which `tc` is started, a few.
+    /// a millisecond, with `queues`, for which `tc` and `ethtool` are started, some.
     pub fn of(host: &Host, queues: bool) -> Option<Self> {
         let here = *host == Host::Here;
         host.enter(|| Self::here(queues, here)).ok().flatten()
@@ -165,19 +170,25 @@ impl Reading {
         reading.snmp(&file("snmp")?);
         reading.netstat(&file("netstat").unwrap_or_default());
         reading.snmp6(None, &file("snmp6").unwrap_or_default());
-        for link in reading.devices(&file("dev")?) {
+        let links = reading.devices(&file("dev")?);
+        for link in &links {
             let of_link = file(&format!("dev_snmp6/{link}"));
-            reading.snmp6(Some(&link), &of_link.unwrap_or_default());
+            reading.snmp6(Some(link), &of_link.unwrap_or_default());
             // `/sys` shows the network that it was mounted in.
             let missed = format!("/sys/class/net/{link}/statistics/rx_missed_errors");
             let missed = sysfs.then(|| machine.read(&missed)).flatten();
             if let Some(missed) = missed.and_then(|text| text.parse().ok()) {
-                reading.note(Counter::of_link(&link, Layer::Device, "rx_missed"), missed);
+                reading.note(Counter::of_link(link, Layer::Device, "rx_missed"), missed);
             }
         }
         reading.softnet(&file("softnet_stat").unwrap_or_default());
         if let Some(text) = queues.then(tc).flatten() {
             reading.queues(&text);
+            let links = links.iter().filter(|link| *link != "lo");
+            for link in links.take(INTERFACES_MAX) {
+                let text = said("ethtool", &["-S", link]);
+                reading.receive_queues(link, &text.unwrap_or_default());
+            }
         }
         Some(reading)
     }
@@ -227,6 +238,14 @@ impl Reading {
             counter.link.as_deref() == Some(link) && counter.is_of_queue() && counter.name == name
         });
         of_link.map(|(c, n)| (c.clone(), *n)).collect()
+    }
+
+    /// Packets that arrived in each receive queue of an interface, of those that count them.
+    pub fn received_by_queue(&self, link: &str) -> Vec<u64> {
+        let of_link = self.counters.iter().filter(|(counter, _)| {
+            counter.link.as_deref() == Some(link) && matches!(counter.layer, Layer::Receive(_))
+        });
+        of_link.map(|(_, packets)| *packets).collect()
     }
 
     /// How far the counters went since an earlier reading. One that is smaller now was set back. A queue that was not
@@ -338,6 +357,18 @@ impl Reading {
         }
     }
 
+    /// What `ethtool -S LINK` says of packets that arrived, in the words of each driver.
+    fn receive_queues(&mut self, link: &str, text: &str) {
+        for (name, value) in text.lines().filter_map(|line| line.split_once(": ")) {
+            if let (Some(queue), Ok(packets)) = (receive_queue(name.trim()), value.trim().parse()) {
+                self.note(
+                    Counter::of_link(link, Layer::Receive(queue), "packets"),
+                    packets,
+                );
+            }
+        }
+    }
+
     /// What `tc -s -j qdisc show` says.
     fn queues(&mut self, text: &str) {
         let Ok(queues) = serde_json::from_str::<Vec<TcQueue>>(text) else {
@@ -412,11 +443,35 @@ struct TcQueue {
     overlimits: u64,
 }
 
+/// The number of a receive queue in the name of the counter of its packets: `rx_queue_0_packets` (ixgbe, igb, ice, virtio_net),
+/// `rx-0.packets` (i40e), `rx0_packets` (mlx5), and of a veth link, which counts those that meet an XDP program alone,
+/// `rx_queue_0_xdp_packets`.
+fn receive_queue(name: &str) -> Option<u16> {
+    let rest = name.strip_prefix("rx")?;
+    let rest = ["_queue_", "-"]
+        .into_iter()
+        .find_map(|prefix| rest.strip_prefix(prefix))
+        .unwrap_or(rest);
+    let end = rest.find(|c: char| !c.is_ascii_digit())?;
+    let (number, kind) = rest.split_at(end);
+    ["_packets", ".packets", "_xdp_packets"]
+        .contains(&kind)
+        .then(|| number.parse().ok())?
+}
+
 /// `tc` of the Debian package iproute2, in the network that this thread is in; `None` if it is not there.
 fn tc() -> Option<String> {
-    let mut tc = Command::new(find_program("tc")?);
-    tc.args(["-s", "-j", "qdisc", "show"]).stdin(Stdio::null());
-    let output = tc.output().ok()?;
+    said("tc", &["-s", "-j", "qdisc", "show"])
+}
+
+/// What a program says in the network that this thread is in; `None` if it is not there or knows nothing.
+fn said(program: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new(find_program(program)?);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let output = command.output().ok()?;
     String::from_utf8(output.stdout).ok()
 }
 

@@ -59,7 +59,7 @@ use certify::Loopback;
 use equipment::PROBE_NS;
 use far::any::{AnyServer, Instruments};
 use placement::Placement;
-use probe::Prober;
+use probe::{Prober, Way};
 use remote::crew::Crew;
 use remote::site::Reached;
 use running::{Asker, Running};
@@ -494,9 +494,13 @@ impl Rig {
         }
     }
 
+    /// Asks a server that runs already as the trials will, and one in a namespace by sockets.
     fn prober(&self, host: Host, local: Option<IpAddr>, server: SocketAddr) -> Prober {
         Prober {
-            way: host.into(),
+            way: match host {
+                Host::Here => Way::Here(host, self.spec.load.backend),
+                _ => host.into(),
+            },
             local,
             server,
             zone: self.spec.load.zone.clone(),

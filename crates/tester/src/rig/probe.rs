@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
-use dns64_transport::socket::{OpenError, Segmentation, UdpLink};
-use dns64_transport::{Link, LinkError};
+use dns64_transport::socket::OpenError;
+use dns64_transport::{Backend, Link, LinkError};
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
 
@@ -15,6 +15,7 @@ use crate::lab::server::Probe;
 use crate::lab::{Blame, LabError};
 use crate::load::query::Template;
 use crate::namespace::Zone;
+use crate::trial::backend;
 
 /// Who asks, and whom.
 #[derive(Clone, Debug)]
@@ -32,15 +33,15 @@ pub struct Prober {
 /// From where questions are asked.
 #[derive(Clone, Debug)]
 pub enum Way {
-    /// A network of this machine.
-    Here(Host),
+    /// A network of this machine, over links of this kind: what answers in the driver may answer one kind alone.
+    Here(Host, Backend),
     /// Another host.
     Far(Remote),
 }
 
 impl From<Host> for Way {
     fn from(host: Host) -> Self {
-        Self::Here(host)
+        Self::Here(host, Backend::Socket)
     }
 }
 
@@ -150,7 +151,9 @@ impl Prober {
         wait_ns: Nanos,
     ) -> Result<Vec<u8>, ProbeError> {
         match &self.way {
-            Way::Here(host) => host.enter(|| self.exchange(address, rtype, wait_ns))?,
+            Way::Here(host, backend) => {
+                host.enter(|| self.exchange(*backend, address, rtype, wait_ns))?
+            }
             Way::Far(host) => {
                 let answer = host.answer(&self.question(address, rtype, wait_ns))?;
                 answer.map_err(|why| self.no_answer(address, wait_ns, why))
@@ -234,12 +237,13 @@ impl Prober {
     /// or did not come at all, is told apart.
     fn exchange(
         &self,
+        backend: Backend,
         asked: Ipv4Addr,
         rtype: Rtype,
         wait_ns: Nanos,
     ) -> Result<Vec<u8>, ProbeError> {
         let template = Template::of_type(&self.zone.suffix, rtype);
-        let mut link = UdpLink::client(self.server, self.local, 1, Segmentation::Off)?;
+        let mut link = backend::client(backend, self.server, self.local)?;
         link.send(0, 1, |_, frame| template.write(PROBE_ID, asked, frame))?;
         let until = MonotonicClock.now() + wait_ns;
         let mut reply = None;

@@ -1,7 +1,7 @@
 //! The kind of network and of clock that trials run over, and the one place where the Tester opens
 //! its links.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use dns64_transport::clock::{MonotonicClock, Nanos};
 use dns64_transport::socket::{OpenError, Segmentation, UdpLink};
@@ -11,7 +11,7 @@ use dns64_transport::{Backend, Counters, Datagram, Departure, Link, LinkError, O
 use super::{AuthDns, Measurer, TrialError};
 
 /// The implementation of [`Link`] that was chosen; each call asks once which it is, for as many datagrams as it moves.
-pub(super) enum AnyLink {
+pub(crate) enum AnyLink {
     Udp(Box<UdpLink>),
     Xdp(Box<XdpLink>),
 }
@@ -35,6 +35,17 @@ pub(super) fn clients(
     let links: Result<Vec<AnyLink>, OpenError> =
         measurer.host.enter(|| (0..threads).map(open).collect())?;
     Ok(links?)
+}
+
+/// A link of one port toward `server`, for single questions.
+pub(crate) fn client(
+    backend: Backend,
+    server: SocketAddr,
+    local: Option<IpAddr>,
+) -> Result<AnyLink, OpenError> {
+    let udp = || UdpLink::client(server, local, 1, Segmentation::Off);
+    let xdp = |options: Options| XdpLink::client(server, local, 1, &options);
+    chosen(backend, (0, 1), udp, xdp)
 }
 
 /// Link number `worker` of those at which the authority listens.

@@ -186,7 +186,7 @@ fn neighbour(usage: &Usage, row: &RoleUsage) -> Cause {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use dns64_transport::clock::SECOND;
 
     use super::*;
@@ -195,7 +195,7 @@ mod tests {
     const MS: Nanos = 1_000_000;
 
     /// A role that had core 1 for itself.
-    fn row(role: Role) -> RoleUsage {
+    pub(in crate::trial) fn row(role: Role) -> RoleUsage {
         RoleUsage {
             host: None,
             role,

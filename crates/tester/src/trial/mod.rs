@@ -4,7 +4,7 @@
 //! sockets toward the server, shares the schedule out, and sums up what the shards found.
 
 pub mod achieved;
-mod backend;
+pub(crate) mod backend;
 pub mod cause;
 mod distribution;
 pub mod disturbance;

@@ -370,6 +370,7 @@ fn notes(
         ));
     }
     notes.extend_from_slice(&around.notes);
+    notes.extend(around.one_queue());
     if around.dut_drops > 0 {
         notes.push(format!(
             "the DUT's sockets lost {} datagrams at full buffers",

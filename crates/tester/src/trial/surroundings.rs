@@ -10,6 +10,7 @@ use super::path::AuthorityTimes;
 use super::result::{AuthorityShare, HostClock};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger::Ledger;
+use crate::lab::cpuset::CpuSet;
 use crate::lab::process::Resources;
 use crate::lab::topology::Role;
 use crate::lab::usage::Usage;
@@ -182,4 +183,33 @@ impl Surroundings {
         }
         notes
     }
+
+    /// What arrived in one of several receive queues alone, and so at one core of a host whose server has several.
+    pub(super) fn one_queue(&self) -> Option<String> {
+        let legs = self.observed.client.iter().chain(&self.observed.upstreams);
+        legs.filter_map(|leg| {
+            let (host, link) = (&self.observed.hosts[leg.far?], leg.link.as_deref()?);
+            let role = match host.role.as_str() {
+                "DUT" => Role::Dut,
+                "authority" => Role::Authority,
+                _ => return None,
+            };
+            let cores: CpuSet = self.machine.as_ref()?.of(role)?.cores.as_ref()?.parse().ok()?;
+            let packets = host.most.received_by_queue(link);
+            let (all, busiest) = (packets.iter().sum::<u64>(), *packets.iter().max()?);
+            let is_one = packets.len() > 1 && all >= QUEUES_JUDGED_FROM && busiest * 100 >= all * 99;
+            (is_one && cores.cpus().len() > 1).then(|| {
+                format!(
+                    "{busiest} of {all} packets arrived in one of {} receive queues ({link}, {}), and so at one of its cores: RSS has to \
+                     hash the ports (`ethtool -N INTERFACE rx-flow-hash udp6 sdfn`)",
+                    packets.len(),
+                    host.role
+                )
+            })
+        })
+        .next()
+    }
 }
+
+/// Fewer packets can all come from the same few ports.
+const QUEUES_JUDGED_FROM: u64 = 1000;

@@ -47,8 +47,8 @@ fn has_program(role: Role) -> bool {
 /// An authority in the lab that answers in the driver.
 struct Served {
     _lab: Lab,
-    /// As the authority advises.
-    _far: Option<Attached>,
+    /// As the authority advises; the Tester has its own over AF_XDP.
+    far: Option<Attached>,
     child: Child,
     at: SocketAddr,
     said: BufReader<std::process::ChildStdout>,
@@ -56,6 +56,10 @@ struct Served {
 
 impl Served {
     fn start(ip: IpAddr, mode: &str) -> Self {
+        Self::of_names("--aaaa-share 50%", ip, mode)
+    }
+
+    fn of_names(names: &str, ip: IpAddr, mode: &str) -> Self {
         let lab = up(Setup::ThreeDevice);
         let far = (mode == "native").then(|| {
             let mut object = Object::load(STEER_OBJECT).unwrap();
@@ -65,7 +69,7 @@ impl Served {
         let mut command =
             host(Role::Authority).command(Path::new(PROGRAM), &CpuSet::unrestricted());
         let words = format!(
-            "authority --listen {ip} --aaaa-share 50% --in-driver {UPSTREAM_LINK} --xdp-mode {mode}"
+            "authority --listen {ip} {names} --in-driver {UPSTREAM_LINK} --xdp-mode {mode}"
         );
         command.args(words.split(' ')).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -83,7 +87,7 @@ impl Served {
         );
         Self {
             _lab: lab,
-            _far: far,
+            far,
             child,
             at: (ip, 53).into(),
             said,
@@ -254,6 +258,30 @@ fn driver_and_sockets_answer_at_one_address_and_count_together() {
             );
         }
     }
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+/// Nothing but its own programs is at the Tester's end of the link: what it asks beforehand goes the way of the trial.
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn a_self_test_over_af_xdp_has_its_answers_from_the_driver() {
+    let _turn = turn();
+    let mut served = Served::of_names("--self-test", Setup::ThreeDevice.upstream_v4().0, "native");
+    served.far = None;
+    let words = "selftest -s ADDRESS --backend xdp --self-tests 1 -Q 500 -l 1s --json -";
+    until("has an authority answered in time", || {
+        let mut tester = host(Role::Dut).command(Path::new(PROGRAM), &CpuSet::unrestricted());
+        tester.args(
+            words
+                .replace("ADDRESS", &served.at.ip().to_string())
+                .split(' '),
+        );
+        let run = Run::new(&output(tester));
+        let trial = &run.json["trials"][0];
+        assert_accounted(trial);
+        (answers(trial, "valid") > 0).then_some(())
+    });
+    served.end();
     assert_eq!(left_behind(), Vec::<String>::new());
 }
 

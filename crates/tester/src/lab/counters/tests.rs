@@ -116,3 +116,17 @@ fn a_difference_has_the_losses_that_came_meanwhile() {
     // A counter that was set back, as that of an interface that was created again, counts nothing.
     assert_eq!(before.since(&after).losses().count(), 0);
 }
+
+#[test]
+fn receive_queues_are_told_in_the_words_of_each_driver() {
+    let mut reading = Reading::default();
+    let ethtool = "NIC statistics:\n     rx_packets: 99\n     rx_queue_0_packets: 7\n     rx_queue_0_bytes: 700\n     \
+                   rx_queue_10_packets: 5\n     tx_queue_0_packets: 3\n";
+    reading.receive_queues("client", ethtool);
+    assert_eq!(reading.received_by_queue("client"), [7, 5]);
+    assert_eq!(reading.received_by_queue("upstream"), Vec::<u64>::new());
+    let known = ["rx-3.packets", "rx3_packets", "rx_queue_3_xdp_packets"];
+    assert_eq!(known.map(receive_queue), [Some(3); 3]);
+    let others = ["rx_packets", "rx_queue_3_drops", "rx3_xdp_drop", "rx_3"];
+    assert_eq!(others.map(receive_queue), [None; 4]);
+}

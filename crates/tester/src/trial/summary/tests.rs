@@ -1,9 +1,13 @@
 use dns64_transport::Counters;
 
+use super::super::disturbance::tests::row;
 use super::*;
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::counts::FaultCounts;
 use crate::lab::process::Resources;
+use crate::lab::topology::Role;
+use crate::lab::usage::{RoleUsage, Usage};
+use crate::lab::watch::{Change, Leg};
 use crate::load::generator::Tally;
 use crate::load::ledger::Ledger;
 use crate::load::names::Names;
@@ -216,4 +220,46 @@ fn an_authority_that_is_measured_loses_queries_itself() {
     let fault = TesterFault::AuthorityDrops { datagrams: 1 };
     assert_eq!(beside_a_dut.outcome, Outcome::Invalid(fault));
     assert_eq!(beside_a_dut.tester_drops, 1);
+}
+
+#[test]
+fn packets_in_one_receive_queue_are_told_where_the_server_has_several_cores() {
+    let told = |packets: [u64; 2], cores: &str| {
+        let counted = (0..).zip(packets).map(|(queue, count)| {
+            let counter = Counter::of_link("client", Layer::Receive(queue), "packets");
+            (counter, count)
+        });
+        let server = Change {
+            role: "DUT".to_owned(),
+            most: counted.collect(),
+            ..Change::default()
+        };
+        let row = RoleUsage {
+            cores: Some(cores.to_owned()),
+            ..row(Role::Dut)
+        };
+        let around = Surroundings {
+            machine: Some(Usage {
+                roles: vec![row],
+                ..Usage::default()
+            }),
+            observed: Observed {
+                hosts: vec![Change::default(), server],
+                client: Some(Leg {
+                    near: 0,
+                    far: Some(1),
+                    link: Some("client".to_owned()),
+                }),
+                upstreams: Vec::new(),
+            },
+            ..Surroundings::default()
+        };
+        around.one_queue()
+    };
+    let note = "1000 of 1010 packets arrived in one of 2 receive queues (client, DUT), and so at one of its cores: RSS has to \
+                hash the ports (`ethtool -N INTERFACE rx-flow-hash udp6 sdfn`)";
+    assert_eq!(told([1000, 10], "1-2").as_deref(), Some(note));
+    assert_eq!(told([1000, 11], "1-2"), None);
+    assert_eq!(told([1000, 10], "1"), None);
+    assert_eq!(told([990, 0], "1-2"), None, "too few to judge");
 }
