@@ -227,14 +227,13 @@ fn attempt<T: Trials>(
 
 /// How often a rate is tried again after this trial, if it is invalid.
 fn repeats(trial: &TrialResult) -> u32 {
-    let behind = trial.timing.lateness_ns_p50 >= BEHIND_NS;
     match trial.outcome.fault() {
         Some(
             TesterFault::LateSchedule { .. }
             | TesterFault::RateError { .. }
             | TesterFault::CatchUpBurst { .. }
             | TesterFault::Disturbed { .. },
-        ) => match behind {
+        ) => match trial.timing.is_behind() {
             // It does not keep the rate, and will not.
             true => 0,
             // It was stopped for a moment, at this rate as at any other.
@@ -243,11 +242,6 @@ fn repeats(trial: &TrialResult) -> u32 {
         _ => INVALID_REPEATS,
     }
 }
-
-/// A sender that is so late with half of its queries has fallen behind its schedule; one that was
-/// stopped for some moments is late with the queries of those. A rate that is half a per cent too much
-/// makes it so late in a trial of 5 s.
-const BEHIND_NS: Nanos = 10_000_000;
 
 /// Whether a trial says that its rate was too much for the Tester.
 fn is_refused(outcome: &Outcome) -> bool {

@@ -36,6 +36,8 @@ pub enum Cause {
         /// Program and process ID of the one with the most CPU time.
         process: Option<(String, u32)>,
     },
+    /// Nothing took its core, but half of the queries left late: the rate is more than it sends.
+    Behind,
     /// No counter of the kernel explains it: its process was stopped, or the whole machine.
     Stopped,
 }
@@ -76,6 +78,9 @@ impl Cause {
                     who.unwrap_or_default()
                 )
             }
+            Self::Behind => {
+                format!("half of the queries left late: the rate is too high for {whose} cores")
+            }
             Self::Stopped => format!(
                 "no other process, quota or hypervisor took {whose} core: its process or the whole \
                  machine was stopped"
@@ -91,6 +96,7 @@ impl Cause {
                 "use a machine whose host gives it cores of its own, or repeat when it is quiet"
             }
             Self::Neighbour { .. } => "stop it, or keep it to other cores (taskset)",
+            Self::Behind => "lower the rate, or give it more --threads and cores",
             Self::Stopped => "do not stop the process (SIGSTOP, a debugger) or suspend the machine",
         }
     }

@@ -13,6 +13,7 @@ use dns64_transport::clock::Nanos;
 use super::cause::Cause;
 use super::fault::TesterFault;
 use super::place::LossSpan;
+use super::result::Timing;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::topology::Role;
 use crate::lab::usage::{RoleUsage, TICK_NS, Usage};
@@ -78,9 +79,12 @@ pub(super) fn remark(usage: &Usage, limits: &Limits, has_passed: bool) -> Option
     })
 }
 
-/// A fault of the sender with what held it up, if the machine tells.
-pub(super) fn explained(fault: TesterFault, usage: Option<&Usage>) -> TesterFault {
-    fault.caused(|stall_ns| cause_of_stall(usage?, stall_ns))
+/// A fault of the sender with what held it up, if the machine or its lateness tells.
+pub(super) fn explained(fault: TesterFault, usage: Option<&Usage>, timing: &Timing) -> TesterFault {
+    fault.caused(|stall_ns| match cause_of_stall(usage?, stall_ns)? {
+        Cause::Stopped if timing.is_behind() => Some(Cause::Behind),
+        cause => Some(cause),
+    })
 }
 
 /// Why a sender was held up for so long, by the counters of the Measurer. Whoever waits for a core is delayed for as
@@ -445,5 +449,29 @@ pub(super) mod tests {
         let quota = why(|m| (m.run_delay_ns, m.throttled_ns) = (50 * MS, Some(50 * MS)));
         assert!(matches!(quota, Cause::Throttled { .. }));
         assert_eq!(cause_of_stall(&Usage::default(), 50 * MS), None);
+    }
+    #[test]
+    fn a_sender_that_nothing_held_up_but_its_rate_is_behind() {
+        let usage = Usage {
+            span_ns: 10 * SECOND,
+            pressure_ns: None,
+            roles: vec![row(Role::Measurer)],
+        };
+        let why = |lateness_ns_p50| {
+            let timing = Timing {
+                lateness_ns_p50,
+                ..Timing::default()
+            };
+            let late = TesterFault::LateSchedule {
+                lateness_ns: 326 * MS,
+                limit_ns: 10 * MS,
+                cause: None,
+            };
+            explained(late, Some(&usage), &timing).what()
+        };
+        let start = "the sender was held up for 326.0 ms and the limit is 10.0 ms: ";
+        let behind = "half of the queries left late: the rate is too high for the Measurer's cores";
+        assert_eq!(why(10 * MS), format!("{start}{behind}"));
+        assert!(why(10 * MS - 1).contains("was stopped"));
     }
 }

@@ -215,6 +215,17 @@ pub struct Timing {
     pub self_correcting: Option<SelfCorrected>,
 }
 
+impl Timing {
+    /// Whether the sender fell behind its schedule, which it does again at this rate. One that was stopped for some
+    /// moments is late with the queries of those only.
+    pub fn is_behind(&self) -> bool {
+        self.lateness_ns_p50 >= BEHIND_NS
+    }
+}
+
+/// A rate that is half a per cent too much makes half of the queries so late in a trial of 5 s.
+const BEHIND_NS: Nanos = 10_000_000;
+
 /// Stalls of the sender after which more queries were due than may leave at once, and what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CatchUp {

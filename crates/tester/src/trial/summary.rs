@@ -64,7 +64,7 @@ pub fn result(
         .or_else(|| bursts.fault(spec))
         .or_else(|| slow_authority(&noted.or(sampled).filter(|_| shortfall > 0)?))
         .or_else(|| theft(spec, shortfall, hanging, &bursts.told, &around))
-        .map(|fault| disturbance::explained(fault, around.machine.as_ref()));
+        .map(|fault| disturbance::explained(fault, around.machine.as_ref(), &timing));
     let outcome = verdict(fault, shortfall, ended_early);
     let mut remarks = remarks(spec, &sums.answers, behind_dut, path.as_ref());
     remarks.extend(sampled.and_then(|told| told.note()));

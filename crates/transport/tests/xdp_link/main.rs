@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dns64_transport::Link;
-use dns64_transport::clock::{Clock, MonotonicClock, SECOND};
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::socket::OpenError;
 use dns64_transport::xdp::program::{Mode, XdpError};
 use dns64_transport::xdp::{Options, Part, XdpLink};

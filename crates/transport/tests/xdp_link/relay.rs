@@ -256,6 +256,9 @@ fn a_forged_reply_does_not_move_the_questions() {
     }
 }
 
+/// The kernel is asked every 10 s, on a machine that may stand still meanwhile.
+const PATIENCE: Nanos = 120 * SECOND;
+
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
 fn a_server_whose_mac_address_changes_is_asked_at_the_new_one() {
@@ -271,7 +274,7 @@ fn a_server_whose_mac_address_changes_is_asked_at_the_new_one() {
     // What goes to the old address is lost, until the kernel is asked again.
     while asked.ask() != (from, false) {
         let waited = MonotonicClock.now() - moved;
-        assert!(waited < 20 * SECOND, "its new address is not found");
+        assert!(waited < PATIENCE, "its new address is not found");
     }
     // An entry that the kernel has given up leaves the questions to the kernel.
     let (right, to) = (&asked.pair.0[1], V4[0]);
@@ -283,6 +286,6 @@ fn a_server_whose_mac_address_changes_is_asked_at_the_new_one() {
     while by_the_kernel < 2 {
         by_the_kernel = if asked.ask().1 { by_the_kernel + 1 } else { 0 };
         let waited = MonotonicClock.now() - given_up;
-        assert!(waited < 20 * SECOND, "a neighbour that is gone is asked");
+        assert!(waited < PATIENCE, "a neighbour that is gone is asked");
     }
 }
