@@ -23,7 +23,8 @@ use super::cpuset::CpuSet;
 use super::profile::Family;
 
 pub use super::topology::Role;
-pub use error::HostsError;
+pub use check::Doubt;
+pub use error::{HostsError, HostsErrors, Part};
 pub use link::{LinkAddress, LinkEnd, LinkName};
 pub use site::{Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer};
 
@@ -94,23 +95,20 @@ impl Hosts {
     ///
     /// # Errors
     ///
-    /// An impossible name, address or number; the same address twice, or one prefix on links of
-    /// two names; a role that no host has, or that a host cannot have; links that do not connect. The
-    /// first of them, with its host and remedy.
-    pub fn new(hosts: Vec<HostSpec>) -> Result<Self, HostsError> {
-        check::each(&hosts)?;
-        check::addresses(&hosts)?;
-        check::roles(&hosts)?;
-        let hosts = Self(hosts);
-        for dut in hosts.duts() {
-            // One of the two has to be there; which of them is used, a plan says later.
-            let family = hosts.upstream_family(dut);
-            hosts.site(Some(&dut.name), family)?;
+    /// As [`Self::faults`], all of them.
+    pub fn new(hosts: Vec<HostSpec>) -> Result<Self, HostsErrors> {
+        match check::all(&hosts, Vec::new(), false) {
+            faults if faults.is_empty() => Ok(Self(hosts)),
+            faults => Err(HostsErrors(faults)),
         }
-        if hosts.duts().is_empty() {
-            hosts.site(None, Family::Ipv6)?;
-        }
-        Ok(hosts)
+    }
+
+    /// All that is wrong with hosts of which something may be in doubt, each with its remedy: an impossible name,
+    /// address or number; the same address twice, or one prefix on links of two names; a role that no host has, or that
+    /// a host cannot have; links that do not connect; where there are `self_tests`, an authority that none of them
+    /// asks. What only follows from another fault or from a doubt is left out.
+    pub fn faults(hosts: &[HostSpec], doubts: Vec<Doubt>, self_tests: bool) -> Vec<HostsError> {
+        check::all(hosts, doubts, self_tests)
     }
 
     /// In the order of the plan.
@@ -136,42 +134,6 @@ impl Hosts {
     /// The hosts of authorities, in the order of the plan; at least one.
     pub fn authorities(&self) -> Vec<&HostSpec> {
         self.with(Role::Authority)
-    }
-
-    /// Whether self-tests ask every authority: each Measurer asks one of them, the Measurers in turn.
-    ///
-    /// # Errors
-    ///
-    /// There are more authorities than Measurers; names both, and the authorities that nobody asks.
-    pub fn check_self_tests(&self) -> Result<(), HostsError> {
-        let (measurers, authorities) = (self.measurers(), self.authorities());
-        let Some(unasked) = authorities
-            .get(measurers.len()..)
-            .filter(|it| !it.is_empty())
-        else {
-            return Ok(());
-        };
-        let names = |hosts: &[&HostSpec]| {
-            let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
-            names.join(", ")
-        };
-        let what = format!(
-            "self-tests cannot cover {} authorities ({}) with {} ({}): each Measurer asks one of them, so there must be at \
-             most as many authorities as Measurers",
-            authorities.len(),
-            names(&authorities),
-            match measurers.len() {
-                1 => "1 Measurer".to_owned(),
-                several => format!("{several} Measurers"),
-            },
-            names(&measurers),
-        );
-        let remedy = format!(
-            "add \"measurer\" to the roles of other hosts, remove \"authority\" from {}, or write uncertified = true in \
-             [tester]",
-            names(unasked)
-        );
-        Err(HostsError::of_all(what, remedy))
     }
 
     fn with(&self, role: Role) -> Vec<&HostSpec> {
@@ -207,9 +169,9 @@ impl<'a> IntoIterator for &'a Hosts {
 }
 
 impl TryFrom<Vec<HostSpec>> for Hosts {
-    type Error = HostsError;
+    type Error = HostsErrors;
 
-    fn try_from(hosts: Vec<HostSpec>) -> Result<Self, HostsError> {
+    fn try_from(hosts: Vec<HostSpec>) -> Result<Self, HostsErrors> {
         Self::new(hosts)
     }
 }

@@ -42,11 +42,8 @@ pub(super) fn variants(
             continue;
         };
         let host = match dut.get_ref().profile {
-            // Hosts with a fault are none, whatever they are called.
-            Some(_) if !faults.spoil(&["[hosts"]) => {
-                faults.or(host_of(dut, hosts.at.as_deref()), None)
-            }
-            _ => None,
+            Some(_) => faults.or(host_of(dut, file), None),
+            None => None,
         };
         for variant in variants_of(dut, number, (subject, host), origin, faults) {
             if variants.iter().any(|other| other.name == variant.name) {

@@ -123,6 +123,16 @@ impl<'a> Faults<'a> {
         self.found.iter().any(of)
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether there is one at this place.
+    pub(super) fn is_at(&self, span: &Range<usize>) -> bool {
+        self.found.iter().any(|fault| fault.span == *span)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -143,13 +153,6 @@ impl<'a> Faults<'a> {
             Some(value) if self.found.is_empty() => Ok(value),
             _ => Err(refused(self.found.into_iter().map(locate).collect())),
         }
-    }
-
-    /// The error with all of them.
-    pub(super) fn refusal(self, origin: &str) -> PlanError {
-        let text = self.text;
-        let found = self.found.into_iter();
-        refused(found.map(|fault| fault.locate(origin, text)).collect())
     }
 }
 

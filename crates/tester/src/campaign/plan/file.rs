@@ -9,7 +9,7 @@ use super::fault::{Fault, Faults};
 use super::section::{self, Section};
 use super::{Order, RawFormat, Restart};
 use crate::lab::LabKind;
-use crate::lab::hosts::{LinkName, Role, THREADS_MAX};
+use crate::lab::hosts::{LinkName, Part, Role, THREADS_MAX};
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::load::pace;
@@ -94,34 +94,51 @@ pub(super) const DUT: &str = "[[dut]]";
 
 #[derive(Debug)]
 pub(crate) struct Host {
-    pub ssh: Option<String>,
-    pub netns: Option<String>,
-    pub local: bool,
+    pub ssh: Option<At<String>>,
+    pub netns: Option<At<String>>,
+    pub local: Option<At<bool>>,
     pub sudo: bool,
-    pub roles: Vec<Role>,
+    pub roles: Option<At<Vec<Role>>>,
     pub cpus: Option<At<String>>,
     pub authority_cpus: Option<At<String>>,
     pub threads: Option<At<u64>>,
     pub links: Vec<(LinkName, Vec<At<Link>>)>,
+    /// What was refused already: how it is reached, its roles, or its links.
+    pub doubts: Vec<Part>,
 }
 
 impl Host {
     fn read(s: &mut Section<'_, '_, '_>) -> Self {
-        let value = |at: At<String>| at.get_ref().clone();
-        let is_true = |at: At<bool>| *at.get_ref();
+        let mut doubts = Vec::new();
+        let links_of = [LinkName::Client, LinkName::Upstream, LinkName::SelfTest];
         let ends = |s: &mut Section<'_, '_, '_>| {
-            let all = [LinkName::Client, LinkName::Upstream, LinkName::SelfTest];
-            let read = all.map(|link| (link, s.sections(link.name(), LINK, true, Link::read)));
+            let read = links_of.map(|link| (link, s.sections(link.name(), LINK, true, Link::read)));
             Vec::from(read)
         };
+        let known = s.faults.count();
         let links = s.section("links", "[hosts.NAME.links]", ends);
         let links = links.map_or_else(Vec::new, |at| at.get_ref().clone());
+        if s.faults.count() > known {
+            doubts.extend(links_of.map(Part::Link));
+        }
+        let known = s.faults.count();
+        let ssh = s.text("ssh", "root@gen1");
+        let netns = s.text("netns", "gen1");
+        let local = s.boolean("local");
+        if s.faults.count() > known {
+            doubts.push(Part::Reach);
+        }
+        let known = s.faults.count();
+        let roles = s.choices("roles", "roles = [\"measurer\"]");
+        if s.faults.count() > known {
+            doubts.push(Part::Roles);
+        }
         Self {
-            ssh: s.text("ssh", "root@gen1").map(value),
-            netns: s.text("netns", "gen1").map(value),
-            local: s.boolean("local").is_some_and(is_true),
-            sudo: s.boolean("sudo").is_some_and(is_true),
-            roles: s.choices("roles", "roles = [\"measurer\"]"),
+            ssh,
+            netns,
+            local,
+            sudo: s.boolean("sudo").is_some_and(|at| *at.get_ref()),
+            roles,
             cpus: s.text("cpus", "0,2-3"),
             authority_cpus: s.text("authority-cpus", "1"),
             threads: s.number("threads", THREADS_MAX as u64),
@@ -129,6 +146,7 @@ impl Host {
                 .into_iter()
                 .filter(|(_, ends)| !ends.is_empty())
                 .collect(),
+            doubts,
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use super::duts::beside;
-use super::fault::Fault;
+use super::fault::{Fault, Faults};
 use super::file::{At, File};
 use crate::lab::process::{find_program, run};
 
@@ -38,30 +38,33 @@ impl Expanded {
     }
 }
 
-/// Reads the inventory of a plan, if it has one.
-pub(super) fn expand(file: &File, origin: &str, text: &str) -> Result<Option<Expanded>, Fault> {
-    let Some(at) = &file.inventory else {
-        return Ok(None);
-    };
+/// Reads the inventory of a plan; `None` if it has none, or cannot be read.
+pub(super) fn expand(file: &File, origin: &str, faults: &mut Faults<'_>) -> Option<Expanded> {
+    let at = file.inventory.as_ref()?;
     if !file.hosts.is_empty() {
-        return Err(
-            at.fault("both inventory and [hosts.NAME] describe the hosts; omit one of them")
-        );
+        let why = "both inventory and [hosts.NAME] describe the hosts; omit one of them";
+        faults.add(at.fault(why));
+        return None;
     }
     let path = beside(origin, at.get_ref());
-    let fault = |message: String| {
-        let path = path.display();
-        at.fault(format!("inventory {path}: {message}"))
+    let listed = listed(&path).map_err(|message| vec![message]);
+    let tables = match listed.and_then(|json| as_toml(&json)) {
+        Ok(tables) => tables,
+        Err(messages) => {
+            for message in messages {
+                let path = path.display();
+                faults.add(at.fault(format!("inventory {path}: {message}")));
+            }
+            return None;
+        }
     };
-    let json = listed(&path).map_err(fault)?;
-    let tables = as_toml(&json).map_err(fault)?;
-    let (text, begin) = put_in(text, at, &tables);
-    Ok(Some(Expanded {
+    let (text, begin) = put_in(faults.text, at, &tables);
+    Some(Expanded {
         text,
         begin,
         at: at.whole(),
         path: path.display().to_string(),
-    }))
+    })
 }
 
 /// The text with the lines of the key as a remark and these tables at its end, and where they begin. All other
@@ -115,129 +118,190 @@ fn listed(path: &Path) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// It is not such a list, no host has roles, or a variable has an impossible value; with the host and the
-/// remedy.
-pub(super) fn as_toml(json: &str) -> Result<String, String> {
+/// It is not such a list, no host has roles, or variables have impossible values: all that is wrong, with the host
+/// and the remedy.
+pub(super) fn as_toml(json: &str) -> Result<String, Vec<String>> {
     let list: Json = serde_json::from_str(json).map_err(|error| {
-        format!("what {PROGRAM} says is not JSON ({error}); update ansible-core")
+        vec![format!(
+            "what {PROGRAM} says is not JSON ({error}); update ansible-core"
+        )]
     })?;
     let all = list.pointer("/_meta/hostvars").and_then(Json::as_object);
     let mut hosts = Table::new();
+    let mut faults = Vec::new();
     for (name, variables) in all.into_iter().flatten() {
         if variables.get("dns64bench_roles").is_some() {
-            let variables = Variables(variables);
-            let host = variables.host(name);
-            let host = host.map_err(|message| format!("host {name}: {message}"))?;
-            hosts.insert(name.clone(), Value::Table(host));
+            let mut variables = Variables::of(variables);
+            hosts.insert(name.clone(), Value::Table(variables.host(name)));
+            let its = variables.faults.into_iter();
+            faults.extend(its.map(|message| format!("host {name}: {message}")));
         }
     }
     if hosts.is_empty() {
-        return Err(
-            "no host has the variable dns64bench_roles; set it, such as dns64bench_roles: [measurer]".to_owned(),
-        );
+        let why = "no host has the variable dns64bench_roles; set it, such as dns64bench_roles: [measurer]";
+        faults.push(why.to_owned());
+    }
+    if !faults.is_empty() {
+        return Err(faults);
     }
     let plan = Table::from_iter([("hosts".to_owned(), Value::Table(hosts))]);
-    toml::to_string(&plan).map_err(|error| error.to_string())
+    toml::to_string(&plan).map_err(|error| vec![error.to_string()])
 }
 
 /// The variables of a host.
-struct Variables<'a>(&'a Json);
+struct Variables<'a> {
+    all: &'a Json,
+    faults: Vec<String>,
+}
 
-impl Variables<'_> {
-    /// The table of a plan that says the same.
-    fn host(&self, name: &str) -> Result<Table, String> {
+impl<'a> Variables<'a> {
+    fn of(all: &'a Json) -> Self {
+        let faults = Vec::new();
+        Self { all, faults }
+    }
+
+    /// The table of a plan that says the same, but for what is a fault.
+    fn host(&mut self, name: &str) -> Table {
         let mut host = Table::new();
-        let (key, value) = self.reach(name)?;
+        let (key, value) = self.reach(name);
         host.insert(key.to_owned(), value);
-        if self.needs_sudo()? {
+        if self.needs_sudo() {
             host.insert("sudo".to_owned(), Value::Boolean(true));
         }
-        let roles = self.0.get("dns64bench_roles").unwrap_or(&Json::Null);
-        host.insert(
-            "roles".to_owned(),
-            Value::Array(texts("dns64bench_roles", roles)?),
-        );
+        let roles = self.all.get("dns64bench_roles").unwrap_or(&Json::Null);
+        let roles = self.texts("dns64bench_roles", roles);
+        host.insert("roles".to_owned(), Value::Array(roles));
         for (variable, key) in [
             ("dns64bench_cpus", "cpus"),
             ("dns64bench_authority_cpus", "authority-cpus"),
         ] {
-            if let Some(cpus) = self.text(variable)? {
+            if let Some(cpus) = self.text(variable) {
                 host.insert(key.to_owned(), Value::String(cpus));
             }
         }
-        if let Some(threads) = self.text("dns64bench_threads")? {
-            let threads = threads.parse().map_err(|_| {
+        if let Some(threads) = self.text("dns64bench_threads") {
+            let number = threads.parse().map_err(|_| {
                 format!("dns64bench_threads is {threads:?}; must be a number such as 4")
-            })?;
-            host.insert("threads".to_owned(), Value::Integer(threads));
+            });
+            let number = self.keep(number).map(Value::Integer);
+            host.extend(number.map(|number| ("threads".to_owned(), number)));
         }
-        if let Some(links) = self.0.get("dns64bench_links") {
-            host.insert("links".to_owned(), Value::Table(all_links(links)?));
+        if let Some(links) = self.all.get("dns64bench_links") {
+            host.insert("links".to_owned(), Value::Table(self.all_links(links)));
         }
-        Ok(host)
+        host
     }
 
     /// Key and value of how the host is reached.
-    fn reach(&self, name: &str) -> Result<(&'static str, Value), String> {
-        if let Some(netns) = self.text("dns64bench_netns")? {
-            return Ok(("netns", Value::String(netns)));
+    fn reach(&mut self, name: &str) -> (&'static str, Value) {
+        if let Some(netns) = self.text("dns64bench_netns") {
+            return ("netns", Value::String(netns));
         }
-        match self.text("ansible_connection")?.as_deref() {
-            Some("local" | "ansible.builtin.local") => return Ok(("local", Value::Boolean(true))),
+        match self.text("ansible_connection").as_deref() {
+            Some("local" | "ansible.builtin.local") => return ("local", Value::Boolean(true)),
             None | Some("ssh" | "ansible.builtin.ssh" | "smart" | "paramiko" | "paramiko_ssh") => {}
-            Some(other) => {
-                return Err(format!(
-                    "ansible_connection is {other:?}; an agent is reached by ssh or local"
-                ));
-            }
+            Some(other) => self.faults.push(format!(
+                "ansible_connection is {other:?}; an agent is reached by ssh or local"
+            )),
         }
-        let host = self
-            .text("ansible_host")?
-            .unwrap_or_else(|| name.to_owned());
-        let user = self.text("ansible_user")?.map(|user| format!("{user}@"));
+        let host = self.text("ansible_host");
+        let host = host.unwrap_or_else(|| name.to_owned());
+        let user = self.text("ansible_user").map(|user| format!("{user}@"));
         let user = user.unwrap_or_default();
-        Ok((
-            "ssh",
-            Value::String(match self.text("ansible_port")? {
-                Some(port) if host.contains(':') => format!("ssh://{user}[{host}]:{port}"),
-                Some(port) => format!("ssh://{user}{host}:{port}"),
-                None => format!("{user}{host}"),
-            }),
-        ))
+        let target = match self.text("ansible_port") {
+            Some(port) if host.contains(':') => format!("ssh://{user}[{host}]:{port}"),
+            Some(port) => format!("ssh://{user}{host}:{port}"),
+            None => format!("{user}{host}"),
+        };
+        ("ssh", Value::String(target))
     }
 
-    fn needs_sudo(&self) -> Result<bool, String> {
+    fn needs_sudo(&mut self) -> bool {
         // Ansible takes these words for a truth value as well.
-        let becomes = match self
-            .text("ansible_become")?
-            .as_deref()
-            .map(str::to_lowercase)
-            .as_deref()
-        {
+        let written = self.text("ansible_become").map(|text| text.to_lowercase());
+        let becomes = match written.as_deref() {
             None | Some("false" | "no" | "off" | "0") => false,
             Some("true" | "yes" | "on" | "1") => true,
             Some(other) => {
-                return Err(format!(
+                self.faults.push(format!(
                     "ansible_become is {other:?}; must be true or false"
                 ));
+                false
             }
         };
-        match self.text("ansible_become_method")?.as_deref() {
+        match self.text("ansible_become_method").as_deref() {
             None | Some("sudo" | "ansible.builtin.sudo") => {}
-            Some(other) if becomes => {
-                return Err(format!("ansible_become_method is {other:?}; must be sudo"));
-            }
+            Some(other) if becomes => self
+                .faults
+                .push(format!("ansible_become_method is {other:?}; must be sudo")),
             Some(_) => {}
         }
-        Ok(becomes && self.text("ansible_user")?.as_deref() != Some("root"))
+        becomes && self.text("ansible_user").as_deref() != Some("root")
     }
 
     /// A variable as text, if it is set.
-    fn text(&self, variable: &str) -> Result<Option<String>, String> {
-        match self.0.get(variable) {
-            None | Some(Json::Null) => Ok(None),
-            Some(value) => text(variable, value).map(Some),
+    fn text(&mut self, variable: &str) -> Option<String> {
+        match self.all.get(variable) {
+            None | Some(Json::Null) => None,
+            Some(value) => self.keep(text(variable, value)),
         }
+    }
+
+    /// A list of texts, or one.
+    fn texts(&mut self, what: &str, value: &Json) -> Vec<Value> {
+        let one = std::slice::from_ref(value);
+        let all = value.as_array().map_or(one, Vec::as_slice);
+        let texts = all.iter().filter_map(|it| self.keep(text(what, it)));
+        texts.map(Value::String).collect()
+    }
+
+    fn all_links(&mut self, value: &Json) -> Table {
+        let Some(links) = value.as_object() else {
+            self.faults
+                .push(format!("dns64bench_links is {value}; {LINKS_EXAMPLE}"));
+            return Table::new();
+        };
+        let mut table = Table::new();
+        for (link, value) in links {
+            if !["client", "upstream", "self-test"].contains(&link.as_str()) {
+                self.faults.push(format!(
+                    "dns64bench_links has a link {link:?}; there are client, upstream and self-test"
+                ));
+                continue;
+            }
+            let ends = match value {
+                Json::Array(ends) => {
+                    let ends = ends.iter().filter_map(|it| self.end(link, it));
+                    Some(Value::Array(ends.collect()))
+                }
+                one => self.end(link, one),
+            };
+            table.extend(ends.map(|ends| (link.clone(), ends)));
+        }
+        table
+    }
+
+    fn end(&mut self, link: &str, end: &Json) -> Option<Value> {
+        let what = |key: &str| format!("{key} of the link {link} in dns64bench_links");
+        let known = end.as_object().filter(|end| {
+            let keys: Vec<_> = end.keys().map(String::as_str).collect();
+            keys.len() == 2 && keys.contains(&"interface") && keys.contains(&"addresses")
+        });
+        let known = known.ok_or_else(|| {
+            format!("the link {link} in dns64bench_links is {end}; {LINKS_EXAMPLE}")
+        });
+        let end = self.keep(known)?;
+        let addresses = self.texts(&what("addresses"), &end["addresses"]);
+        let interface = self.keep(text(&what("interface"), &end["interface"]))?;
+        Some(Value::Table(Table::from_iter([
+            ("interface".to_owned(), Value::String(interface)),
+            ("addresses".to_owned(), Value::Array(addresses)),
+        ])))
+    }
+
+    /// The value, or nothing where there is a fault instead, which is remembered.
+    fn keep<T>(&mut self, read: Result<T, String>) -> Option<T> {
+        read.map_err(|fault| self.faults.push(fault)).ok()
     }
 }
 
@@ -254,57 +318,10 @@ fn text(what: &str, value: &Json) -> Result<String, String> {
     }
 }
 
-/// A list of texts, or one.
-fn texts(what: &str, value: &Json) -> Result<Vec<Value>, String> {
-    let one = std::slice::from_ref(value);
-    let all = value.as_array().map_or(one, Vec::as_slice);
-    all.iter()
-        .map(|it| text(what, it).map(Value::String))
-        .collect()
-}
-
-fn all_links(value: &Json) -> Result<Table, String> {
-    let example = "must be such as {client: {interface: ens1, addresses: [\"2001:2:0:1::1/64\"]}}";
-    let links = value
-        .as_object()
-        .ok_or_else(|| format!("dns64bench_links is {value}; {example}"))?;
-    let end = |link: &str, end: &Json| {
-        let what = |key: &str| format!("{key} of the link {link} in dns64bench_links");
-        let known = end.as_object().filter(|end| {
-            let keys: Vec<_> = end.keys().map(String::as_str).collect();
-            keys.len() == 2 && keys.contains(&"interface") && keys.contains(&"addresses")
-        });
-        let Some(end) = known else {
-            return Err(format!(
-                "the link {link} in dns64bench_links is {end}; {example}"
-            ));
-        };
-        let interface = text(&what("interface"), &end["interface"])?;
-        let addresses = texts(&what("addresses"), &end["addresses"])?;
-        Ok(Value::Table(Table::from_iter([
-            ("interface".to_owned(), Value::String(interface)),
-            ("addresses".to_owned(), Value::Array(addresses)),
-        ])))
-    };
-    let mut table = Table::new();
-    for (link, value) in links {
-        if !["client", "upstream", "self-test"].contains(&link.as_str()) {
-            let known = "there are client, upstream and self-test";
-            return Err(format!("dns64bench_links has a link {link:?}; {known}"));
-        }
-        let ends = match value {
-            Json::Array(ends) => {
-                let ends = ends.iter().map(|it| end(link, it));
-                Value::Array(ends.collect::<Result<_, _>>()?)
-            }
-            one => end(link, one)?,
-        };
-        table.insert(link.clone(), ends);
-    }
-    Ok(table)
-}
-
 const PROGRAM: &str = "ansible-inventory";
+
+const LINKS_EXAMPLE: &str =
+    "must be such as {client: {interface: ens1, addresses: [\"2001:2:0:1::1/64\"]}}";
 
 /// Python starts within a second; an inventory may be a program that asks others.
 const LIMIT: Nanos = 30 * SECOND;
@@ -314,7 +331,6 @@ const LINES_MAX: usize = 20;
 
 #[cfg(test)]
 mod tests {
-    use super::super::fault::Faults;
     use super::super::{Plan, file};
     use super::*;
 

@@ -9,7 +9,7 @@ use super::fault::{Fault, Faults};
 use super::file::{At, Dut, File, Grid, Word};
 use super::hosts::host_of;
 use crate::authority::behaviour::Rules;
-use crate::lab::hosts::Hosts;
+use crate::lab::hosts::{Hosts, HostsErrors};
 use crate::lab::profile::{Family, Profile, ProfileRole};
 use crate::namespace::Share;
 use crate::rig::spec::AuthorityChoice;
@@ -106,7 +106,7 @@ fn check_site(
 ) {
     let wanted = file.tester.upstream_family;
     let family = wanted.or(profile.requires.upstream_family);
-    let Some(host) = faults.keep(host_of(at, Some(hosts))) else {
+    let Some(host) = faults.keep(host_of(at, file)) else {
         return;
     };
     let upstreams = profile.check_upstreams(hosts.authorities().len());
@@ -116,7 +116,9 @@ fn check_site(
         None => ", or give upstream-family in [tester]",
         Some(_) => "",
     };
-    faults.keep(site.map_err(|error| at.fault(format!("{error}{hint}"))));
+    for error in site.err().iter().flat_map(|HostsErrors(errors)| errors) {
+        faults.add(at.fault(format!("{error}{hint}")));
+    }
 }
 
 /// Whether the profile has the settings that are set or swept, and can have these values.

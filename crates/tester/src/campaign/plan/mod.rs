@@ -107,17 +107,10 @@ impl Plan {
         })?;
         let mut faults = Faults::new(&text);
         let file = file::parse(&mut faults);
-        let expanded = match &file {
-            Some(file) => faults.keep(inventory::expand(file, &origin, &text)),
-            None => None,
-        };
-        let expanded = match expanded {
-            None => return Err(faults.refusal(&origin)),
-            Some(None) => {
-                let plan = file.map(|file| looked_up(&file, &origin, &mut faults));
-                return Ok((faults.check(&origin, plan)?, text));
-            }
-            Some(Some(expanded)) => expanded,
+        let expand = |file| inventory::expand(file, &origin, &mut faults);
+        let Some(expanded) = file.as_ref().and_then(expand) else {
+            let plan = file.map(|file| looked_up(&file, &origin, &mut faults));
+            return Ok((faults.check(&origin, plan)?, text));
         };
         let mut faults = Faults::new(&expanded.text);
         let file = file::parse(&mut faults);

@@ -226,12 +226,14 @@ impl<'a, 't> Section<'a, 't, '_> {
         &mut self,
         key: &'static str,
         example: &str,
-    ) -> Vec<T> {
+    ) -> Option<At<Vec<T>>> {
         let items = self.list(key, example);
         let chosen = items
             .iter()
             .filter_map(|item| self.chosen(key, item, ["[", "]"]));
-        chosen.map(|at| at.value).collect()
+        let chosen = chosen.map(|at| at.value).collect();
+        let item = self.table.get(key)?;
+        Some(self.at(key, item, chosen))
     }
 
     fn chosen<T: for<'de> Deserialize<'de>>(

@@ -1,5 +1,6 @@
 mod behaviours;
 mod faults;
+mod host_faults;
 mod hosts;
 mod namespaces;
 mod pacing;

@@ -1,38 +1,336 @@
-//! What has to hold of hosts before anybody looks who is connected to whom.
+//! What has to hold of hosts: all that does not, each thing once.
 
 use std::net::IpAddr;
 
 use super::link::{LinkAddress, LinkEnd, LinkName};
-use super::{HOSTS_MAX, HostSpec, HostsError, Reach, Role, THREADS_MAX};
+use super::{HOSTS_MAX, HostSpec, Hosts, HostsError, HostsErrors, Part, Reach, Role, THREADS_MAX};
+use crate::lab::profile::Family;
 
-/// Names, reaches, numbers and links of each host by itself.
-pub(super) fn each(hosts: &[HostSpec]) -> Result<(), HostsError> {
+/// What of a host is not known, because it could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// Name of the host.
+    pub host: String,
+    /// What is not known. Of a link in doubt every end is.
+    pub part: Part,
+}
+
+/// All that is wrong with hosts, each thing once. What follows from another fault, or from a doubt, is left out.
+pub(super) fn all(hosts: &[HostSpec], doubts: Vec<Doubt>, self_tests: bool) -> Vec<HostsError> {
+    let mut check = Check {
+        hosts,
+        doubts,
+        found: Vec::new(),
+    };
     if hosts.len() > HOSTS_MAX {
         let what = format!("{} hosts", hosts.len());
-        return Err(HostsError::of_all(
-            what,
-            format!("must be at most {HOSTS_MAX}"),
-        ));
+        let remedy = format!("must be at most {HOSTS_MAX}");
+        return vec![HostsError::of_all(what, remedy)];
     }
+    check.roles();
     for (number, host) in hosts.iter().enumerate() {
-        name(&host.name)?;
-        reach(host)?;
-        for other in &hosts[..number] {
+        check.one(host, &hosts[..number]);
+    }
+    check.addresses();
+    if self_tests && !check.is_any(|part| part == Part::Roles) {
+        let covered = self_tests_cover(hosts);
+        covered.unwrap_or_else(|error| check.add(error));
+    }
+    check.connections();
+    check.found
+}
+
+/// What was found so far.
+struct Check<'a> {
+    hosts: &'a [HostSpec],
+    doubts: Vec<Doubt>,
+    found: Vec<HostsError>,
+}
+
+impl<'a> Check<'a> {
+    /// Remembers a fault; what it is about is in doubt from then on.
+    fn add(&mut self, error: HostsError) {
+        if self.found.contains(&error) {
+            return;
+        }
+        for host in error.host.iter().chain(&error.other) {
+            let part = error.part.link().map_or(error.part, Part::Link);
+            let host = host.clone();
+            self.doubts.push(Doubt { host, part });
+        }
+        self.found.push(error);
+    }
+
+    fn doubts(&self, host: &str, part: Part) -> bool {
+        let mut doubts = self.doubts.iter();
+        doubts.any(|doubt| doubt.host == host && doubt.part == part)
+    }
+
+    fn is_any(&self, of: impl Fn(Part) -> bool) -> bool {
+        self.doubts.iter().any(|doubt| of(doubt.part))
+    }
+
+    /// Name, reach, roles, numbers and links of a host by itself.
+    fn one(&mut self, host: &HostSpec, before: &[HostSpec]) {
+        name(&host.name).unwrap_or_else(|error| self.add(error));
+        if !self.doubts(&host.name, Part::Reach) {
+            reach(host).unwrap_or_else(|error| self.add(error));
+        }
+        let of = |part, what: String, remedy: &str| HostsError::of(&host.name, part, what, remedy);
+        for other in before {
             if other.name == host.name {
-                let what = "the name is given to two hosts";
-                return Err(HostsError::of(&host.name, what, "rename one of them"));
+                let what = "the name is given to two hosts".to_owned();
+                self.add(of(Part::Whole, what, "rename one of them"));
             }
-            if other.reach == host.reach {
+            let is_known = ![host, other]
+                .iter()
+                .any(|host| self.doubts(&host.name, Part::Reach));
+            if is_known && other.reach == host.reach {
                 let what = format!("it is the same machine as host {}", other.name);
                 let remedy = "give one host both roles, or correct ssh, netns or local of one";
-                return Err(HostsError::of(&host.name, what, remedy));
+                self.add(of(Part::Reach, what, remedy));
             }
         }
-        own_roles(host)?;
-        numbers(host)?;
-        links(host)?;
+        if !self.doubts(&host.name, Part::Roles) {
+            self.own_roles(host);
+        }
+        if !host.roles.is_empty() {
+            self.numbers(host);
+        }
+        for (&link, ends) in &host.links {
+            self.link(host, link, ends);
+        }
     }
-    Ok(())
+
+    fn own_roles(&mut self, host: &HostSpec) {
+        let mut fault = |what: &str, remedy: &str| {
+            self.add(HostsError::of(&host.name, Part::Roles, what, remedy));
+        };
+        if host.roles.is_empty() {
+            let example =
+                "write such as roles = [\"measurer\"]; there are measurer, dut and authority";
+            fault("it has no role", example);
+        }
+        let mut roles = host.roles.iter().enumerate();
+        if roles.any(|(number, role)| host.roles[..number].contains(role)) {
+            fault("it has a role twice", "omit one");
+        }
+        if host.has(Role::Dut) && host.roles.iter().any(|role| *role != Role::Dut) {
+            fault(
+                "it is the host of a DUT and has another role",
+                "the DUT has a host of its own (RFC 8219 section 9), so that nobody else takes its \
+                 CPUs",
+            );
+        }
+    }
+
+    fn numbers(&mut self, host: &HostSpec) {
+        let mut fault = |part, what: String, remedy: &str| {
+            self.add(HostsError::of(&host.name, part, what, remedy));
+        };
+        let (measurer, authority) = (host.has(Role::Measurer), host.has(Role::Authority));
+        if !(1..=THREADS_MAX).contains(&host.threads) {
+            let what = format!("invalid thread count {}", host.threads);
+            fault(Part::Threads, what, &format!("must be 1-{THREADS_MAX}"));
+        } else if host.threads != 1 && !measurer {
+            let what = format!("threads = {} is for a Measurer", host.threads);
+            let remedy = "omit it, or add the role \"measurer\"";
+            fault(Part::Threads, what, remedy);
+        }
+        let is_shared = measurer && authority;
+        if !(host.authority_cpus.is_unrestricted() || is_shared) {
+            let cpus = &host.authority_cpus;
+            let what = format!("authority-cpus = \"{cpus}\" without both roles");
+            let remedy = "it is for a host that is Measurer and authority; of any other, give cpus";
+            fault(Part::AuthorityCpus, what, remedy);
+        }
+        let both = |cpu: &&usize| host.authority_cpus.cpus().contains(cpu);
+        if let Some(cpu) = host.cpus.cpus().iter().find(both)
+            && host.cpus != host.authority_cpus
+        {
+            let what = format!("CPU {cpu} is in cpus and in authority-cpus");
+            let remedy = "give each CPU to one role, or the same CPUs to both";
+            fault(Part::Cpus, what, remedy);
+        }
+    }
+
+    /// The ends of a host of the links of one name.
+    fn link(&mut self, host: &HostSpec, link: LinkName, ends: &[LinkEnd]) {
+        let name = &host.name;
+        let whole = Part::Link(link);
+        let users = users(link);
+        if !is_used(host, link) && !self.doubts(name, Part::Roles) {
+            let [one, other] = users.map(word);
+            let what = format!("link {link} is between {one} and {other}");
+            let remedy = "omit the link, or add the role";
+            self.add(HostsError::of(name, whole, what, remedy));
+            return;
+        }
+        if self.doubts(name, whole) {
+            return;
+        }
+        if ends.is_empty() {
+            let what = format!("link {link} has no end");
+            self.add(HostsError::of(name, whole, what, "omit it"));
+        }
+        for (number, end) in ends.iter().enumerate() {
+            let interface = &end.interface;
+            let mut fault = |part, what: String, remedy: &str| {
+                self.add(HostsError::of(name, part, what, remedy));
+            };
+            let at = Part::End(link, number);
+            if !is_interface(interface) {
+                let what = format!("{interface:?} of link {link} is not the name of an interface");
+                fault(at, what, "write one that `ip link` lists");
+            } else if is_given_before(host, link, number) {
+                let what = format!("interface {interface} is given twice");
+                let remedy =
+                    "give each link an interface of its own, all addresses of one in one list";
+                fault(at, what, remedy);
+            }
+            if end.addresses.is_empty() {
+                let what = format!("interface {interface} of link {link} has no address");
+                fault(at, what, "add one, such as \"2001:2:0:1::1/64\"");
+            }
+            for &address in &end.addresses {
+                if !is_of_a_host(address.address()) {
+                    let what = format!("{address} of link {link} is not the address of a host");
+                    let remedy =
+                        "use a global unicast address, such as one of 2001:2::/48 or 198.18.0.0/15";
+                    fault(Part::Address(link, address), what, remedy);
+                }
+            }
+        }
+    }
+
+    /// Addresses that two hosts share, and prefixes that make it unclear which link is meant.
+    fn addresses(&mut self) {
+        let mut seen: Vec<Addressed<'_>> = Vec::new();
+        let used = self.hosts.iter().flat_map(ends);
+        for (host, link, end) in used.filter(|(host, link, _)| is_used(host, *link)) {
+            for &address in &end.addresses {
+                let interface = end.interface.as_str();
+                let mut own = Addressed {
+                    host,
+                    link,
+                    interface,
+                    address,
+                    is_told: false,
+                };
+                let mut others = seen.iter_mut();
+                let clash = others.find_map(|it| own.clash(it).map(|error| (it, error)));
+                if let Some((other, error)) = clash {
+                    (own.is_told, other.is_told) = (true, true);
+                    self.add(error);
+                    let (host, part) = (other.host.name.clone(), Part::Link(other.link));
+                    self.doubts.push(Doubt { host, part });
+                }
+                seen.push(own);
+            }
+        }
+    }
+
+    /// Who has which role.
+    fn roles(&mut self) {
+        let is_without = |host: &HostSpec| host.roles.is_empty();
+        if self.is_any(|part| part == Part::Roles) || self.hosts.iter().any(is_without) {
+            return;
+        }
+        for role in [Role::Measurer, Role::Authority] {
+            if !self.hosts.iter().any(|host| host.has(role)) {
+                let word = word(role);
+                self.add(HostsError::of_all(
+                    format!("no host is the {word}"),
+                    format!("add \"{word}\" to the roles of one"),
+                ));
+            }
+        }
+    }
+
+    /// Who is connected to whom.
+    fn connections(&mut self) {
+        let hosts = Hosts(self.hosts.to_vec());
+        let of_dut = |dut: &&HostSpec| {
+            // One of the two has to be there; which of them is used, a plan says later.
+            let family = hosts.upstream_family(dut);
+            hosts.site(Some(&dut.name), family).err()
+        };
+        let mut errors: Vec<_> = hosts.duts().iter().filter_map(of_dut).collect();
+        if hosts.duts().is_empty() {
+            errors.extend(hosts.site(None, Family::Ipv6).err());
+        }
+        let errors = errors.into_iter().flat_map(|HostsErrors(errors)| errors);
+        let (links, ways): (Vec<_>, Vec<_>) = errors.partition(|error| error.part.link().is_some());
+        let doubts = self.doubts.clone();
+        let follows = |error: &HostsError| {
+            let mut of = doubts.iter().filter(|doubt| {
+                let mut hosts = error.host.iter().chain(&error.other);
+                hosts.any(|name| *name == doubt.host)
+            });
+            of.any(|doubt| [Part::Roles, error.part].contains(&doubt.part))
+        };
+        for error in links.into_iter().filter(|error| !follows(error)) {
+            self.add(error);
+        }
+        // A way leads over several hosts.
+        if !self.is_any(|part| part == Part::Roles || part.link().is_some()) {
+            ways.into_iter().for_each(|error| self.add(error));
+        }
+    }
+}
+
+/// An address of an end of a link.
+struct Addressed<'a> {
+    host: &'a HostSpec,
+    link: LinkName,
+    interface: &'a str,
+    address: LinkAddress,
+    /// It is in a clash that was told: others of its prefix follow from that.
+    is_told: bool,
+}
+
+impl Addressed<'_> {
+    /// Why it does not go together with another.
+    fn clash(&self, other: &Self) -> Option<HostsError> {
+        let Self {
+            host,
+            link,
+            interface,
+            address,
+            ..
+        } = self;
+        let its = other.address;
+        let there = format!("{its} of host {}", other.host.name);
+        let (what, remedy) = if its.address() == address.address() {
+            (
+                format!("{address} is also the address of host {}", other.host.name),
+                "give each interface addresses of its own",
+            )
+        } else if !address.overlaps(its) || other.is_told {
+            return None;
+        } else if other.link != *link {
+            let of = format!("{there} of link {}", other.link);
+            (
+                format!("{address} of link {link} and {of} are in one prefix"),
+                "give each link a prefix of its own",
+            )
+        } else if its.prefix() != address.prefix() {
+            (
+                format!("{address} and {there} have prefixes of different lengths on one link"),
+                "give both ends the same length",
+            )
+        } else if other.host.name == host.name && other.interface != *interface {
+            let of = format!("{} and {interface}", other.interface);
+            (
+                format!("its interfaces {of} have addresses in one prefix"),
+                "give each interface a prefix of its own",
+            )
+        } else {
+            return None;
+        };
+        let part = Part::Address(*link, *address);
+        Some(HostsError::of(&host.name, part, what, remedy).and(&other.host.name))
+    }
 }
 
 fn name(name: &str) -> Result<(), HostsError> {
@@ -40,9 +338,9 @@ fn name(name: &str) -> Result<(), HostsError> {
     if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(known) && !name.starts_with('-') {
         return Ok(());
     }
-    let what = format!("{name:?} is not the name of a host");
+    let what = format!("invalid name {name:?}");
     let remedy = format!("use 1-{NAME_MAX} of a-z, 0-9 and -, the first no -");
-    Err(HostsError::of_all(what, remedy))
+    Err(HostsError::of(name, Part::Whole, what, remedy))
 }
 
 /// What is given to ssh or ip as a word must not be taken for an option.
@@ -50,185 +348,68 @@ fn reach(host: &HostSpec) -> Result<(), HostsError> {
     let plain = |c: char| !c.is_whitespace() && !c.is_control();
     let is_word =
         |text: &str| !text.is_empty() && !text.starts_with('-') && text.chars().all(plain);
-    match &host.reach {
-        Reach::Ssh(target) if !is_word(target) => Err(HostsError::of(
-            &host.name,
+    let (what, remedy) = match &host.reach {
+        Reach::Ssh(target) if !is_word(target) => (
             format!("ssh = {target:?} is not a destination of ssh"),
             "write \"gen1\", \"root@gen1\" or \"ssh://root@gen1:2222\"",
-        )),
-        Reach::Netns(name) if !is_word(name) || name.contains('/') || name.starts_with('.') => {
-            Err(HostsError::of(
-                &host.name,
-                format!("netns = {name:?} is not the name of a network namespace"),
-                "write one that `ip netns` lists",
-            ))
-        }
-        Reach::Ssh(_) | Reach::Netns(_) | Reach::Local => Ok(()),
-    }
-}
-
-fn own_roles(host: &HostSpec) -> Result<(), HostsError> {
-    let fault = |what: &str, remedy: &str| Err(HostsError::of(&host.name, what, remedy));
-    if host.roles.is_empty() {
-        let example = "write such as roles = [\"measurer\"]; there are measurer, dut and authority";
-        return fault("it has no role", example);
-    }
-    let mut roles = host.roles.iter().enumerate();
-    if roles.any(|(number, role)| host.roles[..number].contains(role)) {
-        return fault("it has a role twice", "omit one");
-    }
-    if host.has(Role::Dut) && host.roles.len() > 1 {
-        return fault(
-            "it is the host of a DUT and has another role",
-            "the DUT has a host of its own (RFC 8219 section 9), so that nobody else takes its \
-                 CPUs",
-        );
-    }
-    Ok(())
-}
-
-fn numbers(host: &HostSpec) -> Result<(), HostsError> {
-    let fault = |what: String, remedy: &str| Err(HostsError::of(&host.name, what, remedy));
-    let (measurer, authority) = (host.has(Role::Measurer), host.has(Role::Authority));
-    if !(1..=THREADS_MAX).contains(&host.threads) {
-        let what = format!("invalid thread count {}", host.threads);
-        return fault(what, &format!("must be 1-{THREADS_MAX}"));
-    }
-    if host.threads != 1 && !measurer {
-        return fault(
-            format!("threads = {} is for a Measurer", host.threads),
-            "omit it, or add the role \"measurer\"",
-        );
-    }
-    let is_shared = measurer && authority;
-    if !(host.authority_cpus.is_unrestricted() || is_shared) {
-        return fault(
-            format!(
-                "authority-cpus = \"{}\" without both roles",
-                host.authority_cpus
-            ),
-            "it is for a host that is Measurer and authority; of any other, give cpus",
-        );
-    }
-    let both = |cpu: &&usize| host.authority_cpus.cpus().contains(cpu);
-    match host.cpus.cpus().iter().find(both) {
-        Some(cpu) if host.cpus != host.authority_cpus => fault(
-            format!("CPU {cpu} is in cpus and in authority-cpus"),
-            "give each CPU to one role, or the same CPUs to both",
         ),
-        _ => Ok(()),
-    }
+        Reach::Netns(name) if !is_word(name) || name.contains('/') || name.starts_with('.') => (
+            format!("netns = {name:?} is not the name of a network namespace"),
+            "write one that `ip netns` lists",
+        ),
+        Reach::Ssh(_) | Reach::Netns(_) | Reach::Local => return Ok(()),
+    };
+    Err(HostsError::of(&host.name, Part::Reach, what, remedy))
 }
 
-fn links(host: &HostSpec) -> Result<(), HostsError> {
-    let mut interfaces: Vec<&str> = Vec::new();
-    for (&link, ends) in &host.links {
-        let fault = |what: String, remedy: &str| Err(HostsError::of(&host.name, what, remedy));
-        let users = users(link);
-        if !users.iter().any(|&role| host.has(role)) {
-            let [one, other] = users.map(word);
-            return fault(
-                format!("link {link} is between {one} and {other}"),
-                "omit the link, or add the role",
-            );
-        }
-        if ends.is_empty() {
-            return fault(format!("link {link} has no end"), "omit it");
-        }
-        for LinkEnd {
-            interface,
-            addresses,
-        } in ends
-        {
-            if !is_interface(interface) {
-                return fault(
-                    format!("{interface:?} of link {link} is not the name of an interface"),
-                    "write one that `ip link` lists",
-                );
-            }
-            if interfaces.contains(&interface.as_str()) {
-                return fault(
-                    format!("interface {interface} is given twice"),
-                    "give each link an interface of its own, all addresses of one in one list",
-                );
-            }
-            interfaces.push(interface);
-            if addresses.is_empty() {
-                return fault(
-                    format!("interface {interface} of link {link} has no address"),
-                    "add one, such as \"2001:2:0:1::1/64\"",
-                );
-            }
-            if let Some(address) = addresses.iter().find(|it| !is_of_a_host(it.address())) {
-                return fault(
-                    format!("{address} of link {link} is not the address of a host"),
-                    "use a global unicast address, such as one of 2001:2::/48 or 198.18.0.0/15",
-                );
-            }
-        }
-    }
-    Ok(())
+/// Whether the interface of an end is that of one before it: of a link before, or of one before on the same link.
+fn is_given_before(host: &HostSpec, link: LinkName, number: usize) -> bool {
+    let all = ends(host);
+    let numbered = all.map(|(_, link, end)| (link, end));
+    let own = &host.ends(link)[number];
+    let before = numbered.take_while(|(_, end)| !std::ptr::eq(*end, own));
+    let mut named = before.filter(|(_, end)| end.interface == own.interface);
+    named.next().is_some()
 }
 
-/// Addresses that two hosts share, and prefixes that make it unclear which link is meant.
-pub(super) fn addresses(hosts: &[HostSpec]) -> Result<(), HostsError> {
-    let mut seen: Vec<(&HostSpec, LinkName, &str, LinkAddress)> = Vec::new();
-    for (host, link, end) in hosts.iter().flat_map(ends) {
-        for &address in &end.addresses {
-            for &(other, its_link, interface, its) in &seen {
-                let fault = |what, remedy| Err(HostsError::of(&host.name, what, remedy));
-                let there = format!("{its} of host {}", other.name);
-                if its.address() == address.address() {
-                    let what = format!("{address} is also the address of host {}", other.name);
-                    return fault(what, "give each interface addresses of its own");
-                }
-                if !address.overlaps(its) {
-                    continue;
-                }
-                if its_link != link {
-                    let what = format!(
-                        "{address} of link {link} and {there} of link {its_link} are in one prefix"
-                    );
-                    return fault(what, "give each link a prefix of its own");
-                }
-                if its.prefix() != address.prefix() {
-                    let what = format!(
-                        "{address} and {there} have prefixes of different lengths on one link"
-                    );
-                    return fault(what, "give both ends the same length");
-                }
-                if other.name == host.name && interface != end.interface {
-                    let what = format!(
-                        "its interfaces {interface} and {} have addresses in one prefix",
-                        end.interface
-                    );
-                    return fault(what, "give each interface a prefix of its own");
-                }
-            }
-            seen.push((host, link, &end.interface, address));
-        }
+/// Whether self-tests ask every authority: each Measurer asks one of them, the Measurers in turn. The error names both, and
+/// the authorities that nobody asks.
+fn self_tests_cover(hosts: &[HostSpec]) -> Result<(), HostsError> {
+    let with = |role: Role| hosts.iter().filter(move |host| host.has(role));
+    let (measurers, authorities): (Vec<_>, Vec<_>) = (
+        with(Role::Measurer).collect(),
+        with(Role::Authority).collect(),
+    );
+    let unasked = authorities.get(measurers.len()..).unwrap_or_default();
+    if unasked.is_empty() || measurers.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let names = |hosts: &[&HostSpec]| {
+        let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
+        names.join(", ")
+    };
+    let what = format!(
+        "self-tests cannot cover {} authorities ({}) with {} ({}): each Measurer asks one of them, so there must be at \
+         most as many authorities as Measurers",
+        authorities.len(),
+        names(&authorities),
+        match measurers.len() {
+            1 => "1 Measurer".to_owned(),
+            several => format!("{several} Measurers"),
+        },
+        names(&measurers),
+    );
+    let remedy = format!(
+        "add \"measurer\" to the roles of other hosts, remove \"authority\" from {}, or write uncertified = true in \
+         [tester]",
+        names(unasked)
+    );
+    Err(HostsError::of_all(what, remedy))
 }
 
 fn ends(host: &HostSpec) -> impl Iterator<Item = (&HostSpec, LinkName, &LinkEnd)> {
     let all = host.links.iter();
     all.flat_map(move |(&link, ends)| ends.iter().map(move |end| (host, link, end)))
-}
-
-/// Who has which role.
-pub(super) fn roles(hosts: &[HostSpec]) -> Result<(), HostsError> {
-    let with = |role: Role| hosts.iter().filter(move |host| host.has(role));
-    for role in [Role::Measurer, Role::Authority] {
-        if with(role).next().is_none() {
-            let word = word(role);
-            return Err(HostsError::of_all(
-                format!("no host is the {word}"),
-                format!("add \"{word}\" to the roles of one"),
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// The roles at the two ends of a link.
@@ -238,6 +419,10 @@ fn users(link: LinkName) -> [Role; 2] {
         LinkName::Upstream => [Role::Dut, Role::Authority],
         LinkName::SelfTest => [Role::Measurer, Role::Authority],
     }
+}
+
+fn is_used(host: &HostSpec, link: LinkName) -> bool {
+    users(link).iter().any(|&role| host.has(role))
 }
 
 /// As plans have it.

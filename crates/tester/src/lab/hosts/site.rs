@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use super::link::{LinkName, Meeting, meeting};
-use super::{HostSpec, Hosts, HostsError, Role};
+use super::{HostSpec, Hosts, HostsError, HostsErrors, Part, Role};
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
 
@@ -141,33 +141,28 @@ impl Hosts {
     ///
     /// # Errors
     ///
-    /// There is no such host of a DUT, or two that have to speak are not connected. All but the name
-    /// and the family is known since [`Self::new`].
-    pub fn site(&self, dut: Option<&str>, upstream: Family) -> Result<Site, HostsError> {
+    /// There is no such host of a DUT, or those that have to speak are not connected: each pair of them. All but the
+    /// name and the family is known since [`Self::new`].
+    pub fn site(&self, dut: Option<&str>, upstream: Family) -> Result<Site, HostsErrors> {
         let authorities = self.authorities();
         let dut = dut.map(|name| self.dut_named(name)).transpose()?;
-        let upstreams = dut.map(|dut| upstreams_of(dut, &authorities, upstream));
-        let upstreams = upstreams.transpose()?;
-        let mut links = Vec::new();
-        let mut measurers = Vec::new();
+        let mut faults = Vec::new();
+        let upstreams = dut.map(|dut| upstreams_of(dut, &authorities, upstream, &mut faults));
         let in_turn = (0..authorities.len()).cycle();
-        for (host, k) in self.measurers().into_iter().zip(in_turn) {
-            let client = dut.map(|dut| client(host, dut)).transpose()?;
-            if let (Some(dut), Some((_, _, met))) = (dut, &client) {
-                links.push(SiteLink::of(LinkName::Client, (host, dut), met));
-            }
-            let (local, server) = self.self_test(host, authorities[k], dut, &mut links)?;
-            measurers.push(SiteMeasurer {
-                host: host.name.clone(),
-                local: client.map_or(local, |(local, _, _)| local),
-                dut: client.map(|(_, dut, _)| SocketAddr::from((dut, DNS_PORT))),
-                self_test_local: local,
-                authority: k,
-                self_test: SocketAddr::from((server, DNS_PORT)),
-                threads: host.threads,
-                cpus: host.cpus.clone(),
-            });
+        let ways: Vec<_> = self
+            .measurers()
+            .into_iter()
+            .zip(in_turn)
+            .map(|(host, k)| self.way(host, (k, authorities[k]), dut, &mut faults))
+            .collect();
+        let Some(ways) = ways.into_iter().collect::<Option<Vec<_>>>() else {
+            return Err(HostsErrors(faults));
+        };
+        if !faults.is_empty() {
+            return Err(HostsErrors(faults));
         }
+        let (measurers, links): (Vec<_>, Vec<_>) = ways.into_iter().unzip();
+        let mut links: Vec<_> = links.into_iter().flatten().collect();
         let at = |listen: Ipv6Addr| SocketAddr::from((listen, DNS_PORT));
         let dut = dut.zip(upstreams.as_ref()).map(|(dut, all)| {
             let ends = authorities.iter().zip(all);
@@ -216,6 +211,37 @@ impl Hosts {
         })
     }
 
+    /// How a Measurer asks the DUT, and in self-tests its authority; the links are those that it uses.
+    fn way(
+        &self,
+        host: &HostSpec,
+        (k, authority): (usize, &HostSpec),
+        dut: Option<&HostSpec>,
+        faults: &mut Vec<HostsError>,
+    ) -> Option<(SiteMeasurer, Vec<SiteLink>)> {
+        let mut links = Vec::new();
+        let client = match dut {
+            Some(dut) => Some(client(host, dut, faults)?),
+            None => None,
+        };
+        if let (Some(dut), Some((_, _, met))) = (dut, &client) {
+            links.push(SiteLink::of(LinkName::Client, (host, dut), met));
+        }
+        let self_test = self.self_test(host, authority, dut, &mut links);
+        let (local, server) = self_test.map_err(|error| faults.push(error)).ok()?;
+        let measurer = SiteMeasurer {
+            host: host.name.clone(),
+            local: client.map_or(local, |(local, _, _)| local),
+            dut: client.map(|(_, dut, _)| SocketAddr::from((dut, DNS_PORT))),
+            self_test_local: local,
+            authority: k,
+            self_test: SocketAddr::from((server, DNS_PORT)),
+            threads: host.threads,
+            cpus: host.cpus.clone(),
+        };
+        Some((measurer, links))
+    }
+
     /// Local and remote address of a Measurer in a self-test.
     fn self_test(
         &self,
@@ -250,7 +276,7 @@ impl Hosts {
             let what = format!("no way to the authority {} for self-tests", authority.name);
             let remedy = "connect both by a link self-test, or give the upstream link IPv6 addresses \
                           of one prefix at the DUT and at the authority";
-            HostsError::of(&host.name, what, remedy)
+            HostsError::of(&host.name, Part::Whole, what, remedy).and(&authority.name)
         })
     }
 }
@@ -273,11 +299,15 @@ impl SiteLink {
 fn client<'a>(
     host: &'a HostSpec,
     dut: &'a HostSpec,
-) -> Result<(Ipv6Addr, Ipv6Addr, Meeting<'a>), HostsError> {
+    faults: &mut Vec<HostsError>,
+) -> Option<(Ipv6Addr, Ipv6Addr, Meeting<'a>)> {
     let met = meeting(host, dut, LinkName::Client, Family::Ipv6);
     match met.map(|met| (met.near.1, met.far.1, met)) {
-        Some((IpAddr::V6(local), IpAddr::V6(there), met)) => Ok((local, there, met)),
-        _ => Err(unconnected(host, dut, LinkName::Client, Family::Ipv6)),
+        Some((IpAddr::V6(local), IpAddr::V6(there), met)) => Some((local, there, met)),
+        _ => {
+            unconnected(host, dut, LinkName::Client, Family::Ipv6, faults);
+            None
+        }
     }
 }
 
@@ -287,47 +317,59 @@ fn upstreams_of<'a>(
     dut: &'a HostSpec,
     authorities: &[&'a HostSpec],
     family: Family,
-) -> Result<Vec<Meeting<'a>>, HostsError> {
+    faults: &mut Vec<HostsError>,
+) -> Vec<Meeting<'a>> {
     let link = LinkName::Upstream;
-    let mut all: Vec<Meeting<'a>> = Vec::new();
+    let mut all: Vec<(&HostSpec, Meeting<'a>)> = Vec::new();
     for authority in authorities {
-        let met = meeting(dut, authority, link, family);
-        let met = met.ok_or_else(|| unconnected(dut, authority, link, family))?;
-        if let Some(k) = all.iter().position(|other| other.near.0 == met.near.0) {
-            let (interface, other) = (met.near.0, &authorities[k].name);
+        let Some(met) = meeting(dut, authority, link, family) else {
+            unconnected(dut, authority, link, family, faults);
+            continue;
+        };
+        if let Some((other, _)) = all.iter().find(|(_, other)| other.near.0 == met.near.0) {
             let what = format!(
-                "it is behind interface {interface} of host {}, as authority {other} is",
-                dut.name
+                "it is behind interface {} of host {}, as authority {} is",
+                met.near.0, dut.name, other.name
             );
             let remedy = "give each authority a link of its own, with an interface of the DUT's host; an interface of a \
                           VLAN is one";
-            return Err(HostsError::of(&authority.name, what, remedy));
+            let error = HostsError::of(&authority.name, Part::Link(link), what, remedy);
+            faults.push(error.and(&dut.name));
         }
-        all.push(met);
+        all.push((authority, met));
     }
-    Ok(all)
+    all.into_iter().map(|(_, met)| met).collect()
 }
 
-fn unconnected(near: &HostSpec, far: &HostSpec, link: LinkName, family: Family) -> HostsError {
-    for host in [near, far] {
+/// Why two hosts are not connected, of which each is told that has no address.
+fn unconnected(
+    near: &HostSpec,
+    far: &HostSpec,
+    link: LinkName,
+    family: Family,
+    faults: &mut Vec<HostsError>,
+) {
+    let lacks = |host: &HostSpec| {
         let mut addresses = host.ends(link).iter().flat_map(|end| &end.addresses);
-        if !addresses.any(|address| address.is_of(family)) {
-            let what = format!("no {family} address on a link {link}");
-            let remedy = format!("add one in the prefix of {}", {
-                if host.name == near.name {
-                    &far.name
-                } else {
-                    &near.name
-                }
-            });
-            return HostsError::of(&host.name, what, remedy);
-        }
+        !addresses.any(|address| address.is_of(family))
+    };
+    let mut fault = |host: &HostSpec, other: &HostSpec, what: String, remedy: &str| {
+        let error = HostsError::of(&host.name, Part::Link(link), what, remedy);
+        faults.push(error.and(&other.name));
+    };
+    let both = [(near, far), (far, near)];
+    for (host, other) in both.into_iter().filter(|(host, _)| lacks(host)) {
+        let what = format!("no {family} address on a link {link}");
+        let remedy = format!("add one in the prefix of {}", other.name);
+        fault(host, other, what, &remedy);
     }
-    let what = format!(
-        "link {link} does not connect it to host {}: no two {family} addresses in one prefix",
-        far.name
-    );
-    HostsError::of(&near.name, what, "correct the addresses of one")
+    if !lacks(near) && !lacks(far) {
+        let what = format!(
+            "link {link} does not connect it to host {}: no two {family} addresses in one prefix",
+            far.name
+        );
+        fault(near, far, what, "correct the addresses of one");
+    }
 }
 
 /// The address, if all are the same; `::` otherwise.

@@ -227,13 +227,15 @@ fn a_dut_with_ipv4_alone_toward_the_authority_needs_another_way_for_self_tests()
     specs[2] = host("auth", &[Role::Authority], &[v4(&["198.18.0.2/24"]), SELF2]);
     let hosts = Hosts::new(specs).unwrap();
     assert!(hosts.site(Some("dut"), Family::Ipv4).is_ok());
-    expect!["host dut: no IPv6 address on a link upstream; add one in the prefix of auth"]
-        .assert_eq(
-            &hosts
-                .site(Some("dut"), Family::Ipv6)
-                .unwrap_err()
-                .to_string(),
-        );
+    expect![[r#"
+        host dut: no IPv6 address on a link upstream; add one in the prefix of auth
+        host auth: no IPv6 address on a link upstream; add one in the prefix of dut"#]]
+    .assert_eq(
+        &hosts
+            .site(Some("dut"), Family::Ipv6)
+            .unwrap_err()
+            .to_string(),
+    );
     expect![[r#"no host of a DUT is named "gen1"; there is dut"#]].assert_eq(
         &hosts
             .site(Some("gen1"), Family::Ipv4)
@@ -254,18 +256,20 @@ fn names_and_reaches_that_cannot_be_are_refused() {
     check(
         |specs| specs[0].name = "Gen_1".into(),
         &expect![[
-            r#""Gen_1" is not the name of a host; use 1-32 of a-z, 0-9 and -, the first no -"#
+            r#"host Gen_1: invalid name "Gen_1"; use 1-32 of a-z, 0-9 and -, the first no -"#
         ]],
     );
     check(
         |specs| specs[0].name = "x".repeat(33),
         &expect![[
-            r#""xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" is not the name of a host; use 1-32 of a-z, 0-9 and -, the first no -"#
+            r#"host xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx: invalid name "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"; use 1-32 of a-z, 0-9 and -, the first no -"#
         ]],
     );
     check(
         |specs| specs[0].name = "dut".into(),
-        &expect!["host dut: the name is given to two hosts; rename one of them"],
+        &expect![[r#"
+            host dut: the name is given to two hosts; rename one of them
+            host dut: its interfaces ens1 and client1 have addresses in one prefix; give each interface a prefix of its own"#]],
     );
     check(
         |specs| specs[0].reach = Reach::Ssh("-oProxyCommand=x".into()),

@@ -152,7 +152,7 @@ fn hosts_that_cannot_be_are_pointed_at() {
         "sudo = true",
         "port = 22",
         &expect![
-            "4:1: `port` is not a key of [hosts.NAME]; there are links, ssh, netns, local, sudo, roles, cpus, authority-cpus, threads"
+            "4:1: `port` is not a key of [hosts.NAME]; there are links, ssh, netns, local, roles, sudo, cpus, authority-cpus, threads"
         ],
     );
     spoilt(
@@ -178,7 +178,7 @@ fn hosts_that_cannot_be_are_pointed_at() {
         "roles = [\"dut\"]",
         "roles = []",
         &expect![[
-            r#"10:1: host a-dut: it has no role; write such as roles = ["measurer"]; there are measurer, dut and authority"#
+            r#"12:9: host a-dut: it has no role; write such as roles = ["measurer"]; there are measurer, dut and authority"#
         ]],
     );
 }
@@ -196,7 +196,7 @@ fn links_that_cannot_be_are_pointed_at() {
         "2001:2:0:11::1/64",
         "2001:2:0:12::1/64",
         &expect![
-            "19:1: host gen2: link client does not connect it to host a-dut: no two IPv6 addresses in one prefix; correct the addresses of one"
+            "23:16: host gen2: link client does not connect it to host a-dut: no two IPv6 addresses in one prefix; correct the addresses of one"
         ],
     );
     spoilt(
@@ -397,7 +397,8 @@ fn an_inventory_becomes_tables_of_a_plan() {
 /// The error of an inventory in which `from` is `to`.
 fn inventory_refused(from: &str, to: &str, expected: &Expect) {
     assert!(INVENTORY.contains(from), "{from}");
-    expected.assert_eq(&as_toml(&INVENTORY.replace(from, to)).unwrap_err());
+    let faults = as_toml(&INVENTORY.replace(from, to)).unwrap_err();
+    expected.assert_eq(&faults.join("\n"));
 }
 
 #[test]
