@@ -59,6 +59,9 @@ pub struct HostFacts {
     pub disk_free_bytes: Option<u64>,
     /// Sockets that listen at port 53, such as "udp 127.0.0.53".
     pub port_53: Vec<String>,
+    /// Whether what the agent starts may listen at port 53; `None` if that cannot be seen.
+    #[serde(default)]
+    pub may_serve: Option<bool>,
     /// Network namespaces of a local lab on it: in use, or left behind by a crash.
     pub lab_namespaces: Vec<String>,
 }
@@ -94,11 +97,15 @@ impl HostFacts {
         let of_network = |here: &Machine| {
             let forwarding = here.sysctl("net.ipv6.conf.all.forwarding");
             let listeners = network::listeners(here, DNS_PORT);
-            (forwarding.map(|value| value == "1"), listeners)
+            let first = here.sysctl("net.ipv4.ip_unprivileged_port_start");
+            let first = first.and_then(|port| port.parse::<u16>().ok());
+            (forwarding.map(|value| value == "1"), listeners, first)
         };
-        if let Ok((forwards, listeners)) = host.enter(|| of_network(&here)) {
+        if let Ok((forwards, listeners, first)) = host.enter(|| of_network(&here)) {
             facts.forwards_ipv6 = forwards;
             facts.port_53 = listeners;
+            let is_root = rustix::process::geteuid().is_root();
+            facts.may_serve = first.map(|first| is_root || first <= DNS_PORT);
         }
         facts
     }

@@ -144,10 +144,8 @@ impl Lacks<'_> {
 /// Programs that are there and can be executed.
 fn programs(plan: &Plan, lacks: &mut Lacks<'_>) {
     for (place, profile, given) in servers(plan) {
-        let told = found(profile, given).and_then(|(profile, program)| {
-            let version = server::version(&profile, &program);
-            version.map(drop).or_else(is_only_silent)
-        });
+        let told = found(profile, given)
+            .and_then(|(profile, program)| server::known_version(&profile, &program));
         if let Err(error) = told {
             lacks.add(place, error.blame, &error.to_string());
         }
@@ -158,14 +156,6 @@ fn found(profile: &str, given: Option<&Path>) -> Result<(Profile, PathBuf), LabE
     let profile = Profile::load(profile)?;
     let program = profile.program(given)?;
     Ok((profile, program))
-}
-
-/// A server that tells no version, or in another form than its profile expects, may be measured all the same.
-fn is_only_silent(error: LabError) -> Result<(), LabError> {
-    match error.blame {
-        Blame::Server => Ok(()),
-        _ => Err(error),
-    }
 }
 
 /// The profile and the given program of each server that the plan has started, and where it says so.

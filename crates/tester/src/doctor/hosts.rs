@@ -1,6 +1,7 @@
 //! What the hosts of a plan lack: follows from what each says of itself, and from the plan.
 
 mod links;
+pub mod ready;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +17,7 @@ use crate::lab::machine::{CLOCK_REMEDY, FAST_CLOCK_SOURCES, GOVERNOR_REMEDY};
 pub fn check(
     hosts: &Hosts,
     facts: &[(String, HostFacts)],
-    unknown: &[(&str, String)],
+    unknown: &[(String, String)],
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for host in hosts {
@@ -168,6 +169,10 @@ fn port_53(host: &HostSpec, facts: &HostFacts) -> Finding {
     let taken = facts.port_53.iter().filter(|socket| !is_elsewhere(socket));
     let taken: Vec<_> = taken.map(String::as_str).collect();
     let what = "port 53";
+    if facts.may_serve == Some(false) {
+        let remedy = "reach the host as root, or with sudo = true: servers there listen at port 53";
+        return broken(&host.name, what, "not permitted", remedy);
+    }
     if !taken.is_empty() {
         let remedy =
             format!("stop the server that listens there (`ss -lnp sport = 53`), or {PLAY}");

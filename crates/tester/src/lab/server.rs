@@ -409,6 +409,20 @@ pub fn version(profile: &Profile, program: &Path) -> Result<String, LabError> {
         })
 }
 
+/// The same; `None` for a server that tells none, or one in another form than its profile expects, which may be measured
+/// all the same.
+///
+/// # Errors
+///
+/// The program cannot be run.
+pub fn known_version(profile: &Profile, program: &Path) -> Result<Option<String>, LabError> {
+    match version(profile, program) {
+        Ok(version) => Ok(Some(version)),
+        Err(error) if error.blame == Blame::Server => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// A stranger at the server's address would answer the probe in its place.
 fn check_address(spec: &ServerSpec) -> Result<(), LabError> {
     let address = SocketAddr::from((spec.settings.listen, spec.settings.port));

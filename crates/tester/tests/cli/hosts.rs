@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dns64bench::cli::exit;
 
@@ -52,20 +53,35 @@ fn run(folder: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
+/// One agent at a time serves a host, and this machine is one of the hosts.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 const LISTS: &str = "test \"$1 $3\" = '-i --list' && test -e \"$2\" && $ANSIBLE_INVENTORY_UNPARSED_FAILED && exec /bin/cat listed.json";
 
 #[test]
-fn an_inventory_is_read_when_a_plan_is_loaded() {
+fn a_dry_run_tells_what_each_host_lacks_and_leaves_nothing() {
     let folder = folder(Some(LISTS));
+    let _turn = turn();
     let (code, stdout, stderr) = run(folder.path(), &["run", "--dry-run", "plan.toml"]);
-    assert_eq!(code, Some(exit::PASSED.into()), "{stderr}");
-    assert!(stdout.contains("Plan x\ny\n"), "{stdout}");
-    // What this machine lacks is not what the hosts lack.
-    assert_eq!(stderr, "");
-    assert!(
-        stdout.contains("`dns64bench doctor --hosts plan.toml`"),
-        "{stdout}"
-    );
+    assert_eq!(code, Some(exit::ENVIRONMENT.into()), "{stderr}");
+    for said in [
+        "Plan x\ny\n",
+        "\n  tester  not known\n",
+        "\n  dut     dns64bench ",
+        "`dns64bench doctor --hosts plan.toml`",
+    ] {
+        assert!(stdout.contains(said), "{said:?}: {stdout}");
+    }
+    for said in [
+        "the hosts are not ready:\nhost tester: cannot start the program that reaches it",
+        "\ndut: link client (no-c): no such interface; ",
+    ] {
+        assert!(stderr.contains(said), "{said:?}: {stderr}");
+    }
+    assert!(!folder.path().join("x").exists());
 }
 
 #[test]
@@ -123,6 +139,7 @@ fn faults_of_a_plan_with_an_inventory_are_where_they_were_written() {
 #[test]
 fn doctor_looks_at_the_hosts_that_it_reaches() {
     let folder = folder(Some(LISTS));
+    let _turn = turn();
     let (code, stdout, stderr) = run(folder.path(), &["doctor", "--hosts", "plan.toml"]);
     assert_eq!(code, Some(exit::PASSED.into()), "{stderr}");
     let has = |mark: &str, what: &str| {

@@ -14,7 +14,7 @@ pub struct RunArgs {
     #[arg(value_name = "PLAN.toml")]
     pub plan: PathBuf,
 
-    /// Print the tasks of the plan, how long they take, and what keeps it from being run here
+    /// Print the tasks of the plan, how long they take, and what keeps it from being run
     #[arg(long)]
     pub dry_run: bool,
 

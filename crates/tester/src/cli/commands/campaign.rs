@@ -1,6 +1,5 @@
 //! `run` and `resume`: a campaign in a directory.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,28 +8,25 @@ use dns64_transport::clock::MonotonicClock;
 use dns64_transport::random;
 
 use super::lab::in_user_namespace;
-use super::plan::{Attempt, directory, settled};
+use super::plan::{Attempt, directory, not_ready, settled};
 use super::{Failure, exit, interrupt, report};
-use crate::agent::facts::HostFacts;
 use crate::agent::program;
 use crate::campaign::bench::{NamesFrom, RigBench};
 use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
-use crate::campaign::plan::{Plan, RawFormat, Variant, in_keys};
+use crate::campaign::plan::{Plan, RawFormat};
 use crate::campaign::record::{Environment, InterfaceFacts, Line, Record};
 use crate::campaign::run::{Assignment, BenchError, Campaign, Parts};
 use crate::campaign::state::State;
 use crate::campaign::status::Status;
 use crate::campaign::tasks::Task;
 use crate::cli::args::{PushArgs, ResumeArgs, RunArgs, WatchArgs};
-use crate::doctor::{self, Grade};
+use crate::doctor::hosts::ready;
 use crate::lab::LabKind;
-use crate::lab::hosts::Hosts;
 use crate::lab::topology::{Lab, Role};
 use crate::report::campaign::live::Live;
 use crate::report::campaign::progress::CampaignProgress;
 use crate::report::raw;
-use crate::rig::far::preflight;
 use crate::rig::remote::crew::Crew;
 use crate::trial::rows::Rows;
 
@@ -148,50 +144,11 @@ fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<H
     let Some(hosts) = &plan.hosts.at else {
         return Ok((crew, Vec::new()));
     };
-    let reached = crew.reach(hosts.iter())?;
-    let programs = |variant: &Variant| preflight::programs(&variant.subject, hosts, &reached);
-    let programs = plan.variants.iter().map(programs).filter_map(Result::err);
-    // One for all variants that need it.
-    let mut missing: BTreeSet<String> = programs.map(|it| in_keys(&it.to_string())).collect();
-    let facts = preflight::facts(&reached)?;
-    let findings = doctor::hosts::check(hosts, &facts, &[]);
-    let lacking = findings
-        .iter()
-        .filter(|finding| finding.grade == Grade::Missing);
-    missing.extend(lacking.map(ToString::to_string));
-    missing.extend(too_large(plan, hosts, &facts));
-    match missing.is_empty() {
-        true => Ok((crew, environment::of_hosts(hosts, &facts))),
-        false => Err(Failure::new(
-            exit::ENVIRONMENT,
-            anyhow::anyhow!(
-                "the hosts are not ready:\n{}",
-                Vec::from_iter(missing).join("\n")
-            ),
-        )),
+    let seen = ready::look(plan, hosts, crew.try_reach(hosts.iter()));
+    match seen.lacks.as_slice() {
+        [] => Ok((crew, environment::of_hosts(hosts, &seen.facts))),
+        lacks => Err(Failure::new(exit::ENVIRONMENT, not_ready(lacks))),
     }
-}
-
-/// Zones that a host of an authority has no memory for.
-fn too_large(plan: &Plan, hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<String> {
-    let authorities = hosts.authorities();
-    let told = facts.iter().filter_map(|(name, facts)| {
-        authorities.iter().find(|host| host.name == *name)?;
-        Some((name, facts.memory_available_bytes?))
-    });
-    let rooms = plan.rooms();
-    let refused = told.flat_map(|(name, available)| {
-        let mib = available >> 20;
-        let large = rooms
-            .iter()
-            .filter(move |room| room.memory.is_some_and(|memory| memory > available));
-        large.map(move |room| {
-            format!(
-                "{name}: memory: {room}, and {mib} MiB are available; use a smaller namespace or another host"
-            )
-        })
-    });
-    refused.collect()
 }
 
 /// Hands a campaign over to a user namespace, if its lab is to be in one, and tells the exit code of what ran there.

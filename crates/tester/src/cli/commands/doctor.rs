@@ -1,7 +1,6 @@
 //! `dns64bench doctor`
 
 use std::io::Write;
-use std::iter::once;
 use std::path::Path;
 
 use super::{Failure, exit, interrupt, print};
@@ -25,11 +24,10 @@ pub(super) fn of_hosts(plan: &Path, push: &PushArgs) -> Result<u8, Failure> {
     let crew = Crew::new("doctor", push.push_binary, &interrupt()?);
     let mut facts = Vec::new();
     let mut unknown = Vec::new();
-    for host in hosts.iter() {
-        let reached = crew.reach(once(host));
-        match reached.and_then(|reached| reached[&host.name].facts()) {
-            Ok(found) => facts.push((host.name.clone(), found)),
-            Err(why) => unknown.push((host.name.as_str(), why.to_string())),
+    for (name, reached) in crew.try_reach(hosts.iter()) {
+        match reached.and_then(|host| host.facts()) {
+            Ok(found) => facts.push((name, found)),
+            Err(why) => unknown.push((name, why.to_string())),
         }
     }
     show(&doctor::hosts::check(hosts, &facts, &unknown))

@@ -1,35 +1,36 @@
 //! `dns64bench run --dry-run`, and what `run` tries as well before it starts anything.
 
-use std::io::Write as _;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
-use super::{Failure, exit, print};
+use super::{Failure, exit, interrupt, print};
+use crate::agent::facts::HostFacts;
 use crate::campaign::estimate::estimate;
 use crate::campaign::plan::{Places, Plan};
 use crate::campaign::preflight::{self, Surroundings};
 use crate::cli::args::{MayLoadArgs, RunArgs};
+use crate::doctor::hosts::ready::{self, Readiness};
+use crate::lab::hosts::{HostSpec, Hosts};
 use crate::lab::machine::Machine;
 use crate::lab::{Blame, LabError, LabKind, userns, zone};
 use crate::report::campaign::dry_run;
+use crate::rig::remote::crew::Crew;
 
 /// Prints what a plan would do and how long it would take, then all that keeps it from being run here: a plan may be
 /// looked at on another machine than it is for.
 pub(super) fn dry_run(args: &RunArgs) -> Result<u8, Failure> {
     let (plan, text) = Plan::load(&args.plan)?;
     let (rooms, estimate) = (plan.rooms(), estimate(&plan));
+    let seen = seen(&plan, args)?;
     print(|out| {
         dry_run::write(out, &plan, &estimate, &rooms)?;
         for remark in preflight::remarks(&plan) {
             writeln!(out, "Remark: {remark}.")?;
         }
-        match plan.hosts.at {
-            Some(_) => writeln!(
-                out,
-                "The hosts are not asked; `dns64bench doctor --hosts {}` looks at them.",
-                args.plan.display()
-            ),
+        match &plan.hosts.at {
+            Some(hosts) => told(out, hosts, &seen, &args.plan),
             None => Ok(()),
         }
     })?;
@@ -43,8 +44,66 @@ pub(super) fn dry_run(args: &RunArgs) -> Result<u8, Failure> {
         is_resumed: false,
         may_load: args.may_load,
     };
-    attempt.refuse()?;
-    Ok(exit::PASSED)
+    match (attempt.refuse(), seen.lacks.as_slice()) {
+        (Ok(()), []) => Ok(exit::PASSED),
+        (Err(failure), []) => Err(failure),
+        (Ok(()), lacks) => Err(Failure::new(exit::ENVIRONMENT, not_ready(lacks))),
+        (Err(failure), lacks) => {
+            let both = anyhow!("{}\n{}", failure.error, not_ready(lacks));
+            Err(Failure::new(exit::ENVIRONMENT, both))
+        }
+    }
+}
+
+/// What is seen of the hosts of a plan, which are held meanwhile and not longer.
+fn seen(plan: &Plan, args: &RunArgs) -> Result<Readiness, Failure> {
+    let Some(hosts) = &plan.hosts.at else {
+        return Ok(Readiness::default());
+    };
+    let purpose = format!("dry run of plan {}", plan.name);
+    let crew = Crew::new(&purpose, args.push.push_binary, &interrupt()?);
+    Ok(ready::look(plan, hosts, crew.try_reach(hosts.iter())))
+}
+
+/// The hosts, and what they have.
+fn told(out: &mut dyn Write, hosts: &Hosts, seen: &Readiness, plan: &Path) -> std::io::Result<()> {
+    writeln!(out, "Hosts:")?;
+    let width = hosts.iter().map(|host| host.name.len()).max().unwrap_or(0);
+    for HostSpec { name, .. } in hosts {
+        write!(out, "  {name:<width$}  ")?;
+        match seen.facts.iter().find(|(host, _)| host == name) {
+            Some((_, facts)) => {
+                let HostFacts {
+                    tester,
+                    kernel,
+                    cpus,
+                    ..
+                } = facts;
+                write!(out, "{tester}, Linux {kernel}, CPUs {cpus}")?;
+            }
+            None => write!(out, "not known")?,
+        }
+        for program in seen.programs.iter().filter(|it| it.host == *name) {
+            let version = program.version.as_deref().unwrap_or("tells no version");
+            write!(out, ", {} ({version})", program.profile)?;
+        }
+        writeln!(out)?;
+    }
+    let more = match seen.poor.len() {
+        0 => "nothing there that would disturb results was found".to_owned(),
+        1 => "1 finding there may disturb results".to_owned(),
+        several => format!("{several} findings there may disturb results"),
+    };
+    let plan = plan.display();
+    writeln!(
+        out,
+        "Remark: {more}; `dns64bench doctor --hosts {plan}` tells all of each host."
+    )
+}
+
+/// What keeps a plan from being run on its hosts.
+pub(super) fn not_ready(lacks: &[String]) -> anyhow::Error {
+    anyhow!("the hosts are not ready:\n{}", lacks.join("\n"))
 }
 
 /// The lab that a plan needs on this machine, if it needs one: what is chosen once must not change in the midst of a

@@ -1,5 +1,7 @@
 //! Findings of literal facts.
 
+mod ready;
+
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
@@ -261,7 +263,7 @@ fn hosts_that_differ_or_are_one_machine_are_told() {
     "#]],
     );
     let hosts = three();
-    let why = [("gen", "connection refused".to_owned())];
+    let why = [("gen".to_owned(), "connection refused".to_owned())];
     let findings = check(&hosts, &good(&hosts)[1..], &why);
     assert_eq!(findings[0].what, "gen: host");
     assert_eq!(findings[0].value, "connection refused");

@@ -17,7 +17,7 @@ use crate::lab::LabError;
 use crate::lab::counters::Reading;
 use crate::lab::host::Host;
 use crate::lab::machine::Machine;
-use crate::lab::server::{Launched as _, Server, ServerSpec};
+use crate::lab::server::{self, Launched as _, Server, ServerSpec};
 use crate::lab::topology::Role;
 use crate::lab::zone;
 use crate::namespace::Zone;
@@ -92,9 +92,12 @@ impl Post {
             Request::Facts => Ok(bare(Reply::Facts(Box::new(HostFacts::here())))),
             Request::Find(order) => {
                 let program = order.program.as_deref().map(Path::new);
-                let found = order.profile().and_then(|profile| profile.program(program));
-                found
-                    .map(|_| done(()))
+                let version = order.profile().and_then(|profile| {
+                    let program = profile.program(program)?;
+                    server::known_version(&profile, &program)
+                });
+                version
+                    .map(|version| bare(Reply::Version(version)))
                     .map_err(|error| Refusal::from(&error))
             }
             Request::Ask(question) => Ok(bare(Reply::Answer(answer(&question)))),

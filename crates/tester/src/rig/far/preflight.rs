@@ -1,6 +1,6 @@
 //! What can be told before anything is started on hosts that were reached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::agent::facts::HostFacts;
 use crate::lab::LabError;
@@ -10,39 +10,65 @@ use crate::rig::remote::host::Remote;
 use crate::rig::spec::Subject;
 use crate::rig::{Profiles, RigError};
 
-/// What each host says of itself, all at the same time: a second.
-///
-/// # Errors
-///
-/// A host does not answer.
-pub fn facts(hosts: &BTreeMap<String, Remote>) -> Result<Vec<(String, HostFacts)>, LabError> {
-    let told = at_once(hosts.values().collect(), |host| {
-        Ok((host.name().to_owned(), host.facts()?))
-    });
-    told.into_iter().collect()
+/// What each host says of itself, or why it does not, all at the same time: a second.
+pub fn facts(hosts: &BTreeMap<String, Remote>) -> Vec<(String, Result<HostFacts, LabError>)> {
+    at_once(hosts.values().collect(), |host| {
+        (host.name().to_owned(), host.facts())
+    })
 }
 
-/// Whether the hosts have the programs of what is to be measured.
-///
-/// # Errors
-///
-/// A profile cannot be read, or a host lacks its program.
-pub fn programs(
-    subject: &Subject,
+/// A program that a host has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// Name of the host.
+    pub host: String,
+    /// Name of the profile that it is of.
+    pub profile: String,
+    /// Its version, if it tells one.
+    pub version: Option<String>,
+}
+
+/// The programs that hosts have of what is to be measured, each asked for once; or that a profile cannot be read or a host
+/// lacks its program. Hosts that were not reached are left out.
+pub fn programs<'a>(
+    subjects: impl Iterator<Item = &'a Subject>,
     hosts: &Hosts,
     reached: &BTreeMap<String, Remote>,
-) -> Result<(), RigError> {
-    let profiles = Profiles::load(subject)?;
-    if let Some(profile) = profiles.authority() {
-        for host in hosts.authorities() {
-            reached[&host.name].find(profile, None)?;
+) -> Vec<Result<Installed, RigError>> {
+    let mut asked = BTreeSet::new();
+    let mut found = Vec::new();
+    for subject in subjects {
+        let profiles = match Profiles::load(subject) {
+            Ok(profiles) => profiles,
+            Err(error) => {
+                found.push(Err(error));
+                continue;
+            }
+        };
+        let mut wanted = Vec::new();
+        if let Some(profile) = profiles.authority() {
+            let names = hosts.authorities().into_iter().map(|host| &host.name);
+            wanted.extend(names.map(|name| (name.clone(), profile, None)));
+        }
+        if let (Some(profile), Some(choice)) = (profiles.dut(), subject.dut()) {
+            let first = || hosts.duts().first().map(|host| host.name.clone());
+            let name = choice.host.clone().or_else(first);
+            wanted.extend(name.map(|name| (name, profile, choice.program.clone())));
+        }
+        for (name, profile, program) in wanted {
+            let Some(host) = reached.get(&name) else {
+                continue;
+            };
+            if asked.insert((name.clone(), profile.name.clone(), program.clone())) {
+                let version = host.find(profile, program.as_deref());
+                let installed = version.map(|version| Installed {
+                    host: name,
+                    profile: profile.name.clone(),
+                    version,
+                });
+                found.push(installed.map_err(RigError::from));
+            }
         }
     }
-    if let (Some(profile), Some(choice)) = (profiles.dut(), subject.dut()) {
-        let first = || hosts.duts().first().map(|host| host.name.clone());
-        if let Some(host) = choice.host.clone().or_else(first) {
-            reached[&host].find(profile, choice.program.as_deref())?;
-        }
-    }
-    Ok(())
+    found
 }

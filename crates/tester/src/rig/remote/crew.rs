@@ -55,30 +55,38 @@ impl Crew {
         &self,
         hosts: impl Iterator<Item = &'a HostSpec>,
     ) -> Result<BTreeMap<String, Remote>, LabError> {
+        let tried = self.try_reach(hosts).into_iter();
+        tried.map(|(name, host)| Ok((name, host?))).collect()
+    }
+
+    /// The same; of each host that cannot be reached, why, in the order that they are given.
+    pub fn try_reach<'a>(
+        &self,
+        hosts: impl Iterator<Item = &'a HostSpec>,
+    ) -> Vec<(String, Result<Remote, LabError>)> {
         let mut held = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         held.retain(|_, host| host.link().alive());
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            hosts.partition(|host| held.contains_key(&host.name));
         let options = self.options.get_or_init(|| {
             let mut options = Options::new(&self.purpose);
             options.interrupted = Arc::clone(&self.interrupted);
             options
         });
-        let reached = at_once(unknown, |host| {
-            let link = self.open(host, options);
-            let link = link.map_err(|error| Blame::Machine.error(error.to_string()))?;
-            Ok((host.name.clone(), Remote::new(&host.name, link)))
+        let reached = at_once(hosts.collect(), |host| {
+            let reached = match held.get(&host.name) {
+                Some(held) => Ok(held.clone()),
+                None => self.open(host, options).map_or_else(
+                    |error| Err(Blame::Machine.error(error.to_string())),
+                    |link| Ok(Remote::new(&host.name, link)),
+                ),
+            };
+            (host.name.clone(), reached)
         });
-        let mut all = BTreeMap::new();
-        for host in reached.into_iter().collect::<Result<Vec<_>, LabError>>()? {
-            held.insert(host.0.clone(), host.1.clone());
-            all.insert(host.0, host.1);
+        for (name, host) in &reached {
+            if let Ok(host) = host {
+                held.insert(name.clone(), host.clone());
+            }
         }
-        let known = known
-            .into_iter()
-            .map(|host| (host.name.clone(), held[&host.name].clone()));
-        all.extend(known);
-        Ok(all)
+        reached
     }
 
     /// Why a host that was held cannot be asked any more, if there is one: whatever was measured meanwhile says nothing.

@@ -95,15 +95,21 @@ impl Remote {
         }
     }
 
-    /// Whether it has the program of a profile.
+    /// The version of its program of a profile, if that tells one.
     ///
     /// # Errors
     ///
-    /// It has not, or does not answer.
-    pub fn find(&self, profile: &Profile, program: Option<&Path>) -> Result<(), LabError> {
+    /// It has no such program, or does not answer.
+    pub fn find(
+        &self,
+        profile: &Profile,
+        program: Option<&Path>,
+    ) -> Result<Option<String>, LabError> {
         let order = ProfileOrder::new(profile, program);
-        self.ask(&Request::Find(Box::new(order)), PROMPT_NS)
-            .map(drop)
+        match self.ask(&Request::Find(Box::new(order)), PROMPT_NS)? {
+            Reply::Version(version) => Ok(version),
+            _ => Err(self.strange("find")),
+        }
     }
 
     /// Has it ask a question.

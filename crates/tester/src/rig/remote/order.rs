@@ -70,7 +70,7 @@ pub enum Request {
     Read(bool),
     /// What the host says of itself, which takes a second: [`Reply::Facts`].
     Facts,
-    /// Whether the program of a profile, or this one, is there: [`Reply::Done`].
+    /// Whether the program of a profile, or this one, is there, and which it is: [`Reply::Version`].
     Find(Box<ProfileOrder>),
     /// One question, and its answer whatever it says: [`Reply::Answer`].
     Ask(Question),
@@ -104,6 +104,8 @@ pub enum Reply {
     Reading(Option<Reading>),
     /// What the host says of itself.
     Facts(Box<HostFacts>),
+    /// The version that a program tells; `None` if it tells none in the form of its profile.
+    Version(Option<String>),
     /// The octets of an answer, or why there is none.
     Answer(Result<Vec<u8>, NoAnswer>),
     /// How long each question took.
@@ -157,7 +159,7 @@ impl ProfileOrder {
     }
 
     /// The profile.
-    pub(in crate::rig) fn profile(&self) -> Result<Profile, LabError> {
+    pub(crate) fn profile(&self) -> Result<Profile, LabError> {
         Profile::parse(&self.origin, &self.text)
     }
 }

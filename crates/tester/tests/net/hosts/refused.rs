@@ -4,23 +4,43 @@
 use super::ground::{Ground, said};
 use super::plans::{THREE, plan, three};
 
-/// The plan is refused with this exit code and all of these words.
+/// The plan is refused with this exit code and all of these words, by a dry run as well.
 fn assert_refused(ground: &Ground, what: &str, text: &str, code: i32, words: &[&str]) {
     let path = ground.plan("refused", text);
-    let output = ground.run(&["run", path.to_str().unwrap()]);
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(code), "{what}: {said}");
-    for word in words {
-        assert!(said.contains(word), "{what}, without {word:?}: {said}");
+    let path = path.to_str().unwrap();
+    for arguments in [&["run", path][..], &["run", "--dry-run", path]] {
+        let output = ground.run(arguments);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{what}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{what}, without {word:?}: {said}");
+        }
+        assert_eq!(
+            said.lines()
+                .filter(|line| line.starts_with("dns64bench: "))
+                .count(),
+            1,
+            "{what}: {said}"
+        );
+        assert!(!ground.path("refused").exists(), "{what}");
+        ground.assert_nothing_left();
     }
-    assert_eq!(
-        said.lines()
-            .filter(|line| line.starts_with("dns64bench: "))
-            .count(),
-        1,
-        "{what}: {said}"
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn a_dry_run_of_hosts_that_are_ready_tells_their_programs() {
+    let ground = Ground::up();
+    let path = ground.plan("ready", &three("ready"));
+    let output = ground.run(&["run", "--dry-run", path.to_str().unwrap()]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let dut = said.lines().find(|line| line.starts_with("  dut "));
+    assert!(
+        dut.is_some_and(|line| line.contains(", unbound (")),
+        "{said}"
     );
-    assert!(!ground.path("refused").exists(), "{what}");
+    assert!(!ground.path("ready").exists());
     ground.assert_nothing_left();
 }
 

@@ -1,0 +1,181 @@
+//! Hosts that are looked at before a plan is run on them, by agents that are threads of the test.
+
+use std::io::pipe;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+
+use super::*;
+use crate::agent::handshake::Welcome;
+use crate::agent::link::Link;
+use crate::agent::serve::{Done, Work, serve};
+use crate::agent::ssh::Options;
+use crate::campaign::plan::Plan;
+use crate::doctor::hosts::ready::{Readiness, look};
+use crate::lab::{Blame, LabError};
+use crate::rig::remote::host::Remote;
+use crate::rig::remote::order::{Refusal, Reply, Request};
+
+const PLAN: &str = r#"
+[hosts.gen]
+ssh = "gen"
+roles = ["measurer"]
+cpus = "0-1"
+links.client = { interface = "client", addresses = ["2001:2:0:1::1/64"] }
+[hosts.dut]
+ssh = "dut"
+roles = ["dut"]
+cpus = "0-1"
+links.client = { interface = "client", addresses = ["2001:2:0:1::2/64"] }
+links.upstream = { interface = "upstream", addresses = ["2001:2:0:2::1/64", "198.18.0.1/24"] }
+[hosts.auth]
+ssh = "auth"
+roles = ["authority"]
+cpus = "0-1"
+links.upstream = { interface = "upstream", addresses = ["2001:2:0:2::2/64", "198.18.0.2/24"] }
+[[dut]]
+profile = "unbound"
+sweep = { threads = [1, 2] }
+[[dut]]
+profile = "bind"
+"#;
+
+/// What was asked, by any host.
+type Asked = Arc<Mutex<Vec<String>>>;
+
+/// A host that says this of itself, and has Unbound but no other server.
+struct Scripted {
+    name: String,
+    facts: HostFacts,
+    asked: Asked,
+}
+
+impl Work for Scripted {
+    fn handle(&mut self, request: Value) -> Result<Done, String> {
+        let request: Request = serde_json::from_value(request).map_err(|why| why.to_string())?;
+        let (told, reply) = match request {
+            Request::Facts => ("facts", Reply::Facts(Box::new(self.facts.clone()))),
+            Request::Find(order) if order.profile().unwrap().name == "unbound" => {
+                ("unbound", Reply::Version(Some("1.17.1".to_owned())))
+            }
+            Request::Find(_) => {
+                let what = "found none of named; install the Debian package bind9".to_owned();
+                let blame = Some(Blame::Machine);
+                ("bind", Reply::Refused(Refusal { blame, what }))
+            }
+            _ => ("something else", Reply::Done),
+        };
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push(format!("{}: {told}", self.name));
+        Ok(Done {
+            reply: serde_json::to_value(reply).unwrap(),
+            blobs: Vec::new(),
+        })
+    }
+}
+
+fn host(name: &str, facts: HostFacts, asked: &Asked) -> (Remote, JoinHandle<()>) {
+    let ((answers, out), (input, calls)) = (pipe().unwrap(), pipe().unwrap());
+    let mut work = Scripted {
+        name: name.to_owned(),
+        facts,
+        asked: Arc::clone(asked),
+    };
+    let agent = std::thread::spawn(move || {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut work).unwrap();
+    });
+    let link = Link::over(name, answers, calls, &Options::new("a test")).unwrap();
+    (Remote::new(name, link), agent)
+}
+
+/// What is seen of the hosts of a plan whose facts `spoil` has changed, of which `away` cannot be reached, and what was
+/// asked.
+fn seen(
+    text: &str,
+    away: Option<&str>,
+    spoil: impl FnOnce(&mut [(String, HostFacts)]),
+) -> (Readiness, Vec<String>) {
+    let plan = Plan::parse("x.toml", text).unwrap();
+    let hosts = plan.hosts.at.as_deref().unwrap();
+    let mut facts = good(hosts);
+    spoil(&mut facts);
+    let asked = Asked::default();
+    let mut agents = Vec::new();
+    let tried = facts.into_iter().map(|(name, facts)| {
+        if away == Some(name.as_str()) {
+            let why = format!("host {name}: cannot be reached");
+            return (name, Err::<_, LabError>(Blame::Machine.error(why)));
+        }
+        let (remote, agent) = host(&name, facts, &asked);
+        agents.push(agent);
+        (name, Ok(remote))
+    });
+    let tried = tried.collect();
+    let seen = look(&plan, hosts, tried);
+    // Nobody holds a host any more.
+    for agent in agents {
+        agent.join().unwrap();
+    }
+    let asked = asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    (seen, asked)
+}
+
+#[test]
+fn all_that_hosts_lack_is_told_and_nothing_is_started() {
+    let (seen, mut asked) = seen(PLAN, None, |facts| {
+        client(facts).has_carrier = false;
+        facts[1].1.cpus = "0".parse().unwrap();
+        facts[1].1.may_serve = Some(false);
+        facts[2].1.tester_sha256 = Some("fedcba9876543210".into());
+        facts[2].1.others_cpu_ns = LOOK_NS;
+    });
+    expect![[r#"
+        auth: program: dns64bench 0.1.0 (SHA-256 fedcba987654), on gen dns64bench 0.1.0 (SHA-256 0123456789ab); install one build everywhere: --push-binary, or `ansible-playbook -i hosts.yml deploy/ansible/site.yml`
+        dut: CPUs online: 0; the plan names 1, too: correct cpus
+        dut: port 53: not permitted; reach the host as root, or with sudo = true: servers there listen at port 53
+        gen: link client (client): no carrier; check the cable and that the other end is up
+        host dut: found none of named; install the Debian package bind9"#]].assert_eq(&seen.lacks.join("\n"));
+    let poor: Vec<_> = seen.poor.iter().map(|it| it.what.as_str()).collect();
+    assert_eq!(poor, ["auth: other processes"]);
+    asked.sort();
+    assert_eq!(
+        asked,
+        [
+            "auth: facts",
+            "dut: bind",
+            "dut: facts",
+            "dut: unbound",
+            "gen: facts"
+        ],
+        "each program once"
+    );
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_keeps_no_other_from_being_looked_at() {
+    let (seen, asked) = seen(PLAN, Some("dut"), |facts| client(facts).is_up = false);
+    expect![[r#"
+        host dut: cannot be reached
+        gen: link client (client): down; `ip link set client up`, or `ansible-playbook -i hosts.yml deploy/ansible/site.yml`"#]].assert_eq(&seen.lacks.join("\n"));
+    assert_eq!(seen.facts.len(), 2);
+    assert_eq!(asked.len(), 2);
+}
+
+#[test]
+fn hosts_that_are_ready_lack_nothing() {
+    let unbound = PLAN
+        .trim_end()
+        .trim_end_matches("[[dut]]\nprofile = \"bind\"");
+    let (seen, _) = seen(unbound, None, |_| {});
+    assert_eq!(seen.lacks, Vec::<String>::new());
+    let programs: Vec<_> = seen.programs.iter().map(|it| format!("{it:?}")).collect();
+    expect![[r#"Installed { host: "dut", profile: "unbound", version: Some("1.17.1") }"#]]
+        .assert_eq(&programs.join("\n"));
+    // What an authority has to hold in memory, its host has to have.
+    let large = format!("[tester]\nauthority = \"nsd\"\nnamespace = \"0.0.0.0/0\"\n{unbound}");
+    let lacks = self::seen(&large, None, |_| {}).0.lacks.join("\n");
+    assert!(lacks.contains("auth: memory: "), "{lacks}");
+}
