@@ -37,6 +37,12 @@ impl Usage {
             }));
     }
 
+    /// CPU time of a role in per cent of one core; `None` if it was not looked at.
+    pub fn cpu_pct(&self, role: Role) -> Option<f64> {
+        let used = self.of(role).filter(|_| self.span_ns > 0)?;
+        Some(used.cpu_ns as f64 / self.span_ns as f64 * 100.0)
+    }
+
     /// The row of a role; of several Measurers that of the one that had to wait most.
     pub fn of(&self, role: Role) -> Option<&RoleUsage> {
         let rows = self.roles.iter().filter(|row| row.role == role);

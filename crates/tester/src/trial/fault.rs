@@ -129,6 +129,28 @@ pub enum TesterFault {
 }
 
 impl TesterFault {
+    /// Its name in results.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotSent { .. } => "not_sent",
+            Self::LateSchedule { .. } => "late_schedule",
+            Self::RateError { .. } => "rate_error",
+            Self::CatchUpBurst { .. } => "catch_up_burst",
+            Self::Disturbed { .. } => "disturbed",
+            Self::ReceiveDrops { .. } => "receive_drops",
+            Self::AuthorityDrops { .. } => "authority_drops",
+            Self::NetworkLoss(_) => "network_loss",
+            Self::NetworkDelay(_) => "network_delay",
+            Self::AuthorityOverflow { .. } => "authority_overflow",
+            Self::AuthoritySlow { .. } => "authority_slow",
+            Self::AuthorityDied { .. } => "authority_died",
+            Self::ClockStep { .. } => "clock_step",
+            Self::HostLate { .. } => "host_late",
+            Self::HostClock { .. } => "host_clock",
+            Self::Link { .. } => "link",
+        }
+    }
+
     /// What went wrong, with its figures.
     pub fn what(&self) -> String {
         match self {

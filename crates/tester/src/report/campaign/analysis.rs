@@ -191,6 +191,10 @@ pub struct PointResult {
     pub timing: Option<TimingResult>,
     /// Largest resident memory of the DUT after a trial.
     pub memory_bytes_max: Option<u64>,
+    /// Processor time of the DUT in the trials that the runs found their rates by, in per cent of one core: the median.
+    pub dut_cpu_pct: Option<f64>,
+    /// Why that is not known.
+    pub dut_cpu_unknown: Option<&'static str>,
 }
 
 /// One search.

@@ -5,7 +5,7 @@ use std::io;
 
 use super::analysis::Analysis;
 use super::table::{Cell, Exporter, Table};
-use super::tables;
+use super::{tables, words};
 
 /// Data in blocks that gnuplot calls indices: a block for each group, under its title.
 pub(super) struct Gnuplot;
@@ -43,107 +43,225 @@ fn value(cell: &Cell) -> String {
 pub(super) fn script(analysis: &Analysis) -> String {
     let mut out = String::from(
         "# In this folder: gnuplot plot.gp\nset terminal svg size 1000,600 noenhanced\n\
-         set key outside below\nset grid\nset style fill solid 0.5\nset xtics rotate by -45\n",
+         set key outside below\nset grid\nset style fill solid 0.5\nset xtics rotate by -45\n\
+         # Of each variant the colour and the mark that the page has.\n",
     );
-    let rates = titles(&tables::rates(analysis));
-    if let Some(last) = rates.len().checked_sub(1) {
+    for place in 0..analysis.variants.len() {
+        let (colour, mark) = (COLOURS[place % COLOURS.len()], MARKS[place % MARKS.len()]);
+        out += &format!("set linetype {} lc rgb \"{colour}\" pt {mark}\n", place + 1);
+    }
+    let rates = Series::of_variants(analysis, &tables::rates(analysis));
+    if let Some(last) = rates.last {
         out += &format!(
             "\nset output \"rates.svg\"\nset title {title}\nset xlabel \"AAAA / cached, %\"\n\
-             set ylabel \"queries/s\"\nset yrange [0:*]\nwidth = 0.8 / {count}\n\
-             array names[{count}] = [{names}]\n\
+             set ylabel \"queries/s\"\nset yrange [0:*]\nwidth = 0.8 / {count}\n{arrays}\
              plot for [i=0:{last}] \"rates.dat\" index i using ($1 + i * width):2:(width):xtic(5) \
-             with boxes title names[i + 1], \\\n     for [i=0:{last}] \"rates.dat\" index i using \
-             ($1 + i * width):2:3:4 with yerrorbars lc \"black\" pt 0 notitle\n",
+             with boxes lt variant_rates[i + 1] title rates[i + 1], \\\n     for [i=0:{last}] \
+             \"rates.dat\" index i using ($1 + i * width):3:(0):($4 - $3) with vectors heads \
+             size graph 0.006,90 lc rgb \"{INK}\" notitle\n",
             title = quoted(&analysis.name),
-            count = rates.len(),
-            names = rates.join(", "),
+            count = last + 1,
+            arrays = rates.arrays("rates"),
         );
     }
-    let runs = titles(&tables::distribution(analysis));
-    if let Some(last) = runs.len().checked_sub(1) {
+    let runs = Series::of_points(analysis, &tables::distribution(analysis));
+    if let Some(last) = runs.last {
         out += &format!(
             "\nset output \"distribution.svg\"\nset title \"Distribution of the runs\"\n\
              set xlabel \"queries/s\"\nset ylabel \"share of the runs up to a rate\"\n\
-             set xtics norotate autofreq\nset yrange [0:1.02]\narray runs[{count}] = [{names}]\n\
+             set xtics norotate autofreq\nset yrange [0:1.02]\n{arrays}\
              plot for [i=0:{last}] \"distribution.dat\" index i using 1:4 with steps \
-             title runs[i + 1], \\\n     for [i=0:{last}] \"distribution.dat\" index i using 1:3 \
-             with impulses notitle\n",
-            count = runs.len(),
-            names = runs.join(", "),
+             {style} title runs[i + 1], \\\n     for [i=0:{last}] \"distribution.dat\" index i \
+             using 1:3 with impulses {style} notitle\n",
+            arrays = runs.arrays("runs"),
+            style = style("runs"),
         );
     }
-    if let Some(last) = tables::convergence(analysis)
-        .groups()
-        .count()
-        .checked_sub(1)
-    {
-        out += &format!(
-            "\nset output \"convergence.svg\"\nset title \"Trials of every search\"\n\
-             set xlabel \"trial\"\nset ylabel \"queries/s\"\nset xtics norotate autofreq\n\
-             set yrange [*:*]\nplot for [i=0:{last}] \"convergence.dat\" index i using 1:2 \
-             with linespoints notitle\n"
-        );
-    }
-    let latency = titles(&tables::latency(analysis));
-    if let Some(last) = latency.len().checked_sub(1) {
+    out += &convergence(analysis);
+    let latency = Series::of_points(analysis, &tables::latency(analysis));
+    if let Some(last) = latency.last {
         out += &format!(
             "\nset output \"latency.svg\"\nset title \"Round-trip times\"\n\
              set xlabel \"slower answers, %\"\nset ylabel \"us\"\nset xtics norotate autofreq\n\
-             set yrange [*:*]\nset logscale xy\nset xrange [100:0.001] reverse\n\
-             array points[{count}] = [{names}]\n\
+             set yrange [*:*]\nset logscale xy\nset xrange [100:0.001] reverse\n{arrays}\
              plot for [i=0:{last}] \"latency.dat\" index i using 2:3 with linespoints \
-             title points[i + 1]\n",
-            count = latency.len(),
-            names = latency.join(", "),
+             {style} title points[i + 1]\n",
+            arrays = latency.arrays("points"),
+            style = style("points"),
         );
     }
     out + &dut_only(analysis) + &lateness(analysis)
 }
 
+/// Every search, with the marks of the outcomes that the page has.
+fn convergence(analysis: &Analysis) -> String {
+    let groups = tables::convergence(analysis).groups().count();
+    let Some(last) = groups.checked_sub(1) else {
+        return String::new();
+    };
+    let mut out = format!(
+        "\nset output \"convergence.svg\"\nset title \"Trials of every search\"\n\
+         set xlabel \"trial\"\nset ylabel \"queries/s\"\nset xtics norotate autofreq\n\
+         set yrange [*:*]\nplot for [i=0:{last}] \"convergence.dat\" index i using 1:2 \
+         with lines lc rgb \"{GREY}\" notitle"
+    );
+    for (outcome, colour, mark, name) in OUTCOMES {
+        out += &format!(
+            ", \\\n     \"convergence.dat\" using 1:($3 == {outcome} ? $2 : NaN) with points \
+             lc rgb \"{colour}\" pt {mark} title \"{name}\""
+        );
+    }
+    out + "\n"
+}
+
 /// Round-trip times without the authority, in the axes of those with it.
 fn dut_only(analysis: &Analysis) -> String {
-    let names = titles(&tables::dut_only(analysis));
-    let Some(last) = names.len().checked_sub(1) else {
+    let duts = Series::of_points(analysis, &tables::dut_only(analysis));
+    let Some(last) = duts.last else {
         return String::new();
     };
     format!(
-        "\nset output \"dut-only.svg\"\nset title \"Round-trip times without the authority\"\n\
-         array duts[{count}] = [{names}]\n\
+        "\nset output \"dut-only.svg\"\nset title \"Round-trip times without the authority\"\n{arrays}\
          plot for [i=0:{last}] \"dut-only.dat\" index i using 2:3 with linespoints \
-         title duts[i + 1]\n",
-        count = names.len(),
-        names = names.join(", "),
+         {style} title duts[i + 1]\n",
+        arrays = duts.arrays("duts"),
+        style = style("duts"),
     )
 }
 
 /// Lateness: for each figure of a trial the median and the worst of all trials, and the limit.
 fn lateness(analysis: &Analysis) -> String {
-    let names = titles(&tables::lateness(analysis));
-    let Some(last) = names.len().checked_sub(1) else {
+    let senders = Series::of_variants(analysis, &tables::lateness(analysis));
+    let Some(last) = senders.last else {
         return String::new();
     };
     format!(
         "\nset output \"lateness.svg\"\nset title \"Lateness of queries, from the median to the worst trial\"\n\
-         set xlabel \"figure of a trial\"\nset ylabel \"us\"\nunset logscale x\nset xrange [-0.5:3.9]\n\
-         array senders[{count}] = [{names}]\n\
+         set xlabel \"figure of a trial\"\nset ylabel \"us\"\nunset logscale x\nset xrange [-0.5:3.9]\n{arrays}\
          plot for [i=0:{last}] \"lateness.dat\" index i using ($1 + i * 0.4 / {count}):2:2:3:xtic(5) \
-         with yerrorbars title senders[i + 1], \\\n     \"lateness.dat\" index 0 using 1:4 with lines \
-         dt 2 lc \"black\" title \"limit\"\n",
-        count = names.len(),
-        names = names.join(", "),
+         with yerrorbars lt variant_senders[i + 1] title senders[i + 1], \\\n     \"lateness.dat\" \
+         index 0 using 1:4 with lines dt 2 lc rgb \"{INK}\" title \"limit\"\n",
+        count = last + 1,
+        arrays = senders.arrays("senders"),
     )
 }
 
-/// The titles of the groups, as texts of gnuplot.
-fn titles(table: &Table) -> Vec<String> {
-    table
-        .groups()
-        .map(|group| quoted(&group[0][0].raw()))
-        .collect()
+/// What is drawn of a file: its groups, each with its title and its style.
+struct Series {
+    /// Index of the last group, if there is one.
+    last: Option<usize>,
+    titles: Vec<String>,
+    /// Of each group the number of its variant, from 1.
+    variants: Vec<usize>,
+    /// Of each group the number of its point among those of its variant, from 1; empty of variants.
+    cells: Vec<usize>,
+}
+
+impl Series {
+    /// Groups under the names of variants.
+    fn of_variants(analysis: &Analysis, table: &Table) -> Self {
+        let place = |title: &str| {
+            let mut variants = analysis.variants.iter();
+            variants.position(|variant| variant.name == title)
+        };
+        let titles: Vec<_> = table.groups().map(|group| group[0][0].raw()).collect();
+        let variants = titles.iter().map(|title| place(title).unwrap_or(0) + 1);
+        Self {
+            last: titles.len().checked_sub(1),
+            variants: variants.collect(),
+            titles,
+            cells: Vec::new(),
+        }
+    }
+
+    /// Groups under the names of points, behind which more may stand.
+    fn of_points(analysis: &Analysis, table: &Table) -> Self {
+        let named = analysis.points.iter();
+        let named: Vec<_> = named.map(|p| (words::point(analysis, p), p)).collect();
+        let place = |title: &str| {
+            let fitting = named.iter().filter(|(name, _)| title.starts_with(name));
+            let (_, point) = fitting.max_by_key(|(name, _)| name.len())?;
+            let own = analysis
+                .points
+                .iter()
+                .filter(|p| p.variant == point.variant);
+            let before = own.take_while(|p| p.point != point.point);
+            Some((point.variant + 1, before.count() + 1))
+        };
+        let titles: Vec<_> = table.groups().map(|group| group[0][0].raw()).collect();
+        let places = titles.iter().map(|title| place(title).unwrap_or((1, 1)));
+        let (variants, cells) = places.unzip();
+        Self {
+            last: titles.len().checked_sub(1),
+            titles,
+            variants,
+            cells,
+        }
+    }
+
+    /// All of it as arrays of gnuplot: the titles by this name.
+    fn arrays(&self, name: &str) -> String {
+        let count = self.titles.len();
+        let numbers = |name: &str, numbers: &[usize]| {
+            let texts: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+            format!("array {name}[{count}] = [{}]\n", texts.join(", "))
+        };
+        let titles: Vec<_> = self.titles.iter().map(|title| quoted(title)).collect();
+        let mut out = format!("array {name}[{count}] = [{}]\n", titles.join(", "));
+        out += &numbers(&format!("variant_{name}"), &self.variants);
+        if !self.cells.is_empty() {
+            out += &numbers(&format!("cell_{name}"), &self.cells);
+        }
+        out
+    }
+}
+
+/// The style of a group of points: colour and mark of the variant, dashes of the cell.
+fn style(name: &str) -> String {
+    format!("lt variant_{name}[i + 1] dt cell_{name}[i + 1]")
 }
 
 /// A text as gnuplot reads it, in data and in scripts.
 fn quoted(text: &str) -> String {
     let clean = text.replace(char::is_control, " ");
     format!("\"{}\"", clean.replace('\\', "\\\\").replace('"', "'"))
+}
+
+/// Colours of variants on a white page: `--s1` to `--s6` of the style sheet.
+const COLOURS: [&str; 6] = [
+    "#0072b2", "#c98600", "#008c66", "#b65a8f", "#3f9fd0", "#d55e00",
+];
+
+/// Filled circle, square, triangle, diamond and triangle on its point, as numbers of gnuplot.
+const MARKS: [u8; 5] = [7, 5, 9, 13, 11];
+
+/// Of lines that are no variant's.
+const INK: &str = "#1b1b1a";
+
+/// Of lines between trials.
+const GREY: &str = "#6a6f74";
+
+/// Number in the data, colour and mark on the page, name.
+const OUTCOMES: [(i8, &str, u8, &str); 3] = [
+    (0, "#a3210f", 2, "failed"),
+    (-1, "#6a6f74", 12, "invalid"),
+    (1, INK, 7, "passed"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_those_of_the_page() {
+        let page = include_str!("style.css.jinja");
+        for (place, colour) in COLOURS.iter().enumerate() {
+            let defined = format!("--s{}:{colour}", place + 1);
+            assert!(page.contains(&defined), "{defined}");
+        }
+        for (_, colour, _, name) in OUTCOMES {
+            let defined = format!("--{name}:{colour}");
+            assert!(page.contains(&defined), "{defined}");
+        }
+    }
 }

@@ -99,7 +99,7 @@ fn a_row_for_each_trial() {
     );
     let invalid = rows.find(|row| row.contains(",invalid,")).unwrap();
     assert!(invalid.contains(
-        ",8000,true,invalid,,the sender was held up for 3.0 ms and the limit is 2.5 ms; give the Tester a \
+        ",8000,true,invalid,,late_schedule,the sender was held up for 3.0 ms and the limit is 2.5 ms; give the Tester a \
          core of its own (--cpus) or lower the rate,8000,8000,0,false,"
     ));
 }

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 
@@ -21,5 +22,45 @@ fn a_verdict_that_contradicts_itself_is_refused() {
         r#"{"outcome":"won","fault":null,"shortfall":0}"#,
     ] {
         assert!(serde_json::from_str::<Outcome>(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn the_code_of_a_fault_is_its_name_in_results() {
+    let source = json!({ "host": "dut", "link": null, "counter": "x", "count": 1 });
+    let cause = json!({ "stolen": { "steal_ns": 1, "of_ns": 1, "cores": "1" } });
+    let spans = json!({ "lateness_ns": 1, "limit_ns": 1 });
+    for (name, figures) in [
+        ("not_sent", json!({ "queries": 1 })),
+        ("late_schedule", spans),
+        ("rate_error", json!({ "sent": 1, "due": 2, "allowed": 0 })),
+        (
+            "catch_up_burst",
+            json!({ "stall_ns": 1, "burst_queries": 1, "limit_queries": 1, "rate_qps": 1, "lost": 1 }),
+        ),
+        (
+            "disturbed",
+            json!({ "role": "dut", "taken_ns": 1, "limit_ns": 1, "cause": cause }),
+        ),
+        ("receive_drops", json!({ "datagrams": 1 })),
+        ("authority_drops", json!({ "datagrams": 1 })),
+        ("network_loss", source.clone()),
+        ("network_delay", source),
+        ("authority_overflow", json!({ "replies": 1 })),
+        (
+            "authority_slow",
+            json!({ "answers": 1, "slowest_ns": 1, "limit_ns": 1 }),
+        ),
+        ("authority_died", json!({ "status": "x" })),
+        ("clock_step", json!({ "step_ns": 1 })),
+        ("host_late", json!({ "host": "x", "late_ns": 1 })),
+        (
+            "host_clock",
+            json!({ "host": "x", "bound_ns": 1, "limit_ns": 1 }),
+        ),
+        ("link", json!({ "error": "x" })),
+    ] {
+        let fault: TesterFault = serde_json::from_value(json!({ name: figures })).unwrap();
+        assert_eq!(fault.code(), name);
     }
 }

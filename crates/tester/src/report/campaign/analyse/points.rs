@@ -5,12 +5,14 @@ use super::told::{TaskTold, Told, TrialTold};
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::plan::Plan;
 use crate::campaign::tasks::{Point, Task};
+use crate::lab::topology::Role;
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{
     Achieved, PathResult, PointResult, RunEnd, RunResult, Step, Stored, TimingResult,
 };
 use crate::report::campaign::{numbers, words};
+use crate::rig::spec::Subject;
 use crate::statistics::agreement::{Bracket, agreement};
 use crate::statistics::quantile::median;
 use crate::statistics::summary::{Summary, degradation_pct, summarise};
@@ -61,6 +63,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
     let trials: Vec<_> = trials.collect();
     let typical = typical(&runs, summary.as_ref(), task);
     let stored = stored(&runs, task);
+    let dut_cpu_pct = dut_cpu_pct(&runs, task);
     PointResult {
         point: index,
         variant: point.variant,
@@ -89,6 +92,31 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
         path: path(typical, &trials),
         timing: typical.map(|typical| timing(typical, &trials)),
         memory_bytes_max: trials.iter().filter_map(TrialTold::memory_bytes).max(),
+        dut_cpu_pct,
+        dut_cpu_unknown: match dut_cpu_pct {
+            Some(_) => None,
+            None => Some(why_no_cpu(plan, point, typical.is_some())),
+        },
+    }
+}
+
+/// Processor time of the DUT at the rates that were found: the median over the runs.
+fn dut_cpu_pct<'t>(
+    runs: &[RunResult],
+    task: impl Fn(u32) -> Option<&'t TaskTold<'t>>,
+) -> Option<f64> {
+    let found = rates(runs).filter_map(|(run, _)| passed(run.rate_qps, task(run.run)?));
+    let each = found.filter_map(|trial| trial.machine.as_ref()?.cpu_pct(Role::Dut));
+    median(&each.collect::<Vec<_>>())
+}
+
+fn why_no_cpu(plan: &Plan, point: &Point, has_rate: bool) -> &'static str {
+    let subject = plan.variants.get(point.variant).map(|v| &v.subject);
+    match subject {
+        Some(Subject::Server { .. }) => "a server that runs already is not watched",
+        Some(subject) if subject.is_authority() => "an authority is measured without a DUT",
+        _ if has_rate => "its trials do not tell it",
+        _ => "no run found a rate",
     }
 }
 

@@ -224,10 +224,7 @@ pub(super) fn courses(lines: &[Line], analysis: &Analysis) -> Vec<Course> {
 fn moment(at_s: f64, trial: &TrialResult) -> Moment {
     // A trial that ended early sent for so long.
     let sent_s = trial.queries_sent as f64 / trial.rate_qps.max(1) as f64;
-    let dut_cpu_pct = trial.machine.as_ref().and_then(|usage| {
-        let dut = usage.of(Role::Dut).filter(|_| usage.span_ns > 0)?;
-        Some(dut.cpu_ns as f64 / usage.span_ns as f64 * 100.0)
-    });
+    let usage = trial.machine.as_ref();
     Moment {
         at_s,
         rate_qps: trial.rate_qps,
@@ -235,7 +232,7 @@ fn moment(at_s: f64, trial: &TrialResult) -> Moment {
             true => trial.answers.valid as f64 / sent_s,
             false => 0.0,
         },
-        dut_cpu_pct,
+        dut_cpu_pct: usage.and_then(|usage| usage.cpu_pct(Role::Dut)),
         outcome: trial.outcome.clone(),
     }
 }

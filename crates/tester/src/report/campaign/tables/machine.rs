@@ -4,9 +4,11 @@ use super::{CELL, FIGURES, NAME, path};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{Line, Record};
 use crate::campaign::tasks::Task;
+use crate::lab::topology::Role;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunResult};
 use crate::report::campaign::numbers;
 use crate::report::campaign::table::{Column, Table, columns};
+use crate::trial::fault::TesterFault;
 use crate::trial::result::TrialResult;
 
 /// One row for each point.
@@ -111,7 +113,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-fn trial_columns<'a>() -> [Column<Trial<'a>>; 49] {
+fn trial_columns<'a>() -> [Column<Trial<'a>>; 51] {
     columns![t: Trial<'a>;
         "task", "" => t.kind();
         "run", "" => t.run();
@@ -122,7 +124,8 @@ fn trial_columns<'a>() -> [Column<Trial<'a>>; 49] {
         "certified", "" => t.result.certified;
         "outcome", "" => t.result.outcome.word();
         "shortfall", "" => t.result.outcome.fault().is_none().then(|| t.result.outcome.shortfall());
-        "fault", "" => t.result.outcome.fault().map(ToString::to_string);
+        "fault", "" => t.result.outcome.fault().map(TesterFault::code);
+        "invalid_because", "" => t.result.outcome.fault().map(ToString::to_string);
         "queries_due", "" => t.result.queries_due;
         "queries_sent", "" => t.result.queries_sent;
         "undecided", "" => t.result.undecided;
@@ -157,6 +160,7 @@ fn trial_columns<'a>() -> [Column<Trial<'a>>; 49] {
         "memory_bytes", "" => t.result.resources.map(|r| r.memory_bytes);
         "descriptors", "" => t.result.resources.map(|r| r.descriptors);
         "threads", "" => t.result.resources.map(|r| r.threads);
+        "dut_cpu_pct", "" => t.result.machine.as_ref().and_then(|usage| usage.cpu_pct(Role::Dut));
         "dut_exit", "" => t.result.dut_exit.as_ref();
         "segmentation", "" => t.result.segmentation;
         "backend", "" => &t.result.backend;

@@ -77,7 +77,7 @@ static CELL: [Column<PointResult>; 5] = columns![p: PointResult;
 ];
 
 /// What was found at a point.
-static FIGURES: [Column<PointResult>; 25] = columns![p: PointResult;
+static FIGURES: [Column<PointResult>; 26] = columns![p: PointResult;
     "runs", "runs" => p.summary.as_ref().map_or(0, |s| s.runs);
     "average_qps", "average" => bound(p, |s| s.average);
     "median_qps", "median" => bound(p, |s| s.median);
@@ -103,6 +103,7 @@ static FIGURES: [Column<PointResult>; 25] = columns![p: PointResult;
     "worst_lateness_ns", "worst lateness" => p.timing.map(|t| Cell::Span(t.worst_lateness_ns));
     "tester_drops", "lost at Tester" => p.timing.map(|t| t.tester_drops);
     "memory_bytes_max", "memory" => p.memory_bytes_max.map(Cell::Bytes);
+    "dut_cpu_pct", "DUT CPU (%)" => p.dut_cpu_pct.map(|pct| Cell::Decimal(pct, 0));
 ];
 
 /// More of it, which programs find elsewhere.
@@ -561,7 +562,7 @@ mod tests {
             table.columns.len()
         };
         // A variant, two shares, duration and timeout, and the figures.
-        let expected = [5 + 8, 5 + 3, 5 + 4, 5 + 6];
+        let expected = [5 + 9, 5 + 3, 5 + 4, 5 + 6];
         assert_eq!(
             ["results", "headroom", "achieved", "timing"].map(columns),
             expected

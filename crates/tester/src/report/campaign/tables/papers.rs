@@ -21,17 +21,22 @@ fn of_variant(analysis: &Analysis, variant: usize) -> Vec<Table> {
     let Some(first) = own.first() else {
         return Vec::new();
     };
-    let subject = format!(
-        "{} DNS64 performance: number of answered queries per second",
-        analysis.variants[variant].name
-    );
+    let variant_name = &analysis.variants[variant].name;
+    let subject =
+        format!("{variant_name} DNS64 performance: number of answered queries per second");
     let mut tables = Vec::new();
     for timeout_s in distinct(&own, |p| p.timeout_s) {
         let cell = words::cell(first);
         let same = |p: &&&PointResult| p.timeout_s == timeout_s && words::cell(p) == cell;
         let caption = format!("{subject}, {cell}, {timeout_s} s timeout");
         let head: Headed<'_> = ("Duration (s)", |p| p.duration_s);
-        tables.push(turned(caption, head, &FULL, own.iter().filter(same)));
+        let title = format!("{variant_name} durations, {timeout_s} s timeout");
+        tables.push(turned(
+            (&title, &caption),
+            head,
+            &FULL,
+            own.iter().filter(same),
+        ));
     }
     tables.retain(|table| table.columns.len() > 1);
     own.retain(|p| p.pattern.is_empty() && words::is_usual(analysis, p));
@@ -49,7 +54,9 @@ fn of_variant(analysis: &Analysis, variant: usize) -> Vec<Table> {
                 let fixed = numbers::pct(pct);
                 let caption = format!("{subject} as a function of {name}, {fixed} {what}, {spans}");
                 let head = name.replacen("cache", "Cache", 1) + " (%)";
-                tables.push(turned(caption, (&head, share), &SHORT, same.into_iter()));
+                let title = format!("{variant_name} {name}, {fixed} {what}");
+                let head = (head.as_str(), share);
+                tables.push(turned((&title, &caption), head, &SHORT, same.into_iter()));
             }
         }
     }
@@ -65,14 +72,14 @@ fn distinct(points: &[&PointResult], value: fn(&PointResult) -> f64) -> Vec<f64>
 
 /// A column for each point, in the order of what stands at their heads.
 fn turned<'a>(
-    caption: String,
+    (title, caption): (&str, &str),
     (head, value): Headed<'_>,
     figures: &[Named],
     points: impl Iterator<Item = &'a &'a PointResult>,
 ) -> Table {
     let mut points: Vec<_> = points.collect();
     points.sort_by(|a, b| value(a).total_cmp(&value(b)));
-    let mut table = Table::new("", "", &caption);
+    let mut table = Table::new("", title, caption);
     for (key, name) in figures {
         let cells = pick(key);
         let cells = cells.flat_map(|column| points.iter().map(move |p| (column.cell)(p)));

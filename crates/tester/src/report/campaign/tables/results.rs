@@ -6,16 +6,43 @@ use super::by_point;
 
 /// The rates of all points.
 pub(super) fn results(analysis: &Analysis) -> Table {
-    let table = Table::new(
+    let mut table = Table::new(
         "results",
         "Results",
         "Rates over the runs, in queries per second. Range: 95 % interval of the median (percentile bootstrap), or lowest \
          to highest of fewer than 6 runs, including the resolution of the searches. Failed at: median of the lowest \
-         failed rates. Of the first cell: median / that of the first cell of the same variant. ≥ marks a \
-         lower bound.",
+         failed rates. Of the first cell: median / that of the first cell of the same variant. DUT CPU: processor time of the DUT \
+         at the rates that were found, the median of the runs; 100 % is one core. ≥ marks a lower bound.",
     );
-    let figures = "runs median_qps range_qps failed_qps p1_qps p99_qps of_first flags";
-    by_point(analysis, table, figures, |_| true)
+    table.notes = cpu_unknown(analysis);
+    let cpu = match analysis.points.iter().any(|p| p.dut_cpu_pct.is_some()) {
+        true => "dut_cpu_pct",
+        false => "",
+    };
+    let figures =
+        format!("runs median_qps range_qps failed_qps p1_qps p99_qps of_first {cpu} flags");
+    by_point(analysis, table, &figures, |_| true)
+}
+
+/// Why the processor time of the DUT is not known, a sentence for each reason.
+fn cpu_unknown(analysis: &Analysis) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for point in &analysis.points {
+        let Some(why) = point.dut_cpu_unknown else {
+            continue;
+        };
+        let name = analysis.variants[point.variant].name.as_str();
+        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    let told = reasons.into_iter().map(|(why, names)| {
+        let names = names.join(", ");
+        format!("DUT CPU is not known of {names}: {why}.")
+    });
+    told.collect()
 }
 
 /// How the runs of each point lie, as the papers have it.

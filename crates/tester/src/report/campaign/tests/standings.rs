@@ -185,3 +185,32 @@ fn models_of_few_cells_are_refused_without_an_r_squared() {
             .any(|w| w.text.contains("is refused"))
     );
 }
+
+#[test]
+fn processor_time_is_told_for_each_point_or_why_not() {
+    let (plan, lines) = small();
+    let analysis = analyse(&plan, &lines, SEAL);
+    for point in &analysis.points {
+        let (known, why) = (point.dut_cpu_pct, point.dut_cpu_unknown);
+        match point.variant {
+            // 100 us for each query: 1 % of a core for 100 queries per second.
+            0 => {
+                let median = point.summary.as_ref().unwrap().median;
+                assert!((known.unwrap() - median / 100.0).abs() < 1e-9);
+                assert_eq!(why, None);
+            }
+            _ => assert_eq!((known, why), (None, Some("its trials do not tell it"))),
+        }
+    }
+    let told = "DUT CPU is not known of dns64d cores=1-2, ";
+    let text = text_of("report.md");
+    assert!(text.contains(told), "{text}");
+    let column = |file: &str| {
+        text_of(file)
+            .lines()
+            .next()
+            .unwrap()
+            .contains("dut_cpu_pct")
+    };
+    assert!(column("points.csv") && column("trials.csv"));
+}

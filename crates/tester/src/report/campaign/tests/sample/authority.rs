@@ -30,18 +30,23 @@ pub(super) fn starts(plan: &Plan, variant: usize) -> Vec<Option<Start>> {
     (0..3).map(|number| Some(start(number))).collect()
 }
 
-/// What its authority used, if that is what is measured: 4 us for each query.
+/// What was used of what is measured: by an authority 4 us for each query, by a DUT of the first variant 100 us.
 pub(super) fn machine(plan: &Plan, point: &Point, queries: u64) -> Option<Usage> {
     let subject = &plan.variants[point.variant].subject;
-    subject.is_authority().then(|| Usage {
+    let (role, each_ns) = match subject.is_authority() {
+        true => (Role::Authority, 4_000),
+        false => (Role::Dut, 100_000),
+    };
+    let is_known = role == Role::Authority || point.variant == 0;
+    is_known.then(|| Usage {
         span_ns: point.duration_ns,
         pressure_ns: None,
         roles: vec![RoleUsage {
             host: None,
-            role: Role::Authority,
+            role,
             threads: 1,
             cores: None,
-            cpu_ns: 4_000 * queries,
+            cpu_ns: each_ns * queries,
             run_delay_ns: 0,
             involuntary_switches: 0,
             steal_ns: None,
