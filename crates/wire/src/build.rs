@@ -2,14 +2,17 @@
 
 use crate::Truncated;
 use crate::codes::{Class, Rtype};
-use crate::message::{Flags, HEADER_LEN, Message, OPT_LEN, Opt, Section};
-use crate::name::{Name, NameBuf};
+use crate::message::{Flags, HEADER_LEN, Message, OPT_LEN, Opt, Question, Section};
+use crate::name::NameBuf;
 
 /// Offsets that a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
 const POINTER_MAX: u16 = 0x3fff;
 
 /// Where the name of the question starts: right after the header.
 const QUESTION_AT: u16 = 12;
+
+/// The name of the root, the owner of OPT records.
+const ROOT: [u8; 1] = [0];
 
 /// Owner of a record that is written.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +40,8 @@ pub struct Builder<'a> {
     limit: usize,
     len: usize,
     records_at: usize,
+    id: u16,
+    flags: Flags,
     /// Where the first additional record stands and how many others there were.
     additional_at: Option<(usize, u16)>,
     counts: [u16; 4],
@@ -49,15 +54,16 @@ impl<'a> Builder<'a> {
     /// with ID and flags zero. An error if not even the header fits.
     pub fn new(buf: &'a mut [u8], limit: usize) -> Result<Self, Truncated> {
         let limit = limit.min(buf.len());
-        buf.get_mut(..HEADER_LEN)
-            .filter(|_| limit >= HEADER_LEN)
-            .ok_or(Truncated)?
-            .fill(0);
+        if limit < HEADER_LEN {
+            return Err(Truncated);
+        }
         Ok(Self {
             buf,
             limit,
             len: HEADER_LEN,
             records_at: HEADER_LEN,
+            id: 0,
+            flags: Flags::default(),
             additional_at: None,
             counts: [0; 4],
             section: Section::Answer,
@@ -67,8 +73,7 @@ impl<'a> Builder<'a> {
 
     /// Sets ID and flags; may be called again at any time.
     pub fn header(&mut self, id: u16, flags: Flags) {
-        self.buf[..2].copy_from_slice(&id.to_be_bytes());
-        self.buf[2..4].copy_from_slice(&flags.0.to_be_bytes());
+        (self.id, self.flags) = (id, flags);
     }
 
     /// Writes the question.
@@ -82,27 +87,17 @@ impl<'a> Builder<'a> {
         rtype: Rtype,
         class: Class,
     ) -> Result<(), Truncated> {
-        let parts = [
-            name.as_wire(),
-            &rtype.0.to_be_bytes(),
-            &class.0.to_be_bytes(),
-        ];
-        self.question_parts(parts)
+        let ([t0, t1], [c0, c1]) = (rtype.0.to_be_bytes(), class.0.to_be_bytes());
+        self.question_parts([name.as_wire(), &[t0, t1, c0, c1]])
     }
 
-    /// Writes a question section as it stands in another message, see
-    /// [`crate::message::Question::range`]. It must hold one uncompressed name, which is what a
-    /// question has that follows the header directly; otherwise nothing is written and the
-    /// error is that of lack of room.
+    /// Writes the question of another message as it stands there.
     ///
     /// # Panics
     ///
     /// If there is a question or a record already.
-    pub fn question_raw(&mut self, question: &[u8]) -> Result<(), Truncated> {
-        match Name::parse(question, 0) {
-            Ok((_, end)) if end + 4 == question.len() => self.question_parts([question]),
-            _ => Err(Truncated),
-        }
+    pub fn question_raw(&mut self, question: &Question<'_>) -> Result<(), Truncated> {
+        self.question_parts([question.octets()])
     }
 
     /// Octets written so far, which is where the next record will stand.
@@ -124,22 +119,22 @@ impl<'a> Builder<'a> {
         ttl: u32,
         rdata: &[u8],
     ) -> Result<(), Truncated> {
-        self.record_parts(section, owner, rtype, class, ttl, [rdata, &[], &[]])
+        self.record_parts(section, owner, rtype, class, ttl, [rdata])
     }
 
-    /// As [`Builder::record`], with the data in three parts.
+    /// As [`Builder::record`], with the data in parts.
     ///
     /// # Panics
     ///
     /// As [`Builder::record`].
-    pub fn record_parts(
+    pub fn record_parts<const N: usize>(
         &mut self,
         section: Section,
         owner: Owner<'_>,
         rtype: Rtype,
         class: Class,
         ttl: u32,
-        rdata: [&[u8]; 3],
+        rdata: [&[u8]; N],
     ) -> Result<(), Truncated> {
         assert!(
             section >= self.section,
@@ -172,12 +167,13 @@ impl<'a> Builder<'a> {
             .checked_add(1)
             .ok_or(Truncated)?;
         let record_at = self.len;
-        let mut fixed = [0; 10];
-        fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
-        fixed[2..4].copy_from_slice(&class.0.to_be_bytes());
-        fixed[4..8].copy_from_slice(&ttl.to_be_bytes());
-        fixed[8..].copy_from_slice(&rdata_len.to_be_bytes());
-        self.append([owner, &fixed, rdata[0], rdata[1], rdata[2]])?;
+        let fixed = fixed(rtype, class, ttl, rdata_len);
+        self.reserve(owner.len() + fixed.len() + usize::from(rdata_len))?;
+        self.put(owner);
+        self.put(&fixed);
+        for part in rdata {
+            self.put(part);
+        }
         if section == Section::Additional {
             self.additional_at.get_or_insert((record_at, count - 1));
         }
@@ -244,8 +240,7 @@ impl<'a> Builder<'a> {
         self.additional_at = None;
         self.counts[1..].fill(0);
         self.section = Section::Answer;
-        let flags = Flags(u16::from_be_bytes([self.buf[2], self.buf[3]])).with_tc(true);
-        self.buf[2..4].copy_from_slice(&flags.0.to_be_bytes());
+        self.flags = self.flags.with_tc(true);
     }
 
     /// Ends the message and returns its length in octets.
@@ -254,8 +249,12 @@ impl<'a> Builder<'a> {
             self.limit += OPT_LEN + opt.options.len();
             self.append_opt(&opt);
         }
-        for (i, count) in self.counts.iter().enumerate() {
-            self.buf[4 + 2 * i..6 + 2 * i].copy_from_slice(&count.to_be_bytes());
+        let [questions, answers, authorities, additionals] = self.counts;
+        let (id, flags) = (self.id, self.flags.0);
+        let words = [id, flags, questions, answers, authorities, additionals];
+        let (places, _) = self.buf[..HEADER_LEN].as_chunks_mut();
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = word.to_be_bytes();
         }
         self.len
     }
@@ -272,17 +271,11 @@ impl<'a> Builder<'a> {
     }
 
     fn append_opt(&mut self, opt: &Opt<'_>) {
-        let flags = if opt.do_bit { Opt::DO } else { 0 };
+        let [high, low] = if opt.do_bit { Opt::DO } else { 0 }.to_be_bytes();
+        let ttl = u32::from_be_bytes([opt.ext_rcode, opt.version, high, low]);
         let options_len = u16::try_from(opt.options.len()).unwrap_or_default();
-        let written = self.append([
-            &[0],
-            &Rtype::OPT.0.to_be_bytes(),
-            &opt.udp_size.to_be_bytes(),
-            &[opt.ext_rcode, opt.version],
-            &flags.to_be_bytes(),
-            &options_len.to_be_bytes(),
-            opt.options,
-        ]);
+        let fixed = fixed(Rtype::OPT, Class(opt.udp_size), ttl, options_len);
+        let written = self.append([&ROOT, &fixed, opt.options]);
         // Its room was set aside, so only a full count can keep it out.
         if let (Ok(()), Some(count)) = (written, self.counts[3].checked_add(1)) {
             self.counts[3] = count;
@@ -296,17 +289,35 @@ impl<'a> Builder<'a> {
     /// Writes all the parts, or none if they do not all fit.
     #[inline]
     fn append<const N: usize>(&mut self, parts: [&[u8]; N]) -> Result<(), Truncated> {
-        let room = self.limit - self.len;
-        if parts.iter().map(|part| part.len()).sum::<usize>() > room {
-            return Err(Truncated);
-        }
+        self.reserve(parts.iter().map(|part| part.len()).sum())?;
         for part in parts {
-            let end = self.len + part.len();
-            self.buf[self.len..end].copy_from_slice(part);
-            self.len = end;
+            self.put(part);
         }
         Ok(())
     }
+
+    /// Whether so many octets fit.
+    #[inline]
+    fn reserve(&self, len: usize) -> Result<(), Truncated> {
+        (len <= self.limit - self.len)
+            .then_some(())
+            .ok_or(Truncated)
+    }
+
+    /// Writes octets that fit.
+    #[inline]
+    fn put(&mut self, octets: &[u8]) {
+        let end = self.len + octets.len();
+        self.buf[self.len..end].copy_from_slice(octets);
+        self.len = end;
+    }
+}
+
+/// What stands between the owner of a record and its data.
+fn fixed(rtype: Rtype, class: Class, ttl: u32, rdata_len: u16) -> [u8; 10] {
+    let ([t0, t1], [c0, c1]) = (rtype.0.to_be_bytes(), class.0.to_be_bytes());
+    let ([s0, s1, s2, s3], [l0, l1]) = (ttl.to_be_bytes(), rdata_len.to_be_bytes());
+    [t0, t1, c0, c1, s0, s1, s2, s3, l0, l1]
 }
 
 fn pointer_to(offset: u16) -> [u8; 2] {
@@ -450,7 +461,7 @@ mod tests {
         let mut reply = Builder::new(&mut buf, 100).unwrap();
         reply.header(1, Flags(0x8000));
         reply.opt(OPT).unwrap();
-        reply.question_raw(b"\x01a\0\0\x01\0\x01").unwrap();
+        reply.question(&name("a"), Rtype::A, Class::IN).unwrap();
         reply
             .record(
                 Section::Additional,
@@ -558,11 +569,14 @@ mod tests {
     }
 
     #[test]
-    fn a_raw_question_must_be_one() {
+    fn the_question_of_another_message_keeps_its_case() {
+        let question = b"\x01A\0\0\x01\0\x01";
+        let bytes = [&b"\0\0\0\0\0\x01\0\0\0\0\0\0"[..], question].concat();
+        let other = Message::parse(&bytes).unwrap();
         let mut buf = [0; 40];
         let mut reply = Builder::new(&mut buf, 40).unwrap();
-        assert_eq!(reply.question_raw(b"\x01a\0\0\x01\0"), Err(Truncated));
-        assert_eq!(reply.question_raw(b"\xc0\x0c\0\x01\0\x01"), Err(Truncated));
-        assert_eq!(reply.question_raw(b"\x01a\0\0\x01\0\x01"), Ok(()));
+        reply.question_raw(&other.question().unwrap()).unwrap();
+        let len = reply.finish();
+        assert_eq!(buf[..len], bytes);
     }
 }

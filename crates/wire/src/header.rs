@@ -163,6 +163,7 @@ pub struct Header {
 
 impl Header {
     /// Reads the first 12 octets; nothing in them can be wrong.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
             return Err(ParseError::ShortHeader { len: bytes.len() });

@@ -29,7 +29,7 @@ impl<'a> Message<'a> {
             0 => (None, HEADER_LEN),
             1 => {
                 let question = Question::parse(bytes, HEADER_LEN)?;
-                (Some(question), HEADER_LEN + question.len)
+                (Some(question), question.range().end)
             }
             count => return Err(ParseError::Questions { count }),
         };
@@ -109,23 +109,35 @@ pub struct Question<'a> {
     pub rtype: Rtype,
     /// Class asked for.
     pub class: Class,
-    len: usize,
+    octets: &'a [u8],
 }
 
 impl<'a> Question<'a> {
+    #[inline]
     fn parse(message: &'a [u8], at: usize) -> Result<Self, ParseError> {
-        let (name, end) = Name::parse(message, at)?;
+        let (name, name_end) = Name::parse(message, at)?;
+        let end = name_end + TYPE_AND_CLASS_LEN;
+        let octets = message.get(at..end).ok_or(ParseError::ShortMessage)?;
+        let Some(&[t0, t1, c0, c1]) = octets.last_chunk() else {
+            return Err(ParseError::ShortMessage);
+        };
         Ok(Self {
             name,
-            rtype: Rtype(read_u16(message, end)?),
-            class: Class(read_u16(message, end + 2)?),
-            len: end + TYPE_AND_CLASS_LEN - at,
+            rtype: Rtype(u16::from_be_bytes([t0, t1])),
+            class: Class(u16::from_be_bytes([c0, c1])),
+            octets,
         })
+    }
+
+    /// The question section as it stands in the message. Its name is not compressed: right after the header
+    /// there is nothing that a pointer could lead to.
+    pub fn octets(&self) -> &'a [u8] {
+        self.octets
     }
 
     /// Where the question section stands in the message.
     pub fn range(&self) -> Range<usize> {
-        HEADER_LEN..HEADER_LEN + self.len
+        HEADER_LEN..HEADER_LEN + self.octets.len()
     }
 }
 
@@ -162,6 +174,7 @@ pub struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// The record of the owner `name`, whose other fields stand at `fields`.
+    #[inline]
     fn parse(
         message: &'a [u8],
         name: Name<'a>,
@@ -241,6 +254,7 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// Reads the name at an offset of the message, as [`Name::parse`] does, within the bound on
     /// this walk. For names in the data of records that come from others.
+    #[inline]
     pub fn name(&mut self, at: usize) -> Result<(Name<'a>, usize), ParseError> {
         if let (Some(name), Some(TO_QUESTION)) = (self.question, self.message.get(at..at + 2)) {
             self.steps += 1;
@@ -258,6 +272,7 @@ impl<'a> Records<'a> {
         self.steps
     }
 
+    #[inline]
     fn record(&mut self) -> Result<Record<'a>, ParseError> {
         let (name, fields) = self.name(self.position)?;
         Record::parse(self.message, name, fields, self.section)
@@ -270,6 +285,7 @@ const TO_QUESTION: &[u8] = &[0xc0, 12];
 impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>, ParseError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         while self.left[self.section as usize] == 0 {
             self.section = match self.section {

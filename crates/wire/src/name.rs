@@ -38,11 +38,13 @@ impl<'a> Name<'a> {
     /// A compression pointer must point before the first of the labels that it ends, but not into
     /// the header. Each jump so goes further back than the last, and no message can make the walk
     /// go round (RFC 9267 section 2). At most [`POINTERS_MAX`] are followed.
+    #[inline]
     pub fn parse(message: &'a [u8], at: usize) -> Result<(Self, usize), ParseError> {
         Self::parse_counted(message, at, &mut 0)
     }
 
     /// As [`Name::parse`]; adds the labels and pointers that it reads to `steps`.
+    #[inline]
     pub(crate) fn parse_counted(
         message: &'a [u8],
         at: usize,
@@ -59,12 +61,13 @@ impl<'a> Name<'a> {
             *steps += 1;
             match step(message, position)? {
                 Step::Root => break,
-                Step::Label(label) => {
-                    wire_len += 1 + label.len();
+                // That all of it is there shows the next step, to what stands behind it.
+                Step::Label(len) => {
+                    wire_len += 1 + len;
                     if wire_len > NAME_LEN_MAX {
                         return Err(ParseError::NameTooLong);
                     }
-                    position += 1 + label.len();
+                    position += 1 + len;
                 }
                 Step::Pointer(target) => {
                     pointers += 1;
@@ -217,12 +220,14 @@ pub struct Labels<'a> {
 impl<'a> Iterator for Labels<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         loop {
             match step(self.message, self.position) {
-                Ok(Step::Label(label)) => {
-                    self.position += 1 + label.len();
-                    return Some(label);
+                Ok(Step::Label(len)) => {
+                    let start = self.position + 1;
+                    self.position = start + len;
+                    return self.message.get(start..start + len);
                 }
                 Ok(Step::Pointer(target)) => self.position = target,
                 Ok(Step::Root) | Err(_) => return None,
@@ -410,20 +415,19 @@ pub enum NameError {
 }
 
 /// What stands at one position of a name.
-enum Step<'a> {
+enum Step {
     Root,
-    Label(&'a [u8]),
+    /// Octets of a label, which may be more than there are.
+    Label(usize),
     Pointer(usize),
 }
 
-fn step(message: &[u8], at: usize) -> Result<Step<'_>, ParseError> {
+#[inline]
+fn step(message: &[u8], at: usize) -> Result<Step, ParseError> {
     let first = *message.get(at).ok_or(ParseError::ShortMessage)?;
     match first {
         0 => Ok(Step::Root),
-        1..=0x3f => match message.get(at + 1..at + 1 + usize::from(first)) {
-            Some(label) => Ok(Step::Label(label)),
-            None => Err(ParseError::ShortMessage),
-        },
+        1..=0x3f => Ok(Step::Label(first.into())),
         0xc0.. => Ok(Step::Pointer(usize::from(
             crate::read_u16(message, at)? & 0x3fff,
         ))),

@@ -95,9 +95,7 @@ pub(crate) fn response(query: &[u8], rcode: Rcode, records: &[Record]) -> Vec<u8
     build(|builder| {
         let flags = Flags::default().with_qr(true).with_rd(true).with_ra(true);
         builder.header(query.id(), flags.with_rcode(rcode));
-        builder
-            .question_raw(&query.bytes()[question.range()])
-            .unwrap();
+        builder.question_raw(&question).unwrap();
         for record in records {
             let owner = match record.owner.as_name().eq_ignore_case(&question.name) {
                 true => Owner::Question,

@@ -376,7 +376,7 @@ fn answer(question: &[u8], address: [u8; 4]) -> Vec<u8> {
     let mut bytes = [0; 512];
     let mut builder = Builder::new(&mut bytes, 512).unwrap();
     builder.header(asked.id(), Flags::default().with_qr(true).with_rd(true));
-    builder.question_raw(&question[of.range()]).unwrap();
+    builder.question_raw(&of).unwrap();
     if of.rtype == Rtype::A {
         let section = Section::Answer;
         builder

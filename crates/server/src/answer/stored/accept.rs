@@ -49,7 +49,8 @@ impl Stored {
     pub(super) fn rewritten(reply: &Message<'_>, bounds: &TtlBounds) -> Result<Self, Malformed> {
         let question = reply.question().ok_or(Malformed::NoQuestion)?;
         let seen = Survey::of(reply, question.class)?;
-        let chain = Chain::follow(reply, &question);
+        let mut chain = Chain::new(reply, &question);
+        chain.follow(reply, &question);
         let end = chain.end();
         let soa = seen.soa.filter(|soa| end.is_within(&soa.name));
         let accepted = Accepted {
@@ -172,14 +173,17 @@ impl<'a> Accepted<'_, 'a> {
         let room = frame.len();
         let mut to = Builder::new(frame, room)?;
         to.header(0, reply.flags());
-        to.question_raw(&reply.bytes()[self.question.range()])?;
+        to.question_raw(&self.question)?;
         let mut writer = Writer {
             to,
             copier: Copier::new(reply, copy::QUESTION_AT),
             accepted: self,
             written: 0,
             answer_ttl_s: None,
-            additional: self.seen.additionals.then_some(Additional::NONE),
+            additional: match self.seen.additionals {
+                true => Some(Additional::NONE),
+                false => None,
+            },
             signed: false,
         };
         let chain_end = writer.aliases()?;
@@ -382,11 +386,13 @@ impl<'a> Writer<'_, '_, 'a> {
     }
 
     fn additional(&mut self) -> Result<(), Truncated> {
-        let Some(mut additional) = self.additional.take() else {
+        if self.additional.is_none() {
             return Ok(());
-        };
+        }
         for record in self.section(Section::Additional) {
-            if additional.keeps(self.accepted.reply, &record) {
+            let reply = self.accepted.reply;
+            let additional = self.additional.as_mut();
+            if additional.is_some_and(|additional| additional.keeps(reply, &record)) {
                 self.record(&record)?;
             }
         }
@@ -403,7 +409,8 @@ impl<'a> Writer<'_, '_, 'a> {
     /// The records of one section.
     fn section(&self, section: Section) -> impl Iterator<Item = Record<'a>> + use<'a> {
         let records = self.accepted.reply.records().map_while(Result::ok);
-        records.filter(move |record| record.section == section)
+        let records = records.skip_while(move |record| record.section < section);
+        records.take_while(move |record| record.section == section)
     }
 
     fn record(&mut self, record: &Record<'a>) -> Result<(), Truncated> {

@@ -30,35 +30,38 @@ pub(super) struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    /// Follows CNAME records by their names, in whatever order they stand, up to a name that was
-    /// met before. A DNAME record comes with the CNAME record that it means (RFC 6672 section
-    /// 3.1).
-    pub(super) fn follow(reply: &Message<'a>, question: &Question<'a>) -> Self {
-        let mut chain = Self {
+    /// The name of the question alone.
+    pub(super) fn new(reply: &Message<'a>, question: &Question<'a>) -> Self {
+        Self {
             names: [question.name; NAMES_MAX],
             len: 1,
             found: false,
             too_long: reply.rcode() == Rcode::YXDOMAIN,
-        };
+        }
+    }
+
+    /// Follows CNAME records by their names, in whatever order they stand, up to a name that was
+    /// met before. A DNAME record comes with the CNAME record that it means (RFC 6672 section
+    /// 3.1).
+    pub(super) fn follow(&mut self, reply: &Message<'a>, question: &Question<'a>) {
         for _ in 0..WALKS_MAX {
-            let len_before = chain.len;
+            let len_before = self.len;
             for record in answers(reply) {
                 let wanted = is_wanted(question, &record);
                 if !wanted && record.rtype != Rtype::CNAME
-                    || !record.name.eq_ignore_case(&chain.end())
+                    || !record.name.eq_ignore_case(&self.end())
                 {
                     continue;
                 }
-                chain.found = wanted;
-                if wanted || !chain.add(&record) {
-                    return chain;
+                self.found = wanted;
+                if wanted || !self.add(&record) {
+                    return;
                 }
             }
-            if chain.len == len_before {
-                break;
+            if self.len == len_before {
+                return;
             }
         }
-        chain
     }
 
     /// Goes on to the target of an alias; `false` if there it ends.

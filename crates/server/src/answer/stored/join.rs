@@ -75,8 +75,9 @@ impl Aged<'_> {
         let mut to = Builder::new(frame, MESSAGE_LEN_MAX)?;
         let flags = first.flags().with_rcode(next.stored.rcode());
         to.header(0, flags.with_ad(first.ad() && second.ad()));
-        let question = first.question().map_or(0..0, |question| question.range());
-        to.question_raw(&first.bytes()[question])?;
+        if let Some(question) = first.question() {
+            to.question_raw(&question)?;
+        }
         let mut copier = Copier::new(&first, QUESTION_AT);
         for record in section(self, Section::Answer) {
             copier.record(&mut to, &record, self.ttl(record.ttl))?;

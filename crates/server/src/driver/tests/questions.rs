@@ -83,7 +83,7 @@ pub(super) fn upstream(query: &[u8]) -> Vec<u8> {
         .with_ad(first == "signed")
         .with_cd(query.cd());
     builder.header(query.id(), flags);
-    builder.question_raw(&query.bytes()[asked.range()]).unwrap();
+    builder.question_raw(&asked).unwrap();
     let mut add = |section, owner: Owner<'_>, rtype, data: &[u8]| {
         builder
             .record(section, owner, rtype, Class::IN, 300, data)
