@@ -166,7 +166,7 @@ impl Answers {
     }
 
     /// What there is for a question.
-    pub(super) fn find(&self, settings: &CacheSettings, key: &Key, now: Nanos) -> Found {
+    pub(super) fn find(&self, settings: &CacheSettings, key: &Key<'_>, now: Nanos) -> Found {
         let shard = lock(self.shard(key));
         let entry = shard.get(&key.hash());
         let Some(entry) = entry.filter(|entry| entry.is_for(key)) else {
@@ -189,7 +189,7 @@ impl Answers {
     pub(super) fn keep(
         &self,
         settings: &CacheSettings,
-        key: &Key,
+        key: &Key<'_>,
         stored: Arc<Stored>,
         now: Nanos,
     ) -> Learnt {
@@ -241,7 +241,7 @@ impl Answers {
     }
 
     /// Whether answers make room for others, or soon will: the last eighth is in use.
-    pub(super) fn is_full(&self, key: &Key) -> bool {
+    pub(super) fn is_full(&self, key: &Key<'_>) -> bool {
         let shard = lock(self.shard(key));
         shard.weight() >= shard.capacity() - shard.capacity() / 8
     }
@@ -258,7 +258,7 @@ impl Answers {
 
     /// The shard of a key, by bits of its hash that a shard's table does not look at: it takes the
     /// lowest to choose a bucket and the highest seven to tell entries apart.
-    fn shard(&self, key: &Key) -> &Mutex<Shard> {
+    fn shard(&self, key: &Key<'_>) -> &Mutex<Shard> {
         let [_, octet, ..] = key.hash().to_be_bytes();
         // At most 256 shards.
         &self.shards[usize::from(octet) & (self.shards.len() - 1)]
@@ -266,8 +266,8 @@ impl Answers {
 }
 
 impl Entry {
-    fn is_for(&self, key: &Key) -> bool {
-        self.bits == key.bits() && key.is_question_of(&self.stored)
+    fn is_for(&self, key: &Key<'_>) -> bool {
+        self.bits == key.bits() && key.is_question_of(self.stored.bytes())
     }
 
     /// From when on it should be refreshed: at its end, or before if answers are prefetched.
@@ -329,7 +329,7 @@ fn has_name(octets: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::tests::SETTINGS;
-    use super::super::{Key, name_hash};
+    use super::super::{Key, KeyBuf, name_hash};
     use super::*;
     use crate::answer::stored::{Asked, TtlBounds};
     use dns64_transport::clock::SECOND;
@@ -342,11 +342,11 @@ mod tests {
     struct Cache(Answers, CacheSettings);
 
     impl Cache {
-        fn find(&self, key: &Key, now: Nanos) -> Found {
+        fn find(&self, key: &Key<'_>, now: Nanos) -> Found {
             self.0.find(&self.1, key, now)
         }
 
-        fn keep(&self, key: &Key, stored: &Arc<Stored>, now: Nanos) -> Age {
+        fn keep(&self, key: &Key<'_>, stored: &Arc<Stored>, now: Nanos) -> Age {
             self.0.keep(&self.1, key, stored.clone(), now).age
         }
     }
@@ -355,9 +355,9 @@ mod tests {
         Cache(Answers::new(settings.bytes), settings)
     }
 
-    fn key(name: &str) -> Key {
+    fn key(name: &str) -> KeyBuf {
         let name = name.parse().unwrap();
-        Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, false)
+        Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, false).to_buf()
     }
 
     fn answer(name: &str, ttl_s: u32) -> Arc<Stored> {
@@ -397,7 +397,7 @@ mod tests {
 
     /// What is found, in short: age, "stale", "stale, failed lately" or "-".
     fn found(cache: &Cache, name: &str, at_s: u64) -> String {
-        match cache.find(&key(name), at_s * SECOND) {
+        match cache.find(&key(name).as_key(), at_s * SECOND) {
             Found::Fresh(learnt) => {
                 let Age::Seconds(age_s) = learnt.age else {
                     panic!("{learnt:?}");
@@ -413,12 +413,12 @@ mod tests {
     #[test]
     fn an_answer_lives_as_long_as_its_ttl_and_no_longer() {
         let cache = cache(SETTINGS);
-        cache.keep(&key("a"), &answer("a", 10), 5 * SECOND);
+        cache.keep(&key("a").as_key(), &answer("a", 10), 5 * SECOND);
         assert_eq!(found(&cache, "a", 5), "0");
         assert_eq!(found(&cache, "A", 14), "9");
         assert_eq!(found(&cache, "a", 15), "-");
         assert_eq!(found(&cache, "b", 5), "-");
-        cache.keep(&key("z"), &answer("z", 0), 5 * SECOND);
+        cache.keep(&key("z").as_key(), &answer("z", 0), 5 * SECOND);
         assert_eq!(found(&cache, "z", 5), "-", "a TTL of 0 is for one use");
     }
 
@@ -426,13 +426,13 @@ mod tests {
     fn two_workers_that_asked_at_once_agree_on_the_first_answer() {
         let cache = cache(SETTINGS);
         assert_eq!(
-            cache.keep(&key("a"), &answer("a", 100), 5 * SECOND),
+            cache.keep(&key("a").as_key(), &answer("a", 100), 5 * SECOND),
             Age::Seconds(0)
         );
-        let second = cache.keep(&key("a"), &answer("a", 100), 15 * SECOND);
+        let second = cache.keep(&key("a").as_key(), &answer("a", 100), 15 * SECOND);
         assert_eq!(second, Age::Seconds(10), "clients have seen TTLs of 90");
         assert_eq!(found(&cache, "a", 25), "20");
-        let late = cache.keep(&key("a"), &failure("a"), 25 * SECOND);
+        let late = cache.keep(&key("a").as_key(), &failure("a"), 25 * SECOND);
         assert_eq!(late, Age::Seconds(20), "there is an answer");
         assert_eq!(found(&cache, "a", 105), "-");
     }
@@ -440,9 +440,9 @@ mod tests {
     #[test]
     fn the_clock_of_a_worker_may_be_behind_that_of_another() {
         let cache = cache(SETTINGS);
-        cache.keep(&key("a"), &answer("a", 100), 5 * SECOND);
+        cache.keep(&key("a").as_key(), &answer("a", 100), 5 * SECOND);
         assert_eq!(found(&cache, "a", 4), "0");
-        let second = cache.keep(&key("a"), &answer("a", 100), 4 * SECOND);
+        let second = cache.keep(&key("a").as_key(), &answer("a", 100), 4 * SECOND);
         assert_eq!(second, Age::Seconds(0));
     }
 
@@ -476,7 +476,7 @@ mod tests {
     fn a_failure_is_remembered_for_five_seconds_even_without_a_cache() {
         for bytes in [0, 1 << 20] {
             let cache = cache(CacheSettings { bytes, ..SETTINGS });
-            cache.keep(&key("a"), &failure("a"), 0);
+            cache.keep(&key("a").as_key(), &failure("a"), 0);
             assert_eq!(found(&cache, "a", 4), "4");
             assert_eq!(found(&cache, "a", 5), "-");
         }
@@ -484,7 +484,7 @@ mod tests {
             bytes: 0,
             ..SETTINGS
         });
-        off.keep(&key("a"), &answer("a", 10), 0);
+        off.keep(&key("a").as_key(), &answer("a", 10), 0);
         assert_eq!(found(&off, "a", 0), "-");
     }
 
@@ -494,13 +494,13 @@ mod tests {
             stale_s: 100,
             ..SETTINGS
         });
-        cache.keep(&key("a"), &answer("a", 10), 0);
+        cache.keep(&key("a").as_key(), &answer("a", 10), 0);
         assert_eq!(found(&cache, "a", 10), "stale");
-        cache.keep(&key("a"), &failure("a"), 10 * SECOND);
+        cache.keep(&key("a").as_key(), &failure("a"), 10 * SECOND);
         assert_eq!(found(&cache, "a", 39), "stale, failed lately");
         assert_eq!(found(&cache, "a", 40), "stale");
         assert_eq!(found(&cache, "a", 110), "-");
-        cache.keep(&key("a"), &failure("a"), 110 * SECOND);
+        cache.keep(&key("a").as_key(), &failure("a"), 110 * SECOND);
         assert_eq!(found(&cache, "a", 111), "1", "now it does");
     }
 
@@ -510,10 +510,10 @@ mod tests {
             prefetch: true,
             ..SETTINGS
         });
-        cache.keep(&key("a"), &answer("a", 100), 0);
+        cache.keep(&key("a").as_key(), &answer("a", 100), 0);
         assert_eq!(found(&cache, "a", 89), "89");
         assert_eq!(found(&cache, "a", 90), "90!");
-        cache.keep(&key("f"), &failure("f"), 0);
+        cache.keep(&key("f").as_key(), &failure("f"), 0);
         assert_eq!(found(&cache, "f", 4), "4", "a failure is left alone");
     }
 
@@ -527,7 +527,7 @@ mod tests {
             "notexample",
             "example.com",
         ] {
-            cache.keep(&key(name), &answer(name, 10), 0);
+            cache.keep(&key(name).as_key(), &answer(name, 10), 0);
         }
         let name: NameBuf = "a.example".parse().unwrap();
         assert_eq!(cache.0.flush(Some(name.as_wire())), 2);
@@ -542,7 +542,7 @@ mod tests {
         let cache = cache(SETTINGS);
         for i in 0..20_000 {
             let name = format!("name-{i}.example");
-            cache.keep(&key(&name), &answer(&name, 1000), 0);
+            cache.keep(&key(&name).as_key(), &answer(&name, 1000), 0);
             assert!(cache.0.bytes() <= 1 << 20);
         }
         assert!(cache.0.len() > 1000);

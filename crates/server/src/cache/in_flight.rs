@@ -10,7 +10,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::{Key, Learnt, lock};
+use super::{Key, KeyBuf, Learnt, lock};
 
 /// How long a claim lasts. After that, the next worker that wants to know asks as well, so that after t
 /// seconds at most t + 1 workers do. As long as a TCP handshake waits before it tries again (RFC 6298
@@ -24,7 +24,7 @@ const SHARDS: usize = 256;
 /// What became of a question that one worker asked, for others that wait for it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
-    pub(crate) key: Key,
+    pub(crate) key: KeyBuf,
     /// `None`: that worker asks no longer, and knows nothing.
     pub(crate) learnt: Option<Learnt>,
 }
@@ -57,7 +57,13 @@ impl InFlight {
 
     /// Claims a question for a worker. `Some`: another one asks it, and its claim ends at this moment; the
     /// worker is told the outcome if it `waits`.
-    pub(crate) fn claim(&self, key: &Key, worker: usize, waits: bool, now: Nanos) -> Option<Nanos> {
+    pub(crate) fn claim(
+        &self,
+        key: &Key<'_>,
+        worker: usize,
+        waits: bool,
+        now: Nanos,
+    ) -> Option<Nanos> {
         let hash = key.hash();
         let mut shard = lock(self.shard(hash));
         let found = shard.entry(hash, |claim| claim.hash == hash, |claim| claim.hash);
@@ -77,7 +83,7 @@ impl InFlight {
 
     /// A worker that has asked a question asks it no longer: it has an answer, which is in the cache by now
     /// if it can be, or it gives the question up. Returns who is to be told.
-    pub(crate) fn release(&self, key: &Key, worker: usize, has_answer: bool) -> Vec<usize> {
+    pub(crate) fn release(&self, key: &Key<'_>, worker: usize, has_answer: bool) -> Vec<usize> {
         let hash = key.hash();
         let mut shard = lock(self.shard(hash));
         let Ok(mut found) = shard.find_entry(hash, |claim| claim.hash == hash) else {
@@ -141,7 +147,7 @@ impl Claim {
 
 impl Outcome {
     /// What became of a question.
-    pub(crate) fn new(key: Key, learnt: Option<&Learnt>) -> Arc<Self> {
+    pub(crate) fn new(key: KeyBuf, learnt: Option<&Learnt>) -> Arc<Self> {
         Arc::new(Self {
             key,
             learnt: learnt.map(|learnt| Learnt {
@@ -164,9 +170,9 @@ mod tests {
     use super::super::name_hash;
     use super::*;
 
-    fn key(name: &str) -> Key {
+    fn key(name: &str) -> KeyBuf {
         let name = name.parse().unwrap();
-        Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, false)
+        Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, false).to_buf()
     }
 
     const OVER: Option<Nanos> = Some(CLAIM_NS);
@@ -174,53 +180,59 @@ mod tests {
     #[test]
     fn one_worker_asks_and_tells_those_that_wait() {
         let (in_flight, a, b) = (InFlight::new(), key("a.example"), key("b.example"));
-        assert_eq!(in_flight.claim(&a, 0, true, 0), None);
-        assert_eq!(in_flight.claim(&b, 1, true, 0), None);
-        assert_eq!(in_flight.claim(&a, 1, true, 5), OVER);
-        assert_eq!(in_flight.claim(&a, 1, true, 6), OVER);
-        assert_eq!(in_flight.claim(&a, 2, false, 7), OVER);
-        assert_eq!(in_flight.release(&a, 0, true), [1]);
-        assert_eq!(in_flight.release(&b, 1, true), [0; 0]);
-        assert_eq!(in_flight.claim(&a, 2, true, 8), None);
+        assert_eq!(in_flight.claim(&a.as_key(), 0, true, 0), None);
+        assert_eq!(in_flight.claim(&b.as_key(), 1, true, 0), None);
+        assert_eq!(in_flight.claim(&a.as_key(), 1, true, 5), OVER);
+        assert_eq!(in_flight.claim(&a.as_key(), 1, true, 6), OVER);
+        assert_eq!(in_flight.claim(&a.as_key(), 2, false, 7), OVER);
+        assert_eq!(in_flight.release(&a.as_key(), 0, true), [1]);
+        assert_eq!(in_flight.release(&b.as_key(), 1, true), [0; 0]);
+        assert_eq!(in_flight.claim(&a.as_key(), 2, true, 8), None);
     }
 
     #[test]
     fn a_claim_that_is_over_passes_to_the_next_and_each_of_both_tells_all() {
         for (answered_by, told) in [(0, [2, 1]), (1, [2, 0])] {
             let (in_flight, a) = (InFlight::new(), key("a.example"));
-            in_flight.claim(&a, 0, true, 0);
+            in_flight.claim(&a.as_key(), 0, true, 0);
             for worker in [1, 2] {
-                assert_eq!(in_flight.claim(&a, worker, true, CLAIM_NS - 1), OVER);
+                assert_eq!(
+                    in_flight.claim(&a.as_key(), worker, true, CLAIM_NS - 1),
+                    OVER
+                );
             }
-            assert_eq!(in_flight.claim(&a, 1, true, CLAIM_NS), None);
+            assert_eq!(in_flight.claim(&a.as_key(), 1, true, CLAIM_NS), None);
             let over = Some(2 * CLAIM_NS);
-            assert_eq!(in_flight.claim(&a, 2, true, CLAIM_NS), over);
-            assert_eq!(in_flight.release(&a, answered_by, true), told);
-            assert_eq!(in_flight.release(&a, 1 - answered_by, true), [0; 0]);
+            assert_eq!(in_flight.claim(&a.as_key(), 2, true, CLAIM_NS), over);
+            assert_eq!(in_flight.release(&a.as_key(), answered_by, true), told);
+            assert_eq!(
+                in_flight.release(&a.as_key(), 1 - answered_by, true),
+                [0; 0]
+            );
         }
     }
 
     #[test]
     fn who_gives_up_frees_the_question_unless_another_asks_it() {
         let (in_flight, a) = (InFlight::new(), key("a.example"));
-        in_flight.claim(&a, 0, true, 0);
-        in_flight.claim(&a, 1, true, CLAIM_NS);
-        in_flight.claim(&a, 2, true, CLAIM_NS);
-        assert_eq!(in_flight.release(&a, 0, false), [0; 0]);
-        assert_eq!(in_flight.release(&a, 1, false), [2]);
-        assert_eq!(in_flight.claim(&a, 2, true, CLAIM_NS), None);
+        in_flight.claim(&a.as_key(), 0, true, 0);
+        in_flight.claim(&a.as_key(), 1, true, CLAIM_NS);
+        in_flight.claim(&a.as_key(), 2, true, CLAIM_NS);
+        assert_eq!(in_flight.release(&a.as_key(), 0, false), [0; 0]);
+        assert_eq!(in_flight.release(&a.as_key(), 1, false), [2]);
+        assert_eq!(in_flight.claim(&a.as_key(), 2, true, CLAIM_NS), None);
     }
 
     #[test]
     fn nothing_is_left_of_a_worker_that_is_no_more() {
         let (in_flight, a, b) = (InFlight::new(), key("a.example"), key("b.example"));
-        in_flight.claim(&a, 0, true, 0);
-        in_flight.claim(&b, 1, true, 0);
-        in_flight.claim(&b, 0, true, 0);
+        in_flight.claim(&a.as_key(), 0, true, 0);
+        in_flight.claim(&b.as_key(), 1, true, 0);
+        in_flight.claim(&b.as_key(), 0, true, 0);
         in_flight.forget(0);
         assert_eq!(in_flight.len(), 1);
-        assert_eq!(in_flight.claim(&a, 1, true, 1), None);
-        assert_eq!(in_flight.release(&b, 1, true), [0; 0]);
+        assert_eq!(in_flight.claim(&a.as_key(), 1, true, 1), None);
+        assert_eq!(in_flight.release(&b.as_key(), 1, true), [0; 0]);
     }
 
     #[test]
@@ -239,11 +251,14 @@ mod tests {
                 let turn = move || {
                     for _ in 0..200 {
                         barrier.wait();
-                        let is_mine = in_flight.claim(a, worker, true, 0).is_none();
+                        let is_mine = in_flight.claim(&a.as_key(), worker, true, 0).is_none();
                         barrier.wait();
                         if is_mine {
                             asked.fetch_add(1, Relaxed);
-                            told.fetch_add(in_flight.release(a, worker, true).len(), Relaxed);
+                            told.fetch_add(
+                                in_flight.release(&a.as_key(), worker, true).len(),
+                                Relaxed,
+                            );
                         }
                     }
                 };

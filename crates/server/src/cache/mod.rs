@@ -27,7 +27,7 @@ use dns64_wire::message::{HEADER_LEN, TYPE_AND_CLASS_LEN};
 use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
 use siphasher::sip::SipHasher13;
 
-use crate::answer::stored::Stored;
+use crate::answer::stored::{Asked, Stored};
 use crate::counts::{Figure, Shape};
 use crate::settings::CacheSettings;
 use crate::settings::dns64::Dns64;
@@ -38,17 +38,28 @@ use in_flight::InFlight;
 pub use in_flight::Outcome;
 pub(crate) use rendered::{Entry, MESSAGE_MAX, Rendered, RenderedKey, TTLS_MAX};
 
-/// A question as the cache and the lookups in flight know it: lower-case name, type, class, DO
+/// A question as the cache and the lookups in flight know it: a name in whatever case, type, class, DO
 /// and CD.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
-    octets: [u8; NAME_LEN_MAX + SUFFIX],
-    len: u16,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    pub(crate) name: &'a NameBuf,
+    pub(crate) rtype: Rtype,
+    pub(crate) class: Class,
+    pub(crate) do_bit: bool,
+    pub(crate) cd: bool,
     hash: u64,
 }
 
-/// Octets behind the name: type and class; bits.
-const SUFFIX: usize = TYPE_AND_CLASS_LEN + 1;
+/// A [`Key`] with a name of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyBuf {
+    pub(crate) name: NameBuf,
+    pub(crate) rtype: Rtype,
+    pub(crate) class: Class,
+    pub(crate) do_bit: bool,
+    pub(crate) cd: bool,
+    hash: u64,
+}
 
 /// Spreads the bits of a number over those of a hash: 2^64 divided by the golden ratio (Knuth, TAOCP
 /// volume 3, section 6.4). It is odd: different numbers stay different.
@@ -73,53 +84,43 @@ pub(crate) fn name_hash(name: &NameBuf) -> u64 {
     hasher().hash(octets)
 }
 
-/// The hash of a question for a name. Only the name has to be hashed with a secret: no two questions for
-/// one name have the same hash, and their low bits, which choose a place in a table, differ as well.
-pub(crate) fn question_hash(
-    name_hash: u64,
-    rtype: Rtype,
-    class: Class,
-    do_bit: bool,
-    cd: bool,
-) -> u64 {
-    let rest = u64::from(rtype.0) << 32 | u64::from(class.0) << 16 | u64::from(bits(do_bit, cd));
-    let mixed = (name_hash ^ rest).wrapping_mul(GOLDEN);
-    mixed ^ mixed >> (u64::BITS / 2)
-}
-
-fn bits(do_bit: bool, cd: bool) -> u8 {
-    u8::from(do_bit) | u8::from(cd) << 1
-}
-
-impl Key {
+impl<'a> Key<'a> {
     /// The key of a question, with the hash of its name.
+    ///
+    /// Only the name has to be hashed with a secret: no two questions for one name have the same hash, and
+    /// their low bits, which choose a place in a table, differ as well.
     pub(crate) fn new(
-        name: &NameBuf,
+        name: &'a NameBuf,
         name_hash: u64,
         rtype: Rtype,
         class: Class,
         do_bit: bool,
         cd: bool,
     ) -> Self {
-        let mut octets = [0; NAME_LEN_MAX + SUFFIX];
-        let wire = name.as_wire();
-        let len = wire.len();
-        octets[..len].copy_from_slice(wire);
-        octets[..len].make_ascii_lowercase();
-        octets[len..len + 2].copy_from_slice(&rtype.0.to_be_bytes());
-        octets[len + 2..len + 4].copy_from_slice(&class.0.to_be_bytes());
-        octets[len + 4] = bits(do_bit, cd);
-        Self {
-            octets,
-            // At most 260.
-            len: u16::try_from(len + SUFFIX).unwrap_or_default(),
-            hash: question_hash(name_hash, rtype, class, do_bit, cd),
-        }
+        let mut key = Self {
+            name,
+            rtype,
+            class,
+            do_bit,
+            cd,
+            hash: 0,
+        };
+        let rest = u64::from(rtype.0) << 32 | u64::from(class.0) << 16 | u64::from(key.bits());
+        let mixed = (name_hash ^ rest).wrapping_mul(GOLDEN);
+        key.hash = mixed ^ mixed >> (u64::BITS / 2);
+        key
     }
 
-    /// Its octets.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.octets[..usize::from(self.len)]
+    /// The same, to be kept.
+    pub(crate) fn to_buf(self) -> KeyBuf {
+        KeyBuf {
+            name: self.name.clone(),
+            rtype: self.rtype,
+            class: self.class,
+            do_bit: self.do_bit,
+            cd: self.cd,
+            hash: self.hash,
+        }
     }
 
     /// Its hash.
@@ -127,31 +128,72 @@ impl Key {
         self.hash
     }
 
-    /// Whether this is the question of a stored response, whatever the case of its name.
-    fn is_question_of(&self, stored: &Stored) -> bool {
-        let Some((name, rest)) = self.question().split_last_chunk::<TYPE_AND_CLASS_LEN>() else {
-            return false;
-        };
-        let asked = stored.bytes().get(HEADER_LEN..).unwrap_or_default();
-        let (Some(stored_name), Some(stored_rest)) = (
-            asked.get(..name.len()),
-            asked.get(name.len()..name.len() + TYPE_AND_CLASS_LEN),
-        ) else {
-            return false;
-        };
-        stored_rest == rest && stored_name.eq_ignore_ascii_case(name)
+    /// The question, without DO and CD.
+    pub(crate) fn asked(&self) -> Asked<'a> {
+        Asked {
+            name: self.name,
+            rtype: self.rtype,
+            class: self.class,
+        }
     }
 
-    /// The question as it stands in a message, its name in lower case.
-    fn question(&self) -> &[u8] {
-        &self.octets[..usize::from(self.len) - 1]
+    /// Whether this is the question of a message, whatever the case of its name.
+    fn is_question_of(&self, message: &[u8]) -> bool {
+        let name = self.name.as_wire();
+        let question = message.get(HEADER_LEN..).unwrap_or_default();
+        let parts = question.split_at_checked(name.len());
+        parts.is_some_and(|(asked, rest)| {
+            rest.starts_with(&self.type_and_class()) && asked.eq_ignore_ascii_case(name)
+        })
+    }
+
+    /// What stands behind the name in a message.
+    fn type_and_class(&self) -> [u8; TYPE_AND_CLASS_LEN] {
+        let ([t0, t1], [c0, c1]) = (self.rtype.0.to_be_bytes(), self.class.0.to_be_bytes());
+        [t0, t1, c0, c1]
     }
 
     /// DO and CD.
     fn bits(&self) -> u8 {
-        self.octets[usize::from(self.len) - 1]
+        u8::from(self.do_bit) | u8::from(self.cd) << 1
     }
 }
+
+/// Whatever the case of the names.
+impl PartialEq for Key<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let rest = |key: &Self| (key.hash, key.rtype, key.class, key.do_bit, key.cd);
+        let (ours, theirs) = (self.name.as_wire(), other.name.as_wire());
+        rest(self) == rest(other) && ours.eq_ignore_ascii_case(theirs)
+    }
+}
+
+impl KeyBuf {
+    /// The key as a view.
+    pub(crate) fn as_key(&self) -> Key<'_> {
+        Key {
+            name: &self.name,
+            rtype: self.rtype,
+            class: self.class,
+            do_bit: self.do_bit,
+            cd: self.cd,
+            hash: self.hash,
+        }
+    }
+
+    /// Its hash.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl PartialEq for KeyBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_key() == other.as_key()
+    }
+}
+
+impl Eq for KeyBuf {}
 
 /// How answers are synthesised for a group of clients: what a rendered answer depends on beside its
 /// question. Groups with equal settings have one policy, before and after a reload.
@@ -300,7 +342,7 @@ impl Cache {
     }
 
     /// What there is for a question.
-    pub(crate) fn find(&self, settings: &CacheSettings, key: &Key, now: Nanos) -> Found {
+    pub(crate) fn find(&self, settings: &CacheSettings, key: &Key<'_>, now: Nanos) -> Found {
         self.answers.find(settings, key, now)
     }
 
@@ -309,7 +351,7 @@ impl Cache {
     pub(crate) fn keep(
         &self,
         settings: &CacheSettings,
-        key: &Key,
+        key: &Key<'_>,
         stored: Arc<Stored>,
         now: Nanos,
     ) -> Learnt {
@@ -322,7 +364,7 @@ impl Cache {
     }
 
     /// Whether answers like that to this question make room for others.
-    pub(crate) fn is_full(&self, key: &Key) -> bool {
+    pub(crate) fn is_full(&self, key: &Key<'_>) -> bool {
         self.answers.is_full(key)
     }
 

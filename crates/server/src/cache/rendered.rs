@@ -15,8 +15,6 @@ mod offer;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-use dns64_wire::message::HEADER_LEN;
-
 use super::lines::{LINE_BYTES, Line, Lines, WORDS};
 use super::{GOLDEN, Key, Outlet, Policy, lock};
 
@@ -29,7 +27,7 @@ pub(crate) const TTLS_MAX: usize = MESSAGE_MAX / 16;
 /// What a rendered answer is looked for by.
 #[derive(Clone, Copy)]
 pub(crate) struct RenderedKey<'a> {
-    key: &'a Key,
+    key: Key<'a>,
     policy: u32,
     hash: u64,
 }
@@ -197,8 +195,7 @@ impl Rendered {
         }
         let message = frame.get_mut(..entry.len)?;
         copy_words(&mut words, message)?;
-        let question = key.key.question();
-        if message.get(HEADER_LEN..HEADER_LEN + question.len())? != question {
+        if !key.key.is_question_of(message) {
             return None;
         }
         let age_s = now_s.saturating_sub(entry.rendered_s);
@@ -235,7 +232,12 @@ impl Rendered {
         writer.words.clear();
         let head = Head::new(key, generation, entry, ttls.len());
         writer.words.extend(head.words);
-        writer.words.extend(message.chunks(8).map(word_of));
+        let (whole, rest) = message.as_chunks();
+        let words = whole.iter().map(|octets| u64::from_ne_bytes(*octets));
+        writer.words.extend(words);
+        if !rest.is_empty() {
+            writer.words.push(word_of(rest));
+        }
         writer.words.extend(ttls.chunks(4).map(four_ttls));
         let lines = writer.words.len().div_ceil(WORDS) as u64;
         let mut chances = SECOND_CHANCES;
@@ -320,7 +322,7 @@ impl Rendered {
 
 impl<'a> RenderedKey<'a> {
     /// The key of a question for clients of a policy.
-    pub(crate) fn new(key: &'a Key, policy: &Policy) -> Self {
+    pub(crate) fn new(key: Key<'a>, policy: &Policy) -> Self {
         let policy = policy.number;
         Self {
             key,

@@ -55,7 +55,8 @@ fn put(cache: &Cache, policy: &Policy, name: &str, len: usize) {
     let name = name.parse().unwrap();
     let key = Key::new(&name, name_hash(&name), Rtype::A, Class::IN, true, false);
     let header = [0, 0, 0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    let message = [&header, key.question(), &vec![0; len]].concat();
+    let question = [key.name.as_wire(), &key.type_and_class()].concat();
+    let message = [&header[..], &question, &vec![0; len]].concat();
     let entry = Entry {
         len: message.len(),
         extended_error: None,
@@ -63,7 +64,7 @@ fn put(cache: &Cache, policy: &Policy, name: &str, len: usize) {
         rendered_s: 100,
         expires_s: 200,
     };
-    let found = RenderedKey::new(&key, policy);
+    let found = RenderedKey::new(key, policy);
     store.insert(&found, store.generation(), &entry, &message, &[20]);
 }
 
@@ -71,7 +72,7 @@ fn put(cache: &Cache, policy: &Policy, name: &str, len: usize) {
 fn ask(cache: &Cache, policy: &Policy, name: &str) -> bool {
     let name = name.parse().unwrap();
     let key = Key::new(&name, name_hash(&name), Rtype::A, Class::IN, true, false);
-    let found = RenderedKey::new(&key, policy);
+    let found = RenderedKey::new(key, policy);
     let mut frame = [0; MESSAGE_MAX];
     cache
         .rendered()

@@ -10,9 +10,8 @@ use rand::Rng as _;
 use rand::rngs::StdRng;
 
 use super::habits::{COOKIE_MAX, Form, Habits};
-use super::lookups::Lookup;
 use crate::answer::cookie::OPTION_COOKIE;
-use crate::cache;
+use crate::cache::{self, Key};
 
 /// Largest UDP answer that upstreams may send: what passes without fragments (DNS flag day 2020).
 const UDP_SIZE: u16 = 1232;
@@ -24,14 +23,13 @@ const OPTION_HEAD: usize = 4;
 pub(super) const QUESTION_MAX: usize =
     HEADER_LEN + NAME_LEN_MAX + TYPE_AND_CLASS_LEN + OPT_LEN + OPTION_HEAD + COOKIE_MAX;
 
-/// Writes the question of a lookup with its name in the case in which it is to be asked; returns its
-/// length.
+/// Writes a question with its name in the case in which it is to be asked; returns its length.
 ///
 /// The client's AD is not passed on: it is always set, so that one answer serves clients that
 /// want to know it and those that do not (RFC 6840 section 5.7). No EDNS option of a client is
 /// passed on either: they are between it and this server.
 pub(super) fn write(
-    lookup: &Lookup,
+    question: &Key<'_>,
     name: &NameBuf,
     form: Form,
     habits: &Habits,
@@ -44,7 +42,7 @@ pub(super) fn write(
     let flags = Flags::default()
         .with_rd(true)
         .with_ad(true)
-        .with_cd(lookup.cd);
+        .with_cd(question.cd);
     builder.header(id, flags);
     let mut option = [0; OPTION_HEAD + COOKIE_MAX];
     let option_len = if form.cookie {
@@ -56,11 +54,11 @@ pub(super) fn write(
         udp_size: UDP_SIZE,
         ext_rcode: 0,
         version: 0,
-        do_bit: lookup.do_bit,
+        do_bit: question.do_bit,
         options: &option[..option_len],
     };
     let written = builder
-        .question(name, lookup.rtype, lookup.class)
+        .question(name, question.rtype, question.class)
         .and_then(|()| match form.edns {
             true => builder.opt(opt),
             false => Ok(()),
@@ -82,7 +80,7 @@ fn write_cookie(habits: &Habits, to: &mut [u8; OPTION_HEAD + COOKIE_MAX]) -> usi
     OPTION_HEAD + len
 }
 
-/// How the question of a reply fits the lookup that has its ID and port.
+/// How the question of a reply fits that which was asked with its ID at its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     /// It is the same.
@@ -96,23 +94,16 @@ pub(super) enum Fit {
     Other,
 }
 
-/// Compares the question of a reply with that of a lookup (RFC 5452 section 9.1).
-pub(super) fn fit(lookup: &Lookup, reply: &Message<'_>) -> Fit {
+/// Compares the question of a reply with that which was asked (RFC 5452 section 9.1).
+pub(super) fn fit(asked: &Key<'_>, reply: &Message<'_>) -> Fit {
     match reply.question() {
-        Some(question)
-            if question.rtype == lookup.rtype
-                && question.class == lookup.class
-                && question.name.eq_ignore_case(&lookup.name.as_name()) =>
-        {
-            let wire = &reply.bytes()[question.range()];
-            if wire.starts_with(lookup.name.as_wire()) {
-                Fit::Same
-            } else {
-                Fit::OtherCase
-            }
+        Some(question) if (question.rtype, question.class) != (asked.rtype, asked.class) => {
+            Fit::Other
         }
+        Some(question) if question.octets().starts_with(asked.name.as_wire()) => Fit::Same,
+        Some(question) if question.name.eq_ignore_case(&asked.name.as_name()) => Fit::OtherCase,
         None if reply.bytes().len() == HEADER_LEN && is_refusal(reply.rcode()) => Fit::Bare,
-        _ => Fit::Other,
+        Some(_) | None => Fit::Other,
     }
 }
 

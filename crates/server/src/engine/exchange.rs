@@ -14,7 +14,7 @@ use super::habits::Form;
 use super::lookups::Waiter;
 use super::resolve::Part;
 use super::upstreams::Turn;
-use crate::answer::stored::{Age, Asked, Stored};
+use crate::answer::stored::{Age, Stored};
 use crate::cache::Learnt;
 
 /// How long upstreams are waited for with one question, its clients answered or not: a late answer
@@ -55,16 +55,15 @@ impl Engine {
             // What it wanted before has failed at once, and it has been answered.
             return now;
         };
-        let key = held.question(part).key();
-        if let Some(lookup) = held.waiting[part as usize].as_ref().map(|wait| wait.lookup) {
-            if self.lookups.get(lookup).key() == key {
+        if let Some(wait) = &held.waiting[part as usize] {
+            if self.lookups.question(wait.lookup) == held.question(part) {
                 return now;
             }
             // The cache has that by now, and it leads on to another name.
             self.leave(query, part, now);
         }
         let question = self.queries[query as usize].question(part);
-        match self.lookups.find(&key) {
+        match self.lookups.find(&question) {
             Some(lookup) => {
                 self.counts.coalesced.tick();
                 self.join(query, part, lookup);
@@ -101,10 +100,10 @@ impl Engine {
     /// Fetches answers again that expire soon; nobody waits for them.
     pub(super) fn prefetch(&mut self, now: Nanos, actions: &mut Actions) {
         while let Some(question) = self.maker.ending.pop() {
-            let key = question.key();
+            let question = question.as_key();
             let has_room = self.lookups.len() < self.lookups_max();
-            let is_asked = self.lookups.find(&key).is_some();
-            if has_room && !is_asked && self.claim_ahead(&key, now) {
+            let is_asked = self.lookups.find(&question).is_some();
+            if has_room && !is_asked && self.claim_ahead(&question, now) {
                 self.counts.prefetches.tick();
                 let lookup = self.lookups.add(&question, now);
                 self.lookups.set_abandoned(lookup, Some(now));
@@ -116,7 +115,7 @@ impl Engine {
     pub(super) fn begin_lookup(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         if self.maker.settings.randomise_case {
             let lookup = self.lookups.get(slot);
-            ask::randomise_case(&mut lookup.name, &mut self.random);
+            ask::randomise_case(&mut lookup.question.name, &mut self.random);
         }
         self.ask_next(slot, now, actions);
     }
@@ -246,12 +245,12 @@ impl Engine {
         frame: &mut [u8; ask::QUESTION_MAX],
     ) -> usize {
         let in_lower_case = self.maker.settings.randomise_case && !form.exact_case;
-        let (lookup, habits) = (self.lookups.get(slot), self.upstreams.habits(server));
+        let (question, habits) = (self.lookups.question(slot), self.upstreams.habits(server));
         if in_lower_case {
-            let name = ask::lower_case(&lookup.name);
-            return ask::write(lookup, &name, form, habits, id, frame);
+            let name = ask::lower_case(question.name);
+            return ask::write(&question, &name, form, habits, id, frame);
         }
-        ask::write(lookup, &lookup.name, form, habits, id, frame)
+        ask::write(&question, question.name, form, habits, id, frame)
     }
 
     #[expect(clippy::too_many_arguments, reason = "all that an exchange is")]
@@ -409,12 +408,8 @@ impl Engine {
             Some((_, why)) => (Rcode::SERVFAIL, why),
             None => (Rcode::SERVFAIL, Some(NO_REACHABLE_AUTHORITY)),
         };
-        let asked = Asked {
-            name: &lookup.name,
-            rtype: lookup.rtype,
-            class: lookup.class,
-        };
-        let stored = Stored::failure(&asked, rcode, extended_error);
+        let question = self.lookups.question(slot);
+        let stored = Stored::failure(&question.asked(), rcode, extended_error);
         self.finish(slot, Arc::new(stored), now, actions);
     }
 
@@ -427,8 +422,8 @@ impl Engine {
         actions: &mut Actions,
     ) {
         let settings = &self.maker.settings.cache;
-        let key = self.lookups.get(slot).key();
-        let learnt = self.maker.cache.keep(settings, &key, stored, now);
+        let question = self.lookups.question(slot);
+        let learnt = self.maker.cache.keep(settings, &question, stored, now);
         self.conclude(slot, &learnt, now, actions);
     }
 
@@ -442,11 +437,11 @@ impl Engine {
     ) {
         self.release(slot, Some(learnt), actions);
         self.orphan(slot);
-        let lookup = self.lookups.remove(slot);
+        let waiters = self.lookups.remove(slot);
         if learnt.age == Age::Stale {
             self.counts.cache_stale.tick();
         }
-        self.tell(lookup.waiters, learnt);
+        self.tell(waiters, learnt);
         self.wake(now, actions);
     }
 

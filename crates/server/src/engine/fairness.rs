@@ -27,6 +27,7 @@ pub(super) struct Shares {
 
 struct Network {
     network: ClientNetwork,
+    hash: u64,
     places: u32,
     oldest: u32,
     newest: u32,
@@ -51,7 +52,9 @@ pub(super) struct Candidate {
 impl Shares {
     /// A query of this network has taken a place.
     pub(super) fn enter(&mut self, query: u32, network: ClientNetwork) {
-        let number = self.find(network).unwrap_or_else(|| self.add(network));
+        let hash = self.hashing.hash_one(network);
+        let known = self.find(network, hash);
+        let number = known.unwrap_or_else(|| self.add(network, hash));
         let of = &mut self.networks[number as usize];
         let older = std::mem::replace(&mut of.newest, query);
         if older == NIL {
@@ -94,7 +97,7 @@ impl Shares {
     pub(super) fn candidate(&self, newcomer: ClientNetwork) -> Option<Candidate> {
         let (_, largest) = self.largest.first()?;
         let largest = &self.networks[largest as usize];
-        let own = self.find(newcomer);
+        let own = self.find(newcomer, self.hashing.hash_one(newcomer));
         let own = own.map_or(0, |number| self.networks[number as usize].places);
         Some(Candidate {
             query: largest.oldest,
@@ -109,33 +112,30 @@ impl Shares {
             return self.largest.set(number, !u64::from(of.places));
         }
         self.largest.clear(number);
-        let hash = self.hashing.hash_one(of.network);
-        if let Ok(found) = self.by_network.find_entry(hash, |n| *n == number) {
+        if let Ok(found) = self.by_network.find_entry(of.hash, |n| *n == number) {
             found.remove();
         }
         self.networks.remove(number as usize);
     }
 
-    fn find(&self, network: ClientNetwork) -> Option<u32> {
+    fn find(&self, network: ClientNetwork, hash: u64) -> Option<u32> {
         let same = |number: &u32| self.networks[*number as usize].network == network;
-        let hash = self.hashing.hash_one(network);
         self.by_network.find(hash, same).copied()
     }
 
-    fn add(&mut self, network: ClientNetwork) -> u32 {
+    fn add(&mut self, network: ClientNetwork, hash: u64) -> u32 {
         let number = self.networks.insert(Network {
             network,
+            hash,
             places: 0,
             oldest: NIL,
             newest: NIL,
         });
         // There are no more networks than queries.
         let number = u32::try_from(number).unwrap_or(NIL);
-        let (networks, hashing) = (&self.networks, &self.hashing);
+        let networks = &self.networks;
         self.by_network
-            .insert_unique(hashing.hash_one(network), number, |number| {
-                hashing.hash_one(networks[*number as usize].network)
-            });
+            .insert_unique(hash, number, |number| networks[*number as usize].hash);
         number
     }
 }

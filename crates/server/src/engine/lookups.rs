@@ -1,25 +1,17 @@
 //! Questions that upstreams are asked: one for each question, however many clients ask it.
 
-use std::borrow::Cow;
-
 use dns64_transport::clock::Nanos;
-use dns64_wire::codes::{Class, Rcode, Rtype};
-use dns64_wire::name::NameBuf;
+use dns64_wire::codes::Rcode;
 use hashbrown::HashTable;
 
 use super::heap::Heap;
 use super::upstreams::Asked;
-use crate::cache::{self, Key};
+use crate::cache::{Key, KeyBuf};
 
 /// A question that upstreams are asked.
 pub(super) struct Lookup {
-    name_hash: u64,
-    /// As it is asked: in random case if that is wanted.
-    pub(super) name: NameBuf,
-    pub(super) rtype: Rtype,
-    pub(super) class: Class,
-    pub(super) do_bit: bool,
-    pub(super) cd: bool,
+    /// Its name as it is asked: in random case if that is wanted.
+    pub(super) question: KeyBuf,
     /// First of the queries that wait for it.
     pub(super) waiters: Waiter,
     pub(super) begun: Nanos,
@@ -39,20 +31,6 @@ pub(super) struct Lookup {
     pub(super) failed: Option<(Rcode, Option<u16>)>,
 }
 
-impl Lookup {
-    /// The key of its question.
-    pub(super) fn key(&self) -> Key {
-        let (do_bit, cd) = (self.do_bit, self.cd);
-        let hash = self.name_hash;
-        Key::new(&self.name, hash, self.rtype, self.class, do_bit, cd)
-    }
-
-    fn hash(&self) -> u64 {
-        let (do_bit, cd) = (self.do_bit, self.cd);
-        cache::question_hash(self.name_hash, self.rtype, self.class, do_bit, cd)
-    }
-}
-
 /// One of the two things that a query can wait for, as number of the query times two plus
 /// number of the part; or nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,38 +48,6 @@ pub(super) struct Lookups {
     abandoned: Heap,
     /// Those that another worker asks, by the moment until when it is waited for.
     elsewhere: Heap,
-}
-
-/// What is asked.
-pub(super) struct Question<'a> {
-    pub(super) name: Cow<'a, NameBuf>,
-    pub(super) rtype: Rtype,
-    pub(super) class: Class,
-    pub(super) do_bit: bool,
-    pub(super) cd: bool,
-    /// The hash of its name, if it is known already.
-    pub(super) name_hash: Option<u64>,
-}
-
-impl Question<'_> {
-    pub(super) fn key(&self) -> Key {
-        let name_hash = self.name_hash();
-        let (do_bit, cd) = (self.do_bit, self.cd);
-        Key::new(&self.name, name_hash, self.rtype, self.class, do_bit, cd)
-    }
-
-    fn name_hash(&self) -> u64 {
-        let known = self.name_hash;
-        known.unwrap_or_else(|| cache::name_hash(&self.name))
-    }
-
-    /// The same, to be kept.
-    pub(super) fn into_owned(self) -> Question<'static> {
-        Question {
-            name: Cow::Owned(self.name.into_owned()),
-            ..self
-        }
-    }
 }
 
 impl Lookups {
@@ -124,20 +70,15 @@ impl Lookups {
     }
 
     /// The lookup of a question.
-    pub(super) fn find(&self, key: &Key) -> Option<u32> {
-        let same = |slot: &u32| self.slots[*slot as usize].key().as_bytes() == key.as_bytes();
+    pub(super) fn find(&self, key: &Key<'_>) -> Option<u32> {
+        let same = |slot: &u32| self.question(*slot) == *key;
         self.by_key.find(key.hash(), same).copied()
     }
 
     /// Adds a lookup of a question that has none, for which nobody waits yet.
-    pub(super) fn add(&mut self, question: &Question<'_>, now: Nanos) -> u32 {
+    pub(super) fn add(&mut self, question: &Key<'_>, now: Nanos) -> u32 {
         let slot = self.slots.insert(Lookup {
-            name_hash: question.name_hash(),
-            name: NameBuf::clone(&question.name),
-            rtype: question.rtype,
-            class: question.class,
-            do_bit: question.do_bit,
-            cd: question.cd,
+            question: question.to_buf(),
             waiters: Waiter::NOBODY,
             begun: now,
             asked: Asked::default(),
@@ -151,10 +92,15 @@ impl Lookups {
         // The settings bound their number far below 2^32.
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         let slots = &self.slots;
-        let hash = slots[slot as usize].hash();
-        self.by_key
-            .insert_unique(hash, slot, |slot| slots[*slot as usize].hash());
+        self.by_key.insert_unique(question.hash(), slot, |slot| {
+            slots[*slot as usize].question.hash()
+        });
         slot
+    }
+
+    /// The question of a lookup.
+    pub(super) fn question(&self, slot: u32) -> Key<'_> {
+        self.slots[slot as usize].question.as_key()
     }
 
     pub(super) fn get(&mut self, slot: u32) -> &mut Lookup {
@@ -197,15 +143,16 @@ impl Lookups {
         self.elsewhere.first().map(|(until, _)| until)
     }
 
-    /// Takes a lookup out.
-    pub(super) fn remove(&mut self, slot: u32) -> Lookup {
+    /// Takes a lookup out; returns the first of those that wait for it.
+    pub(super) fn remove(&mut self, slot: u32) -> Waiter {
         self.abandoned.clear(slot);
         self.elsewhere.clear(slot);
         let lookup = self.slots.remove(slot as usize);
-        if let Ok(found) = self.by_key.find_entry(lookup.hash(), |s| *s == slot) {
+        let hash = lookup.question.hash();
+        if let Ok(found) = self.by_key.find_entry(hash, |s| *s == slot) {
             found.remove();
         }
-        lookup
+        lookup.waiters
     }
 
     /// The places of those that somebody waits for, and since when each is asked for.

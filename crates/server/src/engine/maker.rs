@@ -7,15 +7,13 @@ use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::Message;
 
-use super::actions::Client;
-use super::lookups::Question;
 use super::queries::Query;
 use super::resolve::{Known, Made, Part, Plan, Step};
 use crate::answer::asker::Asker;
 use crate::answer::stored::{Age, Aged, Asked, Kind, Stored, TtlBounds};
 use crate::answer::{local_zones, rendered, reply, special};
-use crate::cache::{Cache, Entry, Found, Key, MESSAGE_MAX as RENDERED_MAX, Policy, Rendered};
-use crate::cache::{Learnt, RenderedKey, TTLS_MAX, seconds};
+use crate::cache::{Cache, Entry, Found, Key, KeyBuf, MESSAGE_MAX as RENDERED_MAX, Policy};
+use crate::cache::{Learnt, Rendered, RenderedKey, TTLS_MAX, seconds};
 use crate::counts::Counts;
 use crate::settings::dns64::{Dns64, DomainAction};
 use crate::settings::{AnyPolicy, Settings};
@@ -29,7 +27,7 @@ pub(super) struct Maker {
     /// The policy of each view.
     policies: Box<[Arc<Policy>]>,
     /// Answers to fetch again, found while queries were answered.
-    pub(super) ending: Vec<Question<'static>>,
+    pub(super) ending: Vec<KeyBuf>,
     /// The answer that was made last.
     pub(super) frame: Box<[u8]>,
     counts: Arc<Counts>,
@@ -74,7 +72,7 @@ impl Maker {
     pub(super) fn answer_rendered(
         &self,
         asker: &Asker,
-        key: &Key,
+        key: Key<'_>,
         view: usize,
         now: Nanos,
         frame: &mut [u8],
@@ -139,7 +137,7 @@ impl Maker {
                 },
             };
             let (message, ttls) = (&self.frame[..kept.len], &ttls[..kept.ttls]);
-            let key = RenderedKey::new(&key, &self.policies[query.view]);
+            let key = RenderedKey::new(key, &self.policies[query.view]);
             let (store, generation) = (self.rendered.as_ref()?, query.generation?);
             store.insert(&key, generation, &entry, message, ttls);
         }
@@ -149,37 +147,24 @@ impl Maker {
 
     /// Answers a query that needs no upstream (then the length of the answer), or makes a plan
     /// for it.
-    #[expect(
-        clippy::result_large_err,
-        reason = "both are ordinary outcomes; the query lives on the stack while the cache answers it"
-    )]
-    pub(super) fn begin(
-        &mut self,
-        client: Client,
-        asker: Asker,
-        name_hash: u64,
-        view: usize,
-        now: Nanos,
-    ) -> Result<usize, Query> {
+    pub(super) fn begin(&mut self, asker: &Asker, view: usize) -> Result<usize, Plan> {
         if asker.rtype == Rtype::ANY && self.settings.any == AnyPolicy::Minimal {
-            return Ok(reply::any_minimal(&asker, &mut self.frame));
+            return Ok(reply::any_minimal(asker, &mut self.frame));
         }
-        if let Some(len) = self.answer_special(&asker, view) {
+        if let Some(len) = self.answer_special(asker, view) {
             return Ok(len);
         }
         let dns64 = self.settings.views[view].dns64.as_ref();
-        match Plan::new(&asker, dns64, &mut self.frame) {
-            Ok(plan) => {
-                let generation = self.rendered.as_ref().map(|store| store.generation());
-                Err(Query::new(
-                    client, asker, name_hash, view, plan, now, generation,
-                ))
-            }
-            Err(len) => {
-                self.counts.synthesised_ptr.tick();
-                Ok(len)
-            }
+        let plan = Plan::new(asker, dns64, &mut self.frame);
+        if plan.is_err() {
+            self.counts.synthesised_ptr.tick();
         }
+        plan.map_or_else(Ok, Err)
+    }
+
+    /// The generation of rendered answers that an answer which is begun now may be one of.
+    pub(super) fn generation(&self) -> Option<u32> {
+        self.rendered.as_ref().map(|store| store.generation())
     }
 
     /// Answers a question for a special-use name, unless it is to be forwarded. The answer is in the frame.
@@ -230,11 +215,10 @@ impl Maker {
     /// 5.1.3), if there are A records to make it of. An answer is in the frame.
     fn without_first(&mut self, query: &mut Query, now: Nanos) -> Step {
         self.recall(query, Part::Second, now);
-        let question = query.plan.question(&query.asker, Part::First);
         let asked = Asked {
-            name: &question.name,
-            rtype: question.rtype,
-            class: question.class,
+            name: query.plan.name(&query.asker),
+            rtype: query.asker.rtype,
+            class: query.asker.class,
         };
         let none = Stored::failure(&asked, Rcode::SERVFAIL, None);
         let known = Known {
@@ -266,11 +250,12 @@ impl Maker {
 
     /// What the cache has for the question that a part of a query has come to.
     fn recall_link(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
-        match self.find(&query.question(part).key(), now) {
+        let question = query.question(part);
+        match self.find(&question, now) {
             Found::Fresh(learnt) => {
                 self.counts.cache_hits.tick();
                 if learnt.until_s == 0 {
-                    self.ending.push(query.question(part).into_owned());
+                    self.ending.push(question.to_buf());
                 }
                 Some(learnt)
             }
@@ -287,14 +272,11 @@ impl Maker {
 
     /// Whether a part of a query is in the cache.
     pub(super) fn knows(&self, query: &Query, part: Part, now: Nanos) -> bool {
-        matches!(
-            self.find(&query.question(part).key(), now),
-            Found::Fresh(..)
-        )
+        matches!(self.find(&query.question(part), now), Found::Fresh(..))
     }
 
     /// What the cache has for a question.
-    pub(super) fn find(&self, key: &Key, now: Nanos) -> Found {
+    pub(super) fn find(&self, key: &Key<'_>, now: Nanos) -> Found {
         let settings = &self.settings.cache;
         self.cache.find(settings, key, now)
     }

@@ -242,18 +242,20 @@ impl Engine {
         let view = self.maker.settings.view_of(client.address().ip());
         let name_hash = cache::name_hash(&asker.name);
         let key = queries::key_of(&asker, name_hash);
-        let sent = self.send_again(client, &asker, &key, view, frame, now, actions);
+        let sent = self.send_again(client, &asker, key, view, frame, now, actions);
         if let SentAgain::Yes(len) = sent {
             return len;
         }
-        match self.maker.begin(client, asker, name_hash, view, now) {
+        match self.maker.begin(&asker, view) {
             Ok(len) => {
                 self.counts.at_once.tick();
                 self.respond(client, len, frame, actions)
             }
-            Err(mut query) => {
+            Err(plan) => {
                 // One that is kept already, but too long for this client, is not kept once more.
-                query.generation = query.generation.filter(|_| matches!(sent, SentAgain::No));
+                let generation = self.maker.generation();
+                let generation = generation.filter(|_| matches!(sent, SentAgain::No));
+                let mut query = Query::new(client, asker, name_hash, view, plan, now, generation);
                 match self.maker.advance(&mut query, now) {
                     Step::Answer(len, made) => {
                         self.counts.at_once.tick();
@@ -284,7 +286,7 @@ impl Engine {
         &mut self,
         client: Client,
         asker: &Asker,
-        key: &Key,
+        key: Key<'_>,
         view: usize,
         frame: &mut [u8],
         now: Nanos,

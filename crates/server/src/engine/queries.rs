@@ -1,25 +1,24 @@
 //! Client queries that wait for upstreams.
 
-use std::borrow::Cow;
-
 use dns64_transport::clock::Nanos;
-use dns64_wire::codes::Rcode;
+use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::Flags;
 use dns64_wire::name::NameBuf;
 
 use super::actions::Client;
-use super::lookups::{Question, Waiter};
+use super::lookups::Waiter;
 use super::resolve::{Known, Made, Part, Plan};
 use crate::answer::asker::Asker;
 use crate::answer::stored::Kind;
-use crate::cache::{Key, Learnt, MESSAGE_MAX as RENDERED_MAX, seconds};
+use crate::cache::{self, Key, Learnt, MESSAGE_MAX as RENDERED_MAX, seconds};
 
 /// A client's query, from the guard to its answer.
 pub(super) struct Query {
     pub(super) client: Client,
     pub(super) asker: Asker,
-    /// The hash of its name.
+    /// The hash of its name, and that of the name that is asked for.
     name_hash: u64,
+    asked_hash: u64,
     /// Number of the view that the client belongs to.
     pub(super) view: usize,
     pub(super) plan: Plan,
@@ -72,6 +71,8 @@ const NEVER: Nanos = Nanos::MAX;
 struct Chain {
     learnt: Learnt,
     target: NameBuf,
+    /// The hash of its name.
+    target_hash: u64,
 }
 
 impl Query {
@@ -84,10 +85,15 @@ impl Query {
         arrived: Nanos,
         generation: Option<u32>,
     ) -> Self {
+        let asked_hash = match &plan {
+            Plan::Reverse(name) => cache::name_hash(name),
+            Plan::Forward | Plan::Aaaa => name_hash,
+        };
         Self {
             client,
             asker,
             name_hash,
+            asked_hash,
             view,
             plan,
             arrived,
@@ -110,21 +116,17 @@ impl Query {
     }
 
     /// The question that is to be asked for a part: at the target of an alias, if it came to one.
-    pub(super) fn question(&self, part: Part) -> Question<'_> {
-        let question = self.plan.question(&self.asker, part);
-        match &self.chains[part as usize] {
-            Some(chain) => Question {
-                name: Cow::Borrowed(&chain.target),
-                ..question
-            },
-            None => Question {
-                name_hash: match self.plan {
-                    Plan::Reverse(_) => None,
-                    Plan::Forward | Plan::Aaaa => Some(self.name_hash),
-                },
-                ..question
-            },
-        }
+    pub(super) fn question(&self, part: Part) -> Key<'_> {
+        let (name, name_hash) = match &self.chains[part as usize] {
+            Some(chain) => (&chain.target, chain.target_hash),
+            None => (self.plan.name(&self.asker), self.asked_hash),
+        };
+        let rtype = match part {
+            Part::First => self.asker.rtype,
+            Part::Second => Rtype::A,
+        };
+        let (do_bit, cd) = (self.asker.do_bit(), self.asker.cd());
+        Key::new(name, name_hash, rtype, self.asker.class, do_bit, cd)
     }
 
     fn learnt(&self) -> impl Iterator<Item = &Learnt> {
@@ -161,7 +163,7 @@ impl Query {
     }
 
     /// The key of its question.
-    pub(super) fn key(&self) -> Key {
+    pub(super) fn key(&self) -> Key<'_> {
         key_of(&self.asker, self.name_hash)
     }
 
@@ -179,7 +181,7 @@ impl Query {
         let question = self.question(part);
         Some(Asker {
             id: 0,
-            name: NameBuf::clone(&question.name),
+            name: question.name.clone(),
             rtype: question.rtype,
             class: question.class,
             flags: Flags::default(),
@@ -207,6 +209,7 @@ impl Query {
                 let target = target.to_buf();
                 let chain = Chain {
                     learnt: whole,
+                    target_hash: cache::name_hash(&target),
                     target,
                 };
                 self.chains[part as usize] = Some(Box::new(chain));
@@ -244,7 +247,7 @@ impl Query {
 }
 
 /// The key of the question of an asker.
-pub(super) fn key_of(asker: &Asker, name_hash: u64) -> Key {
+pub(super) fn key_of(asker: &Asker, name_hash: u64) -> Key<'_> {
     let (do_bit, cd) = (asker.do_bit(), asker.cd());
     Key::new(&asker.name, name_hash, asker.rtype, asker.class, do_bit, cd)
 }

@@ -12,7 +12,7 @@ use super::ask::{self, EdnsSeen, Fit};
 use super::exchange::report;
 use super::exchanges::{Exchange, Way};
 use super::habits::{CookieSeen, Form};
-use crate::answer::stored::{Asked, Kind, Malformed, Stored, TtlBounds};
+use crate::answer::stored::{Kind, Malformed, Stored, TtlBounds};
 use crate::cache::{self, Key};
 use crate::mailbox::ConnectionFailed;
 
@@ -50,7 +50,7 @@ impl Engine {
             self.close(slot);
             return self.heard(server, Some(rtt_ns), now, actions);
         };
-        let fit = ask::fit(self.lookups.get(lookup), &reply);
+        let fit = ask::fit(&self.lookups.question(lookup), &reply);
         match fit {
             Fit::Other => {
                 self.counts.rejected_question.tick();
@@ -147,7 +147,7 @@ impl Engine {
         let accepted = reply
             .filter(|reply| reply.qr() && !reply.tc() && reply.id() == id)
             .and_then(|reply| {
-                let fit = ask::fit(self.lookups.get(lookup), &reply);
+                let fit = ask::fit(&self.lookups.question(lookup), &reply);
                 let stored = self.accept(lookup, fit, &reply).ok()?;
                 (fit != Fit::Other).then_some((reply, stored))
             });
@@ -236,12 +236,7 @@ impl Engine {
 
     fn accept(&mut self, lookup: u32, fit: Fit, reply: &Message<'_>) -> Result<Stored, Malformed> {
         if fit == Fit::Bare {
-            let lookup = self.lookups.get(lookup);
-            let asked = Asked {
-                name: &lookup.name,
-                rtype: lookup.rtype,
-                class: lookup.class,
-            };
+            let asked = self.lookups.question(lookup).asked();
             return Ok(Stored::failure(&asked, reply.rcode(), None));
         }
         let cache = &self.maker.settings.cache;

@@ -1,12 +1,9 @@
 //! The procedure of RFC 6147 as a pure function: from what is known of a query to its answer, or
 //! to what has to be asked first.
 
-use std::borrow::Cow;
-
 use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::name::NameBuf;
 
-use super::lookups::Question;
 use crate::answer::asker::Asker;
 use crate::answer::reverse::Reverse;
 use crate::answer::stored::{Aged, Kind};
@@ -121,23 +118,11 @@ impl Plan {
         }
     }
 
-    /// The question that is asked for a part.
-    pub(super) fn question<'a>(&'a self, asker: &'a Asker, part: Part) -> Question<'a> {
-        let name = match self {
-            Self::Reverse(name) => name.as_ref(),
+    /// The name that is asked for.
+    pub(super) fn name<'a>(&'a self, asker: &'a Asker) -> &'a NameBuf {
+        match self {
+            Self::Reverse(name) => name,
             Self::Forward | Self::Aaaa => &asker.name,
-        };
-        let rtype = match part {
-            Part::First => asker.rtype,
-            Part::Second => Rtype::A,
-        };
-        Question {
-            name: Cow::Borrowed(name),
-            rtype,
-            class: asker.class,
-            do_bit: asker.do_bit(),
-            cd: asker.cd(),
-            name_hash: None,
         }
     }
 

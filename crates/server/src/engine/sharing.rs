@@ -17,7 +17,7 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    fn claim(&self, key: &Key, waits: bool, now: Nanos) -> Option<Nanos> {
+    fn claim(&self, key: &Key<'_>, waits: bool, now: Nanos) -> Option<Nanos> {
         self.cache.in_flight().claim(key, self.worker, waits, now)
     }
 }
@@ -45,13 +45,13 @@ impl Engine {
         let Some(sharing) = &self.sharing else {
             return true;
         };
-        let until = sharing.claim(&self.lookups.get(slot).key(), true, now);
+        let until = sharing.claim(&self.lookups.question(slot), true, now);
         self.lookups.set_elsewhere(slot, until);
         until.is_none()
     }
 
     /// Whether a question is to be asked here for which nobody waits.
-    pub(super) fn claim_ahead(&self, key: &Key, now: Nanos) -> bool {
+    pub(super) fn claim_ahead(&self, key: &Key<'_>, now: Nanos) -> bool {
         let sharing = self.sharing.as_ref();
         sharing.is_none_or(|sharing| sharing.claim(key, false, now).is_none())
     }
@@ -65,12 +65,12 @@ impl Engine {
         if self.lookups.is_elsewhere(slot) {
             return;
         }
-        let key = self.lookups.get(slot).key();
+        let key = self.lookups.question(slot);
         let in_flight = sharing.cache.in_flight();
         let has_answer = learnt.is_some_and(Learnt::is_current);
         let others = in_flight.release(&key, sharing.worker, has_answer);
         if !others.is_empty() {
-            let outcome = Outcome::new(key, learnt);
+            let outcome = Outcome::new(key.to_buf(), learnt);
             for worker in others {
                 actions.tell(worker, Arc::clone(&outcome));
             }
@@ -81,7 +81,7 @@ impl Engine {
     /// question here, whether or not it is asked here too; without one it may be. A failure, or the stale
     /// answer in its place, is one for those that only waited.
     pub fn on_outcome(&mut self, outcome: &Outcome, now: Nanos, actions: &mut Actions) {
-        let Some(slot) = self.lookups.find(&outcome.key) else {
+        let Some(slot) = self.lookups.find(&outcome.key.as_key()) else {
             return;
         };
         let is_elsewhere = self.lookups.is_elsewhere(slot);
@@ -104,13 +104,12 @@ impl Engine {
 
     /// Asks what another worker was to ask, if anybody waits for it still, and no third one asks it.
     fn claim_again(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
-        let lookup = self.lookups.get(slot);
-        if lookup.waiters == Waiter::NOBODY {
+        if self.lookups.get(slot).waiters == Waiter::NOBODY {
             self.lookups.remove(slot);
             return;
         }
-        let key = lookup.key();
-        if let Found::Fresh(learnt) = self.maker.find(&key, now) {
+        let question = self.lookups.question(slot);
+        if let Found::Fresh(learnt) = self.maker.find(&question, now) {
             // Word of it was lost.
             self.conclude(slot, &learnt, now, actions);
         } else if self.claim(slot, now) {

@@ -2,9 +2,10 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use dns64_wire::codes::{Class, Rtype};
+use dns64_wire::message::HEADER_LEN;
 use proptest::prelude::*;
 
-use super::super::name_hash;
+use super::super::{KeyBuf, name_hash};
 use super::*;
 
 const POLICY: Policy = Policy {
@@ -21,16 +22,10 @@ fn store(bytes: u64) -> Rendered {
     Rendered::new(bytes, Arc::default(), None).unwrap()
 }
 
-fn key(name: &str) -> Key {
+fn key(name: &str) -> KeyBuf {
     let name = name.parse().unwrap();
-    Key::new(
-        &name,
-        name_hash(&name),
-        Rtype::AAAA,
-        Class::IN,
-        false,
-        false,
-    )
+    let (rtype, class) = (Rtype::AAAA, Class::IN);
+    Key::new(&name, name_hash(&name), rtype, class, false, false).to_buf()
 }
 
 fn entry(len: usize, rendered_s: u32, expires_s: u32) -> Entry {
@@ -44,15 +39,16 @@ fn entry(len: usize, rendered_s: u32, expires_s: u32) -> Entry {
 }
 
 /// A header, a question and what is behind it.
-fn message(key: &Key, rest: &[u8]) -> Vec<u8> {
-    [&[0; HEADER_LEN][..], key.question(), rest].concat()
+fn message(key: &Key<'_>, rest: &[u8]) -> Vec<u8> {
+    let (name, behind) = (key.name.as_wire(), key.type_and_class());
+    [&[0; HEADER_LEN][..], name, &behind, rest].concat()
 }
 
 /// Keeps an answer of which `rest` is behind the question, rendered at 100 s and good until 200 s.
 fn put(store: &Rendered, name: &str, rest: &[u8], ttls: &[u16]) {
     let key = key(name);
-    let message = message(&key, rest);
-    let found = RenderedKey::new(&key, &POLICY);
+    let message = message(&key.as_key(), rest);
+    let found = RenderedKey::new(key.as_key(), &POLICY);
     let entry = entry(message.len(), 100, 200);
     store.insert(&found, store.generation(), &entry, &message, ttls);
 }
@@ -61,14 +57,14 @@ fn put(store: &Rendered, name: &str, rest: &[u8], ttls: &[u16]) {
 fn get(store: &Rendered, name: &str, now_s: u32) -> Option<Vec<u8>> {
     let key = key(name);
     let mut frame = vec![0xee; MESSAGE_MAX];
-    let entry = store.find(&RenderedKey::new(&key, &POLICY), now_s, &mut frame)?;
-    Some(frame[HEADER_LEN + key.question().len()..entry.len].to_vec())
+    let entry = store.find(&RenderedKey::new(key.as_key(), &POLICY), now_s, &mut frame)?;
+    Some(frame[message(&key.as_key(), &[]).len()..entry.len].to_vec())
 }
 
 #[test]
 fn ttls_count_down_to_zero_until_the_answer_ends() {
     let store = store(1 << 18);
-    let at = u16::try_from(HEADER_LEN + key("a").question().len()).unwrap();
+    let at = u16::try_from(message(&key("a").as_key(), &[]).len()).unwrap();
     let rest = [[0, 0, 0, 60], [0, 0, 1, 1], *b"data"].concat();
     put(&store, "a", &rest, &[at, at + 4]);
     assert_eq!(get(&store, "a", 100).unwrap(), rest);
@@ -95,14 +91,14 @@ fn an_answer_is_for_its_question_and_its_policy_only() {
     ];
     let all = keys.iter().flat_map(|key| {
         [
-            RenderedKey::new(key, &POLICY),
-            RenderedKey::new(key, &OTHER_POLICY),
+            RenderedKey::new(*key, &POLICY),
+            RenderedKey::new(*key, &OTHER_POLICY),
         ]
     });
     let mut frame = [0; 512];
     for (i, found) in (0_u8..).zip(all.clone()) {
         assert_eq!(store.find(&found, 100, &mut frame), None, "{i}");
-        let message = message(found.key, &[i]);
+        let message = message(&found.key, &[i]);
         let entry = Entry {
             extended_error: Some(u16::from(i)),
             note: i,
@@ -125,8 +121,8 @@ fn an_answer_of_the_same_hash_to_another_question_is_not_taken() {
     put(&store, "a", b"one", &[]);
     let (a, b) = (key("a"), key("b"));
     let forged = RenderedKey {
-        key: &b,
-        ..RenderedKey::new(&a, &POLICY)
+        key: b.as_key(),
+        ..RenderedKey::new(a.as_key(), &POLICY)
     };
     assert_eq!(store.find(&forged, 100, &mut [0; 512]), None);
 }
@@ -139,8 +135,8 @@ fn what_was_begun_before_all_was_forgotten_is_forgotten_too() {
     store.generation.fetch_add(1, Ordering::AcqRel);
     assert_eq!(get(&store, "a", 100), None);
     let (key, rest) = (key("a"), b"late");
-    let message = message(&key, rest);
-    let found = RenderedKey::new(&key, &POLICY);
+    let message = message(&key.as_key(), rest);
+    let found = RenderedKey::new(key.as_key(), &POLICY);
     store.insert(
         &found,
         before,
@@ -179,7 +175,7 @@ fn memory_is_bounded_and_what_is_asked_for_stays() {
 #[test]
 fn the_longest_message_is_kept_and_a_longer_one_is_not() {
     let store = store(1 << 16);
-    let room = MESSAGE_MAX - HEADER_LEN - key("a").question().len();
+    let room = MESSAGE_MAX - message(&key("a").as_key(), &[]).len();
     let ttls = [12; TTLS_MAX];
     for _ in 0..100 {
         put(&store, "a", &vec![1; room], &ttls);
