@@ -90,14 +90,14 @@ impl<'a> Campaign<'a> {
         let sessions = records(&self.directory, "session").len();
         let mut underway = self.work();
         let asked = |host, before| received(host) > before + 300;
+        // Not for its version alone.
+        let serves = || !named("dut", "unbound", "unbound.conf", true).is_empty();
         let is_so = || match moment {
             SelfTest => {
                 records(&self.directory, "session").len() > sessions && asked("gen1", before[0])
             }
-            Start => !named("dut", "unbound", "", true).is_empty(),
-            Trial | Gather => {
-                !named("dut", "unbound", "", true).is_empty() && asked("dut", before[1])
-            }
+            Start => serves(),
+            Trial | Gather => serves() && asked("dut", before[1]),
         };
         assert!(
             underway.reaches("a trial", is_so),

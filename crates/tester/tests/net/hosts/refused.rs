@@ -33,12 +33,12 @@ fn a_dry_run_of_hosts_that_are_ready_tells_their_programs() {
     let ground = Ground::up();
     let path = ground.plan("ready", &three("ready"));
     let output = ground.run(&["run", "--dry-run", path.to_str().unwrap()]);
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    let dut = said.lines().find(|line| line.starts_with("  dut "));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}{}", said(&output));
+    let dut = told.lines().find(|line| line.starts_with("  dut "));
     assert!(
         dut.is_some_and(|line| line.contains(", unbound (")),
-        "{said}"
+        "{told}"
     );
     assert!(!ground.path("ready").exists());
     ground.assert_nothing_left();
