@@ -13,14 +13,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
-use super::interface::INTERFACES_MAX;
+use super::interface::{INTERFACES_MAX, LIMIT};
 use super::machine::Machine;
-use super::process::find_program;
+use super::process::{find_program, run};
 
 /// Most datagrams that one packet of a virtual link holds: `UDP_MAX_SEGMENTS` since Linux 6.9; it was 64.
 pub const SEGMENTS_MAX: u64 = 128;
@@ -464,15 +464,11 @@ fn tc() -> Option<String> {
     said("tc", &["-s", "-j", "qdisc", "show"])
 }
 
-/// What a program says in the network that this thread is in; `None` if it is not there or knows nothing.
+/// What a program says in the network that this thread is in; `None` if it is not there or fails.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(find_program(program)?);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
-    let output = command.output().ok()?;
-    String::from_utf8(output.stdout).ok()
+    let end = run(command.args(arguments), LIMIT).ok()?;
+    end.status.success().then_some(end.stdout)
 }
 
 #[cfg(test)]

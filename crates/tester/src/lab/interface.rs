@@ -171,8 +171,8 @@ pub(crate) fn output(host: &Host, program: &str, arguments: &[&str]) -> Option<S
     end.status.success().then_some(end.stdout)
 }
 
-/// `ip` and `ethtool` answer at once; what takes longer hangs.
-const LIMIT: Nanos = 5 * SECOND;
+/// `ip`, `tc` and `ethtool` answer at once; what takes longer hangs.
+pub(super) const LIMIT: Nanos = 5 * SECOND;
 
 /// What `ip -j -d link show` says of one interface.
 #[derive(Deserialize)]

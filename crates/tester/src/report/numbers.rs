@@ -189,7 +189,7 @@ pub(crate) fn searches(number: usize) -> String {
 }
 
 /// "1 run", "2 runs".
-pub(super) fn count(number: usize, what: &str) -> String {
+pub(crate) fn count(number: usize, what: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {what}{s}", Thousands(number as u64))
 }

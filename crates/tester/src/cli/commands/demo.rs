@@ -170,7 +170,8 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[Found]) -> io::R
     rows.extend(conditions.cpus.iter().map(of_role));
     rows.push(("self-test".to_owned(), certified));
     for (number, search) in (1..).zip(found) {
-        let told = format!("{} ({} trials)", bound(*search), search.trials);
+        let trials = numbers::count(search.trials, "trial");
+        let told = format!("{} ({trials})", bound(*search));
         rows.push((format!("search {number}"), told));
     }
     let notes = conditions.notes.iter();

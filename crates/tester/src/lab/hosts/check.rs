@@ -339,7 +339,7 @@ fn name(name: &str) -> Result<(), HostsError> {
         return Ok(());
     }
     let what = format!("invalid name {name:?}");
-    let remedy = format!("use 1-{NAME_MAX} of a-z, 0-9 and -, the first no -");
+    let remedy = format!("use 1 to {NAME_MAX} of a-z, 0-9 and -, not starting with -");
     Err(HostsError::of(name, Part::Whole, what, remedy))
 }
 

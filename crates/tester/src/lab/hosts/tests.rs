@@ -256,13 +256,13 @@ fn names_and_reaches_that_cannot_be_are_refused() {
     check(
         |specs| specs[0].name = "Gen_1".into(),
         &expect![[
-            r#"host Gen_1: invalid name "Gen_1"; use 1-32 of a-z, 0-9 and -, the first no -"#
+            r#"host Gen_1: invalid name "Gen_1"; use 1 to 32 of a-z, 0-9 and -, not starting with -"#
         ]],
     );
     check(
         |specs| specs[0].name = "x".repeat(33),
         &expect![[
-            r#"host xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx: invalid name "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"; use 1-32 of a-z, 0-9 and -, the first no -"#
+            r#"host xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx: invalid name "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"; use 1 to 32 of a-z, 0-9 and -, not starting with -"#
         ]],
     );
     check(

@@ -52,7 +52,7 @@ fn faults_of_several_hosts_are_told_at_once() {
             6:18: host gen1: authority-cpus = "2" without both roles; it is for a host that is Measurer and authority; of any other, give cpus
             7:71: host gen1: fe80::1/64 of link client is not the address of a host; use a global unicast address, such as one of 2001:2::/48 or 198.18.0.0/15
             9:7: host gen2: it is the same machine as host gen1; give one host both roles, or correct ssh, netns or local of one
-            12:1: host Gen_3: invalid name "Gen_3"; use 1-32 of a-z, 0-9 and -, the first no -
+            12:1: host Gen_3: invalid name "Gen_3"; use 1 to 32 of a-z, 0-9 and -, not starting with -
             13:9: host Gen_3: netns = "../x" is not the name of a network namespace; write one that `ip netns` lists
             14:9: host Gen_3: it has no role; write such as roles = ["measurer"]; there are measurer, dut and authority
             19:11: host dut: threads = 4 is for a Measurer; omit it, or add the role "measurer"
