@@ -98,7 +98,7 @@ fn a_flood_of_names_that_nobody_answers_is_bounded() {
     silent.store(true, Ordering::Relaxed);
     let before = resident(server.child.id());
     let mut largest = before;
-    let client = socket(Duration::from_millis(1));
+    let client = socket(server.dns, Duration::from_millis(1));
     let mut answer = [0; 512];
     let mut failed = 0;
     let mut look = |failed: &mut u32| {
@@ -109,7 +109,7 @@ fn a_flood_of_names_that_nobody_answers_is_bounded() {
     };
     for id in 0..FLOOD {
         let question = query(id, &name(100_000 + u32::from(id)), Rtype::AAAA);
-        client.send_to(&question, server.dns).unwrap();
+        client.send(&question).unwrap();
         if id % 50 == 0 {
             look(&mut failed);
         }
@@ -172,10 +172,10 @@ fn answers_are_held_back() {
         honest,
     );
     let server = start(&upstream, "", "timeout = \"4500ms\"\nattempts = 2");
-    let client = socket(PATIENCE);
+    let client = socket(server.dns, PATIENCE);
     for id in 0..50 {
         let question = query(id, &name(100 + u32::from(id)), Rtype::A);
-        client.send_to(&question, server.dns).unwrap();
+        client.send(&question).unwrap();
     }
     wait_until("they wait", || figure(&server, "queries_waiting") == 50);
     let late = || figure(&server, "dropped.late");

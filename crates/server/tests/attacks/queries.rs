@@ -31,7 +31,7 @@ const GROWTH_MAX: u64 = 1 << 20;
 /// Sends mutants of sound queries; answers have to be messages, as far as they come.
 fn send_mutants(to: std::net::SocketAddr, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
-    let socket = socket(Duration::from_millis(1));
+    let socket = socket(to, Duration::from_millis(1));
     let cookie = [0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
     for number in 0..MUTANTS {
         let name = name(number % 64);
@@ -43,7 +43,7 @@ fn send_mutants(to: std::net::SocketAddr, seed: u64) {
             _ => query_edns(id, &name, 4096, &cookie),
         };
         // What is too long to be sent does not arrive.
-        let _ = socket.send_to(&mutant(&sound, &mut random), to);
+        let _ = socket.send(&mutant(&sound, &mut random));
         if number % BATCH == 0 {
             look_at_answers(&socket);
         }
@@ -88,21 +88,21 @@ fn forty_thousand_mutants_leave_it_as_it_was() {
 fn answers_get_no_answer() {
     let upstream = Upstream::honest();
     let server = start(&upstream, "", "");
-    let socket = socket(PATIENCE);
+    let socket = socket(server.dns, PATIENCE);
     let question = query(7, &name(1), Rtype::AAAA);
     let answer = ask(server.dns, &question);
     let mut bare = question.clone();
     bare[2] |= 0x80;
     for message in [&answer, &bare, &honest(&question), &vec![0xff; 12]] {
         for _ in 0..25 {
-            socket.send_to(message, server.dns).unwrap();
+            socket.send(message).unwrap();
         }
     }
-    socket.send_to(&[0; 11], server.dns).unwrap();
-    socket.send_to(&[], server.dns).unwrap();
+    socket.send(&[0; 11]).unwrap();
+    socket.send(&[]).unwrap();
     // The first thing that comes back is the answer to the first thing that is a query.
     let good = query(0x7777, &name(2), Rtype::AAAA);
-    socket.send_to(&good, server.dns).unwrap();
+    socket.send(&good).unwrap();
     let mut first = [0; 512];
     socket.recv(&mut first).unwrap();
     assert_eq!(first[..2], good[..2]);
@@ -158,10 +158,10 @@ fn equal_questions_are_asked_once() {
         honest,
     );
     let server = start(&upstream, "", "timeout = \"4500ms\"");
-    let clients: Vec<_> = (0..30).map(|_| socket(PATIENCE)).collect();
+    let clients: Vec<_> = (0..30).map(|_| socket(server.dns, PATIENCE)).collect();
     for (id, client) in (0..).zip(&clients) {
         let question = query(id, &name(5), Rtype::AAAA);
-        client.send_to(&question, server.dns).unwrap();
+        client.send(&question).unwrap();
     }
     wait_until("all wait", || figure(&server, "queries_waiting") == 30);
     ask_name(server.dns, &name(99), Rtype::A);

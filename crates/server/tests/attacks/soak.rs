@@ -109,12 +109,12 @@ fn keep_on(stop: &Arc<AtomicBool>, mut step: impl FnMut() + Send + 'static) -> J
 fn datagrams(target: &Target, stop: &Arc<AtomicBool>, sent: &Arc<AtomicU64>) -> JoinHandle<()> {
     let (server, sent) = (target.server, Arc::clone(sent));
     let mut random = StdRng::seed_from_u64(2);
-    let client = socket(Duration::from_secs(1));
+    let client = socket(server, Duration::from_secs(1));
     let mut number = 0;
     keep_on(stop, move || {
         for _ in 0..BATCH {
             number += 1;
-            let _ = client.send_to(&fuzzed(number, &mut random), server);
+            let _ = client.send(&fuzzed(number, &mut random));
         }
         sent.fetch_add(BATCH.into(), Ordering::Relaxed);
         MonotonicClock.sleep(SECOND / 1000);

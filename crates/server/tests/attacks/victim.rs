@@ -36,22 +36,28 @@ pub(crate) fn serve(upstreams: &[&Upstream], more: &str, in_upstream: &str) -> S
     Server::start(&settings, Stdio::null)
 }
 
-/// A socket at which answers are waited for up to this long.
-pub(crate) fn socket(patience: Duration) -> UdpSocket {
+/// A socket for queries to the server, at which answers are waited for up to this long. What others
+/// send to its port, as an upstream does to whose question the port belonged before, does not arrive.
+pub(crate) fn socket(server: SocketAddr, patience: Duration) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server).unwrap();
+    // It may have come before the port had a peer.
+    socket.set_nonblocking(true).unwrap();
+    while socket.recv(&mut [0]).is_ok() {}
+    socket.set_nonblocking(false).unwrap();
     socket.set_read_timeout(Some(patience)).unwrap();
     socket
 }
 
 /// The answer to a query in a datagram; asks again as a client would.
 pub(crate) fn ask(server: SocketAddr, query: &[u8]) -> Vec<u8> {
-    let socket = socket(ASK_AGAIN);
+    let socket = socket(server, ASK_AGAIN);
     let mut answer = vec![0; 65_535];
     let give_up = MonotonicClock.now() + nanos(PATIENCE);
     while MonotonicClock.now() < give_up {
-        socket.send_to(query, server).unwrap();
-        if let Ok((len, from)) = socket.recv_from(&mut answer) {
-            assert_eq!((from, &answer[..2]), (server, &query[..2]));
+        socket.send(query).unwrap();
+        if let Ok(len) = socket.recv(&mut answer) {
+            assert_eq!(answer[..2], query[..2]);
             answer.truncate(len);
             return answer;
         }
