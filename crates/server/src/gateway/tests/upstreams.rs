@@ -246,8 +246,10 @@ fn a_late_answer_reaches_nobody_and_its_connection_goes_on() {
     };
     ask(1, 2 * SECOND);
     ask(2, 15 * SECOND);
-    assert_eq!(rig.answer(), (2, Ok(question(2))));
-    assert_eq!(rig.answer(), (1, Err(ConnectionFailed)));
+    let mut first = [rig.answer(), rig.answer()];
+    // A machine that stands still makes the second answer as late as the timeout of the first.
+    first.sort_by_key(|(exchange, _)| *exchange);
+    assert_eq!(first, [(1, Err(ConnectionFailed)), (2, Ok(question(2)))]);
     ask(3, 15 * SECOND);
     assert_eq!(rig.answer(), (3, Ok(question(3))));
     assert_eq!(rig.counts.upstream_opened.get(), 1);
