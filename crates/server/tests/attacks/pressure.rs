@@ -30,44 +30,46 @@ fn moody(silent: &Arc<AtomicBool>) -> Upstream {
 
 #[test]
 fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
-    let silent = Arc::new(AtomicBool::new(false));
-    let upstream = moody(&silent);
-    let server = start(&upstream, "", "timeout = \"100ms\"\nattempts = 2");
-    assert_resolves(server.dns, 1);
-    silent.store(true, Ordering::Relaxed);
-    // Each is held for as long as a client waits.
-    for number in 10..13 {
-        let answer = ask_name(server.dns, &name(number), Rtype::AAAA);
-        assert_eq!(rcode(&answer), Rcode::SERVFAIL);
+    unless_paused(|| {
+        let silent = Arc::new(AtomicBool::new(false));
+        let upstream = moody(&silent);
+        let server = start(&upstream, "", "timeout = \"100ms\"\nattempts = 2");
         assert_resolves(server.dns, 1);
-    }
-    // What has just failed is not asked again for a while (RFC 9520).
-    let begun = MonotonicClock.now();
-    let times = upstream.times_asked("n10.example", Rtype::AAAA);
-    for _ in 0..20 {
-        let answer = ask_name(server.dns, &name(10), Rtype::AAAA);
-        assert_eq!(rcode(&answer), Rcode::SERVFAIL);
-    }
-    let again = upstream.times_asked("n10.example", Rtype::AAAA);
-    let whiles = usize::try_from((MonotonicClock.now() - begun) / FAILURE_TTL_NS).unwrap();
-    assert!(
-        times <= TIMES_MAX && again <= times + 2 * (1 + whiles),
-        "{times} then {again} times in {whiles} times 5 s"
-    );
-    silent.store(false, Ordering::Relaxed);
-    wait_until("it asks again", || {
-        let answer = ask_name(server.dns, &name(30), Rtype::AAAA);
-        addresses(&answer) == [synthesised(30)] || {
+        silent.store(true, Ordering::Relaxed);
+        // Each is held for as long as a client waits.
+        for number in 10..13 {
+            let answer = ask_name(server.dns, &name(number), Rtype::AAAA);
             assert_eq!(rcode(&answer), Rcode::SERVFAIL);
-            false
+            assert_resolves(server.dns, 1);
         }
+        // What has just failed is not asked again for a while (RFC 9520).
+        let begun = MonotonicClock.now();
+        let times = upstream.times_asked("n10.example", Rtype::AAAA);
+        for _ in 0..20 {
+            let answer = ask_name(server.dns, &name(10), Rtype::AAAA);
+            assert_eq!(rcode(&answer), Rcode::SERVFAIL);
+        }
+        let again = upstream.times_asked("n10.example", Rtype::AAAA);
+        let whiles = usize::try_from((MonotonicClock.now() - begun) / FAILURE_TTL_NS).unwrap();
+        assert!(
+            times <= TIMES_MAX && again <= times + 2 * (1 + whiles),
+            "{times} then {again} times in {whiles} times 5 s"
+        );
+        silent.store(false, Ordering::Relaxed);
+        wait_until("it asks again", || {
+            let answer = ask_name(server.dns, &name(30), Rtype::AAAA);
+            addresses(&answer) == [synthesised(30)] || {
+                assert_eq!(rcode(&answer), Rcode::SERVFAIL);
+                false
+            }
+        });
+        // The failures are forgotten too.
+        wait_until("what failed is there", || {
+            let answer = ask_name(server.dns, &name(10), Rtype::AAAA);
+            addresses(&answer) == [synthesised(10)]
+        });
+        server.ends();
     });
-    // The failures are forgotten too.
-    wait_until("what failed is there", || {
-        let answer = ask_name(server.dns, &name(10), Rtype::AAAA);
-        addresses(&answer) == [synthesised(10)]
-    });
-    server.ends();
 }
 
 /// Two attempts, and one more when the client asks again, 4 s later, while it has no answer.
@@ -86,117 +88,117 @@ const GROWTH_MAX: u64 = 12 << 20;
 
 #[test]
 fn a_flood_of_names_that_nobody_answers_is_bounded() {
-    let silent = Arc::new(AtomicBool::new(false));
-    let upstream = moody(&silent);
-    let in_upstream = "timeout = \"1s\"\nattempts = 1";
-    let server = start(
-        &upstream,
-        &format!("queries-max = {QUERIES_MAX}"),
-        in_upstream,
-    );
-    assert_resolves(server.dns, 1);
-    silent.store(true, Ordering::Relaxed);
-    let before = resident(server.child.id());
-    let mut largest = before;
-    let client = socket(server.dns, Duration::from_millis(1));
-    let mut answer = [0; 512];
-    let mut failed = 0;
-    let mut look = |failed: &mut u32| {
-        while let Ok(len) = client.recv(&mut answer) {
-            assert_eq!(rcode(&answer[..len]), Rcode::SERVFAIL);
-            *failed += 1;
+    unless_paused(|| {
+        let silent = Arc::new(AtomicBool::new(false));
+        let upstream = moody(&silent);
+        let in_upstream = "timeout = \"1s\"\nattempts = 1";
+        let server = start(
+            &upstream,
+            &format!("queries-max = {QUERIES_MAX}"),
+            in_upstream,
+        );
+        assert_resolves(server.dns, 1);
+        silent.store(true, Ordering::Relaxed);
+        let before = resident(server.child.id());
+        let mut largest = before;
+        let client = socket(server.dns, Duration::from_millis(1));
+        let mut answer = [0; 512];
+        let mut failed = 0;
+        let mut look = |failed: &mut u32| {
+            while let Ok(len) = client.recv(&mut answer) {
+                assert_eq!(rcode(&answer[..len]), Rcode::SERVFAIL);
+                *failed += 1;
+            }
+        };
+        for id in 0..FLOOD {
+            let question = query(id, &name(100_000 + u32::from(id)), Rtype::AAAA);
+            client.send(&question).unwrap();
+            if id % 50 == 0 {
+                look(&mut failed);
+            }
+            if id % 500 == 0 {
+                assert_resolves(server.dns, 1);
+                largest = largest.max(resident(server.child.id()));
+            }
         }
-    };
-    for id in 0..FLOOD {
-        let question = query(id, &name(100_000 + u32::from(id)), Rtype::AAAA);
-        client.send(&question).unwrap();
-        if id % 50 == 0 {
+        // The others have theirs when their time is over. Datagrams that a busy machine has lost on either
+        // way are none that the server has to answer for.
+        wait_until("all have failed", || {
             look(&mut failed);
-        }
-        if id % 500 == 0 {
-            assert_resolves(server.dns, 1);
-            largest = largest.max(resident(server.child.id()));
-        }
-    }
-    // The others have theirs when their time is over. Datagrams that a busy machine has lost on either
-    // way are none that the server has to answer for.
-    wait_until("all have failed", || {
-        look(&mut failed);
-        failed > 0 && figure(&server, "queries_waiting") == 0
+            failed > 0 && figure(&server, "queries_waiting") == 0
+        });
+        largest = largest.max(resident(server.child.id()));
+        assert!(
+            largest <= before + GROWTH_MAX,
+            "resident: {before} then {largest} octets"
+        );
+        // An answer that a machine which stood still has held for too long is not sent.
+        let ends = ["responses.SERVFAIL", "responses.NOERROR", "dropped.late"];
+        let ended = || ends.iter().map(|end| figure(&server, end)).sum::<u64>();
+        wait_until("each query has its end", || {
+            ended() == figure(&server, "queries.udp")
+        });
+        let taken = figure(&server, "queries.udp");
+        assert!(taken > u64::from(QUERIES_MAX) && figure(&server, "refused.full") > 0);
+        silent.store(false, Ordering::Relaxed);
+        assert_resolves(server.dns, 2);
+        server.ends();
     });
-    largest = largest.max(resident(server.child.id()));
-    assert!(
-        largest <= before + GROWTH_MAX,
-        "resident: {before} then {largest} octets"
-    );
-    // An answer that a machine which stood still has held for too long is not sent.
-    let ends = ["responses.SERVFAIL", "responses.NOERROR", "dropped.late"];
-    let ended = || ends.iter().map(|end| figure(&server, end)).sum::<u64>();
-    wait_until("each query has its end", || {
-        ended() == figure(&server, "queries.udp")
-    });
-    let taken = figure(&server, "queries.udp");
-    assert!(taken > u64::from(QUERIES_MAX) && figure(&server, "refused.full") > 0);
-    silent.store(false, Ordering::Relaxed);
-    assert_resolves(server.dns, 2);
-    server.ends();
 }
 
 /// Answers that can be held for long are a burst waiting to happen (DNSBomb, CVE-2024-33655).
 #[test]
 fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
-    unless_paused(answers_are_held_back);
-}
-
-fn answers_are_held_back() {
-    let mut held = Vec::new();
-    let mut released = false;
-    let upstream = Upstream::start(
-        move |socket, question| {
-            let number = number(&asked(&question.message).0);
-            match number {
-                Some(100..) if !released => held.push(question.clone()),
-                // The word to let them all go.
-                Some(99) => {
-                    released = true;
-                    for question in held.drain(..) {
+    unless_paused(|| {
+        let mut held = Vec::new();
+        let mut released = false;
+        let upstream = Upstream::start(
+            move |socket, question| {
+                let number = number(&asked(&question.message).0);
+                match number {
+                    Some(100..) if !released => held.push(question.clone()),
+                    // The word to let them all go.
+                    Some(99) => {
+                        released = true;
+                        for question in held.drain(..) {
+                            let _ = socket.send_to(&honest(&question.message), question.from);
+                        }
                         let _ = socket.send_to(&honest(&question.message), question.from);
                     }
-                    let _ = socket.send_to(&honest(&question.message), question.from);
+                    _ => {
+                        let _ = socket.send_to(&honest(&question.message), question.from);
+                    }
                 }
-                _ => {
-                    let _ = socket.send_to(&honest(&question.message), question.from);
-                }
-            }
-        },
-        honest,
-    );
-    let server = start(&upstream, "", "timeout = \"4500ms\"\nattempts = 2");
-    let client = socket(server.dns, PATIENCE);
-    for id in 0..50 {
-        let question = query(id, &name(100 + u32::from(id)), Rtype::A);
-        client.send(&question).unwrap();
-    }
-    wait_until("they wait", || figure(&server, "queries_waiting") == 50);
-    let late = || figure(&server, "dropped.late");
-    wait_until("all have failed", || {
-        figure(&server, "responses.SERVFAIL") + late() == 50
+            },
+            honest,
+        );
+        let server = start(&upstream, "", "timeout = \"4500ms\"\nattempts = 2");
+        let client = socket(server.dns, PATIENCE);
+        for id in 0..50 {
+            let question = query(id, &name(100 + u32::from(id)), Rtype::A);
+            client.send(&question).unwrap();
+        }
+        wait_until("they wait", || figure(&server, "queries_waiting") == 50);
+        let late = || figure(&server, "dropped.late");
+        wait_until("all have failed", || {
+            figure(&server, "responses.SERVFAIL") + late() == 50
+        });
+        assert_eq!(late(), 0);
+        let mut answer = [0; 512];
+        for _ in 0..50 {
+            let len = client.recv(&mut answer).unwrap();
+            assert_eq!(rcode(&answer[..len]), Rcode::SERVFAIL);
+        }
+        ask_name(server.dns, &name(99), Rtype::A);
+        wait_until("they are over", || figure(&server, "queries_waiting") == 0);
+        client
+            .set_read_timeout(Some(Duration::from_secs(1)))
+            .unwrap();
+        assert!(client.recv(&mut answer).is_err(), "a second answer");
+        // They were learnt all the same, from the second attempt.
+        let at_once = ask(server.dns, &query(1, &name(100), Rtype::A));
+        assert_eq!(rcode(&at_once), Rcode::NOERROR);
+        assert_eq!(upstream.times_asked("n100.example", Rtype::A), 2);
+        server.ends();
     });
-    assert_eq!(late(), 0);
-    let mut answer = [0; 512];
-    for _ in 0..50 {
-        let len = client.recv(&mut answer).unwrap();
-        assert_eq!(rcode(&answer[..len]), Rcode::SERVFAIL);
-    }
-    ask_name(server.dns, &name(99), Rtype::A);
-    wait_until("they are over", || figure(&server, "queries_waiting") == 0);
-    client
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .unwrap();
-    assert!(client.recv(&mut answer).is_err(), "a second answer");
-    // They were learnt all the same, from the second attempt.
-    let at_once = ask(server.dns, &query(1, &name(100), Rtype::A));
-    assert_eq!(rcode(&at_once), Rcode::NOERROR);
-    assert_eq!(upstream.times_asked("n100.example", Rtype::A), 2);
-    server.ends();
 }

@@ -15,7 +15,8 @@ use super::packets::{
 use super::support::PATIENCE;
 use super::upstream::Upstream;
 use super::victim::{
-    ask, ask_name, assert_resolves, descriptors, figure, resident, socket, start, wait_until,
+    ask, ask_name, assert_resolves, descriptors, figure, resident, socket, start, unless_paused,
+    wait_until,
 };
 
 /// Mutants of one round.
@@ -62,149 +63,159 @@ fn look_at_answers(socket: &UdpSocket) {
 
 #[test]
 fn forty_thousand_mutants_leave_it_as_it_was() {
-    let upstream = Upstream::honest();
-    // How many wait at once, and so what an allocator comes to keep, is not for the machine to decide.
-    let server = start(&upstream, "queries-max = 500", "");
-    let pid = server.child.id();
-    send_mutants(server.dns, 1);
-    let settled = || wait_until("it is idle", || figure(&server, "queries_waiting") == 0);
-    settled();
-    let before = (resident(pid), descriptors(pid));
-    send_mutants(server.dns, 1);
-    settled();
-    let after = resident(pid);
-    assert!(
-        after <= before.0 + GROWTH_MAX,
-        "resident: {} then {after} octets",
-        before.0,
-    );
-    // A port that is just being changed, or who asked for the figures, may hold one for a moment.
-    wait_until("all is closed", || descriptors(pid) <= before.1);
-    assert_resolves(server.dns, 70_000);
-    server.ends();
+    unless_paused(|| {
+        let upstream = Upstream::honest();
+        // How many wait at once, and so what an allocator comes to keep, is not for the machine to decide.
+        let server = start(&upstream, "queries-max = 500", "");
+        let pid = server.child.id();
+        send_mutants(server.dns, 1);
+        let settled = || wait_until("it is idle", || figure(&server, "queries_waiting") == 0);
+        settled();
+        let before = (resident(pid), descriptors(pid));
+        send_mutants(server.dns, 1);
+        settled();
+        let after = resident(pid);
+        assert!(
+            after <= before.0 + GROWTH_MAX,
+            "resident: {} then {after} octets",
+            before.0,
+        );
+        // A port that is just being changed, or who asked for the figures, may hold one for a moment.
+        wait_until("all is closed", || descriptors(pid) <= before.1);
+        assert_resolves(server.dns, 70_000);
+        server.ends();
+    });
 }
 
 #[test]
 fn answers_get_no_answer() {
-    let upstream = Upstream::honest();
-    let server = start(&upstream, "", "");
-    let socket = socket(server.dns, PATIENCE);
-    let question = query(7, &name(1), Rtype::AAAA);
-    let answer = ask(server.dns, &question);
-    let mut bare = question.clone();
-    bare[2] |= 0x80;
-    for message in [&answer, &bare, &honest(&question), &vec![0xff; 12]] {
-        for _ in 0..25 {
-            socket.send(message).unwrap();
+    unless_paused(|| {
+        let upstream = Upstream::honest();
+        let server = start(&upstream, "", "");
+        let socket = socket(server.dns, PATIENCE);
+        let question = query(7, &name(1), Rtype::AAAA);
+        let answer = ask(server.dns, &question);
+        let mut bare = question.clone();
+        bare[2] |= 0x80;
+        for message in [&answer, &bare, &honest(&question), &vec![0xff; 12]] {
+            for _ in 0..25 {
+                socket.send(message).unwrap();
+            }
         }
-    }
-    socket.send(&[0; 11]).unwrap();
-    socket.send(&[]).unwrap();
-    // The first thing that comes back is the answer to the first thing that is a query.
-    let good = query(0x7777, &name(2), Rtype::AAAA);
-    socket.send(&good).unwrap();
-    let mut first = [0; 512];
-    socket.recv(&mut first).unwrap();
-    assert_eq!(first[..2], good[..2]);
-    assert_eq!(figure(&server, "dropped.response"), 100);
-    server.ends();
+        socket.send(&[0; 11]).unwrap();
+        socket.send(&[]).unwrap();
+        // The first thing that comes back is the answer to the first thing that is a query.
+        let good = query(0x7777, &name(2), Rtype::AAAA);
+        socket.send(&good).unwrap();
+        let mut first = [0; 512];
+        socket.recv(&mut first).unwrap();
+        assert_eq!(first[..2], good[..2]);
+        assert_eq!(figure(&server, "dropped.response"), 100);
+        server.ends();
+    });
 }
 
 #[test]
 fn a_small_query_draws_a_bounded_answer() {
-    // 400 addresses: 6,400 octets and more.
-    let large = |query: &[u8]| {
-        let name = name(1);
-        let record = |i| Record::a(Section::Answer, &name, address(i));
-        let records: Vec<_> = (0..400).map(record).collect();
-        response(query, Rcode::NOERROR, &records)
-    };
-    let upstream = Upstream::start(
-        |socket, question| {
-            let _ = socket.send_to(&truncated(&question.message), question.from);
-        },
-        move |question| match asked(question).1 {
-            Rtype::A => large(question),
-            _ => honest(question),
-        },
-    );
-    let server = start(&upstream, "", "");
-    for rtype in [Rtype::A, Rtype::AAAA, Rtype::ANY] {
-        let question = query(1, &name(1), rtype);
-        let answer = ask(server.dns, &question);
-        assert!(answer.len() <= 512, "{} octets for {rtype}", answer.len());
-        assert!(rtype == Rtype::ANY || answer[2] & 2 != 0, "TC");
-    }
-    let answer = ask(server.dns, &query_edns(2, &name(1), 65_535, &[]));
-    assert!(answer.len() <= 1232, "{} octets", answer.len());
-    server.ends();
+    unless_paused(|| {
+        // 400 addresses: 6,400 octets and more.
+        let large = |query: &[u8]| {
+            let name = name(1);
+            let record = |i| Record::a(Section::Answer, &name, address(i));
+            let records: Vec<_> = (0..400).map(record).collect();
+            response(query, Rcode::NOERROR, &records)
+        };
+        let upstream = Upstream::start(
+            |socket, question| {
+                let _ = socket.send_to(&truncated(&question.message), question.from);
+            },
+            move |question| match asked(question).1 {
+                Rtype::A => large(question),
+                _ => honest(question),
+            },
+        );
+        let server = start(&upstream, "", "");
+        for rtype in [Rtype::A, Rtype::AAAA, Rtype::ANY] {
+            let question = query(1, &name(1), rtype);
+            let answer = ask(server.dns, &question);
+            assert!(answer.len() <= 512, "{} octets for {rtype}", answer.len());
+            assert!(rtype == Rtype::ANY || answer[2] & 2 != 0, "TC");
+        }
+        let answer = ask(server.dns, &query_edns(2, &name(1), 65_535, &[]));
+        assert!(answer.len() <= 1232, "{} octets", answer.len());
+        server.ends();
+    });
 }
 
 #[test]
 fn equal_questions_are_asked_once() {
-    let mut held = Vec::new();
-    let mut all_have_asked = false;
-    let upstream = Upstream::start(
-        move |socket, question| {
-            held.push(question.clone());
-            // The word that all have.
-            all_have_asked |= number(&asked(&question.message).0) == Some(99);
-            if all_have_asked {
-                for question in held.drain(..) {
-                    let _ = socket.send_to(&honest(&question.message), question.from);
+    unless_paused(|| {
+        let mut held = Vec::new();
+        let mut all_have_asked = false;
+        let upstream = Upstream::start(
+            move |socket, question| {
+                held.push(question.clone());
+                // The word that all have.
+                all_have_asked |= number(&asked(&question.message).0) == Some(99);
+                if all_have_asked {
+                    for question in held.drain(..) {
+                        let _ = socket.send_to(&honest(&question.message), question.from);
+                    }
                 }
-            }
-        },
-        honest,
-    );
-    let server = start(&upstream, "", "timeout = \"4500ms\"");
-    let clients: Vec<_> = (0..30).map(|_| socket(server.dns, PATIENCE)).collect();
-    for (id, client) in (0..).zip(&clients) {
-        let question = query(id, &name(5), Rtype::AAAA);
-        client.send(&question).unwrap();
-    }
-    wait_until("all wait", || figure(&server, "queries_waiting") == 30);
-    ask_name(server.dns, &name(99), Rtype::A);
-    for client in &clients {
-        let mut answer = [0; 512];
-        let len = client.recv(&mut answer).unwrap();
-        let (answer, made) = (&answer[..len], super::packets::synthesised(5));
-        // On a busy machine the word may come when the server has given up.
-        let failed = rcode(answer) == Rcode::SERVFAIL;
-        assert!(failed || super::packets::addresses(answer) == [made]);
-    }
-    // The word may also come after a retry or two.
-    assert!((1..=3).contains(&upstream.times_asked("n5.example", Rtype::AAAA)));
-    assert!(upstream.times_asked("n5.example", Rtype::A) <= 3);
-    server.ends();
+            },
+            honest,
+        );
+        let server = start(&upstream, "", "timeout = \"4500ms\"");
+        let clients: Vec<_> = (0..30).map(|_| socket(server.dns, PATIENCE)).collect();
+        for (id, client) in (0..).zip(&clients) {
+            let question = query(id, &name(5), Rtype::AAAA);
+            client.send(&question).unwrap();
+        }
+        wait_until("all wait", || figure(&server, "queries_waiting") == 30);
+        ask_name(server.dns, &name(99), Rtype::A);
+        for client in &clients {
+            let mut answer = [0; 512];
+            let len = client.recv(&mut answer).unwrap();
+            let (answer, made) = (&answer[..len], super::packets::synthesised(5));
+            // On a busy machine the word may come when the server has given up.
+            let failed = rcode(answer) == Rcode::SERVFAIL;
+            assert!(failed || super::packets::addresses(answer) == [made]);
+        }
+        // The word may also come after a retry or two.
+        assert!((1..=3).contains(&upstream.times_asked("n5.example", Rtype::AAAA)));
+        assert!(upstream.times_asked("n5.example", Rtype::A) <= 3);
+        server.ends();
+    });
 }
 
 #[test]
 fn questions_leave_from_many_ports_with_ids_all_over() {
-    let upstream = Upstream::honest();
-    let server = start(&upstream, "", "");
-    for number in 0..500 {
-        ask_name(server.dns, &name(number), Rtype::A);
-    }
-    let asked = upstream.asked();
-    assert!(asked.len() >= 500);
-    let distinct = |mut values: Vec<u16>| {
-        values.sort_unstable();
-        values.dedup();
-        values
-    };
-    let ports = distinct(asked.iter().map(|q| q.from.port()).collect());
-    let id = |message: &[u8]| u16::from_be_bytes([message[0], message[1]]);
-    let ids = distinct(asked.iter().map(|q| id(&q.message)).collect());
-    // 500 draws from 64 ports leave out 0.02 of them on average; from 65,536 IDs 2 are drawn twice.
-    assert!(ports.len() >= 56, "{} ports", ports.len());
-    assert!(ids.len() >= 480, "{} IDs", ids.len());
-    let sixteenths = distinct(ids.iter().map(|id| id >> 12).collect());
-    assert_eq!(sixteenths.len(), 16);
-    // Neither comes in an order that can be foretold.
-    let steps = asked
-        .windows(2)
-        .map(|pair| id(&pair[1].message).wrapping_sub(id(&pair[0].message)));
-    assert!(distinct(steps.collect()).len() >= 400);
-    server.ends();
+    unless_paused(|| {
+        let upstream = Upstream::honest();
+        let server = start(&upstream, "", "");
+        for number in 0..500 {
+            ask_name(server.dns, &name(number), Rtype::A);
+        }
+        let asked = upstream.asked();
+        assert!(asked.len() >= 500);
+        let distinct = |mut values: Vec<u16>| {
+            values.sort_unstable();
+            values.dedup();
+            values
+        };
+        let ports = distinct(asked.iter().map(|q| q.from.port()).collect());
+        let id = |message: &[u8]| u16::from_be_bytes([message[0], message[1]]);
+        let ids = distinct(asked.iter().map(|q| id(&q.message)).collect());
+        // 500 draws from 64 ports leave out 0.02 of them on average; from 65,536 IDs 2 are drawn twice.
+        assert!(ports.len() >= 56, "{} ports", ports.len());
+        assert!(ids.len() >= 480, "{} IDs", ids.len());
+        let sixteenths = distinct(ids.iter().map(|id| id >> 12).collect());
+        assert_eq!(sixteenths.len(), 16);
+        // Neither comes in an order that can be foretold.
+        let steps = asked
+            .windows(2)
+            .map(|pair| id(&pair[1].message).wrapping_sub(id(&pair[0].message)));
+        assert!(distinct(steps.collect()).len() >= 400);
+        server.ends();
+    });
 }

@@ -125,107 +125,105 @@ fn guessed_lies(question: &[u8], random: &mut StdRng) -> Vec<Vec<u8>> {
 
 #[test]
 fn no_lie_stands_before_the_truth() {
-    unless_paused(lies_come_before_the_truth);
-}
-
-fn lies_come_before_the_truth() {
-    let mut random = StdRng::seed_from_u64(5);
-    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let neighbour = UdpSocket::bind("127.0.0.2:0").unwrap();
-    let upstream = Upstream::start(
-        move |socket, question| {
-            let (to, message) = (question.from, &question.message);
-            // From another port and another address, all else right. They may be refused.
-            let _ = stranger.send_to(&lie(message), to);
-            let _ = neighbour.send_to(&lie(message), to);
-            let guessed = guessed_lies(message, &mut random);
-            for lie in tellable_lies(message).iter().chain(&guessed) {
-                socket.send_to(lie, to).unwrap();
-            }
-            socket.send_to(&honest(message), to).unwrap();
-            // Who comes late comes in vain.
-            socket.send_to(&lie(message), to).unwrap();
-            socket.send_to(&lie(message), to).unwrap();
-        },
-        honest,
-    );
-    let server = start(&upstream, "", "timeout = \"4500ms\"");
-    for number in 0..40 {
-        assert_resolves(server.dns, number);
-    }
-    for reason in ["malformed", "question", "unknown"] {
-        let rejected = figure(&server, &format!("upstream_rejected.{reason}"));
-        assert!(rejected >= 80, "{rejected} rejected as {reason}");
-    }
-    assert_eq!(figure(&server, "upstream_failures.timeout"), 0);
-    server.ends();
+    unless_paused(|| {
+        let mut random = StdRng::seed_from_u64(5);
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let neighbour = UdpSocket::bind("127.0.0.2:0").unwrap();
+        let upstream = Upstream::start(
+            move |socket, question| {
+                let (to, message) = (question.from, &question.message);
+                // From another port and another address, all else right. They may be refused.
+                let _ = stranger.send_to(&lie(message), to);
+                let _ = neighbour.send_to(&lie(message), to);
+                let guessed = guessed_lies(message, &mut random);
+                for lie in tellable_lies(message).iter().chain(&guessed) {
+                    socket.send_to(lie, to).unwrap();
+                }
+                socket.send_to(&honest(message), to).unwrap();
+                // Who comes late comes in vain.
+                socket.send_to(&lie(message), to).unwrap();
+                socket.send_to(&lie(message), to).unwrap();
+            },
+            honest,
+        );
+        let server = start(&upstream, "", "timeout = \"4500ms\"");
+        for number in 0..40 {
+            assert_resolves(server.dns, number);
+        }
+        for reason in ["malformed", "question", "unknown"] {
+            let rejected = figure(&server, &format!("upstream_rejected.{reason}"));
+            assert!(rejected >= 80, "{rejected} rejected as {reason}");
+        }
+        assert_eq!(figure(&server, "upstream_failures.timeout"), 0);
+        server.ends();
+    });
 }
 
 #[test]
 fn mutants_of_true_answers_hurt_nobody_else() {
-    // An upstream that is mad may be believed in what it is asked, and in nothing more.
-    let mut random = StdRng::seed_from_u64(6);
-    let upstream = Upstream::start(
-        move |socket, question| {
-            let (name, to) = (asked(&question.message).0, question.from);
-            if number(&name).is_some_and(|number| number >= 1000) {
-                for _ in 0..8 {
-                    let mutant = mutant(&honest(&question.message), &mut random);
-                    let _ = socket.send_to(&mutant, to);
+    unless_paused(|| {
+        // An upstream that is mad may be believed in what it is asked, and in nothing more.
+        let mut random = StdRng::seed_from_u64(6);
+        let upstream = Upstream::start(
+            move |socket, question| {
+                let (name, to) = (asked(&question.message).0, question.from);
+                if number(&name).is_some_and(|number| number >= 1000) {
+                    for _ in 0..8 {
+                        let mutant = mutant(&honest(&question.message), &mut random);
+                        let _ = socket.send_to(&mutant, to);
+                    }
+                } else {
+                    socket.send_to(&honest(&question.message), to).unwrap();
                 }
-            } else {
-                socket.send_to(&honest(&question.message), to).unwrap();
-            }
-        },
-        honest,
-    );
-    let server = start(&upstream, "", "timeout = \"50ms\"\nattempts = 2");
-    for number in 0..150 {
-        let answer = ask_name(server.dns, &name(1000 + number), Rtype::AAAA);
-        assert!(answer[2] & 0x80 != 0);
-        assert_resolves_in_the_end(server.dns, number);
-    }
-    server.ends();
+            },
+            honest,
+        );
+        let server = start(&upstream, "", "timeout = \"50ms\"\nattempts = 2");
+        for number in 0..150 {
+            let answer = ask_name(server.dns, &name(1000 + number), Rtype::AAAA);
+            assert!(answer[2] & 0x80 != 0);
+            assert_resolves_in_the_end(server.dns, number);
+        }
+        server.ends();
+    });
 }
 
 #[test]
 fn records_of_other_names_answer_no_later_question() {
-    unless_paused(records_of_other_names_come_along);
-}
-
-fn records_of_other_names_come_along() {
-    let victim = || name(2);
-    let poison = move |question: &[u8]| {
-        let (name, _) = asked(question);
-        let alias = |target: &NameBuf| Record::alias(&name, target);
-        let victims = |section| Record::a(section, &victim(), address(LIE));
-        let records = match number(&name) {
-            Some(10) => vec![
-                Record::a(Section::Answer, &name, address(10)),
-                victims(Section::Answer),
-            ],
-            Some(11) => vec![Record::soa(), victims(Section::Authority)],
-            Some(12) => vec![Record::soa(), victims(Section::Additional)],
-            Some(13) => vec![alias(&victim()), victims(Section::Answer)],
-            _ => return honest(question),
+    unless_paused(|| {
+        let victim = || name(2);
+        let poison = move |question: &[u8]| {
+            let (name, _) = asked(question);
+            let alias = |target: &NameBuf| Record::alias(&name, target);
+            let victims = |section| Record::a(section, &victim(), address(LIE));
+            let records = match number(&name) {
+                Some(10) => vec![
+                    Record::a(Section::Answer, &name, address(10)),
+                    victims(Section::Answer),
+                ],
+                Some(11) => vec![Record::soa(), victims(Section::Authority)],
+                Some(12) => vec![Record::soa(), victims(Section::Additional)],
+                Some(13) => vec![alias(&victim()), victims(Section::Answer)],
+                _ => return honest(question),
+            };
+            response(question, Rcode::NOERROR, &records)
         };
-        response(question, Rcode::NOERROR, &records)
-    };
-    let upstream = Upstream::start(
-        move |socket, question| {
-            let _ = socket.send_to(&poison(&question.message), question.from);
-        },
-        honest,
-    );
-    let server = start(&upstream, "", "timeout = \"4500ms\"");
-    for number in [10, 11, 12, 13] {
-        for rtype in [Rtype::A, Rtype::AAAA, Rtype::NS] {
-            ask_name(server.dns, &name(number), rtype);
+        let upstream = Upstream::start(
+            move |socket, question| {
+                let _ = socket.send_to(&poison(&question.message), question.from);
+            },
+            honest,
+        );
+        let server = start(&upstream, "", "timeout = \"4500ms\"");
+        for number in [10, 11, 12, 13] {
+            for rtype in [Rtype::A, Rtype::AAAA, Rtype::NS] {
+                ask_name(server.dns, &name(number), rtype);
+            }
         }
-    }
-    assert_resolves(server.dns, 2);
-    assert_eq!(upstream.times_asked("n2.example", Rtype::A), 1);
-    server.ends();
+        assert_resolves(server.dns, 2);
+        assert_eq!(upstream.times_asked("n2.example", Rtype::A), 1);
+        server.ends();
+    });
 }
 
 /// A response with as many records as a message holds: short and many, aliases in reverse, and
@@ -261,39 +259,41 @@ fn largest(question: &[u8], number: u32) -> Vec<u8> {
 
 #[test]
 fn the_largest_answers_come_through_or_are_failures() {
-    let octets = std::sync::Arc::new(AtomicU64::new(0));
-    let sent = std::sync::Arc::clone(&octets);
-    let upstream = Upstream::start(
-        |socket, question| {
-            let name = asked(&question.message).0;
-            let answer = match number(&name) {
-                Some(0..8) => truncated(&question.message),
-                _ => honest(&question.message),
-            };
-            let _ = socket.send_to(&answer, question.from);
-        },
-        move |question| {
-            let answer = match (number(&asked(question).0), asked(question).1) {
-                (Some(number), rtype) if number < 4 || rtype != Rtype::AAAA => {
-                    largest(question, number % 4)
-                }
-                _ => honest(question),
-            };
-            sent.fetch_max(answer.len() as u64, Ordering::Relaxed);
-            answer
-        },
-    );
-    let server = start(&upstream, "", "");
-    for number in 0..8 {
-        for rtype in [Rtype::A, Rtype::AAAA, Rtype::HTTPS] {
-            let answer = ask_connection(server.dns, &query(9, &name(number), rtype));
-            // All records are sound, or it says that it failed.
-            let _made = addresses(&answer);
-            assert!([Rcode::NOERROR, Rcode::SERVFAIL].contains(&rcode(&answer)));
+    unless_paused(|| {
+        let octets = std::sync::Arc::new(AtomicU64::new(0));
+        let sent = std::sync::Arc::clone(&octets);
+        let upstream = Upstream::start(
+            |socket, question| {
+                let name = asked(&question.message).0;
+                let answer = match number(&name) {
+                    Some(0..8) => truncated(&question.message),
+                    _ => honest(&question.message),
+                };
+                let _ = socket.send_to(&answer, question.from);
+            },
+            move |question| {
+                let answer = match (number(&asked(question).0), asked(question).1) {
+                    (Some(number), rtype) if number < 4 || rtype != Rtype::AAAA => {
+                        largest(question, number % 4)
+                    }
+                    _ => honest(question),
+                };
+                sent.fetch_max(answer.len() as u64, Ordering::Relaxed);
+                answer
+            },
+        );
+        let server = start(&upstream, "", "");
+        for number in 0..8 {
+            for rtype in [Rtype::A, Rtype::AAAA, Rtype::HTTPS] {
+                let answer = ask_connection(server.dns, &query(9, &name(number), rtype));
+                // All records are sound, or it says that it failed.
+                let _made = addresses(&answer);
+                assert!([Rcode::NOERROR, Rcode::SERVFAIL].contains(&rcode(&answer)));
+            }
         }
-    }
-    let octets = octets.load(Ordering::Relaxed);
-    assert!(octets > MESSAGE_MAX as u64 - 300, "{octets} octets at most");
-    assert_resolves(server.dns, 100);
-    server.ends();
+        let octets = octets.load(Ordering::Relaxed);
+        assert!(octets > MESSAGE_MAX as u64 - 300, "{octets} octets at most");
+        assert_resolves(server.dns, 100);
+        server.ends();
+    });
 }

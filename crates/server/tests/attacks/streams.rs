@@ -17,59 +17,63 @@ use super::packets::{
 use super::upstream::Upstream;
 use super::victim::{
     ask_connection, assert_resolves, connect, descriptors, figure, framed, read_message, resident,
-    start, wait_until,
+    start, unless_paused, wait_until,
 };
 
 #[test]
 fn an_octet_at_a_time_is_answered() {
-    let upstream = Upstream::honest();
-    let server = start(&upstream, "[tcp]\nidle = \"20s\"", "");
-    let mut stream = connect(server.dns);
-    stream.set_nodelay(true).unwrap();
-    for octet in framed(&query(3, &name(3), Rtype::AAAA)) {
-        stream.write_all(&[octet]).unwrap();
-        MonotonicClock.sleep(SECOND / 50);
-        // Others are served meanwhile.
-        assert_resolves(server.dns, 4);
-    }
-    assert_eq!(addresses(&read_message(&mut stream)), [synthesised(3)]);
-    server.ends();
+    unless_paused(|| {
+        let upstream = Upstream::honest();
+        let server = start(&upstream, "[tcp]\nidle = \"20s\"", "");
+        let mut stream = connect(server.dns);
+        stream.set_nodelay(true).unwrap();
+        for octet in framed(&query(3, &name(3), Rtype::AAAA)) {
+            stream.write_all(&[octet]).unwrap();
+            MonotonicClock.sleep(SECOND / 50);
+            // Others are served meanwhile.
+            assert_resolves(server.dns, 4);
+        }
+        assert_eq!(addresses(&read_message(&mut stream)), [synthesised(3)]);
+        server.ends();
+    });
 }
 
 #[test]
 fn idle_slow_reset_and_lying_connections_leave_room_for_others() {
-    let upstream = Upstream::honest();
-    let server = start(&upstream, "[tcp]\nconnections = 40\nidle = \"2s\"", "");
-    let pid = server.child.id();
-    assert_resolves(server.dns, 1);
-    let before = descriptors(pid);
-    // More than there is room for, half of them with half a message.
-    let mut idle: Vec<_> = (0..60).map(|_| connect(server.dns)).collect();
-    for stream in idle.iter_mut().step_by(2) {
-        // It may have been closed already, to make room.
-        let _ = stream.write_all(&[0xff, 0xff, 1, 2, 3]);
-    }
-    let good = ask_connection(server.dns, &query(1, &name(1), Rtype::AAAA));
-    assert_eq!(addresses(&good), [synthesised(1)]);
-    for _ in 0..50 {
-        let mut stream = connect(server.dns);
-        let _ = stream.write_all(&framed(&query(2, &name(2), Rtype::AAAA))[..20]);
-        // A close that is a reset.
-        sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
-    }
-    for lie in [&[0, 0][..], &[0, 11], &[0, 1, 9], &[0, 12, 1]] {
-        let mut stream = connect(server.dns);
-        // It may have been closed already, to make room.
-        let _ = stream.write_all(lie);
-        let _ = stream.shutdown(std::net::Shutdown::Write);
-        assert_closes(&mut stream);
-    }
-    let good = ask_connection(server.dns, &query(1, &name(5), Rtype::AAAA));
-    assert_eq!(addresses(&good), [synthesised(5)]);
-    // Who says nothing is let go of.
-    idle.iter_mut().for_each(assert_closes);
-    wait_until("all is closed", || descriptors(pid) <= before);
-    server.ends();
+    unless_paused(|| {
+        let upstream = Upstream::honest();
+        let server = start(&upstream, "[tcp]\nconnections = 40\nidle = \"2s\"", "");
+        let pid = server.child.id();
+        assert_resolves(server.dns, 1);
+        let before = descriptors(pid);
+        // More than there is room for, half of them with half a message.
+        let mut idle: Vec<_> = (0..60).map(|_| connect(server.dns)).collect();
+        for stream in idle.iter_mut().step_by(2) {
+            // It may have been closed already, to make room.
+            let _ = stream.write_all(&[0xff, 0xff, 1, 2, 3]);
+        }
+        let good = ask_connection(server.dns, &query(1, &name(1), Rtype::AAAA));
+        assert_eq!(addresses(&good), [synthesised(1)]);
+        for _ in 0..50 {
+            let mut stream = connect(server.dns);
+            let _ = stream.write_all(&framed(&query(2, &name(2), Rtype::AAAA))[..20]);
+            // A close that is a reset.
+            sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
+        }
+        for lie in [&[0, 0][..], &[0, 11], &[0, 1, 9], &[0, 12, 1]] {
+            let mut stream = connect(server.dns);
+            // It may have been closed already, to make room.
+            let _ = stream.write_all(lie);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            assert_closes(&mut stream);
+        }
+        let good = ask_connection(server.dns, &query(1, &name(5), Rtype::AAAA));
+        assert_eq!(addresses(&good), [synthesised(5)]);
+        // Who says nothing is let go of.
+        idle.iter_mut().for_each(assert_closes);
+        wait_until("all is closed", || descriptors(pid) <= before);
+        server.ends();
+    });
 }
 
 /// The server closes, after it has sent what it may.
@@ -84,150 +88,160 @@ fn assert_closes(stream: &mut TcpStream) {
 
 #[test]
 fn answers_over_a_connection_get_none_and_hold_nothing() {
-    let upstream = Upstream::honest();
-    let server = start(&upstream, "[tcp]\npipeline = 2\nidle = \"5s\"", "");
-    let mut stream = connect(server.dns);
-    let mut response = query(5, &name(5), Rtype::AAAA);
-    response[2] |= 0x80;
-    // More than the pipeline holds.
-    for _ in 0..10 {
-        stream.write_all(&framed(&response)).unwrap();
-    }
-    let question = query(6, &name(6), Rtype::AAAA);
-    stream.write_all(&framed(&question)).unwrap();
-    let answer = read_message(&mut stream);
-    assert_eq!(
-        (&answer[..2], addresses(&answer)),
-        (&question[..2], vec![synthesised(6)])
-    );
-    assert_closes(&mut stream);
-    assert_eq!(figure(&server, "tcp_closed.idle"), 1);
-    server.ends();
+    unless_paused(|| {
+        let upstream = Upstream::honest();
+        let server = start(&upstream, "[tcp]\npipeline = 2\nidle = \"5s\"", "");
+        let mut stream = connect(server.dns);
+        let mut response = query(5, &name(5), Rtype::AAAA);
+        response[2] |= 0x80;
+        // More than the pipeline holds.
+        for _ in 0..10 {
+            stream.write_all(&framed(&response)).unwrap();
+        }
+        let question = query(6, &name(6), Rtype::AAAA);
+        stream.write_all(&framed(&question)).unwrap();
+        let answer = read_message(&mut stream);
+        assert_eq!(
+            (&answer[..2], addresses(&answer)),
+            (&question[..2], vec![synthesised(6)])
+        );
+        assert_closes(&mut stream);
+        assert_eq!(figure(&server, "tcp_closed.idle"), 1);
+        server.ends();
+    });
 }
 
 #[test]
 fn the_longest_messages_are_judged_like_others() {
-    let upstream = Upstream::honest();
-    let server = start(&upstream, "", "");
-    let pid = server.child.id();
-    // 16,000 options without data, which is 64,000 octets; an unknown one and many cookies.
-    let unknown: Vec<u8> = [0xff, 0x12, 0, 0].repeat(16_000);
-    let cookies: Vec<u8> = [0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8].repeat(5000);
-    let nsid: Vec<u8> = [0, 3, 0, 0].repeat(16_000);
-    let mut sizes = Vec::new();
-    for round in 0..20 {
-        for options in [&unknown, &cookies, &nsid] {
-            let answer = ask_connection(server.dns, &query_edns(1, &name(1), 1232, options));
-            assert_eq!(addresses(&answer), [synthesised(1)]);
-            assert!(answer.len() <= 512);
+    unless_paused(|| {
+        let upstream = Upstream::honest();
+        let server = start(&upstream, "", "");
+        let pid = server.child.id();
+        // 16,000 options without data, which is 64,000 octets; an unknown one and many cookies.
+        let unknown: Vec<u8> = [0xff, 0x12, 0, 0].repeat(16_000);
+        let cookies: Vec<u8> = [0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8].repeat(5000);
+        let nsid: Vec<u8> = [0, 3, 0, 0].repeat(16_000);
+        let mut sizes = Vec::new();
+        for round in 0..20 {
+            for options in [&unknown, &cookies, &nsid] {
+                let answer = ask_connection(server.dns, &query_edns(1, &name(1), 1232, options));
+                assert_eq!(addresses(&answer), [synthesised(1)]);
+                assert!(answer.len() <= 512);
+            }
+            // Noise behind a sound question, and noise alone.
+            let mut noise = query(4, &name(1), Rtype::AAAA);
+            noise[11] = 200;
+            noise.resize(MESSAGE_MAX, 0x80 | round);
+            for message in [&noise, &vec![0; MESSAGE_MAX]] {
+                let answer = ask_connection(server.dns, message);
+                assert_eq!(rcode(&answer), Rcode::FORMERR);
+            }
+            sizes.push(resident(pid));
         }
-        // Noise behind a sound question, and noise alone.
-        let mut noise = query(4, &name(1), Rtype::AAAA);
-        noise[11] = 200;
-        noise.resize(MESSAGE_MAX, 0x80 | round);
-        for message in [&noise, &vec![0; MESSAGE_MAX]] {
-            let answer = ask_connection(server.dns, message);
-            assert_eq!(rcode(&answer), Rcode::FORMERR);
-        }
-        sizes.push(resident(pid));
-    }
-    let (early, late) = (sizes[4], sizes[19]);
-    // A leak of one message in a hundred would show.
-    assert!(
-        late <= early + (1 << 20),
-        "resident: {early} then {late} octets"
-    );
-    server.ends();
+        let (early, late) = (sizes[4], sizes[19]);
+        // A leak of one message in a hundred would show.
+        assert!(
+            late <= early + (1 << 20),
+            "resident: {early} then {late} octets"
+        );
+        server.ends();
+    });
 }
 
 #[test]
 fn a_pipeline_of_a_thousand_is_answered_and_bounded() {
-    let upstream = Upstream::honest();
-    let server = start(&upstream, "[tcp]\npipeline = 10", "");
-    let mut stream = connect(server.dns);
-    let mut writer = stream.try_clone().unwrap();
-    let writing = std::thread::spawn(move || {
-        for number in 0..1000_u16 {
-            let question = query(number, &name(number.into()), Rtype::AAAA);
-            writer.write_all(&framed(&question)).unwrap();
+    unless_paused(|| {
+        let upstream = Upstream::honest();
+        let server = start(&upstream, "[tcp]\npipeline = 10", "");
+        let mut stream = connect(server.dns);
+        let mut writer = stream.try_clone().unwrap();
+        let writing = std::thread::spawn(move || {
+            for number in 0..1000_u16 {
+                let question = query(number, &name(number.into()), Rtype::AAAA);
+                writer.write_all(&framed(&question)).unwrap();
+            }
+        });
+        let mut seen = vec![false; 1000];
+        for _ in 0..1000 {
+            let answer = read_message(&mut stream);
+            let id = u16::from_be_bytes([answer[0], answer[1]]);
+            assert_eq!(addresses(&answer), [synthesised(id.into())]);
+            assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
         }
+        writing.join().unwrap();
+        server.ends();
     });
-    let mut seen = vec![false; 1000];
-    for _ in 0..1000 {
-        let answer = read_message(&mut stream);
-        let id = u16::from_be_bytes([answer[0], answer[1]]);
-        assert_eq!(addresses(&answer), [synthesised(id.into())]);
-        assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
-    }
-    writing.join().unwrap();
-    server.ends();
 }
 
 #[test]
 fn large_answers_that_nobody_reads_are_bounded() {
-    let upstream = Upstream::start(
-        |socket, question| {
-            let _ = socket.send_to(&truncated(&question.message), question.from);
-        },
-        |question| {
-            let name = asked(question).0;
-            let record = |i| Record::a(Section::Answer, &name, address(i));
-            let records: Vec<_> = (0..6000).map(record).collect();
-            response(question, Rcode::NOERROR, &records)
-        },
-    );
-    let server = start(&upstream, "[tcp]\nconnections-per-client = 256", "");
-    let pid = server.child.id();
-    let question = query(1, &name(1), Rtype::A);
-    assert!(ask_connection(server.dns, &question).len() > 60_000);
-    let before = resident(pid);
-    let many = framed(&question).repeat(100);
-    let mut streams: Vec<_> = (0..250).map(|_| connect(server.dns)).collect();
-    let mut largest = before;
-    for _ in 0..5 {
-        for stream in &mut streams {
-            // Who does not read is shown the door.
-            let _ = stream.write_all(&many);
+    unless_paused(|| {
+        let upstream = Upstream::start(
+            |socket, question| {
+                let _ = socket.send_to(&truncated(&question.message), question.from);
+            },
+            |question| {
+                let name = asked(question).0;
+                let record = |i| Record::a(Section::Answer, &name, address(i));
+                let records: Vec<_> = (0..6000).map(record).collect();
+                response(question, Rcode::NOERROR, &records)
+            },
+        );
+        let server = start(&upstream, "[tcp]\nconnections-per-client = 256", "");
+        let pid = server.child.id();
+        let question = query(1, &name(1), Rtype::A);
+        assert!(ask_connection(server.dns, &question).len() > 60_000);
+        let before = resident(pid);
+        let many = framed(&question).repeat(100);
+        let mut streams: Vec<_> = (0..250).map(|_| connect(server.dns)).collect();
+        let mut largest = before;
+        for _ in 0..5 {
+            for stream in &mut streams {
+                // Who does not read is shown the door.
+                let _ = stream.write_all(&many);
+            }
+            for _ in 0..20 {
+                MonotonicClock.sleep(SECOND / 100);
+                largest = largest.max(resident(pid));
+            }
         }
-        for _ in 0..20 {
-            MonotonicClock.sleep(SECOND / 100);
-            largest = largest.max(resident(pid));
-        }
-    }
-    assert!(
-        largest <= before + UNREAD_MAX,
-        "resident: {before} then {largest} octets"
-    );
-    drop(streams);
-    let good = ask_connection(server.dns, &question);
-    assert!(good.len() > 60_000);
-    server.ends();
+        assert!(
+            largest <= before + UNREAD_MAX,
+            "resident: {before} then {largest} octets"
+        );
+        drop(streams);
+        let good = ask_connection(server.dns, &question);
+        assert!(good.len() > 60_000);
+        server.ends();
+    });
 }
 
 #[test]
 fn six_hundred_truncated_responses_at_once_lose_none() {
-    let asked = Arc::new(AtomicU64::new(0));
-    let all = Arc::clone(&asked);
-    let upstream = Upstream::start(
-        move |socket, question| {
-            let _ = socket.send_to(&truncated(&question.message), question.from);
-            asked.fetch_add(1, Ordering::Relaxed);
-        },
-        move |question| {
-            // The first answers leave once the last question has been asked.
-            wait_until("all are asked", || all.load(Ordering::Relaxed) >= 600);
-            honest(question)
-        },
-    );
-    let server = start(&upstream, "[tcp]\npipeline = 600", "");
-    let mut stream = connect(server.dns);
-    let queries = (0..600).flat_map(|id| framed(&query(id, &name(id.into()), Rtype::A)));
-    stream.write_all(&queries.collect::<Vec<_>>()).unwrap();
-    for _ in 0..600 {
-        assert_eq!(rcode(&read_message(&mut stream)), Rcode::NOERROR);
-    }
-    assert_eq!(figure(&server, "upstream_exchanges.full"), 0);
-    server.ends();
+    unless_paused(|| {
+        let asked = Arc::new(AtomicU64::new(0));
+        let all = Arc::clone(&asked);
+        let upstream = Upstream::start(
+            move |socket, question| {
+                let _ = socket.send_to(&truncated(&question.message), question.from);
+                asked.fetch_add(1, Ordering::Relaxed);
+            },
+            move |question| {
+                // The first answers leave once the last question has been asked.
+                wait_until("all are asked", || all.load(Ordering::Relaxed) >= 600);
+                honest(question)
+            },
+        );
+        let server = start(&upstream, "[tcp]\npipeline = 600", "");
+        let mut stream = connect(server.dns);
+        let queries = (0..600).flat_map(|id| framed(&query(id, &name(id.into()), Rtype::A)));
+        stream.write_all(&queries.collect::<Vec<_>>()).unwrap();
+        for _ in 0..600 {
+            assert_eq!(rcode(&read_message(&mut stream)), Rcode::NOERROR);
+        }
+        assert_eq!(figure(&server, "upstream_exchanges.full"), 0);
+        server.ends();
+    });
 }
 
 /// What 250 connections may hold for clients that do not read: the 64 MiB of answers that are held at
