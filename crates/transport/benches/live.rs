@@ -1,13 +1,16 @@
 //! What answers in the driver, without a load generator in its way: the kernel makes the queries of one frame, and programs at
-//! both ends of a veth link do the rest, all on the core that this runs on.
+//! both ends of a veth link do the rest, all on the cores that this may run on: each asks, answers and counts by itself, if the
+//! far end of the link has a queue for each.
 //!
 //! `live INTERFACE OWN-ADDRESS SERVER SERVER-MAC NAMES SECONDS`: AAAA queries with EDNS for the names 010-000-000-000 and so
 //! on of dns64perf.test, over IPv4, as fast as it goes. Prints what was sent and what came back, per second. As root.
 
 use std::io::Write as _;
 use std::net::IpAddr;
+use std::thread;
 
-use dns64_transport::clock::{Clock as _, MonotonicClock, SECOND};
+use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
+use dns64_transport::cpu;
 use dns64_transport::xdp::program::{Mode, Object, XdpError};
 
 // The module is private to the crate, and its tests come with it.
@@ -92,9 +95,15 @@ impl<'a> Load<'a> {
         object.map("query")?.set(&[0; 4], &self.template())?;
         let _counts = object.attach("count", self.interface, Mode::Native)?;
         let began = MonotonicClock.now();
-        while MonotonicClock.now() - began < self.seconds * SECOND {
-            object.run_live("gun", &self.frame, self.interface, AT_ONCE)?;
-        }
+        thread::scope(|scope| {
+            let object = &object;
+            let runs: Vec<_> = cpu::available()
+                .into_iter()
+                .map(|core| scope.spawn(move || self.fire(core, object, began)))
+                .collect();
+            let fired = runs.into_iter().map(|run| run.join().expect("a run"));
+            fired.collect::<Result<(), XdpError>>()
+        })?;
         let span_ns = MonotonicClock.now() - began;
         let mut counts = [0; 3];
         object.map("counts")?.per_cpu(&[0; 4], |of_cpu| {
@@ -107,6 +116,14 @@ impl<'a> Load<'a> {
         Ok(format!(
             "{answers} answers/s of {sent} queries/s, {others} other replies/s"
         ))
+    }
+
+    fn fire(&self, core: usize, object: &Object, began: Nanos) -> Result<(), XdpError> {
+        cpu::pin(core).expect("a core that this may run on");
+        while MonotonicClock.now() - began < self.seconds * SECOND {
+            object.run_live("gun", &self.frame, self.interface, AT_ONCE)?;
+        }
+        Ok(())
     }
 
     /// `struct query`.
