@@ -37,6 +37,8 @@ pub struct Status {
     pub run: Option<(u32, u32)>,
     /// The trial under way.
     pub trial: Option<TrialNow>,
+    /// The last trials of the task under way, at most 16, in their order.
+    pub tried: Vec<Tried>,
     /// Rates of the search under way: the highest that passed and the lowest that failed.
     pub passed_qps: Option<u64>,
     /// See `passed_qps`.
@@ -98,6 +100,20 @@ pub struct TrialNow {
     /// Duration and timeout.
     pub length_ns: Nanos,
 }
+
+/// A trial that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Tried {
+    /// Its number in the task, from 1.
+    pub number: u64,
+    /// Offered rate.
+    pub rate_qps: u64,
+    /// "passed", "failed" or "invalid".
+    pub outcome: &'static str,
+}
+
+/// How many trials of a task are told: a search rarely takes more.
+const TRIED_MAX: usize = 16;
 
 /// Rates that the runs of one point found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -223,10 +239,11 @@ impl Status {
         }
     }
 
-    /// Something else begins: there is no trial under way, and no bracket.
+    /// Something else begins: there is no trial under way or behind it, and no bracket.
     pub fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.trial = None;
+        self.tried.clear();
         self.passed_qps = None;
         self.failed_qps = None;
     }
@@ -253,6 +270,7 @@ impl Status {
     fn learn(&mut self, task: Task, result: &TrialResult) {
         self.trial = None;
         let rate_qps = result.rate_qps;
+        self.remember(result);
         match &result.outcome {
             Outcome::Invalid(fault) => self.message = Some(fault.to_string()),
             _ if !matches!(task, Task::Search { .. }) => {}
@@ -266,6 +284,21 @@ impl Status {
                 self.passed_qps = self.passed_qps.filter(|passed| *passed < rate_qps);
             }
         }
+    }
+
+    fn remember(&mut self, result: &TrialResult) {
+        if self.tried.len() == TRIED_MAX {
+            self.tried.remove(0);
+        }
+        self.tried.push(Tried {
+            number: self.tried.last().map_or(0, |tried| tried.number) + 1,
+            rate_qps: result.rate_qps,
+            outcome: match result.outcome {
+                Outcome::Passed => "passed",
+                Outcome::Failed { .. } => "failed",
+                Outcome::Invalid(_) => "invalid",
+            },
+        });
     }
 
     fn finish(&mut self, task: Task, done: Done) {

@@ -124,6 +124,41 @@ fn a_search_shows_its_bracket_and_its_run() {
 }
 
 #[test]
+fn the_last_trials_of_a_task_are_told_until_another_begins() {
+    let mut status = begun();
+    let mut records = vec![
+        started(RUN_1),
+        trial(RUN_1, 1000, Outcome::Passed),
+        trial(RUN_1, 4000, failed()),
+        trial(RUN_1, 2000, Outcome::Invalid(fault())),
+    ];
+    apply(&mut status, records.clone());
+    let told = |status: &Status| -> Vec<_> {
+        let tried = status.tried.iter();
+        tried.map(|t| (t.number, t.rate_qps, t.outcome)).collect()
+    };
+    assert_eq!(
+        told(&status),
+        [
+            (1, 1000, "passed"),
+            (2, 4000, "failed"),
+            (3, 2000, "invalid")
+        ]
+    );
+    records = (0..20)
+        .map(|rate| trial(RUN_1, rate, Outcome::Passed))
+        .collect();
+    apply(&mut status, records);
+    assert_eq!(status.tried.len(), TRIED_MAX);
+    assert_eq!(told(&status)[TRIED_MAX - 1], (23, 19, "passed"));
+    apply(
+        &mut status,
+        vec![started(Task::Search { point: 0, run: 2 })],
+    );
+    assert_eq!(status.tried, []);
+}
+
+#[test]
 fn a_later_verdict_at_odds_with_the_bracket_replaces_it() {
     let mut status = begun();
     let records = vec![

@@ -7,7 +7,7 @@ use expect_test::expect;
 use serde_json::Value;
 
 use super::*;
-use crate::campaign::status::{Found, Phase, TrialNow};
+use crate::campaign::status::{Found, Phase, TrialNow, Tried};
 
 const NOW_UNIX_MS: u64 = 1_767_323_045_678;
 
@@ -26,6 +26,11 @@ fn status() -> Status {
             started_unix_ms: NOW_UNIX_MS - 1000,
             length_ns: 61_000_000_000,
         }),
+        tried: vec![Tried {
+            number: 3,
+            rate_qps: 20_000,
+            outcome: "failed",
+        }],
         passed_qps: Some(10_000),
         failed_qps: Some(20_000),
         certified_qps: Some(80_000),
@@ -84,6 +89,10 @@ fn the_status_is_served_as_json_and_follows_the_campaign() {
     assert_eq!(json["phase"], "search");
     assert_eq!(json["run"], serde_json::json!([3, 20]));
     assert_eq!(json["trial"]["rate_qps"], 15_000);
+    assert_eq!(
+        json["tried"],
+        serde_json::json!([{"number": 3, "rate_qps": 20_000, "outcome": "failed"}])
+    );
     assert_eq!(json["found"][0]["median_qps"], 21_490.5);
     assert_eq!(json["last"], Value::Null);
     shared.lock().unwrap().tasks_done = 13;
