@@ -5,7 +5,7 @@ use std::io;
 
 use super::analysis::Analysis;
 use super::table::{Cell, Exporter, Table};
-use super::{tables, words};
+use super::tables;
 
 /// Data in blocks that gnuplot calls indices: a block for each group, under its title.
 pub(super) struct Gnuplot;
@@ -50,7 +50,7 @@ pub(super) fn script(analysis: &Analysis) -> String {
         let (colour, mark) = (COLOURS[place % COLOURS.len()], MARKS[place % MARKS.len()]);
         out += &format!("set linetype {} lc rgb \"{colour}\" pt {mark}\n", place + 1);
     }
-    let rates = Series::of_variants(analysis, &tables::rates(analysis));
+    let rates = Series::of(&tables::rates(analysis));
     if let Some(last) = rates.last {
         out += &format!(
             "\nset output \"rates.svg\"\nset title {title}\nset xlabel \"AAAA / cached, %\"\n\
@@ -64,7 +64,7 @@ pub(super) fn script(analysis: &Analysis) -> String {
             arrays = rates.arrays("rates"),
         );
     }
-    let runs = Series::of_points(analysis, &tables::distribution(analysis));
+    let runs = Series::of(&tables::distribution(analysis));
     if let Some(last) = runs.last {
         out += &format!(
             "\nset output \"distribution.svg\"\nset title \"Distribution of the runs\"\n\
@@ -78,7 +78,7 @@ pub(super) fn script(analysis: &Analysis) -> String {
         );
     }
     out += &convergence(analysis);
-    let latency = Series::of_points(analysis, &tables::latency(analysis));
+    let latency = Series::of(&tables::latency(analysis));
     if let Some(last) = latency.last {
         out += &format!(
             "\nset output \"latency.svg\"\nset title \"Round-trip times\"\n\
@@ -116,7 +116,7 @@ fn convergence(analysis: &Analysis) -> String {
 
 /// Round-trip times without the authority, in the axes of those with it.
 fn dut_only(analysis: &Analysis) -> String {
-    let duts = Series::of_points(analysis, &tables::dut_only(analysis));
+    let duts = Series::of(&tables::dut_only(analysis));
     let Some(last) = duts.last else {
         return String::new();
     };
@@ -131,7 +131,7 @@ fn dut_only(analysis: &Analysis) -> String {
 
 /// Lateness: for each figure of a trial the median and the worst of all trials, and the limit.
 fn lateness(analysis: &Analysis) -> String {
-    let senders = Series::of_variants(analysis, &tables::lateness(analysis));
+    let senders = Series::of(&tables::lateness(analysis));
     let Some(last) = senders.last else {
         return String::new();
     };
@@ -152,65 +152,36 @@ struct Series {
     last: Option<usize>,
     titles: Vec<String>,
     /// Of each group the number of its variant, from 1.
-    variants: Vec<usize>,
-    /// Of each group the number of its point among those of its variant, from 1; empty of variants.
-    cells: Vec<usize>,
+    variants: Vec<String>,
+    /// Of each group the number of its cell among those of its variant, from 1; empty of variants.
+    cells: Vec<String>,
 }
 
 impl Series {
-    /// Groups under the names of variants.
-    fn of_variants(analysis: &Analysis, table: &Table) -> Self {
-        let place = |title: &str| {
-            let mut variants = analysis.variants.iter();
-            variants.position(|variant| variant.name == title)
-        };
-        let titles: Vec<_> = table.groups().map(|group| group[0][0].raw()).collect();
-        let variants = titles.iter().map(|title| place(title).unwrap_or(0) + 1);
+    /// The groups of a table, whose columns say whose they are.
+    fn of(table: &Table) -> Self {
+        let of_groups = |at: usize| table.groups().map(move |group| group[0][at].raw());
+        let column = |key: &str| table.columns.iter().position(|column| column.key == key);
+        let numbers = |key| column(key).into_iter().flat_map(of_groups).collect();
         Self {
-            last: titles.len().checked_sub(1),
-            variants: variants.collect(),
-            titles,
-            cells: Vec::new(),
-        }
-    }
-
-    /// Groups under the names of points, behind which more may stand.
-    fn of_points(analysis: &Analysis, table: &Table) -> Self {
-        let named = analysis.points.iter();
-        let named: Vec<_> = named.map(|p| (words::point(analysis, p), p)).collect();
-        let place = |title: &str| {
-            let fitting = named.iter().filter(|(name, _)| title.starts_with(name));
-            let (_, point) = fitting.max_by_key(|(name, _)| name.len())?;
-            let own = analysis
-                .points
-                .iter()
-                .filter(|p| p.variant == point.variant);
-            let before = own.take_while(|p| p.point != point.point);
-            Some((point.variant + 1, before.count() + 1))
-        };
-        let titles: Vec<_> = table.groups().map(|group| group[0][0].raw()).collect();
-        let places = titles.iter().map(|title| place(title).unwrap_or((1, 1)));
-        let (variants, cells) = places.unzip();
-        Self {
-            last: titles.len().checked_sub(1),
-            titles,
-            variants,
-            cells,
+            last: table.groups().count().checked_sub(1),
+            titles: of_groups(0).collect(),
+            variants: numbers("variant_number"),
+            cells: numbers("cell_number"),
         }
     }
 
     /// All of it as arrays of gnuplot: the titles by this name.
     fn arrays(&self, name: &str) -> String {
         let count = self.titles.len();
-        let numbers = |name: &str, numbers: &[usize]| {
-            let texts: Vec<_> = numbers.iter().map(ToString::to_string).collect();
-            format!("array {name}[{count}] = [{}]\n", texts.join(", "))
+        let array = |name: &str, values: &[String]| {
+            format!("array {name}[{count}] = [{}]\n", values.join(", "))
         };
         let titles: Vec<_> = self.titles.iter().map(|title| quoted(title)).collect();
-        let mut out = format!("array {name}[{count}] = [{}]\n", titles.join(", "));
-        out += &numbers(&format!("variant_{name}"), &self.variants);
+        let mut out = array(name, &titles);
+        out += &array(&format!("variant_{name}"), &self.variants);
         if !self.cells.is_empty() {
-            out += &numbers(&format!("cell_{name}"), &self.cells);
+            out += &array(&format!("cell_{name}"), &self.cells);
         }
         out
     }

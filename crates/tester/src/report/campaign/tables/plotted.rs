@@ -8,6 +8,20 @@ use crate::trial::result::Outcome;
 
 static TITLE: [Column<String>; 1] = columns![title: String; "title", "" => title;];
 
+/// Whose a series is: the number of its variant and that of its cell, as [`owner`] tells them.
+pub(super) static OWNER: [Column<(usize, usize)>; 2] = columns![owner: (usize, usize);
+    "variant_number", "" => owner.0;
+    "cell_number", "" => owner.1;
+];
+
+/// The number of a point's variant, and that of the point among those of the variant, both from 1.
+pub(super) fn owner(analysis: &Analysis, point: &PointResult) -> (usize, usize) {
+    let own = analysis.points.iter();
+    let own = own.filter(|p| p.variant == point.variant);
+    let before = own.take_while(|p| p.point != point.point);
+    (point.variant + 1, before.count() + 1)
+}
+
 /// Medians with their percentiles: a group for each variant.
 pub(in super::super) fn rates(analysis: &Analysis) -> Table {
     let place = columns![place: usize; "place", "" => *place;];
@@ -23,8 +37,11 @@ pub(in super::super) fn rates(analysis: &Analysis) -> Table {
     let points: Vec<_> = points.filter(|(_, p)| p.summary.is_some()).collect();
     let own = points.iter().map(|(_, point)| *point);
     let caption = "place, median, 1st and 99th percentile in queries/s, AAAA/cached in per cent, certified: \
-                   1 yes, 0 no, -1 need not be";
-    let certified = columns![p: PointResult; "certified", "" => words::certified(p.certified);];
+                   1 yes, 0 no, -1 need not be, number of the variant";
+    let columns = columns![p: PointResult;
+        "certified", "" => words::certified(p.certified);
+        "variant_number", "" => p.variant + 1;
+    ];
     Table::new("", "", caption)
         .with(&NAME, own.clone().map(|p| &analysis.variants[p.variant]))
         .with(&place, points.iter().map(|(place, _)| place))
@@ -33,7 +50,7 @@ pub(in super::super) fn rates(analysis: &Analysis) -> Table {
             &label,
             own.clone().map(|point| self::label(analysis, point)),
         )
-        .with(&certified, own)
+        .with(&columns, own)
         .grouped()
 }
 
@@ -86,21 +103,20 @@ pub(in super::super) fn latency(analysis: &Analysis) -> Table {
         "certified", "" => words::certified(at.2);
     ];
     let points = analysis.points.iter();
-    let titles = points.clone().flat_map(|point| {
-        point
-            .rtt_ns
-            .iter()
-            .map(move |_| words::point(analysis, point) + words::unless_certified(point.certified))
-    });
+    let of_rows = points
+        .clone()
+        .flat_map(|point| point.rtt_ns.iter().map(move |_| point));
+    let title = |point| words::point(analysis, point) + words::unless_certified(point.certified);
     let caption = "percentile, share of slower answers in per cent, round-trip time in us, certified: 1 yes, \
-                   0 no, -1 need not be";
+                   0 no, -1 need not be, numbers of the variant and of its cell";
     let rows = points.flat_map(|point| {
         let times = point.rtt_ns.iter();
         times.map(|&(pct, ns)| (pct, ns, point.certified))
     });
     Table::new("", "", caption)
-        .with(&TITLE, titles)
+        .with(&TITLE, of_rows.clone().map(title))
         .with(&columns, rows)
+        .with(&OWNER, of_rows.map(|point| owner(analysis, point)))
         .grouped()
 }
 
@@ -112,10 +128,11 @@ pub(in super::super) fn lateness(analysis: &Analysis) -> Table {
         "worst_us", "" => row.2.worst / 1000.0;
         "limit_us", "" => row.3.map_or(0.0, |limit_ns| limit_ns as f64 / 1000.0);
         "figure", "" => row.1;
+        "variant_number", "" => row.4 + 1;
     ];
     let known = analysis.evidence.iter();
-    let known = known.filter_map(|e| Some((&analysis.variants[e.variant], e.sender.as_ref()?)));
-    let of_sender = |s: &SenderEvidence| {
+    let known = known.filter_map(|e| Some((e.variant, e.sender.as_ref()?)));
+    let of_sender = |(variant, s): (usize, &SenderEvidence)| {
         let figures = [
             ("p50", s.lateness_ns_p50),
             ("p99", s.lateness_ns_p99),
@@ -125,22 +142,19 @@ pub(in super::super) fn lateness(analysis: &Analysis) -> Table {
         let limit = s.lateness_limit_ns;
         (0_usize..)
             .zip(figures)
-            .map(move |(place, (name, spread))| (place, name, spread, limit))
+            .map(move |(place, (name, spread))| (place, name, spread, limit, variant))
     };
-    let names = known
-        .clone()
-        .flat_map(|(variant, sender)| of_sender(sender).map(move |_| variant));
-    let rows: Vec<_> = known.flat_map(|(_, sender)| of_sender(sender)).collect();
+    let rows: Vec<_> = known.flat_map(of_sender).collect();
     let caption = "place, lateness of queries in us: median of the valid trials, worst of them, limit (0: not known), \
-                   which figure of a trial";
+                   which figure of a trial, number of the variant";
     Table::new("", "", caption)
-        .with(&NAME, names)
+        .with(&NAME, rows.iter().map(|row| &analysis.variants[row.4]))
         .with(&columns, &rows)
         .grouped()
 }
 
-/// Place, name, the figure over all trials, the limit.
-type LatenessRow = (usize, &'static str, Spread, Option<u64>);
+/// Place, name, the figure over all trials, the limit, the variant.
+type LatenessRow = (usize, &'static str, Spread, Option<u64>, usize);
 
 /// Round-trip times with and without the time of the authority, by percentile: a group for each point.
 pub(in super::super) fn dut_only(analysis: &Analysis) -> Table {
@@ -160,14 +174,15 @@ pub(in super::super) fn dut_only(analysis: &Analysis) -> Table {
     };
     let points = analysis.points.iter().map(|point| (point, of_point(point)));
     let points: Vec<_> = points.collect();
-    let titles = points.iter().flat_map(|(point, rows)| {
-        let title = words::point(analysis, point) + words::unless_certified(point.certified);
-        rows.iter().map(move |_| title.clone())
-    });
+    let of_rows = points
+        .iter()
+        .flat_map(|(point, rows)| rows.iter().map(move |_| *point));
+    let title = |point| words::point(analysis, point) + words::unless_certified(point.certified);
     let caption = "percentile, share of slower answers in per cent, round-trip time without the authority in us, \
-                   round-trip time in us";
+                   round-trip time in us, numbers of the variant and of its cell";
     Table::new("", "", caption)
-        .with(&TITLE, titles)
+        .with(&TITLE, of_rows.clone().map(title))
         .with(&columns, points.iter().flat_map(|(_, rows)| rows))
+        .with(&OWNER, of_rows.map(|point| owner(analysis, point)))
         .grouped()
 }
