@@ -44,6 +44,8 @@ pub struct Row {
     pub medians: (Option<f64>, Option<f64>),
     /// Runs with a rate.
     pub runs: (usize, usize),
+    /// Whether the medians are lower bounds, which have no ratio.
+    pub lower_bounds: (bool, bool),
     /// Change of the median, in per cent of the first.
     pub change_pct: Option<f64>,
     /// 95 % interval of the shift between the runs, in per cent of the first median.
@@ -65,8 +67,10 @@ pub struct Row {
 pub enum Verdict {
     /// It is.
     Slower,
-    /// It is not, or that may be chance.
+    /// It is not.
     Within,
+    /// It seems so, and that may be chance.
+    NotShown,
     /// It cannot be said.
     NotJudged,
 }
@@ -77,6 +81,7 @@ impl Verdict {
         match self {
             Self::Slower => "slower",
             Self::Within => "within the limit",
+            Self::NotShown => "no difference shown",
             Self::NotJudged => "not judged",
         }
     }
@@ -186,6 +191,7 @@ fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64)
         point,
         medians,
         runs: (rates_a.len(), rates_b.len()),
+        lower_bounds: (a.lower_bound, b.lower_bound),
         change_pct: medians.0.zip(medians.1).map(|(a, b)| (b - a) / a * 100.0),
         interval_pct: found.as_ref().map(|c| {
             let pct = |shift: f64| shift / c.median_a * 100.0;
@@ -197,19 +203,23 @@ fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64)
         verdict: Verdict::NotJudged,
         why: String::new(),
     };
-    (row.verdict, row.why) = judge(&row, b.lower_bound, max_regression_pct);
+    (row.verdict, row.why) = judge(&row, max_regression_pct);
     row
 }
 
-fn judge(row: &Row, lower_bound: bool, max_regression_pct: f64) -> (Verdict, String) {
-    use Verdict::{NotJudged, Slower, Within};
+fn judge(row: &Row, max_regression_pct: f64) -> (Verdict, String) {
+    use Verdict::{NotJudged, NotShown, Slower, Within};
     let Some(change_pct) = row.change_pct else {
         return (NotJudged, "no rate on one side".to_owned());
     };
     if change_pct >= -max_regression_pct {
-        return (Within, String::new());
+        // The true rate of A may be any higher one.
+        return match row.lower_bounds.0 {
+            true => (NotJudged, "A is a lower bound".to_owned()),
+            false => (Within, String::new()),
+        };
     }
-    if lower_bound {
+    if row.lower_bounds.1 {
         return (NotJudged, "B is a lower bound".to_owned());
     }
     let fewest = row.runs.0.min(row.runs.1);
@@ -218,47 +228,66 @@ fn judge(row: &Row, lower_bound: bool, max_regression_pct: f64) -> (Verdict, Str
     };
     if fewest < RUNS_FOR_TEST {
         let by = "by the interval: fewer than 5 runs".to_owned();
-        return (if upper_pct < 0.0 { Slower } else { Within }, by);
+        return (if upper_pct < 0.0 { Slower } else { NotShown }, by);
     }
     match p < SIGNIFICANT {
         true => (Slower, String::new()),
-        false => (Within, "may be chance".to_owned()),
+        false => (NotShown, "may be chance".to_owned()),
     }
 }
 
 fn shown(row: &Row) -> [String; 8] {
     let dash = || "-".to_owned();
-    let rate = |median: Option<f64>| median.map_or_else(dash, numbers::rate);
+    let rate = |median: Option<f64>, lower_bound: bool| {
+        let sign = if lower_bound { "≥ " } else { "" };
+        median.map_or_else(dash, |rate| format!("{sign}{}", numbers::rate(rate)))
+    };
+    // Neither have lower bounds a ratio, nor the runs that ended at them an order.
+    let exact = row.lower_bounds == (false, false);
     let verdict = match row.why.is_empty() {
         true => row.verdict.word().to_owned(),
         false => format!("{} ({})", row.verdict.word(), row.why),
     };
     [
         row.point.clone(),
-        rate(row.medians.0),
-        rate(row.medians.1),
+        rate(row.medians.0, row.lower_bounds.0),
+        rate(row.medians.1, row.lower_bounds.1),
         row.change_pct
+            .filter(|_| exact)
             .map_or_else(dash, |pct| format!("{pct:+.1} %")),
         row.interval_pct
+            .filter(|_| exact)
             .map_or_else(dash, |(low, high)| format!("{low:+.1} to {high:+.1} %")),
         row.cliffs_delta
             .zip(row.effect)
+            .filter(|_| exact)
             .map_or_else(dash, |(delta, effect)| format!("{delta:+.2} {effect}")),
-        row.p.map_or_else(dash, numbers::probability),
+        row.p
+            .filter(|_| exact)
+            .map_or_else(dash, numbers::probability),
         verdict,
     ]
 }
 
-/// What is different around the two campaigns.
+/// What makes two campaigns hard to compare.
 fn warnings(a: &Analysis, b: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
     for (which, analysis) in [("A", a), ("B", b)] {
-        if !analysis.complete {
-            warnings.push(format!("{which} is not complete"));
-        }
+        warnings.extend(incomplete(which, analysis));
         let reasons = analysis.not_a_measurement.iter();
         warnings.extend(reasons.map(|reason| format!("{which} is not a measurement: {reason}")));
     }
+    warnings.extend(differences(a, b));
+    warnings
+}
+
+fn incomplete(which: &str, analysis: &Analysis) -> Option<String> {
+    (!analysis.complete).then(|| format!("{which} is not complete"))
+}
+
+/// What is different around two campaigns.
+fn differences(a: &Analysis, b: &Analysis) -> Vec<String> {
+    let mut warnings = Vec::new();
     let mut differ = |what: &str, a: &str, b: &str| {
         if a != b {
             warnings.push(format!("{what} differs: {a} and {b}"));

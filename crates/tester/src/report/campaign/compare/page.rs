@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::super::analysis::{Analysis, PointResult};
 use super::super::html::{self, ReportError};
-use super::super::{numbers, plots, tables};
-use super::{Comparison, Row, keyed};
+use super::super::{numbers, plots, tables, words};
+use super::{Comparison, Row, Verdict, keyed};
 use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, Stroke};
 
 /// The template of the page.
@@ -20,6 +20,10 @@ struct Side {
     name: String,
     tester: String,
     began: String,
+    /// Each with its version.
+    servers: Vec<String>,
+    /// Why its rates are no measurement.
+    doubts: Vec<String>,
 }
 
 /// A point with its rows, one for each campaign that has it.
@@ -35,7 +39,7 @@ struct Group {
 #[derive(Serialize)]
 struct SideRow {
     letter: char,
-    version: String,
+    began: String,
     /// Rate, range, and median of the rates that failed.
     rates: [String; 3],
     runs: usize,
@@ -69,41 +73,57 @@ pub fn page(campaigns: &[Analysis], compared: &[Comparison]) -> Result<String, R
             .sessions
             .first()
             .map_or_else(String::new, |s| s.began.clone()),
+        servers: servers(campaign),
+        doubts: campaign.not_a_measurement.clone(),
     });
     let sides: Vec<Side> = sides.collect();
     let groups = keyed(first).into_iter();
     let groups: Vec<Group> = groups
         .map(|(key, point)| group(campaigns, &sides, compared, key, point))
         .collect();
-    let mut warnings: Vec<String> = Vec::new();
-    for (comparison, side) in compared.iter().zip(&sides[1..]) {
-        let of = format!("A and {}: ", side.letter);
-        warnings.extend(
-            comparison
-                .warnings
-                .iter()
-                .map(|warning| of.clone() + warning),
-        );
-    }
-    let slower: usize = compared
-        .iter()
-        .map(|c| c.count(super::Verdict::Slower))
-        .sum();
-    let judged: usize = compared
-        .iter()
-        .map(|c| c.rows.len() - c.count(super::Verdict::NotJudged))
-        .sum();
+    let both = sides.iter().zip(campaigns);
+    let others = both.clone().skip(1);
+    let differences = others.flat_map(|(side, campaign)| {
+        let differences = super::differences(&campaigns[0], campaign);
+        let told = move |text| format!("A and {}: {text}", side.letter);
+        differences.into_iter().map(told)
+    });
+    let incomplete =
+        both.filter_map(|(side, campaign)| super::incomplete(&side.letter.to_string(), campaign));
+    let differences: Vec<String> = incomplete.chain(differences).collect();
+    let points = || campaigns.iter().flat_map(|campaign| &campaign.points);
+    let uncertified = points().any(|point| point.certified == Some(false));
+    let count = |verdict| -> usize { compared.iter().map(|c| c.count(verdict)).sum() };
+    let rows: usize = compared.iter().map(|c| c.rows.len()).sum();
+    let (slower, not_shown) = (count(Verdict::Slower), count(Verdict::NotShown));
+    let not_judged = count(Verdict::NotJudged);
+    let judged = rows - not_judged;
     html::render(
         TEMPLATE,
         context! {
             sides => Value::from(Serde(&sides)),
             groups => Value::from(Serde(&groups)),
-            warnings,
+            differences,
+            uncertified_means => uncertified.then_some(words::UNCERTIFIED_MEANS),
+            bounds => points().any(|point| point.lower_bound),
             slower,
+            one_judged => judged == 1,
             judged => numbers::count(judged, "judged point"),
+            not_shown => (not_shown > 0).then(|| numbers::count(not_shown, "point")),
+            not_judged => (not_judged > 0).then(|| numbers::count(not_judged, "point")),
             allowed => numbers::pct(*max_regression_pct),
         },
     )
+}
+
+/// "unbound: Version 1.17.1".
+fn servers(campaign: &Analysis) -> Vec<String> {
+    let variants = campaign.variants.iter();
+    let told = variants.map(|variant| match &variant.version {
+        Some(version) => format!("{}: {version}", variant.name),
+        None => variant.name.clone(),
+    });
+    told.collect()
 }
 
 fn group(
@@ -125,10 +145,9 @@ fn group(
             let mut rows = compared[i].rows.iter();
             rows.find(|row| row.point == key)
         });
-        let version = campaigns[i].variants[point.variant].version.clone();
         Some(SideRow {
             letter: sides[i].letter,
-            version: version.unwrap_or_default(),
+            began: sides[i].began.clone(),
             rates: tables::standings::rates(point),
             runs: point.agreement.map_or(0, |found| found.runs),
             bar: plots::standings::bar(point, first.variant, scale),

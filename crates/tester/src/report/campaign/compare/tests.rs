@@ -38,12 +38,14 @@ fn a_campaign_is_not_slower_than_itself() {
     let comparison = Comparison::of(&sample(), &sample(), 0.0);
     assert!(!comparison.has_regressions());
     assert_eq!(comparison.rows.len(), sample().points.len());
-    assert!(
-        comparison
-            .rows
-            .iter()
-            .all(|row| row.verdict == Verdict::Within)
-    );
+    for row in &comparison.rows {
+        // Of two lower bounds nobody knows which true rate is the higher one.
+        let expected = match row.lower_bounds.0 {
+            true => Verdict::NotJudged,
+            false => Verdict::Within,
+        };
+        assert_eq!(row.verdict, expected, "{}", row.point);
+    }
     assert_eq!(comparison.warnings, Vec::<String>::new());
 }
 
@@ -63,11 +65,12 @@ fn slower_points_and_other_conditions_are_told() {
 
 #[test]
 fn a_difference_is_judged_by_what_there_is() {
-    let of = |change_pct, interval_pct, p, runs, bound| {
+    let of = |change_pct, interval_pct, p, runs, lower_bounds| {
         let row = Row {
             point: String::new(),
             medians: (None, None),
             runs,
+            lower_bounds,
             change_pct,
             interval_pct,
             cliffs_delta: None,
@@ -76,30 +79,37 @@ fn a_difference_is_judged_by_what_there_is() {
             verdict: Verdict::NotJudged,
             why: String::new(),
         };
-        let (verdict, why) = judge(&row, bound, 5.0);
+        let (verdict, why) = judge(&row, 5.0);
         format!("{}: {why}", verdict.word())
     };
+    let exact = (false, false);
     let narrow = Some((-12.0, -8.0));
     let wide = Some((-25.0, 3.0));
     let all = [
-        of(None, None, None, (0, 20), false),
-        of(Some(-5.0), narrow, Some(0.001), (20, 20), false),
-        of(Some(-10.0), narrow, Some(0.001), (20, 20), false),
-        of(Some(-10.0), narrow, Some(0.2), (20, 20), false),
-        of(Some(-10.0), narrow, Some(0.1), (3, 20), false),
-        of(Some(-10.0), wide, Some(0.1), (4, 4), false),
-        of(Some(-10.0), None, None, (2, 20), false),
-        of(Some(-10.0), narrow, Some(0.001), (20, 20), true),
+        of(None, None, None, (0, 20), exact),
+        of(Some(-5.0), narrow, Some(0.001), (20, 20), exact),
+        of(Some(-10.0), narrow, Some(0.001), (20, 20), exact),
+        of(Some(-10.0), narrow, Some(0.2), (20, 20), exact),
+        of(Some(-10.0), narrow, Some(0.1), (3, 20), exact),
+        of(Some(-10.0), wide, Some(0.1), (4, 4), exact),
+        of(Some(-10.0), None, None, (2, 20), exact),
+        of(Some(-10.0), narrow, Some(0.001), (20, 20), (false, true)),
+        of(Some(6.0), wide, Some(0.1), (20, 20), (false, true)),
+        of(Some(6.0), wide, Some(0.1), (20, 20), (true, true)),
+        of(Some(-10.0), narrow, Some(0.001), (20, 20), (true, false)),
     ];
     expect![[r#"
         not judged: no rate on one side
         within the limit: 
         slower: 
-        within the limit: may be chance
+        no difference shown: may be chance
         slower: by the interval: fewer than 5 runs
-        within the limit: by the interval: fewer than 5 runs
+        no difference shown: by the interval: fewer than 5 runs
         not judged: only 2 runs
-        not judged: B is a lower bound"#]]
+        not judged: B is a lower bound
+        within the limit: 
+        not judged: A is a lower bound
+        slower: "#]]
     .assert_eq(&all.join("\n"));
 }
 
@@ -109,12 +119,19 @@ fn a_page_of_two_campaigns_has_bars_and_of_three_a_history() {
     let same = || Comparison::of(&one, &one, 5.0);
     let two = page(&[one.clone(), one.clone()], &[same()]).unwrap();
     assert!(
-        two.contains("None of 30 judged points is slower than A by more than 5 %."),
+        two.contains("None of 28 judged points is shown to be slower than A by more than 5 %."),
         "{two}"
     );
+    assert!(two.contains("<p>2 points not judged, for lower bounds or too few runs.</p>"));
+    assert!(!two.contains("NOT A MEASUREMENT"));
     assert_eq!(two.matches("role=\"img\"").count(), 0);
     let points = one.points.len();
     assert_eq!(two.matches("<td class=\"bar\">").count(), 2 * points);
+    let mut doubtful = one.clone();
+    doubtful.not_a_measurement = vec!["the <Tester> is not certified".to_owned()];
+    let doubted = page(&[one.clone(), doubtful], &[same()]).unwrap();
+    let told = "<li>B: the &lt;Tester&gt; is not certified</li>";
+    assert!(doubted.contains("NOT A MEASUREMENT") && doubted.contains(told));
     let campaigns = [one.clone(), one.clone(), one.clone()];
     let three = page(&campaigns, &[same(), same()]).unwrap();
     assert_eq!(three.matches("role=\"img\"").count(), points);
