@@ -10,7 +10,13 @@ pub(super) struct Latex;
 
 impl Exporter for Latex {
     fn export(&self, tables: &[Table]) -> io::Result<String> {
-        let head = "% Tables of the campaign; they need \\usepackage{booktabs}.\n".to_owned();
+        let long = tables.iter().any(is_long);
+        let packages = if long {
+            "booktabs,longtable"
+        } else {
+            "booktabs"
+        };
+        let head = format!("% Tables of the campaign; they need \\usepackage{{{packages}}}.\n");
         let mut labels = BTreeSet::new();
         let texts = tables.iter().map(|table| {
             let label = label(&table.title, &labels);
@@ -37,16 +43,43 @@ fn text(table: &Table, label: &str) -> String {
     let line = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
     let heads = line(table.columns.iter().map(|c| escaped(&c.head)).collect());
     let cell = |cell: &Cell| escaped(&cell.text("; "));
-    let rows = table.rows.iter();
-    let rows: String = rows
-        .map(|row| line(row.iter().map(cell).collect()))
-        .collect();
-    format!(
-        "\n\\begin{{table}}\n\\centering\n\\caption{{{}}}\n\\label{{{label}}}\n\\begin{{tabular}}{{{sides}}}\n\\toprule\n\
-         {heads}\\midrule\n{rows}\\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n",
+    let group = |rows: &[Vec<Cell>]| -> String {
+        let rows = rows.iter();
+        rows.map(|row| line(row.iter().map(cell).collect()))
+            .collect()
+    };
+    // Rows that belong together stand between rules.
+    let rows = match table.grouped {
+        true => table
+            .groups()
+            .map(group)
+            .collect::<Vec<_>>()
+            .join("\\midrule\n"),
+        false => group(&table.rows),
+    };
+    let named = format!(
+        "\\caption{{{}}}\n\\label{{{label}}}",
         escaped(&table.caption)
+    );
+    if is_long(table) {
+        return format!(
+            "\n\\begin{{longtable}}{{{sides}}}\n{named} \\\\\n\\toprule\n{heads}\\midrule\n\\endfirsthead\n\
+             \\toprule\n{heads}\\midrule\n\\endhead\n\\bottomrule\n\\endfoot\n{rows}\\end{{longtable}}\n"
+        );
+    }
+    format!(
+        "\n\\begin{{table}}\n\\centering\n{named}\n\\begin{{tabular}}{{{sides}}}\n\\toprule\n\
+         {heads}\\midrule\n{rows}\\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n"
     )
 }
+
+/// Whether a table is longer than a page holds.
+fn is_long(table: &Table) -> bool {
+    table.rows.len() > ROWS_OF_A_PAGE
+}
+
+/// With some room for the caption and the rules between groups.
+const ROWS_OF_A_PAGE: usize = 35;
 
 /// Text as LaTeX prints it.
 fn escaped(text: &str) -> String {
@@ -76,6 +109,24 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_longer_than_a_page_is_broken_between_pages() {
+        let long = |rows: u64| {
+            let mut table = Table::new("", "t", "c");
+            table.rows = (0..rows).map(|row| vec![Cell::Count(row)]).collect();
+            table.add_head("n", "N");
+            Latex.export(&[table]).unwrap()
+        };
+        let (short, long) = (long(35), long(36));
+        assert!(short.contains("{booktabs}") && short.contains("\\begin{tabular}{r}"));
+        assert!(long.contains("{booktabs,longtable}"), "{long}");
+        assert!(
+            long.contains("\\endhead\n\\bottomrule\n\\endfoot\n0 \\\\\n1"),
+            "{long}"
+        );
+        assert!(long.ends_with("35 \\\\\n\\end{longtable}\n"), "{long}");
+    }
 
     #[test]
     fn labels_are_words_and_each_is_another() {

@@ -289,10 +289,32 @@ impl Table {
         self
     }
 
+    /// The table without the columns that no row has a value for; the first one stays.
+    pub(super) fn without_empty_columns(mut self) -> Self {
+        if self.rows.is_empty() {
+            return self;
+        }
+        let rows = &self.rows;
+        let empty = |at: &usize| rows.iter().all(|row| row[*at] == Cell::Nothing);
+        let empty: Vec<usize> = (1..self.columns.len()).filter(empty).collect();
+        for at in empty.into_iter().rev() {
+            self.columns.remove(at);
+            for row in &mut self.rows {
+                row.remove(at);
+            }
+        }
+        self
+    }
+
     /// The table with the meaning of the mark in its caption, if one of its rates bears it.
     pub(super) fn explained(mut self) -> Self {
         if self.rows.iter().flatten().any(Cell::is_uncertified) {
-            self.caption += " ";
+            let end = if self.caption.ends_with('.') {
+                " "
+            } else {
+                ". "
+            };
+            self.caption += end;
             self.caption += words::UNCERTIFIED_MEANS;
         }
         self
@@ -335,6 +357,31 @@ mod tests {
             texts("a; b", "a; b")
         );
         assert_eq!(Cell::list([]), Cell::Nothing);
+    }
+
+    #[test]
+    fn columns_without_a_value_are_left_out() {
+        let columns = columns![n: u64;
+            "n", "N" => *n;
+            "odd", "Odd" => (*n % 2 == 1).then_some(*n);
+            "big", "Big" => (*n > 9).then_some(*n);
+        ];
+        let table = |numbers: [u64; 2]| {
+            let table = Table::new("", "", "").with(&columns, numbers);
+            let table = table.without_empty_columns();
+            assert!(
+                table
+                    .rows
+                    .iter()
+                    .all(|row| row.len() == table.columns.len())
+            );
+            let keys = table.columns.into_iter().map(|column| column.key);
+            keys.collect::<Vec<_>>()
+        };
+        assert_eq!(table([1, 2]), ["n", "odd"]);
+        assert_eq!(table([2, 12]), ["n", "big"]);
+        let none = Table::new("", "", "").with(&columns, [] as [u64; 0]);
+        assert_eq!(none.without_empty_columns().columns.len(), 3);
     }
 
     #[test]

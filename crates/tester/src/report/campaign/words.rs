@@ -21,6 +21,14 @@ pub(super) fn dagger(certified: Option<bool>) -> &'static str {
     }
 }
 
+/// The title of a figure of rates, with the meaning of the mark if one of these bears it.
+pub(super) fn explained(title: &str, mut certified: impl Iterator<Item = Option<bool>>) -> String {
+    match certified.any(|certified| certified == Some(false)) {
+        true => format!("{title}. {}", UNCERTIFIED_MEANS.trim_end_matches('.')),
+        false => title.to_owned(),
+    }
+}
+
 /// Whether the Tester was certified, for programs that read numbers: 1 or 0, -1 where it need not be.
 pub(super) fn certified(certified: Option<bool>) -> f64 {
     certified.map_or(-1.0, |is| if is { 1.0 } else { 0.0 })

@@ -171,7 +171,10 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
         .collect();
     ranges = distinct(ranges.into_iter());
     let names = format!("{} under {}", ranges.join(", "), load.zone.suffix);
-    let rest = Span(plan.search.settle_ns).to_string();
+    let rest = match plan.search.settle_ns {
+        0 => "none".to_owned(),
+        settle_ns => Span(settle_ns).to_string(),
+    };
     let mut conditions = vec![
         ("lab", lab(plan, told)),
         ("authority", authority(plan)),

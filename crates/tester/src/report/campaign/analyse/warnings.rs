@@ -36,7 +36,7 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
     unfinished(plan, told, analysis, &mut warnings);
     warnings.extend(plan.remarks());
     warnings.extend(in_driver(plan));
-    certificates(analysis, &mut warnings);
+    warnings.extend(doubts(analysis));
     warnings.extend(contradictions::all(analysis));
     warnings.extend(authorities::limited(analysis));
     if plan.search.runs >= RUNS_MIN {
@@ -221,23 +221,16 @@ fn changes(a: &Environment, b: &Environment) -> Vec<String> {
     changes
 }
 
-fn certificates(analysis: &Analysis, warnings: &mut Vec<Warning>) {
-    for (variant, info) in analysis.variants.iter().enumerate() {
-        let mut critical = |text: String| {
-            warnings.push(Severity::Critical.warning(text).about(&info.name));
-        };
-        for reason in &info.not_a_measurement {
-            critical(format!("not a measurement: {reason}"));
-        }
-        let measured = of_variant(&analysis.points, variant).filter(|p| p.summary.is_some());
-        let uncertified = measured.filter(|p| p.certified == Some(false)).count();
-        if uncertified > 0 {
-            critical(format!(
-                "{} measured by a Tester without a certificate (RFC 8219 section 9.2.1)",
-                numbers::count(uncertified, "point")
-            ));
-        }
-    }
+/// What makes a variant no measurement, as far as the verdict on all of them does not say it already.
+fn doubts(analysis: &Analysis) -> impl Iterator<Item = Warning> {
+    analysis.variants.iter().flat_map(|info| {
+        let own = info.not_a_measurement.iter();
+        let own = own.filter(|reason| !analysis.not_a_measurement.contains(reason));
+        own.map(|reason| {
+            let text = format!("not a measurement: {reason}");
+            Severity::Critical.warning(text).about(&info.name)
+        })
+    })
 }
 
 /// Points of which runs are missing; that the plan asks for few is one of its remarks.

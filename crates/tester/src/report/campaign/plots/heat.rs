@@ -1,7 +1,7 @@
 //! Heat maps of rates: a server by both shares, or cells by servers.
 
 use super::super::analysis::{Analysis, Grid};
-use super::super::numbers;
+use super::super::{numbers, words};
 use super::{Figure, Table, by_cell, variant_name};
 use crate::report::chart::{Diagram, LETTER, MEDIUM};
 
@@ -11,8 +11,11 @@ const ROW: f64 = 44.0;
 /// Width of a letter of the names, which are larger on a phone.
 const NAME_LETTER: f64 = 1.25 * LETTER;
 
-/// A cell: the rate, if one was found, and what stands before it.
-type Tile = Option<(f64, &'static str)>;
+/// Smaller maps show nothing that the bars do not.
+const TILES_MIN: usize = 6;
+
+/// A cell: the rate, if one was found, what stands before it, and what stands behind it.
+type Tile = Option<(f64, &'static str, &'static str)>;
 
 /// Rows of tiles with their names.
 struct Map {
@@ -31,17 +34,21 @@ pub(super) fn maps(analysis: &Analysis) -> Vec<Figure> {
     if maps.is_empty() {
         maps.extend(by_server(analysis));
     }
+    maps.retain(|map| map.rows.len() * map.columns.len() >= TILES_MIN);
     let tiles = maps.iter().flat_map(|map| &map.rows).flat_map(|row| &row.1);
     let highest = tiles.flatten().map(|tile| tile.0).fold(0.0, f64::max);
-    maps.iter().map(|map| draw(map, highest)).collect()
+    let certified = analysis.points.iter().map(|point| point.certified);
+    let told = words::explained("in queries/s; the darker, the faster", certified);
+    maps.iter().map(|map| draw(map, highest, &told)).collect()
 }
 
 fn by_shares(analysis: &Analysis, grid: &Grid) -> Map {
     let row = |row: &super::super::analysis::GridRow| {
-        let tiles = row
-            .cells
-            .iter()
-            .map(|cell| cell.map(|cell| (cell.median, sign(false, cell.lower_bound))));
+        let tiles = row.cells.iter().map(|cell| {
+            let cell = (*cell)?;
+            let sign = sign(false, cell.lower_bound);
+            Some((cell.median, sign, words::dagger(cell.certified)))
+        });
         (
             format!("cached {}", numbers::pct(row.cached_pct)),
             tiles.collect(),
@@ -66,7 +73,10 @@ fn by_server(analysis: &Analysis) -> Option<Map> {
         let found = point.summary.as_ref().zip(point.agreement);
         Some((
             point.variant,
-            found.map(|(summary, found)| (summary.median, sign(found.unstable, point.lower_bound))),
+            found.map(|(summary, found)| {
+                let sign = sign(found.unstable, point.lower_bound);
+                (summary.median, sign, words::dagger(point.certified))
+            }),
         ))
     });
     let variants = 0..analysis.variants.len();
@@ -84,7 +94,7 @@ fn by_server(analysis: &Analysis) -> Option<Map> {
     })
 }
 
-fn draw(map: &Map, highest: f64) -> Figure {
+fn draw(map: &Map, highest: f64, told_of_all: &str) -> Figure {
     let letters = map.rows.iter().map(|row| row.0.chars().count()).max();
     let left = (NAME_LETTER * letters.unwrap_or(0) as f64).min(MEDIUM.0 / 2.0);
     let width = (MEDIUM.0 - left) / map.columns.len().max(1) as f64;
@@ -100,7 +110,7 @@ fn draw(map: &Map, highest: f64) -> Figure {
         drawing.word("ink", (0.0, top + ROW / 2.0), &cut(name, left));
         for (column, tile) in tiles.iter().enumerate() {
             let size = (width - 4.0, ROW - 4.0);
-            let share = tile.map_or(0.0, |(rate, _)| rate / highest);
+            let share = tile.map_or(0.0, |(rate, ..)| rate / highest);
             drawing.shade(share, (across(column) + 2.0, top), size);
             let word = tile.map_or_else(|| numbers::NOTHING.to_owned(), told);
             let at = (across(column) + width / 2.0, top + ROW / 2.0 - 2.0);
@@ -116,7 +126,7 @@ fn draw(map: &Map, highest: f64) -> Figure {
             .chain(rates)
             .collect::<Vec<_>>()
     });
-    let title = format!("{}, in queries/s; the darker, the faster", map.title);
+    let title = format!("{}, {told_of_all}", map.title);
     Figure::new(
         &title,
         drawing.svg(&title),
@@ -135,9 +145,10 @@ fn sign(unstable: bool, lower_bound: bool) -> &'static str {
 }
 
 /// The rate in three digits, which is all that a map is for.
-fn told((rate, sign): (f64, &'static str)) -> String {
+fn told((rate, sign, mark): (f64, &'static str, &'static str)) -> String {
     let unit = 10f64.powf((rate.max(1.0).log10().floor() - 2.0).max(0.0));
-    sign.to_owned() + &numbers::decimal((rate / unit).floor() * unit, 0)
+    let rate = numbers::decimal((rate / unit).floor() * unit, 0);
+    format!("{sign}{rate}{mark}")
 }
 
 /// As much of a name as there is room for.

@@ -154,8 +154,8 @@ fn draw_shares(diagram: &mut Diagram, y: f64, spans: &[(u64, bool)]) {
         x += width;
     }
     let told = |name: &str, span_ns: u64| {
-        let pct = numbers::decimal(100.0 * share(span_ns), 1);
-        format!("{name} {} ({pct} %)", numbers::span(span_ns as f64))
+        let part = part(100.0 * share(span_ns));
+        format!("{name} {} ({part})", numbers::span(span_ns as f64))
     };
     let dut = told("DUT and links", total - of_authority);
     diagram.word("ink", (20.0, y - 20.0), "To scale:");
@@ -165,4 +165,24 @@ fn draw_shares(diagram: &mut Diagram, y: f64, spans: &[(u64, bool)]) {
         (940.0, y + 60.0),
         &told("authority", of_authority),
     );
+}
+
+/// A part in per cent: neither nothing nor all is what is nearly so.
+fn part(pct: f64) -> String {
+    match pct {
+        pct if pct > 0.0 && pct < 0.1 => "< 0.1 %".to_owned(),
+        pct if pct > 99.9 && pct < 100.0 => "> 99.9 %".to_owned(),
+        pct => format!("{} %", numbers::decimal(pct, 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_are_nearly_nothing_or_all_are_not_rounded_to_it() {
+        let parts = [0.0, 0.02, 2.6, 99.98, 100.0].map(part);
+        assert_eq!(parts, ["0.0 %", "< 0.1 %", "2.6 %", "> 99.9 %", "100.0 %"]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Figures of rates: by cell, over shares with the models, over cores; and memory, as bars likewise.
 
 use super::super::analysis::{Analysis, ModelResult, PointResult, Scaling};
-use super::super::{numbers, words};
+use super::super::{numbers, tables, words};
 use super::{Figure, Table, by_cell, legend, same, variant_name};
 use crate::report::chart::{Axis, Chart, LETTER, MEDIUM, Mark, Role, Stroke};
 use crate::statistics::summary::Summary;
@@ -15,8 +15,8 @@ const ROW: f64 = 34.0;
 /// Height of the name of a cell, in rows.
 const NAME_ROWS: f64 = 1.4;
 
-/// Median or size, 1st and 99th percentile if there are any, and the number beside the bar.
-type OfBar = (f64, Option<[f64; 2]>, String);
+/// Median or size, 1st and 99th percentile if there are any, the number beside the bar, and that in the table.
+type OfBar = (f64, Option<[f64; 2]>, String, String);
 
 /// One bar.
 struct Bar {
@@ -37,13 +37,16 @@ pub(super) fn bars(analysis: &Analysis) -> Vec<Figure> {
         let summary = point.summary.as_ref()?;
         let sign = if point.lower_bound { "≥ " } else { "" };
         let mark = words::dagger(point.certified);
-        let word = format!("{sign}{}{mark}", numbers::rate(summary.median));
-        Some((summary.median, Some([summary.p1, summary.p99]), word))
+        let exact = format!("{sign}{}{mark}", numbers::rate(summary.median));
+        let [word, ..] = tables::standings::rates(point);
+        Some((summary.median, Some([summary.p1, summary.p99]), word, exact))
     };
+    let certified = analysis.points.iter().map(|point| point.certified);
     let title = "Median rate; whiskers from the 1st to the 99th percentile";
+    let title = words::explained(title, certified);
     let heads = "Cell | Variant | Median (queries/s) | 1st percentile (queries/s) | \
                  99th percentile (queries/s)";
-    bars_by_cell(analysis, title, "queries/s", heads, bar)
+    bars_by_cell(analysis, &title, "queries/s", heads, bar)
 }
 
 /// Largest resident memory of each variant in each cell.
@@ -54,7 +57,8 @@ pub(super) fn memory(analysis: &Analysis) -> Vec<Figure> {
     let (unit, name) = numbers::byte_unit(largest.unwrap_or(0) as f64);
     let bar = |point: &PointResult| {
         let value = point.memory_bytes_max? as f64 / unit;
-        Some((value, None, numbers::decimal(value, 1)))
+        let word = numbers::decimal(value, 1);
+        Some((value, None, word.clone(), word))
     };
     let title = "Largest resident memory of the DUT after a trial";
     let heads = format!("Cell | Variant | Memory ({name})");
@@ -70,10 +74,11 @@ fn bars_by_cell(
     of: impl Fn(&PointResult) -> Option<OfBar>,
 ) -> Vec<Figure> {
     let cells = by_cell(analysis, |point| {
-        let (value, whisker, word) = of(point).filter(|_| words::is_usual(analysis, point))?;
+        let (value, whisker, word, exact) =
+            of(point).filter(|_| words::is_usual(analysis, point))?;
         let ends = whisker.into_iter().flatten();
         let name = variant_name(analysis, point.variant).to_owned();
-        let mut row = vec![words::cell_and_spans(analysis, point), name, word.clone()];
+        let mut row = vec![words::cell_and_spans(analysis, point), name, exact];
         row.extend(ends.clone().map(numbers::rate));
         Some(Bar {
             variant: point.variant,

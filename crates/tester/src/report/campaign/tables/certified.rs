@@ -1,8 +1,8 @@
 //! The self-tests, and what they certify.
 
+use std::collections::BTreeSet;
+
 use super::by_point;
-use crate::campaign::record::CertificateConditions;
-use crate::procedure::certificate::Certificate;
 use crate::report::campaign::analysis::{Analysis, Certificate as SelfTest};
 use crate::report::campaign::numbers;
 use crate::report::campaign::table::{Cell, Table, columns};
@@ -47,33 +47,16 @@ pub(super) fn headroom(analysis: &Analysis) -> Table {
     })
 }
 
-/// What the self-tests under the same conditions certify together, in sentences.
+/// What the self-tests certify together, and which parts of the lab they cover.
 fn certificates(analysis: &Analysis) -> Vec<String> {
-    let mut alike: Vec<(&CertificateConditions, Vec<u64>)> = Vec::new();
-    for test in &analysis.certificates {
-        let Some(rate_qps) = test.certified_rate_qps else {
-            continue;
-        };
-        match alike
-            .iter_mut()
-            .find(|(known, _)| **known == test.conditions)
-        {
-            Some((_, rates)) => rates.push(rate_qps),
-            None => alike.push((&test.conditions, vec![rate_qps])),
-        }
+    let mut notes = Vec::new();
+    let covers = analysis.certificates.iter();
+    let covers: BTreeSet<_> = covers.map(|test| test.conditions.covers.as_str()).collect();
+    if analysis.certificates.len() > 1 {
+        let lowest = "Of several self-tests under the same conditions, the lowest rate is the certified one.";
+        notes.push(lowest.to_owned());
     }
-    let told = |(conditions, rates): (&CertificateConditions, Vec<u64>)| {
-        let spans = [conditions.duration_ns, conditions.timeout_ns];
-        let [duration, timeout] = spans.map(|ns| numbers::span(ns as f64));
-        let covers = match conditions.covers.as_str() {
-            "" => String::new(),
-            covers => format!(" It covers {covers}."),
-        };
-        Some(format!(
-            "{}, trials of {duration}, timeout {timeout}: certified up to {}.{covers}",
-            conditions.cell,
-            Certificate::of(&rates)?
-        ))
-    };
-    alike.into_iter().filter_map(told).collect()
+    let covers = covers.into_iter().filter(|covers| !covers.is_empty());
+    notes.extend(covers.map(|covers| format!("The self-tests cover {covers}.")));
+    notes
 }

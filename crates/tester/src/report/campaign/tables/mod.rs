@@ -172,7 +172,7 @@ fn flags(point: &PointResult) -> String {
 }
 
 /// The table with a row for each point that has what it is of, in groups by variant. Columns that
-/// are the same for all points are left out.
+/// are the same for all points, or that no point has a value for, are left out.
 fn by_point(
     analysis: &Analysis,
     table: Table,
@@ -191,7 +191,9 @@ fn by_point(
     let mut points: Vec<_> = all.iter().filter(|p| has(p)).collect();
     points.sort_by_key(|point| point.variant);
     let rows = points.iter().map(|point| (point.variant, *point));
-    by_variant(analysis, table, pick(&cell).chain(pick(figures)), rows).grouped()
+    by_variant(analysis, table, pick(&cell).chain(pick(figures)), rows)
+        .without_empty_columns()
+        .grouped()
 }
 
 /// The table with the name of a variant before the columns of its rows.
@@ -263,7 +265,7 @@ fn variants(analysis: &Analysis) -> Table {
     ];
     let rows = analysis.variants.iter().enumerate();
     let table = Table::new("variants", "Variants", "What was measured.");
-    by_variant(analysis, table, &columns, rows)
+    by_variant(analysis, table, &columns, rows).without_empty_columns()
 }
 
 fn grid(analysis: &Analysis, grid: &Grid) -> Table {

@@ -1,16 +1,33 @@
-//! The tables of paper 000: figures in rows, durations or shares in columns (tables 1 to 5, and 6
-//! and 7).
+//! Tables for papers: all servers, and those of paper 000 with figures in rows and durations or shares in columns
+//! (tables 1 to 5, and 6 and 7).
 
-use super::pick;
+use super::{by_point, pick, standings};
 use crate::report::campaign::analysis::{Analysis, PointResult};
 use crate::report::campaign::table::Table;
 use crate::report::campaign::{numbers, words};
 
-/// All of them, those of one variant after the other.
+/// All of them: that of all servers, then those of one variant after the other.
 pub(in super::super) fn papers(analysis: &Analysis) -> Vec<Table> {
     let variants = 0..analysis.variants.len();
     let tables = variants.flat_map(|v| of_variant(analysis, v));
-    tables.map(Table::explained).collect()
+    let all = Some(across(analysis)).filter(|table| !table.rows.is_empty());
+    all.into_iter()
+        .chain(tables)
+        .map(Table::explained)
+        .collect()
+}
+
+/// A row for each server and cell, with the interval of its median.
+fn across(analysis: &Analysis) -> Table {
+    let found = analysis.points.iter().filter_map(|p| p.agreement);
+    let caption = format!(
+        "DNS64 performance: number of answered queries per second, all servers. {} p1, p99: 1st and 99th percentile. \
+         ≥ marks a lower bound.",
+        standings::range_means(found)
+    );
+    let figures = "runs median_qps range_qps p1_qps p99_qps";
+    let table = Table::new("", "all servers", &caption);
+    by_point(analysis, table, figures, |p| p.summary.is_some())
 }
 
 fn of_variant(analysis: &Analysis, variant: usize) -> Vec<Table> {

@@ -3,15 +3,43 @@
 use super::super::analysis::{Analysis, PointResult, Standing};
 use super::super::table::{Cell, Table};
 use super::super::{numbers, words};
+use crate::statistics::agreement::Agreement;
 
 /// Median, range and place of each server at the point that stands for it, rounded to what the range allows.
 pub(super) fn standings(analysis: &Analysis) -> Table {
     let rows = analysis.standings.rows.iter();
     let rows = rows.filter_map(|row| Some((row, analysis.points.get(row.point)?)));
     let ranges = rows.clone().filter_map(|(_, point)| point.agreement);
+    let range = range_means(ranges);
+    let mut caption = format!(
+        "Median rates in queries per second, {}, rounded to the digits that the range allows. {range} The upper end uses the lowest failed rates, so the range includes the resolution of \
+         the searches. Failed at: median of the lowest failed rates; the true median is below it.",
+        analysis.standings.cell
+    );
+    if rows.clone().any(|(_, point)| point.lower_bound) {
+        caption += " ≥ marks a lower bound.";
+    }
+    if rows
+        .clone()
+        .any(|(_, point)| point.certified == Some(false))
+    {
+        caption = format!("{caption} {}", words::UNCERTIFIED_MEANS);
+    }
+    let mut table = Table::new("standings", "Side by side", &caption);
+    table.rows = rows
+        .map(|(row, point)| cells(analysis, row, point))
+        .collect();
+    for (key, head) in HEADS {
+        table.add_head(key, head);
+    }
+    table
+}
+
+/// What the ranges of these points are.
+pub(super) fn range_means(ranges: impl Iterator<Item = Agreement> + Clone) -> &'static str {
     let intervals = ranges.clone().any(|found| found.interval);
     let few = ranges.clone().any(|found| !found.interval);
-    let range = match (intervals, few) {
+    match (intervals, few) {
         (true, false) => {
             "Range: 95 % interval of the median (percentile bootstrap, 10,000 resamples)."
         }
@@ -22,20 +50,7 @@ pub(super) fn standings(analysis: &Analysis) -> Table {
         (false, _) => {
             "Range: the lowest to the highest run; fewer than 6 runs have no confidence interval."
         }
-    };
-    let caption = format!(
-        "Median rates in queries per second, {}. {range} The upper end uses the lowest failed rates, so the range includes the resolution of \
-         the searches. Failed at: median of the lowest failed rates; the true median is below it.",
-        analysis.standings.cell
-    );
-    let mut table = Table::new("standings", "Side by side", &caption);
-    table.rows = rows
-        .map(|(row, point)| cells(analysis, row, point))
-        .collect();
-    for (key, head) in HEADS {
-        table.add_head(key, head);
     }
-    table
 }
 
 const HEADS: [(&str, &str); 7] = [

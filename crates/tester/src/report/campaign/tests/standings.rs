@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::report::campaign::analysis::{Analysis, Standing};
+use crate::report::campaign::plots::Figures;
+use crate::report::campaign::{tables, words};
 use crate::trial::result::Outcome;
 
 fn of_lines(plan: &Plan, lines: &[Line]) -> Analysis {
@@ -213,4 +215,51 @@ fn processor_time_is_told_for_each_point_or_why_not() {
             .contains("dut_cpu_pct")
     };
     assert!(column("points.csv") && column("trials.csv"));
+}
+
+#[test]
+fn a_rate_beyond_the_certificate_is_explained_where_it_stands() {
+    let (plan, lines) = small();
+    let means = words::UNCERTIFIED_MEANS;
+    let mut analysis = of_lines(&plan, &lines);
+    let caption = |analysis: &Analysis| {
+        let tables = tables::all(analysis);
+        let table = tables.iter().find(|table| table.key == "standings");
+        table.unwrap().caption.clone()
+    };
+    assert!(!caption(&analysis).contains(means));
+    for point in &mut analysis.points {
+        point.certified = Some(false);
+    }
+    for grid in &mut analysis.grids {
+        let cells = grid.rows.iter_mut().flat_map(|row| &mut row.cells);
+        for cell in cells.flatten() {
+            cell.certified = Some(false);
+        }
+    }
+    assert!(
+        caption(&analysis).ends_with(means),
+        "{}",
+        caption(&analysis)
+    );
+    for table in tables::papers(&analysis) {
+        let (before, _) = table.caption.split_once(means).unwrap();
+        assert!(before.ends_with(". "), "{}", table.caption);
+    }
+    let figures = Figures::of(&analysis);
+    for figure in [&figures.rates[0], &figures.heat[0]] {
+        assert!(figure.title.contains("† marks"), "{}", figure.title);
+        assert!(figure.svg.contains("†</text>"), "{}", figure.svg);
+    }
+}
+
+#[test]
+fn a_map_of_few_fields_is_left_to_the_bars() {
+    let (plan, lines) = small();
+    let mut analysis = of_lines(&plan, &lines);
+    assert!(!Figures::of(&analysis).heat.is_empty());
+    for grid in &mut analysis.grids {
+        grid.rows.truncate(1);
+    }
+    assert_eq!(Figures::of(&analysis).heat.len(), 0);
 }
