@@ -147,7 +147,7 @@ impl fmt::Display for Answer {
 pub enum SocketError {
     /// Somebody answers there.
     #[error(
-        "another server has the control socket {}; stop it, or set another path",
+        "the control socket {} is in use by another server; stop that server, or set another path",
         .0.display()
     )]
     InUse(PathBuf),
@@ -156,8 +156,8 @@ pub enum SocketError {
     NoSocket(PathBuf),
     /// The system does not allow it.
     #[error(
-        "cannot open the control socket {}: {reason}; make its directory and let dns64d write \
-         there, or set another path",
+        "cannot open the control socket {}: {reason}; create its directory and make it writable for dns64d, or \
+         set another path",
         path.display()
     )]
     System {
@@ -540,6 +540,6 @@ mod tests {
         drop(fourth);
         let nowhere = dir.path().join("no/where/control.sock");
         let error = Socket::open(&nowhere).unwrap_err().to_string();
-        assert!(error.contains("make its directory"), "{error}");
+        assert!(error.contains("create its directory"), "{error}");
     }
 }

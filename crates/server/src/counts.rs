@@ -181,18 +181,18 @@ pub(crate) use counts;
 counts! {
     /// All the counters of one worker. Names and meanings: see [`Counts::figures`].
     Counts:
-    Counter "queries" "Queries taken in, by transport" {
+    Counter "queries" "Queries received, by transport" {
         queries_udp = "transport": "udp",
         queries_tcp = "transport": "tcp",
     }
-    Counter "query_types" "Queries that passed the guard, by type" {
+    Counter "query_types" "Queries accepted, by type" {
         type_a = "type": "A",
         type_aaaa = "type": "AAAA",
         type_ptr = "type": "PTR",
         type_https = "type": "HTTPS",
         type_other = "type": "other",
     }
-    Counter "dropped" "Messages that got no answer, by reason" {
+    Counter "dropped" "Messages dropped without a response, by reason" {
         dropped_short = "reason": "short",
         dropped_response = "reason": "response",
         dropped_access = "reason": "access",
@@ -201,7 +201,7 @@ counts! {
         dropped_unread = "reason": "unread",
         dropped_driver = "reason": "driver",
     }
-    Counter "refused" "Queries refused by the guard, or for lack of room, by reason" {
+    Counter "refused" "Queries answered with an error at once, by reason" {
         refused_format = "reason": "format",
         refused_opcode = "reason": "opcode",
         refused_version = "reason": "edns-version",
@@ -209,7 +209,7 @@ counts! {
         refused_type = "reason": "type",
         refused_full = "reason": "full",
     }
-    Counter "datagrams_lost" "Datagrams that were lost or not taken at the sockets, by reason" {
+    Counter "datagrams_lost" "Datagrams lost or rejected at the sockets, by reason" {
         lost_full = "reason": "receive-buffer",
         lost_unsent = "reason": "unsent",
         lost_unreachable = "reason": "unreachable",
@@ -238,25 +238,25 @@ counts! {
     }
     Counter "ipv4only" "Questions for ipv4only.arpa and names of its addresses, answered here" { ipv4only, }
     Counter "local_zones" "Questions for names in special-use zones, answered here" { local_zones, }
-    Counter "not_synthesised" "AAAA queries without a native answer that got no synthesised one, by reason" {
+    Counter "not_synthesised" "AAAA queries with neither native nor synthesised records, by reason" {
         not_synthesised_dnssec = "reason": "dnssec",
         not_synthesised_domain = "reason": "domain",
         not_synthesised_no_a = "reason": "no-a",
     }
-    Counter "cache_lookups" "Looks into the cache, by outcome" {
+    Counter "cache_lookups" "Cache lookups, by outcome" {
         cache_hits = "outcome": "hit",
         cache_misses = "outcome": "miss",
         cache_stale = "outcome": "stale",
     }
-    Counter "rendered" "Responses that were sent again as they were kept" { rendered, }
-    Counter "driver_answers" "Responses that were sent again in the driver" { driver_answers, }
-    Counter "prefetches" "Answers that were fetched again before they expired" { prefetches, }
-    Counter "coalesced" "Questions that waited for one already in flight" { coalesced, }
+    Counter "rendered" "Responses sent from the cache of complete responses" { rendered, }
+    Counter "driver_answers" "Responses sent by the XDP program in the driver" { driver_answers, }
+    Counter "prefetches" "Cache entries refreshed before they expired" { prefetches, }
+    Counter "coalesced" "Questions that waited for the same question already in flight" { coalesced, }
     Counter "upstream_queries" "Questions sent to upstreams, by transport" {
         upstream_udp = "transport": "udp",
         upstream_tcp = "transport": "tcp",
     }
-    Counter "upstream_answers" "Answers taken from upstreams" { upstream_answers, }
+    Counter "upstream_answers" "Answers accepted from upstreams" { upstream_answers, }
     Counter "upstream_failures" "Questions that an upstream failed, by reason" {
         upstream_timeout = "reason": "timeout",
         upstream_rcode = "reason": "rcode",
@@ -265,7 +265,7 @@ counts! {
         upstream_unreachable = "reason": "unreachable",
         upstream_guessed = "reason": "guessed-ids",
     }
-    Counter "upstream_rejected" "Messages from upstreams that were not taken as answers, by reason" {
+    Counter "upstream_rejected" "Messages from upstreams rejected as answers, by reason" {
         rejected_unknown = "reason": "unknown",
         rejected_question = "reason": "question",
         rejected_case = "reason": "case",
@@ -274,8 +274,8 @@ counts! {
         rejected_malformed = "reason": "malformed",
     }
     Counter "lookups_failed" "Questions that all upstreams failed" { lookups_failed, }
-    Counter "worker_turns" "Turns of workers, in each of which one takes in what has come" { worker_turns, }
-    Counter "worker_panics" "Panics of workers; the queries that waited there were lost" { worker_panics, }
+    Counter "worker_turns" "Turns of the event loops of the workers" { worker_turns, }
+    Counter "worker_panics" "Panics of workers; the queries that a worker held are lost" { worker_panics, }
     Gauge "driver_entries" "Responses that the driver can send" { driver_entries, }
     Gauge "queries_waiting" "Client queries that wait for upstreams" { queries_waiting, }
     Gauge "lookups_in_flight" "Questions in flight to upstreams" { lookups_in_flight, }

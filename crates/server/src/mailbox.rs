@@ -37,7 +37,7 @@ pub enum ToWorker {
     Drain,
 }
 
-/// A connection to an upstream came to nothing in time.
+/// A connection to an upstream was not established in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionFailed;
 

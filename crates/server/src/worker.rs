@@ -356,7 +356,10 @@ impl<R: Relay> Worker<R> {
         let since = state.and_then(|state| state.down_since);
         if since.is_some_and(|since| self.health.went_down(server, since)) {
             let address = self.engine.settings().upstreams[server].address;
-            tracing::warn!("upstream {} is down ({timeouts} timeouts)", plain(address));
+            tracing::warn!(
+                "upstream {} is down ({timeouts} timeouts or ICMP errors)",
+                plain(address)
+            );
         }
     }
 

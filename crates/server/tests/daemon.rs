@@ -373,7 +373,7 @@ fn root_makes_and_gives_nothing_where_a_link_of_the_user_leads() {
     let untouched = target.metadata().unwrap();
     symlink(&target, dir.path().join("run")).unwrap();
     let error = refused_for_nobody(&dir);
-    assert!(error.contains("let dns64d write there"), "{error}");
+    assert!(error.contains("make it writable for dns64d"), "{error}");
     assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
 
     let other = tempfile::tempdir().unwrap();
@@ -382,7 +382,7 @@ fn root_makes_and_gives_nothing_where_a_link_of_the_user_leads() {
     fs::create_dir(&run).unwrap();
     // Whoever may write there, which nobody is not: the socket is not opened by root.
     let error = refused_for_nobody(&other);
-    assert!(error.contains("let dns64d write there"), "{error}");
+    assert!(error.contains("make it writable for dns64d"), "{error}");
     symlink(&target, run.join("control.sock")).unwrap();
     let error = refused_for_nobody(&other);
     assert!(error.contains("is not a socket"), "{error}");

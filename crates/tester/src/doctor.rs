@@ -145,7 +145,7 @@ fn user() -> Finding {
     if user.is_root() {
         return finding("user", "root", None);
     }
-    let remedy = "root can force socket buffers and needs no user namespace";
+    let remedy = "as root: larger socket buffers, and no user namespace needed";
     finding(
         "user",
         format!("uid {}", user.as_raw()),
@@ -179,8 +179,7 @@ fn cgroup(here: &Machine) -> Finding {
 
 /// A quota stops the Tester in the midst of a trial.
 fn quota(here: &Machine) -> Option<Finding> {
-    let remedy = "lift it (cpu.max, or cpu.cfs_quota_us in version 1): the Tester is stopped whenever it is \
-                  used up";
+    let remedy = "remove it (cpu.max, or cpu.cfs_quota_us in version 1): the Tester is stopped whenever the quota is used up";
     let value = format!("{} (us of each period)", here.cpu_quota()?);
     Some(finding("CPU quota", value, Some(remedy.to_owned())))
 }
@@ -194,7 +193,7 @@ fn installed(program: &str, package: &str) -> Finding {
 
 fn processors(here: &Machine) -> Vec<Finding> {
     let cores = CpuSet::unrestricted().cores();
-    let more = format!("{ROLES} or more give the Measurer, the DUT and the AuthDNS one each");
+    let more = format!("with {ROLES} or more, Measurer, DUT and AuthDNS have one each");
     let smt = here.smt().map(|on| match on {
         true => finding("SMT", "on", Some(machine::SMT_REMEDY.into())),
         false => finding("SMT", "off", None),
@@ -235,10 +234,10 @@ fn buffer(here: &Machine, name: &str) -> Option<Finding> {
     // Root of the machine forces buffers of its own, whatever the limit; DUTs may not.
     let root = rustix::process::geteuid().is_root() && !userns::inside();
     let why = match (name.ends_with("max"), root) {
-        (true, true) => ": buffers of the DUT lose at bursts",
-        (true, false) => ": buffers of the Tester and the DUT lose at bursts",
+        (true, true) => ": otherwise the buffers of the DUT overflow in bursts",
+        (true, false) => ": otherwise the buffers of the Tester and the DUT overflow in bursts",
         (false, _) => {
-            " and say so in the report: servers without an option for their buffers lose at bursts"
+            " and mention it with the results: servers without an option for buffers lose queries in bursts"
         }
     };
     let enough = value >= BUFFER_BYTES || name.ends_with("wmem_default");
@@ -248,8 +247,7 @@ fn buffer(here: &Machine, name: &str) -> Option<Finding> {
 
 fn conntrack(here: &Machine) -> Finding {
     let loaded = here.sysctl("net.netfilter.nf_conntrack_max").is_some();
-    let remedy = "rules that track connections cost each datagram on real interfaces; the lab's \
-                  namespaces have none";
+    let remedy = "connection tracking slows down each datagram on real interfaces; the lab's namespaces have none";
     let value = if loaded { "loaded" } else { "not loaded" };
     finding("nf_conntrack", value, unless(!loaded, remedy))
 }
@@ -266,7 +264,7 @@ fn pressure(here: &Machine) -> Option<Finding> {
 
 fn waited(waited_ns: Nanos, span_ns: Nanos) -> Finding {
     let pct = waited_ns * 100 / span_ns.max(1);
-    let remedy = "others use the processors: stop them, or wait until they are done";
+    let remedy = "other processes use the CPUs: stop them, or wait until they have finished";
     let value = format!("{pct} % of 1 s");
     finding("CPU pressure", value, unless(pct < PRESSURE_PCT, remedy))
 }
@@ -291,9 +289,9 @@ fn stalls() -> Finding {
     let remedy = match longest_ns.into_iter().max().unwrap_or(0) {
         0..STALL_NS => None,
         stall_ns if stall_ns <= Limits::default().max_stall_ns => Some(
-            "other guests of this host are heard: repeat what varies, or use a machine of your own",
+            "other guests of this host take CPU time: repeat results that vary, or use a dedicated machine",
         ),
-        _ => Some("trials will be invalid for a sender that was held up: use a quieter machine"),
+        _ => Some("trials will be invalid because the sender is delayed: use a quieter machine"),
     };
     let remedy = remedy.map(str::to_owned);
     finding("longest stall in 1 s", told.join(", "), remedy)

@@ -154,7 +154,7 @@ pub enum Pref64Error {
     },
     /// Bits 64 to 71 are not zero, which RFC 6052 section 2.2 forbids for /96 too.
     #[error(
-        "{addr}/{len} has bits set among bits 64 to 71, which RFC 6052 reserves; {without}/{len} would do"
+        "{addr}/{len} has bits set among bits 64 to 71, which RFC 6052 reserves; use {without}/{len}"
     )]
     UOctet {
         /// Address given.
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(
             error("2001:db8:0:0:ff00::/96"),
             "2001:db8:0:0:ff00::/96 has bits set among bits 64 to 71, which RFC 6052 reserves; \
-             2001:db8::/96 would do"
+             use 2001:db8::/96"
         );
     }
 }

@@ -7,7 +7,7 @@ use crate::control::{self, Answer, Request};
 use crate::daemon::{self, Source};
 use crate::{config, control::AskError};
 
-/// Why a command came to nothing, and the exit code that says so.
+/// Why a command failed, and its exit code.
 #[derive(Debug)]
 pub struct Failure {
     /// Exit code, see [`exit`].

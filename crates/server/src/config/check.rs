@@ -12,7 +12,7 @@ use crate::settings::{UPSTREAMS_MAX, Upstream};
 pub(super) fn once(addresses: &[Spanned<SocketAddr>], key: &str, faults: &mut Faults) {
     for (index, address) in addresses.iter().enumerate() {
         if addresses[..index].contains(address) {
-            let text = format!("{key} has {} twice; leave one out", address.get_ref());
+            let text = format!("{key} has {} twice; remove one", address.get_ref());
             faults.add(address.span(), text);
         }
     }
@@ -28,7 +28,7 @@ pub(super) fn upstreams(servers: &[Spanned<Upstream>], key: &str, faults: &mut F
     if let Some(first_over) = servers.get(UPSTREAMS_MAX) {
         let given = servers.len();
         let text = format!(
-            "{key} has {given}, and at most {UPSTREAMS_MAX} are asked; leave this and the following out"
+            "{key} has {given} entries: must be at most {UPSTREAMS_MAX}; remove this and the following"
         );
         faults.add(first_over.span(), text);
     }
@@ -71,9 +71,9 @@ pub(super) fn map_overlaps<T>(map: &[Spanned<(Ipv4Net, T)>], faults: &mut Faults
             .map(|other| other.get_ref().0)
             .find(|other| other.contains(&net) || net.contains(other));
         let text = match overlapped {
-            Some(same) if same == net => format!("map has {net} twice; leave one out"),
+            Some(same) if same == net => format!("map has {net} twice; remove one"),
             Some(other) => format!(
-                "{net} of map overlaps {other}; leave one out, or split the larger one around the \
+                "{net} of map overlaps {other}; remove one, or split the larger one around the \
                  smaller"
             ),
             None => continue,
@@ -92,8 +92,8 @@ pub(super) fn shadowed(views: &[Vec<Spanned<IpNet>>], faults: &mut Faults) {
             };
             let (net_text, shadow) = (net.get_ref(), shadow.get_ref());
             let text = format!(
-                "clients {net_text} are within {shadow} of an earlier view, which takes them; put \
-                 this view before that one, or leave the network out"
+                "clients {net_text} are already in {shadow} of an earlier view; move this view before that one, \
+                 or remove the network"
             );
             faults.add(net.span(), text);
         }

@@ -203,11 +203,11 @@ impl Given {
             (Some(PtrWord::Local), _, Some(name)) => return Ptr::Local(name.get_ref().clone()),
             (Some(PtrWord::Local), Some(ptr), None) => faults.add(
                 ptr.span(),
-                "ptr \"local\" has no name to answer with; add ptr-name = \"nat64.example\"",
+                "ptr = \"local\" needs a name; add ptr-name = \"nat64.example\"",
             ),
             (_, _, Some(name)) => faults.add(
                 name.span(),
-                "ptr-name has no effect unless ptr = \"local\"; add that, or leave it out",
+                "ptr-name has no effect unless ptr = \"local\"; add that, or remove this key",
             ),
             _ => {}
         }
@@ -238,7 +238,7 @@ impl Given {
                 } else {
                     format!("as well as {before}")
                 };
-                let text = format!("{key} has {} {place}; leave one out", name.get_ref());
+                let text = format!("{key} has {} {place}; remove one", name.get_ref());
                 faults.add(name.span(), text);
             }
         }
@@ -247,13 +247,12 @@ impl Given {
             let (name, prefix) = entry.get_ref();
             let wire = folded(name);
             if let Some(("exclude-domains", _)) = actions.get(&wire) {
-                let text = format!(
-                    "{name} has a prefix here, but exclude-domains makes none for it; leave one out"
-                );
+                let text =
+                    format!("{name} has a prefix here, but is also in exclude-domains; remove one");
                 faults.add(entry.span(), text);
             }
             if prefixes.insert(wire, *prefix).is_some() {
-                let text = format!("domain-prefixes has {name} twice; leave one out");
+                let text = format!("domain-prefixes has {name} twice; remove one");
                 faults.add(entry.span(), text);
             }
         }
@@ -328,9 +327,9 @@ fn prefixes(section: &Section<'_, '_>, faults: &mut Faults) -> Option<Vec<Pref64
     for prefix in given {
         let (span, prefix) = (prefix.span(), prefix.into_inner());
         if prefixes.contains(&prefix) {
-            faults.add(span, format!("prefix has {prefix} twice; leave one out"));
+            faults.add(span, format!("prefix has {prefix} twice; remove one"));
         } else if prefixes.len() == PREFIXES_MAX {
-            let text = format!("prefix has more than {PREFIXES_MAX} entries; leave some out");
+            let text = format!("prefix has more than {PREFIXES_MAX} entries; remove some");
             faults.add(span, text);
             break;
         }
@@ -373,7 +372,8 @@ fn domain_prefixes(
         });
         let prefix = entry.read("prefix", faults, |v| {
             if v.says("none") {
-                let text = "\"none\" is said of a domain by exclude-domains; name it there";
+                let text =
+                    "\"none\" is not allowed here; to exclude a domain, add it to exclude-domains";
                 return Err(v.fault(text));
             }
             v.text("\"2001:db8:64::/96\"", values::prefix)

@@ -31,7 +31,7 @@ impl ConfigError {
     /// For a file that could not be opened or read.
     pub(super) fn unreadable(name: &str, reason: io::Error) -> Self {
         let remedy = match reason.kind() {
-            io::ErrorKind::NotFound => "`dns64d template` writes one to begin with",
+            io::ErrorKind::NotFound => "`dns64d template` prints an example",
             io::ErrorKind::PermissionDenied => "let the user that starts dns64d read it",
             _ => "give a regular file",
         };

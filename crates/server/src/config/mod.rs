@@ -74,8 +74,7 @@ fn refuse_example(settings: &Settings, text: &str, name: &str) -> Result<(), Con
     faults.add(
         at..at + example.len(),
         format!(
-            "{example} is the example of the template, an address for documentation (RFC 5737); write the address of \
-             your resolver"
+            "{example} is the example address of the template (RFC 5737); replace it with the address of your resolver"
         ),
     );
     faults.check(name, text)
@@ -144,8 +143,8 @@ fn notes(settings: &Settings) -> Vec<String> {
     let mut notes = Vec::new();
     if settings.allow == defaults::allow() {
         notes.push(
-            "allow: only loopback, link-local and private addresses may ask; add the networks of \
-             your clients if they have others"
+            "allow: only loopback, link-local and private addresses may send queries; if your clients have \
+             other addresses, add their networks"
                 .to_owned(),
         );
     }
@@ -156,8 +155,8 @@ fn notes(settings: &Settings) -> Vec<String> {
         .any(|net| net.prefix_len() == 0);
     if everybody && settings.rate_limit.is_none() {
         notes.push(
-            "allow: everybody may ask, without a limit, so that others can be flooded with the \
-             answers; narrow it, or set responses-per-second of [rate-limit]"
+            "allow: every address may send queries and there is no rate limit, so attackers can flood others \
+             with responses; restrict allow, or set responses-per-second in [rate-limit]"
                 .to_owned(),
         );
     }
@@ -165,13 +164,13 @@ fn notes(settings: &Settings) -> Vec<String> {
         && let Some(key) = settings.driver_obstacle()
     {
         notes.push(format!(
-            "driver-cache: has no effect with {key}; all queries are left to the sockets"
+            "driver-cache: has no effect with {key}; the sockets answer all queries"
         ));
     }
     let (workers, cores) = (settings.workers, defaults::workers());
     if workers > cores {
         notes.push(format!(
-            "workers: {workers} share {cores} cores and take turns; \"auto\" is faster"
+            "workers: {workers} threads run on {cores} cores; \"auto\" is faster"
         ));
     }
     notes
@@ -185,7 +184,7 @@ fn syntax(message: &str) -> String {
     } else {
         "put texts into quotes, and close each quote and bracket"
     };
-    format!("no TOML: {message}; {remedy}")
+    format!("not valid TOML: {message}; {remedy}")
 }
 
 /// The text of a file. What is not UTF-8 is reported where it begins.
@@ -207,7 +206,10 @@ fn read_text(path: &Path, name: &str) -> Result<String, ConfigError> {
     let at = wrong.utf8_error().valid_up_to();
     let text = String::from_utf8_lossy(wrong.as_bytes());
     let mut faults = Faults::default();
-    faults.add(at..at + 1, "this octet is no UTF-8; save the file as UTF-8");
+    faults.add(
+        at..at + 1,
+        "this octet is not valid UTF-8; save the file as UTF-8",
+    );
     faults.check(name, &text)?;
     Ok(text.into_owned())
 }

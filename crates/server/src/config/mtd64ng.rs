@@ -132,7 +132,7 @@ impl Given {
             return;
         };
         if self.seen.contains(&key) && key != "nameserver" {
-            let text = format!("{key} is given twice; leave one out");
+            let text = format!("{key} is given twice; remove one");
             faults.add(line.key_span.clone(), text);
             return;
         }
@@ -287,8 +287,8 @@ impl Given {
             .is_none_or(|prefix| prefix == Pref64::WELL_KNOWN)
         {
             notes.push(
-                "dns64-prefix: 64:ff9b::/96 must not stand for private IPv4 addresses (RFC 6052 \
-                 section 3.1), so none are made for them"
+                "dns64-prefix: 64:ff9b::/96 must not stand for private IPv4 addresses (RFC 6052 section 3.1), \
+                 so AAAA records are not synthesised for these"
                     .to_owned(),
             );
         }
@@ -311,8 +311,8 @@ impl Given {
 /// What mtd64-ng has no key for and does otherwise.
 const DIFFERENCES: [&str; 4] = [
     "cache: answers are cached, up to 256 MiB; mtd64-ng has no cache",
-    "clients: everybody may ask, as with mtd64-ng; a TOML file can narrow it by allow",
-    "failures: clients get SERVFAIL when no server answers; mtd64-ng is silent",
+    "clients: every address may send queries, as with mtd64-ng; the key allow of a TOML file restricts this",
+    "failures: clients get SERVFAIL when no server answers; mtd64-ng sends no response",
     "answers: PTR of synthesised addresses and ipv4only.arpa are answered, and TTLs are bounded by \
      those of the missing AAAA (RFC 6147 section 5.1.7); keys that are not given have the defaults \
      of dns64d",
@@ -361,7 +361,7 @@ fn timeout(value: &str) -> Result<Nanos, String> {
 fn whole(value: &str, least: u64, most: u64) -> Result<u64, String> {
     if value.is_empty() || !value.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!(
-            "{value:?} is not a whole number; take one from {least} to {most}"
+            "{value:?} is not a whole number from {least} to {most}"
         ));
     }
     let number = value.parse().unwrap_or(u64::MAX);

@@ -232,7 +232,7 @@ impl<'a, 't> Value<'a, 't> {
         if number < 0 {
             let (least, most) = (bounds.start(), bounds.end());
             return Err(self.fault(format_args!(
-                "{given} is below {least}; take something from {least} to {most}"
+                "{given} is below {least}: must be {least} to {most}"
             )));
         }
         let number = u64::try_from(number).unwrap_or(u64::MAX);

@@ -108,7 +108,7 @@ fn af_xdp(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<Attachment> {
         .find(|it| driver.iter().any(|other| other.interface == it.interface));
     if let (Some(both), Some(value)) = (both, top.value("af-xdp")) {
         let text = format!(
-            "af-xdp and driver-cache both have {}, and an interface takes one XDP program; leave it out of one",
+            "af-xdp and driver-cache both have {}, and an interface takes one XDP program; remove it from one",
             both.interface
         );
         faults.add(value.span(), text);
@@ -126,12 +126,12 @@ fn interfaces(key: &'static str, top: &Section<'_, '_>, faults: &mut Faults) -> 
             .iter()
             .any(|other| other.get_ref().interface == *name)
         {
-            let text = format!("{key} has {name} twice; leave one out");
+            let text = format!("{key} has {name} twice; remove one");
             faults.add(entry.span(), text);
         }
         if index == defaults::DRIVER_INTERFACES_MAX {
             let text = format!(
-                "{key} has {}, and at most {index} are possible; leave this and the following out",
+                "{key} has {}, and at most {index} are possible; remove this and the following",
                 list.len()
             );
             faults.add(entry.span(), text);
@@ -371,7 +371,7 @@ fn order(section: &Section<'_, '_>, faults: &mut Faults) -> LookupOrder {
     if let Some(delay) = section.value("delay")
         && !section.value("order").is_some_and(|v| v.says("delayed"))
     {
-        let text = "has no effect unless order = \"delayed\"; add that, or leave it out";
+        let text = "has no effect unless order = \"delayed\"; add that, or remove this key";
         let fault = delay.fault(text);
         faults.add(fault.span, fault.text);
     }
@@ -432,7 +432,7 @@ fn rate_limit(top: &Section<'_, '_>, faults: &mut Faults) -> Option<RateLimit> {
         return None;
     }
     let read = if rate.is_zero() {
-        Err(rate.fault("0 would answer nobody; write \"off\" for no limit"))
+        Err(rate.fault("0 allows no responses; write \"off\" for no limit"))
     } else {
         rate.number(defaults::RESPONSES_PER_SECOND)
     };

@@ -268,7 +268,7 @@ fn upstreams_are_bounded() {
     assert_eq!(with(UPSTREAMS_MAX).unwrap().upstreams.len(), UPSTREAMS_MAX);
     let refusal = with(UPSTREAMS_MAX + 1).unwrap_err().to_string();
     assert!(
-        refusal.contains("servers has 17, and at most 16 are asked"),
+        refusal.contains("servers has 17 entries: must be at most 16"),
         "{refusal}"
     );
 }
@@ -443,7 +443,7 @@ fn what_is_seldom_meant_is_noted() {
     assert_eq!(count(own), 0);
     assert_eq!(count(&format!("{own}workers = 1024")), 1);
     assert!(notes(&read(""))[0].starts_with("allow: only loopback"));
-    assert!(notes(&read("allow = [\"::/0\"]"))[0].starts_with("allow: everybody"));
+    assert!(notes(&read("allow = [\"::/0\"]"))[0].starts_with("allow: every address"));
     assert_eq!(
         count("allow = [\"::/0\"]\nrate-limit.responses-per-second = 5"),
         0
@@ -460,7 +460,7 @@ fn a_file_is_read_or_its_fault_named() {
         "{missing}"
     );
     assert!(
-        missing.ends_with("; `dns64d template` writes one to begin with"),
+        missing.ends_with("; `dns64d template` prints an example"),
         "{missing}"
     );
     std::fs::write(&path, beside_upstream("").replace("53", "1")).unwrap();
@@ -470,7 +470,7 @@ fn a_file_is_read_or_its_fault_named() {
     file.write_all(b"workers = 1\nuser = \"\xff\"\n").unwrap();
     let refusal = load(&path).unwrap_err().to_string();
     assert!(
-        refusal.contains("dns64d.toml:2:9: this octet is no UTF-8"),
+        refusal.contains("dns64d.toml:2:9: this octet is not valid UTF-8"),
         "{refusal}"
     );
     assert!(
@@ -509,8 +509,8 @@ fn the_template_s_upstream_has_to_be_replaced() {
         .unwrap()
         + 1;
     let expected = format!(
-        "dns64d.toml:{at}:13: 192.0.2.53 is the example of the template, an address for documentation (RFC 5737); \
-         write the address of your resolver\n"
+        "dns64d.toml:{at}:13: 192.0.2.53 is the example address of the template (RFC 5737); replace it with the \
+         address of your resolver\n"
     );
     assert!(refusal.contains(&expected), "{refusal}");
     assert!(refusal.ends_with("           ^^^^^^^^^^"), "{refusal}");

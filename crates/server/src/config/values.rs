@@ -127,13 +127,9 @@ pub(super) fn within(
 ) -> Result<(), String> {
     let (least, most) = (show(*bounds.start()), show(*bounds.end()));
     if number < *bounds.start() {
-        Err(format!(
-            "is below {least}; take something from {least} to {most}"
-        ))
+        Err(format!("is below {least}: must be {least} to {most}"))
     } else if number > *bounds.end() {
-        Err(format!(
-            "is above {most}; take something from {least} to {most}"
-        ))
+        Err(format!("is above {most}: must be {least} to {most}"))
     } else {
         Ok(())
     }

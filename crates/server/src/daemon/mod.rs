@@ -87,7 +87,7 @@ pub enum DaemonError {
     Control(#[from] SocketError),
     /// The metrics page.
     #[error(
-        "cannot show metrics at {address}: {reason}{}",
+        "cannot serve metrics at {address}: {reason}{}",
         crate::gateway::remedy(reason)
     )]
     Metrics {

@@ -27,7 +27,7 @@ pub enum PrivilegeError {
         reason: Errno,
     },
     /// The capabilities stay.
-    #[error("cannot give up the capabilities: {0}")]
+    #[error("cannot drop the capabilities: {0}")]
     Capabilities(rustix::io::Errno),
 }
 

@@ -115,8 +115,8 @@ pub(super) fn warn(relays: &mut [AnyRelay]) {
         tracing::info!("af-xdp: {name}, mode {mode}, {queues} queues");
         if queues < relays.len() {
             tracing::warn!(
-                "af-xdp: {name} has {queues} receive queues, so that {} of {} workers get nothing from it: see \
-                 `ethtool -l {name}`, or set workers",
+                "af-xdp: {name} has {queues} receive queues, and {} of {} workers have none: see `ethtool -l \
+                 {name}`, or set workers",
                 relays.len() - queues,
                 relays.len()
             );
@@ -128,7 +128,7 @@ pub(super) fn warn(relays: &mut [AnyRelay]) {
         tracing::warn!(
             "the receive buffers of UDP sockets have {granted} octets instead of \
              {RECEIVE_BUFFER_BYTES}, so that bursts of queries can be lost: set \
-             net.core.rmem_max={RECEIVE_BUFFER_BYTES} by sysctl, or give the server CAP_NET_ADMIN"
+             net.core.rmem_max={RECEIVE_BUFFER_BYTES} with sysctl, or give the server CAP_NET_ADMIN"
         );
     }
 }

@@ -239,8 +239,8 @@ fn allow_source_ports(settings: &mut Settings) -> Result<(), DaemonError> {
     settings.source_ports = granted;
     if granted < wanted {
         tracing::warn!(
-            "the limit on open files leaves {granted} of {wanted} source ports toward upstreams, so \
-             that answers are easier to forge: raise it to {} (LimitNOFILE= of the unit, ulimit -Hn)",
+            "the limit on open files leaves {granted} of {wanted} source ports toward upstreams, which makes \
+             forged answers easier: raise it to {} (LimitNOFILE= of the unit, ulimit -Hn)",
             wanted as u64 + socket::DESCRIPTORS_BESIDE
         );
     }

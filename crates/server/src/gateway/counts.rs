@@ -5,7 +5,7 @@ crate::counts::counts! {
     GatewayCounts:
     Gauge "tcp_open" "Connections of clients that are open" { open, }
     Counter "tcp_accepted" "Connections of clients that were accepted" { accepted, }
-    Counter "tcp_refused" "Connections of clients that came to nothing, by reason" {
+    Counter "tcp_refused" "Client connections refused, by reason" {
         refused_access = "reason": "access",
         refused_client = "reason": "client",
         refused_full = "reason": "full",
@@ -21,7 +21,7 @@ crate::counts::counts! {
         closed_drain = "reason": "drain",
     }
     Counter "tcp_held" "Times that a query waited for room in the mailbox of a worker" { held, }
-    Counter "tcp_answers_unsent" "Answers whose connection was gone" { answers_unsent, }
+    Counter "tcp_answers_unsent" "Responses not sent because the connection was closed" { answers_unsent, }
     Counter "upstream_connections" "Connections to upstreams, by event" {
         upstream_opened = "event": "opened",
         upstream_wrong_id = "event": "wrong-id",
@@ -31,7 +31,7 @@ crate::counts::counts! {
         upstream_failed = "outcome": "failed",
         upstream_full = "outcome": "full",
     }
-    Counter "upstream_reused" "Questions that found a connection open" { upstream_reused, }
+    Counter "upstream_reused" "Questions sent over a connection that was already open" { upstream_reused, }
     Counter "upstream_retried" "Questions asked again because their connection was closed" { upstream_retried, }
-    Counter "upstream_undelivered" "Answers that no worker had room for" { upstream_undelivered, }
+    Counter "upstream_undelivered" "Answers lost because a worker's mailbox was full" { upstream_undelivered, }
 }

@@ -256,7 +256,7 @@ mod tests {
             # HELP process_start_time_seconds When the process started, in seconds since 1970
             # TYPE process_start_time_seconds gauge
             process_start_time_seconds 1700000000.25
-            # HELP dns64d_queries Queries taken in, by transport
+            # HELP dns64d_queries Queries received, by transport
             # TYPE dns64d_queries counter
             dns64d_queries_total{transport="udp"} 5
             dns64d_queries_total{transport="tcp"} 0

@@ -171,7 +171,7 @@ fn an_outage_that_all_workers_see_is_logged_once() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     let down = lines[0].strip_prefix("WARN upstream 192.0.2.53 is down (");
     assert!(
-        down.is_some_and(|rest| rest.ends_with(" timeouts)")),
+        down.is_some_and(|rest| rest.ends_with(" timeouts or ICMP errors)")),
         "{lines:?}"
     );
     assert!(pair.state().down_since.is_some());

@@ -195,7 +195,7 @@ impl LinkError {
                 "its {tester} uses protocol version {version}, this {PROGRAM} version {VERSION}: {install}"
             ),
             Trouble::InUse { by } => {
-                write!(f, "in use by {by}: wait until that has ended, or end it")
+                write!(f, "in use by {by}: wait until it has finished, or stop it")
             }
             Trouble::Refused(why) => write!(f, "the agent refuses: {why}"),
             Trouble::Garbage(text) => write!(

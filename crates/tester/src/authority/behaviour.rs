@@ -138,7 +138,7 @@ impl FromStr for Behaviour {
             }
         }
         if !fit_together(&behaviour.shares) {
-            let error = "the shares are more than 100% together; no name meets two faults";
+            let error = "the shares add up to more than 100%; a name gets at most one fault";
             return Err(ValueError(error.to_owned()));
         }
         Ok(behaviour)

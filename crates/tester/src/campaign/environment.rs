@@ -212,10 +212,9 @@ pub fn warnings(environment: &Environment) -> Vec<Warning> {
     if let Some(maker) = detail(HYPERVISOR) {
         warn(
             format!(
-                "the machine is virtual (hypervisor: {maker}): its host may take time from it that \
-                 it does not see"
+                "the machine is virtual (hypervisor: {maker}): its host may take CPU time without a trace in its counters"
             ),
-            "use a machine of its own, or repeat what varies",
+            "use a physical machine, or repeat results that vary",
         );
     }
     if let Some(governor) = detail(GOVERNOR).filter(|governor| *governor != "performance") {
@@ -232,8 +231,7 @@ pub fn warnings(environment: &Environment) -> Vec<Warning> {
     }
     if detail(TURBO) == Some("on") {
         warn(
-            "turbo is on: how fast the processors are depends on their temperature and on how many \
-             of them work"
+            "turbo is on: the speed of the processors depends on their temperature and load"
                 .to_owned(),
             TURBO_REMEDY,
         );
@@ -244,7 +242,7 @@ pub fn warnings(environment: &Environment) -> Vec<Warning> {
     if let Some(limit) = detail(CPU_LIMIT) {
         warn(
             format!(
-                "the cgroup of the Tester is stopped when its quota is used up (cpu.max {limit}, in \
+                "the cgroup of the Tester has a CPU quota and is stopped when it is used up (cpu.max {limit}, in \
                  us of each period)"
             ),
             "lift the limit",
@@ -254,7 +252,7 @@ pub fn warnings(environment: &Environment) -> Vec<Warning> {
     if let Some(load) = load.filter(|load| load.parse().is_ok_and(|load: f64| load > LOAD_MAX)) {
         warn(
             format!("the load in the minute before the start was {load}"),
-            "end what else runs on the machine, unless that was an earlier part of the campaign",
+            "stop other programs on the machine, unless the load was an earlier part of the campaign",
         );
     }
     warnings
@@ -396,8 +394,8 @@ mod tests {
         expect![[r#"
             the frequency governor is powersave (CPUs 0-3); performance (CPUs 4), so that the speed of the processors follows the load; `cpupower frequency-set -g performance` (Debian package linux-cpupower)
             SMT is on; two threads of one core disturb each other: `echo off > /sys/devices/system/cpu/smt/control`, or give each role whole cores
-            turbo is on: how fast the processors are depends on their temperature and on how many of them work; `echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo` or `echo 0 > /sys/devices/system/cpu/cpufreq/boost`
-            the load in the minute before the start was 1.17; end what else runs on the machine, unless that was an earlier part of the campaign"#]].assert_eq(&warned(&environment));
+            turbo is on: the speed of the processors depends on their temperature and load; `echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo` or `echo 0 > /sys/devices/system/cpu/cpufreq/boost`
+            the load in the minute before the start was 1.17; stop other programs on the machine, unless the load was an earlier part of the campaign"#]].assert_eq(&warned(&environment));
     }
 
     #[test]
@@ -440,9 +438,9 @@ mod tests {
             ("/proc/loadavg", "0.50 0.70 0.51 1/96 21097\n"),
         ]);
         expect![[r#"
-            the machine is virtual (hypervisor: unknown): its host may take time from it that it does not see; use a machine of its own, or repeat what varies
+            the machine is virtual (hypervisor: unknown): its host may take CPU time without a trace in its counters; use a physical machine, or repeat results that vary
             the clock source is hpet; reading the time takes a system call: boot with clocksource=tsc
-            the cgroup of the Tester is stopped when its quota is used up (cpu.max 150000 100000, in us of each period); lift the limit"#]].assert_eq(&warned(&environment));
+            the cgroup of the Tester has a CPU quota and is stopped when it is used up (cpu.max 150000 100000, in us of each period); lift the limit"#]].assert_eq(&warned(&environment));
     }
 
     #[test]

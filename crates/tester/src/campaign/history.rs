@@ -41,7 +41,7 @@ pub struct History<R> {
     pub sessions: Vec<SessionHistory>,
     /// Self-tests in their order.
     pub self_tests: Vec<SelfTestHistory>,
-    /// Whether everything of the plan was done.
+    /// Whether all tasks of the plan are done.
     pub complete: bool,
     /// Trials of tasks, invalid ones and those of earlier attempts too; not those of self-tests.
     pub trials: u64,
@@ -201,7 +201,7 @@ pub enum News<'l> {
     Abandoned(Task, &'l str),
     /// The process stopped, for this reason.
     Stopped(&'l str),
-    /// Everything of the plan was done.
+    /// All tasks of the plan are done.
     Complete,
 }
 

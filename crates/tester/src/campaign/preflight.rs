@@ -258,8 +258,8 @@ fn names(plan: &Plan, variant: &Variant, server: SocketAddr, lacks: &mut Lacks<'
     let needed = once.saturating_mul(runs);
     if needed > NAMES_MAX - RESERVED {
         let why = format!(
-            "{server} is asked for no name twice, and the first trials of its searches alone need {} names of the {} that \
-             there are; give a lower rate, shorter trials or fewer runs",
+            "{server} must not be queried twice for a name: the first trials of its searches need {} names and \
+             the namespace has {}; give a lower rate, shorter trials or fewer runs",
             Thousands(needed),
             Thousands(NAMES_MAX)
         );

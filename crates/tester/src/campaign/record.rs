@@ -118,7 +118,7 @@ pub enum Record {
         /// Why.
         reason: String,
     },
-    /// Everything of the plan was done.
+    /// All tasks of the plan are done.
     Complete,
 }
 

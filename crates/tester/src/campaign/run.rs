@@ -186,7 +186,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     fn task(&mut self, task: Task) -> Result<(), BenchError> {
         let point = self.points[task.point()];
         if self.state.abandoned_in_row(point.variant) >= ABANDONED_IN_ROW_MAX {
-            let reason = format!("given up: {ABANDONED_IN_ROW_MAX} tasks before came to nothing");
+            let reason = format!("given up: the {ABANDONED_IN_ROW_MAX} tasks before had no result");
             return Err(BenchError::Variant(reason));
         }
         let base_rate_qps = self.base_rate(task)?;
@@ -244,7 +244,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         if matches!(task, Task::Search { .. }) {
             return Ok(None);
         }
-        let missing = || BenchError::Variant("no search found a rate to begin with".to_owned());
+        let missing = || BenchError::Variant("no search found a rate".to_owned());
         let median = self.state.median_rate_qps(task.point());
         median.map(Some).ok_or_else(missing)
     }
@@ -335,8 +335,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             return Ok(());
         }
         Err(BenchError::Bench(format!(
-            "{} is not what the campaign has measured so far: {}; its runs would be mixed with those before: \
-             restore it and continue with `dns64bench resume`, or run the plan in a new directory",
+            "{} has changed since the campaign began: {}; restore it and continue with `dns64bench resume`, or \
+             run the plan in a new directory",
             self.plan.variants[variant].name,
             grave.join("; ")
         )))

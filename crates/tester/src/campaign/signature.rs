@@ -60,7 +60,7 @@ pub enum SignatureError {
     },
     /// There is no signature.
     #[error(
-        "{} is missing: the journal is not signed; its maker signs it with `dns64bench verify --sign KEY DIR`",
+        "{} is missing: the journal is not signed; sign it with `dns64bench verify --sign KEY DIR`",
         .path.display()
     )]
     Missing {

@@ -203,7 +203,7 @@ impl Status {
                 self.finish(task, done);
             }
             News::Stopped(reason) => self.end(format!("stopped: {reason}")),
-            News::Complete => self.end("everything of the plan was done".to_owned()),
+            News::Complete => self.end("all tasks of the plan are done".to_owned()),
         }
     }
 
@@ -350,7 +350,7 @@ fn remark(end: &SearchEnd) -> Option<String> {
     let remark = match end {
         SearchEnd::Found => return None,
         SearchEnd::LimitedByTester { .. } => "at least: the Tester is not certified for more",
-        SearchEnd::LimitedByRequest { .. } => "at least: the plan asks for no more",
+        SearchEnd::LimitedByRequest { .. } => "at least: it passed at the max-rate of the plan",
         SearchEnd::NothingPasses => "fails at every rate",
         SearchEnd::TesterFault(fault) => return Some(format!("no result: {fault}")),
     };

@@ -38,7 +38,7 @@ pub use own::{Generated, ProfileCommand};
 /// `dns64bench trial`
 #[derive(Args, Debug)]
 pub struct TrialArgs {
-    /// Offered rate, in queries per second; k and M are understood
+    /// Offered rate, in queries per second, such as 500 or 10k
     #[arg(short = 'Q', long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub rate: u64,
 
@@ -78,7 +78,7 @@ pub struct SelfTestArgs {
 /// `dns64bench search`
 #[derive(Args, Debug)]
 pub struct SearchArgs {
-    /// Rate of the first trial, in queries per second; k and M are understood [default: 10k, or --max-rate]
+    /// Rate of the first trial, in queries per second, such as 10k [default: 10k, or --max-rate]
     #[arg(short = 'Q', long, visible_alias = "rate", value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub start_rate: Option<u64>,
 
@@ -139,7 +139,7 @@ pub struct LimitArgs {
     #[arg(long, value_name = "PCT", default_value_t = 10.0, value_parser = quantity::pct)]
     pub max_rate_error: f64,
 
-    /// Maximum share of a failed trial in which others have a core of DUT or authority, in per cent
+    /// Maximum share of a failed trial in which other processes use a core of DUT or authority, in per cent
     #[arg(long, value_name = "PCT", default_value_t = 1.0, value_parser = quantity::pct)]
     pub max_stolen: f64,
 }
@@ -148,7 +148,7 @@ pub struct LimitArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Server")]
 pub struct SubjectArgs {
-    /// Address or host name of a running server; of the authority in a self-test
+    /// Address or host name of a running server; in a self-test, of the authority
     #[arg(short, long, value_name = "ADDR|NAME", value_parser = values::server, conflicts_with_all = ["lab", "setup", "upstream_family", "authority", "authority_cpus", "authority_behaviour"])]
     pub server: Option<ServerName>,
 
@@ -168,7 +168,7 @@ pub struct SubjectArgs {
     #[arg(long)]
     pub uncertified: bool,
 
-    /// Number of self-tests; the lowest result of up to 100 counts, the 1st percentile of more
+    /// Number of self-tests; the lowest result counts, with more than 100 the 1st percentile
     #[arg(long, value_name = "N", default_value_t = SELF_TESTS_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub self_tests: u16,
 
@@ -202,8 +202,8 @@ pub struct SubjectArgs {
 
     /// Authoritative server of the lab: built-in, in-driver, a profile or a file [default: built-in]
     ///
-    /// in-driver is the built-in one with a program (XDP) at its link that answers A and AAAA queries before the
-    /// kernel; in-driver:generic has it behind the driver.
+    /// in-driver is the built-in server with an XDP program that answers A and AAAA queries before the
+    /// network stack of the kernel; in-driver:generic runs it in generic mode.
     #[arg(long, value_name = "NAME|FILE.toml", add = ArgValueCompleter::new(completion::authorities))]
     pub authority: Option<AuthorityChoice>,
 
@@ -213,10 +213,10 @@ pub struct SubjectArgs {
 
     /// Faults injected by the built-in authority, such as delay=5ms,loss=0.1% [default: none]
     ///
-    /// Self-tests run without faults. A list of: delay=TIME, delay=TIME+-TIME (evenly spread) or delay=@FILE (quantiles: lines such as
-    /// "50% 2ms"); loss=SHARE, servfail=SHARE, refused=SHARE, truncate=SHARE, duplicate=SHARE and
-    /// reorder=SHARE:TIME (held back for so much longer) of the names; seed=NUMBER. A name and type
-    /// always gets the same fault. SERVFAIL and REFUSED apply to TCP as well.
+    /// Self-tests run without faults. A list of: delay=TIME, delay=TIME+-TIME (evenly spread) or delay=@FILE
+    /// (quantiles: lines such as "50% 2ms"); loss=SHARE, servfail=SHARE, refused=SHARE, truncate=SHARE,
+    /// duplicate=SHARE and reorder=SHARE:TIME (delayed by TIME) of the names; seed=NUMBER. Repeated queries
+    /// for one name and type get the same fault. SERVFAIL and REFUSED apply to TCP as well.
     #[arg(long, value_name = "LIST")]
     pub authority_behaviour: Option<Behaviour>,
 
@@ -229,7 +229,7 @@ pub struct SubjectArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Load")]
 pub struct LoadArgs {
-    /// Length of a trial: us, ms, s, m, h; a bare number is in seconds
+    /// Length of a trial, in us, ms, s, m or h; without unit in seconds
     #[arg(short = 'l', long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration, allow_negative_numbers = true)]
     pub duration: Nanos,
 
@@ -270,9 +270,9 @@ pub struct LoadArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Names and answers")]
 pub struct NameArgs {
-    /// IPv4 addresses whose names are queried, each at most once [default: 10.0.0.0/8]
+    /// Range of IPv4 addresses; their names are queried, each at most once [default: 10.0.0.0/8]
     ///
-    /// With an authority that loads a zone file, the default is the smallest part of it that has enough names for
+    /// With an authority that loads a zone file, the default is the smallest part of 10.0.0.0/8 that has enough names for
     /// the trial and its self-test, because the authority keeps all of them in memory.
     #[arg(long, value_name = "CIDR")]
     pub namespace: Option<Cidr>,
@@ -326,7 +326,7 @@ pub struct OutputArgs {
 #[derive(Args, Debug)]
 #[command(mut_arg("force", |force| force.requires(clap::builder::Resettable::Reset)))]
 pub struct AuthorityArgs {
-    /// Listen address, IPv6 or IPv4; :: is both
+    /// Listen address, IPv6 or IPv4; :: stands for both
     #[arg(long, value_name = "ADDR", default_value = "::")]
     pub listen: IpAddr,
 
@@ -457,7 +457,7 @@ pub struct Dns64PerfArgs {
     #[arg(long, conflicts_with_all = ["pacing", "pref64"])]
     pub classic: bool,
 
-    /// Valid answers: those with this prefix, any AAAA record, or what probes find
+    /// Prefix of valid answers; any: every AAAA record is valid; auto: learn it from the server
     #[arg(long, value_name = "auto|any|PREFIX", default_value = "auto", value_parser = accepted)]
     pub pref64: AcceptedArg,
 
@@ -536,7 +536,7 @@ pub struct CompareArgs {
     #[arg(value_name = "C")]
     pub more: Vec<PathBuf>,
 
-    /// Page with bars and, of three campaigns or more, the history of the rates
+    /// HTML page with bars and, for three campaigns or more, the history of the rates
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 

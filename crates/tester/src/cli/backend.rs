@@ -8,9 +8,9 @@ use dns64_transport::Backend;
 pub struct BackendArgs {
     /// Datagram backend: kernel sockets, AF_XDP sockets, or AF_XDP where available
     ///
-    /// AF_XDP bypasses the network stack of the kernel. It needs root, or CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and
-    /// CAP_NET_RAW, and an Ethernet interface without a default route. Queries and answers are single datagrams there,
-    /// whatever --segmentation says.
+    /// AF_XDP bypasses the network stack of the kernel. It needs root, or CAP_BPF, CAP_PERFMON,
+    /// CAP_NET_ADMIN and CAP_NET_RAW, and an Ethernet interface without a default route. With AF_XDP,
+    /// queries and answers are always single datagrams: --segmentation has no effect.
     #[arg(long, value_name = "socket|xdp|auto", default_value = "socket")]
     pub backend: Backend,
 

@@ -26,11 +26,11 @@ use args::{
     ZoneArgs,
 };
 
-/// Measure DNS64 servers the way RFC 8219 section 9 asks.
+/// Measure DNS64 servers by the method of RFC 8219 section 9.
 ///
-/// dns64bench is the Tester of RFC 8219: it sends AAAA queries at an exact rate to a DNS64 server
-/// (the device under test, DUT), plays the authoritative server that the DUT asks, and checks each
-/// answer by its content. A self-test shows beforehand that the Tester can keep up.
+/// dns64bench is the Tester of RFC 8219: it sends AAAA queries at an exact rate to a DNS64 server (the
+/// device under test, DUT), acts as the authoritative server that the DUT queries, and checks the content of
+/// each answer. A self-test shows beforehand that the Tester can keep up with the rate.
 #[derive(Debug, Parser)]
 #[command(
     name = "dns64bench",
@@ -73,15 +73,15 @@ pub enum Command {
 
     /// Run a campaign: all searches of a plan
     ///
-    /// A plan is one file with any number of servers, shares, core counts and settings, by default 20 runs of each. docs/plan.md
-    /// describes its keys; examples/ has a plan for each experiment of the papers.
+    /// A plan is one file with any number of servers, shares, core counts and settings, by default 20 runs
+    /// of each. docs/plan.md describes its keys; examples/ has a plan for each experiment of the papers.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
 
     /// Continue a campaign
     ///
-    /// After an interrupt, a crash or a power cut. The journal has every finished trial, so that at most the
-    /// interrupted trial is lost. The plan is the one that the campaign started with.
+    /// Use it after an interrupt, a crash or a power cut. The journal has every finished trial, so at most
+    /// the interrupted trial is lost. The plan is the one that the campaign started with.
     Resume(ResumeArgs),
 
     /// Write the report of a campaign
@@ -100,11 +100,10 @@ pub enum Command {
 
     /// Verify a journal and its report by recomputing both from the trials
     ///
-    /// Every line of the journal must have a correct seal. Every verdict must follow from the counts of its trial,
-    /// every rate from the search that found it, every certificate from its self-tests, and
-    /// every number of the report from the journal. The exit code is 3 if one does not, and 4 if
-    /// a file is missing. verify cannot tell whether the trials took place: a signature says who
-    /// answers for that.
+    /// Every line of the journal must have a correct seal. Every verdict must follow from the counts of its
+    /// trial, every rate from its search, every certificate from its self-tests, and every number of the
+    /// report from the journal. The exit code is 3 if one of these checks fails, and 4 if a file is missing.
+    /// verify cannot tell whether the trials took place: a signature shows who vouches for them.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
 
@@ -117,14 +116,15 @@ pub enum Command {
 
     /// Serve the zone of the test names
     ///
-    /// Runs the AuthDNS subsystem of the Tester alone, for a DUT that is started by hand. It answers A queries with the four
-    /// numbers of the name and AAAA queries for a share of the names, until it is interrupted.
+    /// Runs only the authoritative server (AuthDNS) of the Tester, for a DUT that is started by hand. It
+    /// answers A queries with the IPv4 address that the name contains, and AAAA queries for a share of the
+    /// names, until it is interrupted.
     Authority(AuthorityArgs),
 
     /// Write the zone of the test names for another authoritative server
     ///
-    /// Writes what `authority` serves as a zone file, with a record on each line or by $GENERATE. A
-    /// lab writes its zone files itself, to dns64bench below XDG_CACHE_HOME, /var/cache (root) or ~/.cache.
+    /// Writes the records that `authority` serves as a zone file, one on each line or with $GENERATE. A lab
+    /// does this itself, in the directory dns64bench below XDG_CACHE_HOME, /var/cache (root) or ~/.cache.
     #[command(after_help = ZONE_EXAMPLES)]
     Zone(ZoneArgs),
 
@@ -135,9 +135,9 @@ pub enum Command {
 
     /// Run in dns64perf++ or dns64perf compatibility mode
     ///
-    /// Takes the 7, 8 or 9 arguments of dns64perf++, prints its five lines and writes dns64perf.csv to
-    /// the current directory, so that scripts written for it run unchanged. There is no certificate:
-    /// standard error and the exit code say whether the Tester kept up.
+    /// Takes the 7, 8 or 9 arguments of dns64perf++, prints its five lines and writes dns64perf.csv to the
+    /// current directory, so that scripts written for it run unchanged. The Tester is not certified in this
+    /// mode: standard error and the exit code say whether it kept up.
     #[command(name = "dns64perf", after_help = DNS64PERF_EXAMPLES)]
     Dns64Perf(Dns64PerfArgs),
 
@@ -147,15 +147,16 @@ pub enum Command {
 
     /// List and print the profiles of servers
     ///
-    /// A profile says how a server is found, configured and started. To measure another server, or another configuration, save a
-    /// profile as a file, change it, and give the path of the file instead of the name.
+    /// A profile says how a server is found, configured and started. To measure another server, or another
+    /// configuration, save a profile as a file, change it, and give the path of the file instead of the
+    /// name.
     #[command(subcommand, after_help = PROFILE_EXAMPLES)]
     Profile(ProfileCommand),
 
     /// Serve a controller on a host of a laboratory
     ///
-    /// `run` starts it over ssh. It exchanges frames on standard input and output. When standard input ends, it stops everything that it
-    /// has started and exits. One agent runs on a host at a time.
+    /// `run` starts it over ssh. It exchanges frames on standard input and output. When standard input ends,
+    /// it stops everything that it has started and exits. One agent runs on a host at a time.
     Agent {
         /// Process ID of the parent; marks the inner process
         #[arg(long, value_name = "PID", hide = true)]

@@ -83,14 +83,12 @@ pub enum Needs {
 pub enum UsageError {
     /// Neither `--server` nor `--dut`.
     #[error(
-        "no server to measure; name one that runs with --server ADDR [--port PORT], or have one \
-         started in a lab with --dut PROFILE"
+        "no server to measure; give --server ADDR [--port PORT] for a running server, or --dut PROFILE to start one in a lab"
     )]
     NoServer,
     /// Both of them.
     #[error(
-        "--server and --dut name two servers; use --server ADDR for one that runs already, or \
-         --dut PROFILE for one to be started in a lab"
+        "--server and --dut cannot be combined; give --server ADDR for a running server, or --dut PROFILE to start one in a lab"
     )]
     TwoServers,
     /// A thread would have nothing to send from.
@@ -114,14 +112,13 @@ pub enum UsageError {
     },
     /// No name would be repeated.
     #[error(
-        "--cached-pattern says which names are repeated, and --cached-share is 0: no name is; omit it, or use such as \
-         --cached-share 80%"
+        "--cached-pattern has no effect because --cached-share is 0; omit it, or add for example --cached-share 80%"
     )]
     Pattern,
     /// Source and destination are of different families.
     #[error(
-        "--local {local} and --server {server} are not of the same family; omit --local or give an \
-         address of the server's family"
+        "--local {local} and --server {server} are of different IP versions; omit --local, or give an address \
+         of the server's IP version"
     )]
     Families {
         /// As given.

@@ -209,7 +209,7 @@ fn deviations_from_rfc_8219_are_noted() {
         remarks,
         [
             "a timeout of 2 s is longer than the 1 s that RFC 8219 section 9.2 allows",
-            "the server is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client and \
+            "the server is queried over IPv4; RFC 8219 section 9.1 requires IPv6 between client and \
              DNS64 server"
         ]
     );

@@ -54,7 +54,7 @@ impl Cores {
             Self::Any => None,
             Self::Cgroup(_) => Some("by cgroup cpuset".to_owned()),
             Self::Affinity(reason) => {
-                Some(format!("by affinity: no cgroup can be made here: {reason}"))
+                Some(format!("by affinity: cannot create a cgroup: {reason}"))
             }
         }
     }
@@ -81,7 +81,7 @@ const PROOF_LIMIT: Nanos = 5 * SECOND;
 impl Cgroup {
     fn create(cpus: &CpuSet) -> Result<Self, LabError> {
         let (parent, version) = own_parent().ok_or_else(|| {
-            Blame::Machine.error("no cgroup above this process hands the cpuset controller down")
+            Blame::Machine.error("no parent cgroup delegates the cpuset controller")
         })?;
         let cgroup = Self::below(&parent, version, cpus)?;
         cgroup.prove(cpus)?;
@@ -267,7 +267,7 @@ mod tests {
         assert!(text.ends_with("instead of 8000"), "{text}");
         let note = Cores::Affinity(error).note().unwrap();
         assert!(
-            note.starts_with("by affinity: no cgroup can be made here: its processes"),
+            note.starts_with("by affinity: cannot create a cgroup: its processes"),
             "{note}"
         );
         fs::remove_dir_all(&cgroup.0.path).unwrap();

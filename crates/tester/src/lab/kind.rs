@@ -13,7 +13,7 @@ use super::{LabError, userns};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum LabKind {
-    /// The best of the others that this machine allows
+    /// The best of the following kinds that this machine allows
     #[default]
     Auto,
     /// Network namespaces, as root

@@ -62,14 +62,14 @@ impl Cpus {
         let absent = missing(&self.online);
         if !absent.is_unrestricted() {
             return Some(format!(
-                "core {absent} is missing; use those that there are, {}",
+                "core {absent} is missing; use CPUs that are online: {}",
                 self.online
             ));
         }
         let forbidden = missing(&self.allowed);
         (!forbidden.is_unrestricted()).then(|| {
             format!(
-                "core {forbidden} is outside the cpuset of this process; use those that it has, {}, or widen cpuset.cpus \
+                "core {forbidden} is outside the cpuset of this process; use its CPUs, {}, or widen cpuset.cpus \
                  of its cgroup (of a container: --cpuset-cpus)",
                 self.allowed
             )

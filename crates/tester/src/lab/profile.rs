@@ -301,7 +301,7 @@ impl Profile {
         let Some((origin, text)) = all.find(|(built_in, _)| *built_in == name) else {
             let known = built_in_names().collect::<Vec<_>>().join(", ");
             return Err(Blame::Request.error(format!(
-                "no profile {name:?}; there are {known}, or give the path of a .toml file"
+                "no profile {name:?}; built-in profiles are {known}, or give the path of a .toml file"
             )));
         };
         Self::parse(origin, text)

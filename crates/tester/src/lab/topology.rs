@@ -257,7 +257,7 @@ fn forward(host: &Host) -> Result<(), LabError> {
     // What a thread finds below `/proc/sys/net` is of the network that it is in.
     let switched = host.enter(|| std::fs::write(FORWARDING, "1"))?;
     switched.map_err(Blame::Machine.because(format!(
-        "cannot have {host} forward IPv6 for the self-test ({FORWARDING}); in a container, mount \
+        "cannot enable IPv6 forwarding on {host} for the self-test ({FORWARDING}); in a container, mount \
          /proc/sys read-write, or use --lab loopback"
     )))
 }
@@ -361,7 +361,8 @@ fn clean() -> Result<(), LabError> {
     }
     if !left.is_empty() {
         return Err(Blame::Machine.error(format!(
-            "processes {left:?} in the lab's namespaces cannot be ended; look for them in state D"
+            "processes {left:?} in the lab's namespaces cannot be killed; `ps` shows whether they are in state \
+             D (uninterruptible)"
         )));
     }
     for name in names {
@@ -428,7 +429,7 @@ fn lock(path: &Path) -> Result<File, LabError> {
         file.read_to_string(&mut holder).map_err(refused)?;
         let holder = holder.trim();
         return Err(Blame::Machine.error(format!(
-            "the lab is in use by {holder}; wait for it or end it"
+            "the lab is in use by {holder}; wait until it has finished, or stop it"
         )));
     }
     let words: Vec<String> = std::env::args().collect();

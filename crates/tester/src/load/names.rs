@@ -180,7 +180,7 @@ fn used_before(used: u64) -> String {
 fn remedy(wider: Option<&Cidr>) -> String {
     match wider {
         Some(wider) => format!("use --namespace {wider}, or a shorter or slower trial"),
-        None => "not even 0.0.0.0/0 would do: use a shorter or slower trial".into(),
+        None => "even 0.0.0.0/0 is too small: use a shorter or slower trial".into(),
     }
 }
 

@@ -210,7 +210,7 @@ impl Rig {
             let kept = run_by.cores.map(|how| format!("cores of the DUT {how}"));
             conditions.notes.extend(kept);
             if !profile.caches && self.spec.load.cached_share != Share::NONE {
-                let idle = "the DUT has no cache: the cached share is asked for all the same";
+                let idle = "the DUT has no cache: names are repeated nevertheless";
                 conditions.notes.push(idle.to_owned());
             }
             let buffer = profile.receive_buffer.as_ref();

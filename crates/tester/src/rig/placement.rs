@@ -171,11 +171,11 @@ mod tests {
         assert_eq!(told("0", "99"), Ok(()), "nothing is known of them");
         write("sys/devices/system/cpu/online", "0-3\n");
         assert_eq!(told("0", "1-3"), Ok(()));
-        let expected = "core 4,8 is missing; use those that there are, 0-3";
+        let expected = "core 4,8 is missing; use CPUs that are online: 0-3";
         assert_eq!(told("0", "1-4,8"), Err(expected.to_owned()));
         write("proc/self/cgroup", "0::/user/a\n");
         write("sys/fs/cgroup/user/cpuset.cpus.effective", "0-1\n");
-        let expected = "core 2-3 is outside the cpuset of this process; use those that it has, 0-1, or widen cpuset.cpus of \
+        let expected = "core 2-3 is outside the cpuset of this process; use its CPUs, 0-1, or widen cpuset.cpus of \
                         its cgroup (of a container: --cpuset-cpus)";
         assert_eq!(told("0,3", "1-2"), Err(expected.to_owned()));
         write("sys/fs/cgroup/user/a/cpuset.cpus.effective", "0-2\n");

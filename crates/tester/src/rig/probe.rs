@@ -77,7 +77,7 @@ pub enum ProbeError {
     },
     /// The answer came from somewhere else.
     #[error(
-        "asked {server}, but {from} answered; ask that address, or bind the server to the one that is asked"
+        "the query went to {server}, but {from} answered; give that address, or bind the server to the first one"
     )]
     OtherAddress {
         /// The server.
@@ -202,7 +202,8 @@ impl Prober {
             return Err(self.useless(address, "a truncated answer".into(), remedy));
         }
         if message.rcode() != Rcode::NOERROR {
-            let remedy = "check that it forwards the zone to the authority and that this one runs";
+            let remedy =
+                "check that it forwards the zone to the authority, and that the authority runs";
             return Err(self.useless(address, message.rcode().to_string(), remedy));
         }
         let mut addresses = Vec::new();

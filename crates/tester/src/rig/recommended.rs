@@ -51,7 +51,7 @@ impl Recommended<'_> {
         }
         for server in &self.ipv4_servers {
             remarks.push(Severity::Critical.warning(format!(
-                "{server} is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client \
+                "{server} is queried over IPv4; RFC 8219 section 9.1 requires IPv6 between client \
                  and DNS64 server"
             )));
         }
@@ -66,9 +66,7 @@ impl Recommended<'_> {
 
 /// Why a measurement with an authority of such behaviour is not the one of RFC 8219.
 pub fn misbehaves(behaviour: &str) -> String {
-    format!(
-        "the authority misbehaves on purpose ({behaviour}), which RFC 8219 does not provide for"
-    )
+    format!("the authority injects faults ({behaviour}), which RFC 8219 does not provide for")
 }
 
 /// RFC 8219 section 9.2: the duration of each trial should be at least 60 seconds.

@@ -143,8 +143,8 @@ impl LabSpec {
         let is_link = self.setup == Setup::ThreeDevice && self.at.is_none();
         match self.authority.driver_mode() {
             Some(_) if !is_link => Err(Blame::Request.error(
-                "an authority in the driver needs a lab of three devices on this machine: with two devices, or on the \
-                 loopback interface, a self-test does not cross its link, and other hosts cannot be told yet; use \
+                "an authority in the driver needs a three-device lab on this machine: with two devices or on \
+                 the loopback interface, self-tests do not cross its link, and other hosts are not supported; use \
                  --setup three-device and --lab netns, or the built-in authority",
             )),
             _ => Ok(()),
@@ -223,9 +223,8 @@ impl AuthorityChoice {
     pub fn remark(&self) -> Option<String> {
         let mode = self.driver_mode()?;
         Some(format!(
-            "the authority answers A and AAAA queries with an XDP program ({mode}) at its link: datagrams on that link travel \
-             one by one, the host that sends a query spends the time of its answer, and when queries came and were answered is \
-             not known"
+            "the authority answers A and AAAA queries with an XDP program ({mode}) at its link: datagrams on \
+             that link are single, the CPU of the host that sends a query runs the program, and the authority records no times"
         ))
     }
 }

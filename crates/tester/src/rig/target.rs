@@ -10,9 +10,9 @@ use crate::lab::machine::Machine;
 /// A server of the public Internet, without the user's word.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0} is a public address: a measurement sends as many queries as the server and every network on the way there can \
-     carry, and more, which is an attack on whoever has not agreed to it; measure a server of your own, or give \
-     --i-may-load-this-network if its operators and those of the networks on the way have agreed"
+    "{0} is a public address: a measurement overloads the server and may overload every network on the way, \
+     which is an attack unless all their operators have agreed; measure a server of your own, or give \
+     --i-may-load-this-network if they have agreed"
 )]
 pub struct PublicTarget(IpAddr);
 

@@ -415,8 +415,8 @@ fn a_working_set_is_asked_before_the_trial_and_its_losses_are_noted() {
         [1000, 1000, 1000],
         "asked twice, then left to the trial"
     );
-    let note = "10 of the 100 names that the trial repeats were not answered when they were asked \
-                beforehand, at 1000 queries/s";
+    let note =
+        "10 of the 100 repeated names got no answer when the cache was warmed, at 1000 queries/s";
     assert_eq!(result.notes, [note]);
 }
 

@@ -63,8 +63,7 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         }
         self.settle()?;
         notes.push(format!(
-            "{missed} of the {queries} names that the trial repeats were not answered when they were \
-             asked beforehand, at {rate_qps} queries/s"
+            "{missed} of the {queries} repeated names got no answer when the cache was warmed, at {rate_qps} queries/s"
         ));
         Ok(())
     }

@@ -154,7 +154,7 @@ impl TesterFault {
     /// What went wrong, with its figures.
     pub fn what(&self) -> String {
         match self {
-            Self::NotSent { queries } => format!("the kernel did not take {queries} queries"),
+            Self::NotSent { queries } => format!("the kernel refused {queries} queries"),
             Self::LateSchedule {
                 lateness_ns,
                 limit_ns,
@@ -176,7 +176,7 @@ impl TesterFault {
             }
             Self::NetworkLoss(source) => source.to_string(),
             Self::NetworkDelay(source) => format!(
-                "{} held packets back {} times ({})",
+                "{} delayed packets {} times ({})",
                 source.at(),
                 source.count,
                 source.counter
@@ -213,8 +213,7 @@ impl TesterFault {
     fn what_was_harder(&self) -> String {
         match self {
             Self::RateError { sent, due, allowed } => format!(
-                "a span of 100 ms had {sent} queries instead of {due}, and {allowed} more or fewer are \
-                 allowed"
+                "a span of 100 ms had {sent} queries instead of {due}; the largest difference allowed is {allowed}"
             ),
             Self::CatchUpBurst {
                 stall_ns,
@@ -224,9 +223,8 @@ impl TesterFault {
                 lost,
                 cause,
             } => format!(
-                "all {lost} queries without an answer left in catch-up bursts: at {rate_qps} \
-                 queries/s a stall of {:.1} ms kept back {burst_queries}, and {limit_queries} may \
-                 leave at once{}",
+                "all {lost} unanswered queries were sent in catch-up bursts: at {rate_qps} queries/s a stall of \
+                 {:.1} ms delayed {burst_queries} queries, and at most {limit_queries} may be sent at once{}",
                 milliseconds(*stall_ns),
                 because(cause.as_ref())
             ),
@@ -236,7 +234,7 @@ impl TesterFault {
                 limit_ns,
                 cause,
             } => format!(
-                "{}; it had to wait for {:.0} ms in all and the limit is {:.0} ms",
+                "{}; it waited {:.0} ms in total and the limit is {:.0} ms",
                 cause.what(*role),
                 milliseconds(*taken_ns),
                 milliseconds(*limit_ns)
@@ -285,7 +283,7 @@ impl TesterFault {
             }
             Self::ClockStep { .. } => Some("stop the program that sets the clock"),
             Self::HostLate { .. } | Self::HostClock { .. } => {
-                Some("look for what delays the connection to it, or the host")
+                Some("find out what delays this host or the connection to it")
             }
             Self::AuthorityDied { .. } | Self::Link { .. } => None,
         }

@@ -50,7 +50,7 @@ pub enum InDriverError {
     },
     /// Nothing in the driver waits, loses or spoils an answer.
     #[error(
-        "an authority in the driver has no faults on purpose; omit the behaviour, or answer by sockets"
+        "an authority in the driver cannot inject faults; omit the behaviour, or use the built-in authority over sockets"
     )]
     Behaviour,
     /// The program.

@@ -229,7 +229,8 @@ pub enum TrialError {
     #[error(transparent)]
     InDriver(#[from] InDriverError),
     /// A thread cannot be started or tied to its core.
-    #[error("cannot tie a thread to core {}: {reason}; see the cores that `taskset -pc $$` allows", core.map_or("any".into(), |c| c.to_string()))]
+    #[error("cannot pin a thread to core {}: {reason}; see the cores that `taskset -pc $$` allows",
+             core.map_or("any".into(), |c| c.to_string()))]
     Thread {
         /// The core.
         core: Option<usize>,
@@ -237,7 +238,9 @@ pub enum TrialError {
         reason: io::Error,
     },
     /// The schedule is empty.
-    #[error("{rate_qps} qps for {duration_ms} ms are no whole query; raise --rate or --duration")]
+    #[error(
+        "{rate_qps} qps for {duration_ms} ms is less than one query; raise --rate or --duration"
+    )]
     NoQueries {
         /// Rate.
         rate_qps: u64,

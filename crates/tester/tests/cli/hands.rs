@@ -25,7 +25,10 @@ fn profiles_are_listed_and_printed() {
     assert_eq!(show.stdout, include_str!("../../profiles/unbound.toml"));
     let none = run("profile show no-such");
     assert_eq!((none.code, none.stdout.as_str()), (Some(2), ""));
-    assert!(none.stderr.contains("there are dns64d, bind"), "{none:?}");
+    assert!(
+        none.stderr.contains("built-in profiles are dns64d, bind"),
+        "{none:?}"
+    );
 }
 
 /// What bash is offered for the last word of a line.
@@ -157,7 +160,7 @@ fn every_error_is_json_where_that_is_asked_for() {
         (
             "selftest --server ::1 --dut bind --json=-",
             2,
-            "name two servers",
+            "cannot be combined",
         ),
         (
             "trial --dut no-such -Q 5 --lab loopback -j -",

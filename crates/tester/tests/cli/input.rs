@@ -48,7 +48,7 @@ fn values_out_of_bounds_are_refused_with_the_bound() {
         ("-Q 1 --cpus 3-1", "is not a set of CPUs"),
         ("-Q 1 --cpus 9999", "beyond 8191"),
         ("-Q 1 -T 2 -c 1", "use --sockets 2 or more"),
-        ("-Q 1 -a ::1", "not of the same family"),
+        ("-Q 1 -a ::1", "of different IP versions"),
         ("-Q 1 -l 100ms", "raise --rate or --duration"),
         ("-Q 1M -l 1ms -t 60s -c 1", "or more"),
     ] {
@@ -65,7 +65,7 @@ fn flags_that_mean_nothing_together_are_refused() {
         ),
         (
             "trial {server} -Q 1 --cached-pattern stack:9",
-            "use such as --cached-share 80%",
+            "add for example --cached-share 80%",
         ),
         (
             "trial --dut unbound --dut-set threads=0 --lab loopback -Q 1",
@@ -94,7 +94,7 @@ fn a_namespace_that_is_too_small_names_the_one_that_would_do() {
         assert!(ran.stderr.contains(ran.json()["error"].as_str().unwrap()));
     }
     let line = "trial {server} -Q 1000M -l 1h";
-    refused(line, 2, &["not even 0.0.0.0/0 would do"]);
+    refused(line, 2, &["even 0.0.0.0/0 is too small"]);
 }
 
 #[test]

@@ -365,5 +365,5 @@ fn what_cannot_be_answered_in_the_driver_is_refused() {
         "trial --lab netns --setup two-device --dut unbound -Q 1k --authority in-driver";
     let said = output(command(two_device));
     let said = String::from_utf8(said.stderr).unwrap();
-    assert!(said.contains("needs a lab of three devices"), "{said}");
+    assert!(said.contains("needs a three-device lab"), "{said}");
 }

@@ -103,7 +103,10 @@ fn every_link_leads_to_a_file_and_a_heading() {
                 file => page.parent().unwrap().join(file),
             };
             let is_there = path.exists() && (heading.is_empty() || has_anchor(&path, heading));
-            if !is_there {
+            // mdBook copies what is in docs/ only.
+            let leaves_book =
+                page.parent() == Some(root().join("docs").as_path()) && file.starts_with("../");
+            if !is_there || leaves_book {
                 broken.push(format!("{}: {target}", page.display()));
             }
         }

@@ -103,11 +103,11 @@ fn what_differs_is_noted() {
     let notes = loaded(text).notes.join("\n") + "\n";
     expect![[r#"
             cache: answers are cached, up to 256 MiB; mtd64-ng has no cache
-            clients: everybody may ask, as with mtd64-ng; a TOML file can narrow it by allow
-            failures: clients get SERVFAIL when no server answers; mtd64-ng is silent
+            clients: every address may send queries, as with mtd64-ng; the key allow of a TOML file restricts this
+            failures: clients get SERVFAIL when no server answers; mtd64-ng sends no response
             answers: PTR of synthesised addresses and ipv4only.arpa are answered, and TTLs are bounded by those of the missing AAAA (RFC 6147 section 5.1.7); keys that are not given have the defaults of dns64d
             selection-mode: each question goes to the next server; mtd64-ng stays with one until it fails, as selection = "failover" of a TOML file does
-            dns64-prefix: 64:ff9b::/96 must not stand for private IPv4 addresses (RFC 6052 section 3.1), so none are made for them
+            dns64-prefix: 64:ff9b::/96 must not stand for private IPv4 addresses (RFC 6052 section 3.1), so AAAA records are not synthesised for these
             response-maxlength: 512 is used instead of 100
         "#]].assert_eq(&notes);
 }
@@ -148,7 +148,7 @@ fn servers_and_keys_that_are_wrong_are_shown_in_their_lines() {
         6 | frobnicate 1
           | ^^^^^^^^^^
 
-        mtd64-ng.conf:8:1: port is given twice; leave one out
+        mtd64-ng.conf:8:1: port is given twice; remove one
           |
         8 | port 53
           | ^^^^
@@ -182,27 +182,27 @@ fn values_that_are_wrong_are_shown_in_their_lines() {
         4 | debugging 1
           |           ^
 
-        mtd64-ng.conf:5:14: timeout-time 0 is below 0.01; take something from 0.01 to 4.5
+        mtd64-ng.conf:5:14: timeout-time 0 is below 0.01: must be 0.01 to 4.5
           |
         5 | timeout-time 0
           |              ^
 
-        mtd64-ng.conf:6:17: resend-attempts 10 is above 9; take something from 0 to 9
+        mtd64-ng.conf:6:17: resend-attempts 10 is above 9: must be 0 to 9
           |
         6 | resend-attempts 10
           |                 ^^
 
-        mtd64-ng.conf:7:20: response-maxlength 0 is below 1; take something from 1 to 65535
+        mtd64-ng.conf:7:20: response-maxlength 0 is below 1: must be 1 to 65535
           |
         7 | response-maxlength 0
           |                    ^
 
-        mtd64-ng.conf:8:13: num-threads "many" is not a whole number; take one from 1 to 4294967295
+        mtd64-ng.conf:8:13: num-threads "many" is not a whole number from 1 to 4294967295
           |
         8 | num-threads many
           |             ^^^^
 
-        mtd64-ng.conf:9:6: port 65536 is above 65535; take something from 1 to 65535
+        mtd64-ng.conf:9:6: port 65536 is above 65535: must be 1 to 65535
           |
         9 | port 65536
           |      ^^^^^
@@ -230,7 +230,7 @@ fn a_server_is_named_once_and_is_another() {
           |            ^^^^^^^^^
     "#]].assert_eq(&refusal("nameserver 127.0.0.1\n"));
     expect![[r#"
-        mtd64-ng.conf:2:12: nameserver has 192.0.2.1:53 twice; leave one out
+        mtd64-ng.conf:2:12: nameserver has 192.0.2.1:53 twice; remove one
           |
         2 | nameserver 192.0.2.1
           |            ^^^^^^^^^

@@ -63,7 +63,7 @@ pub(super) fn enter(source: &Source, settings: &Settings) -> Sandbox {
 
 fn logged<T>(name: &str, result: Result<T, impl fmt::Display>) -> Option<T> {
     result
-        .inspect_err(|error| tracing::warn!("no sandbox by {name}: {error}"))
+        .inspect_err(|error| tracing::warn!("sandbox: {name} is not in force: {error}"))
         .ok()
 }
 

@@ -51,7 +51,7 @@ fn what_is_no_behaviour_is_refused_with_the_remedy() {
         ("loss=2", "'2' is not a share"),
         (
             "loss=60%,servfail=40.0001%",
-            "the shares are more than 100% together",
+            "the shares add up to more than 100%",
         ),
         ("delay=11s", "a delay must be at most 10s"),
         ("delay=fast", "a time is expected"),

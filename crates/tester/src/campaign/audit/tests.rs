@@ -568,8 +568,8 @@ fn a_server_that_was_changed_is_not_measured_on() {
     let half = resealed(lines[..lines.len() / 2].to_vec());
     fs::write(dir.path().join(JOURNAL_FILE), half).unwrap();
     let error = resume(dir.path(), Servers::new("-v", "aa")).unwrap_err();
-    let reason = "is not what the campaign has measured so far: command was server -d, is server -v; its \
-                  runs would be mixed with those before: restore it and continue with `dns64bench resume`, or run \
+    let reason = "has changed since the campaign began: command was server -d, is server -v; restore it and \
+                  continue with `dns64bench resume`, or run \
                   the plan in a new directory";
     let BenchError::Bench(said) = &error else {
         panic!("{error:?}")

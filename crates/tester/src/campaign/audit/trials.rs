@@ -186,7 +186,9 @@ fn clocks(result: &TrialResult) -> Option<String> {
         !seen.insert(&clock.host) || !can_be
     })?;
     let host = &wrong.host;
-    Some(format!("the figures of the clock of host {host} cannot be"))
+    Some(format!(
+        "the figures of the clock of host {host} are impossible"
+    ))
 }
 
 /// No two readings of clocks are so far apart, however poor they were.
@@ -347,7 +349,8 @@ fn path(result: &TrialResult) -> Option<String> {
         && path.answered.names > 0
         && typical.response_ns <= result.timeout_ns
         && Some(typical.response_ns) <= result.rtt.max;
-    (!is_possible).then(|| "the messages of its typical query cannot be in this order".to_owned())
+    (!is_possible)
+        .then(|| "the messages of its typical query are in an impossible order".to_owned())
 }
 
 /// Each name is in one class, and its time without the authority is none beyond the round-trip time.

@@ -20,7 +20,8 @@ pub enum JournalError {
     },
     /// There is no campaign in the directory.
     #[error(
-        "{} holds no campaign: there is no journal.jsonl; begin one with `dns64bench run`, or name its directory",
+        "{} is not the directory of a campaign: it has no journal.jsonl; start a campaign with `dns64bench \
+         run`, or give its directory",
         .dir.display()
     )]
     Missing {
@@ -74,8 +75,8 @@ pub enum JournalError {
     },
     /// A line could not be written, and what there was of it was taken back.
     #[error(
-        "cannot write line {line} ({kind}) of {}: {reason}; that record is lost and all before it are \
-         safe, make room on the disk and continue with `dns64bench resume`",
+        "cannot write line {line} ({kind}) of {}: {reason}; this record is lost, all earlier ones are safe: \
+         free space on the disk and continue with `dns64bench resume`",
         .path.display()
     )]
     NotWritten {
@@ -104,8 +105,8 @@ pub enum JournalError {
     },
     /// The journal is of a format that is read but not written any more.
     #[error(
-        "{} is of format {format} and this program goes on in format {FORMAT}, but a journal has one format: make \
-         the report of what is there with `dns64bench report`, and run the plan in a new directory",
+        "{} has format {format}, and this program can continue only format {FORMAT}: write the report of its \
+         trials with `dns64bench report`, and run the plan in a new directory",
         .path.display()
     )]
     EarlierFormat {

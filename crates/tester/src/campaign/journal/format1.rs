@@ -187,8 +187,8 @@ mod tests {
         let dir = begun();
         let path = dir.path().join(JOURNAL_FILE);
         let expected = format!(
-            "{} is of format 1 and this program goes on in format 2, but a journal has one format: make \
-             the report of what is there with `dns64bench report`, and run the plan in a new directory",
+            "{} has format 1, and this program can continue only format 2: write the report of its trials with \
+             `dns64bench report`, and run the plan in a new directory",
             path.display()
         );
         assert_eq!(

@@ -20,8 +20,7 @@ pub struct Reading {
 /// A journal whose last line is not whole.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "line {line} of {}, at octet {offset}, is not whole: its {octets} octets are what a crash has left; \
-     `dns64bench resume` cuts them off",
+    "line {line} of {}, at octet {offset}, is incomplete: {octets} octets, left by a crash; `dns64bench resume` removes them",
     .path.display()
 )]
 pub struct Torn {

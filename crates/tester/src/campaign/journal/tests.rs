@@ -466,8 +466,8 @@ fn fill(dir: &Path) {
         reason: "-".repeat(5_000),
     };
     let expected = format!(
-        "cannot write line 3 (stopped) of {}: File too large (os error 27); that record is lost and all \
-         before it are safe, make room on the disk and continue with `dns64bench resume`",
+        "cannot write line 3 (stopped) of {}: File too large (os error 27); this record is lost, all earlier \
+         ones are safe: free space on the disk and continue with `dns64bench resume`",
         dir.join(JOURNAL_FILE).display()
     );
     assert_eq!(journal.append(long).unwrap_err().to_string(), expected);

@@ -266,7 +266,7 @@ fn settings(at: &At<Dut>, faults: &mut Faults<'_>) -> Vec<BTreeMap<String, Strin
     for (key, at) in &dut.sweep {
         let values = at.get_ref();
         if values.is_empty() {
-            faults.add(at.fault(format!("sweep over no value of {key}; name at least one")));
+            faults.add(at.fault(format!("sweep has no value for {key}; give at least one")));
             continue;
         }
         if dut.set.contains_key(key) {

@@ -29,7 +29,7 @@ pub(super) fn parse(faults: &mut Faults<'_>) -> Option<File> {
         faults.add(Fault {
             span: error.span().unwrap_or(text.len()..text.len()),
             table: TOP,
-            message: format!("this is not TOML: {message}; {remedy}"),
+            message: format!("not valid TOML: {message}; {remedy}"),
         });
     }
     let is_toml = faults.is_empty();

@@ -75,7 +75,7 @@ fn load(at: &At<String>, origin: &str, role: ProfileRole) -> Result<Profile, Fau
              authority = {name:?} in place of profile"
         ))),
         (ProfileRole::Dut, ProfileRole::Authority) => Err(at.fault(format!(
-            "{name:?} is a DNS64 server, no authority; write \"built-in\" or \"nsd\""
+            "{name:?} is a DNS64 server, not an authority; write \"built-in\" or \"nsd\""
         ))),
         _ => Ok(profile),
     }
@@ -148,8 +148,7 @@ fn check_patterns(file: &File, faults: &mut Faults<'_>) {
         && !faults.spoil(&["[cells]"])
     {
         faults.add(at.fault(
-            "`pattern` says which names are repeated, and cached-share is 0: no name is; omit it, or write such as \
-             cached-share = \"80%\"",
+            "`pattern` has no effect because cached-share is 0; omit it, or add for example cached-share = \"80%\"",
         ));
     }
 }

@@ -156,7 +156,7 @@ impl Plan {
         if self.uses_lab() && self.hosts.at.is_none() && self.lab == LabKind::Loopback {
             remarks.push(
                 Severity::Critical
-                    .warning("all roles on the loopback interface are no measurement"),
+                    .warning("all roles share the loopback interface: not a measurement"),
             );
         }
         for variant in &self.variants {
@@ -165,9 +165,10 @@ impl Plan {
             remarks.extend(flaw);
         }
         if self.uncertified {
-            remarks.push(Severity::Critical.warning(
-                "the Tester is not certified, which RFC 8219 section 9.2.1 demands before use",
-            ));
+            remarks.push(
+                Severity::Critical
+                    .warning("the Tester is not certified, which RFC 8219 section 9.2.1 requires"),
+            );
             return remarks;
         }
         for variant in &self.variants {

@@ -301,7 +301,7 @@ fn check_authorities(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     {
         faults.add(at.fault(format!(
             "the authority {:?} is measured by the self-test, in which every name has an AAAA: \
-             leave aaaa-share away, or put its DUTs in a plan of their own",
+             omit aaaa-share, or put the DUTs into another plan",
             at.get_ref()
         )));
     }
@@ -373,7 +373,7 @@ fn check_range(
     if needed > namespace.names() {
         let remedy = match namespace.widened_to(needed) {
             Some(wider) => format!("give namespace = \"{wider}\""),
-            None => "not even 0.0.0.0/0 would do: give a lower rate or a shorter duration".into(),
+            None => "even 0.0.0.0/0 is too small: give a lower rate or a shorter duration".into(),
         };
         faults.add(at.fault(format!(
             "the namespace {namespace} has {} names, and a trial of {} at the first rate, \

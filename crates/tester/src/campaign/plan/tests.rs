@@ -425,12 +425,12 @@ fn duts_that_cannot_be_are_pointed_at() {
         ),
         (
             "[[dut]]\nprofile = \"bind\"\nsweep = { a = [] }",
-            expect!["3:15: sweep over no value of a; name at least one"],
+            expect!["3:15: sweep has no value for a; give at least one"],
         ),
         (
             "[[dut]]\nauthority = \"nsd\"\n[cells]\ngrid = \"aaaa\"",
             expect![[
-                r#"2:13: the authority "nsd" is measured by the self-test, in which every name has an AAAA: leave aaaa-share away, or put its DUTs in a plan of their own"#
+                r#"2:13: the authority "nsd" is measured by the self-test, in which every name has an AAAA: omit aaaa-share, or put the DUTs into another plan"#
             ]],
         ),
     ] {
@@ -463,7 +463,7 @@ fn what_leaves_the_recommendations_is_remarked() {
     let expected = expect![[r#"
         shorter than RFC 8219 section 9.2 asks: trials of 5 s instead of 60 s, 3 searches instead of 20
         a timeout of 2 s is longer than the 1 s that RFC 8219 section 9.2 allows
-        old is asked over IPv4; RFC 8219 section 9.1 demands IPv6 between client and DNS64 server
+        old is queried over IPv4; RFC 8219 section 9.1 requires IPv6 between client and DNS64 server
         no cell without AAAA records and cached names, which RFC 8219 section 9.2 requires
         the Tester is not certified for old; name an authority with self-test-server"#]];
     let remarks: Vec<_> = plan.remarks().iter().map(ToString::to_string).collect();
@@ -484,7 +484,7 @@ fn profiles_are_looked_up_when_a_plan_is_loaded() {
         (
             "[[dut]]\nprofile = \"unbund\"",
             expect![[
-                r#"2:11: no profile "unbund"; there are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file"#
+                r#"2:11: no profile "unbund"; built-in profiles are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file"#
             ]],
         ),
         (
@@ -501,7 +501,9 @@ fn profiles_are_looked_up_when_a_plan_is_loaded() {
         ),
         (
             "[tester]\nauthority = \"bind\"\n[[dut]]\nprofile = \"unbound\"",
-            expect![[r#"2:13: "bind" is a DNS64 server, no authority; write "built-in" or "nsd""#]],
+            expect![[
+                r#"2:13: "bind" is a DNS64 server, not an authority; write "built-in" or "nsd""#
+            ]],
         ),
         (
             "[[dut]]\nprofile = \"mtd64-ng\"\nsweep = { thread = [1, 2] }",
@@ -545,10 +547,7 @@ fn an_authority_in_the_driver_needs_three_devices_and_has_no_faults() {
     let text = "[tester]\nsetup = \"two-device\"\nauthority = \"in-driver\"\n[[dut]]\nprofile = \"unbound\"\n";
     let refused = error(text);
     assert!(refused.contains("3:13: "), "{refused}");
-    assert!(
-        refused.contains("needs a lab of three devices"),
-        "{refused}"
-    );
+    assert!(refused.contains("needs a three-device lab"), "{refused}");
     let refused = error(
         "[tester]\nauthority = \"in-driver\"\n[[dut]]\nprofile = \"unbound\"\nauthority-behaviour = \"loss=1%\"\n",
     );

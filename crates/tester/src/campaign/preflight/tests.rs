@@ -80,19 +80,19 @@ fn all_that_a_machine_lacks_is_told_at_once() {
         &root,
         &found,
         &expect![[r#"
-        DIR/plan.toml:4:18: core 9 is missing; use those that there are, 0-3
+        DIR/plan.toml:4:18: core 9 is missing; use CPUs that are online: 0-3
         4 | authority-cpus = "9"
           |                  ^^^
-        DIR/plan.toml:5:13: large needs about 6416 MiB of memory for the 16,777,216 names of 10.0.0.0/8, and 1024 MiB are available; memory would do for 10.0.0.0/11, but a trial needs 6,600,064 names: use a lower rate, a shorter trial or the built-in authority
+        DIR/plan.toml:5:13: large needs about 6416 MiB of memory for the 16,777,216 names of 10.0.0.0/8, and 1024 MiB are available; the memory is enough for 10.0.0.0/11 only, but a trial needs 6,600,064 names: use a lower rate, a shorter trial or the built-in authority
         5 | namespace = "10.0.0.0/8"
           |             ^^^^^^^^^^^^
-        DIR/plan.toml:10:9: core 4-99 is missing; use those that there are, 0-3
+        DIR/plan.toml:10:9: core 4-99 is missing; use CPUs that are online: 0-3
         10 | cores = ["1", "0-99"]
            |         ^^^^^^^^^^^^^
         DIR/plan.toml:14:10: "DIR/no/such" is not an executable file; give the path of the server's binary
         14 | binary = "no/such"
            |          ^^^^^^^^^
-        DIR/plan.toml:15:9: core 2 is outside the cpuset of this process; use those that it has, 0-1, or widen cpuset.cpus of its cgroup (of a container: --cpuset-cpus)
+        DIR/plan.toml:15:9: core 2 is outside the cpuset of this process; use its CPUs, 0-1, or widen cpuset.cpus of its cgroup (of a container: --cpuset-cpus)
         15 | cores = "2"
            |         ^^^
         DIR/plan.toml:17:11: totd: found none of totd; build it and use binary = "PATH"
@@ -121,10 +121,10 @@ fn servers_that_may_not_be_loaded_are_refused_unless_the_user_says_so() {
         &root,
         &found,
         &expect![[r#"
-        DIR/plan.toml:2:10: 8.8.8.8 is a public address: a measurement sends as many queries as the server and every network on the way there can carry, and more, which is an attack on whoever has not agreed to it; measure a server of your own, or give --i-may-load-this-network if its operators and those of the networks on the way have agreed
+        DIR/plan.toml:2:10: 8.8.8.8 is a public address: a measurement overloads the server and may overload every network on the way, which is an attack unless all their operators have agreed; measure a server of your own, or give --i-may-load-this-network if they have agreed
         2 | server = "8.8.8.8"
           |          ^^^^^^^^^
-        DIR/plan.toml:3:20: 2001:4860:4860::8888 is a public address: a measurement sends as many queries as the server and every network on the way there can carry, and more, which is an attack on whoever has not agreed to it; measure a server of your own, or give --i-may-load-this-network if its operators and those of the networks on the way have agreed
+        DIR/plan.toml:3:20: 2001:4860:4860::8888 is a public address: a measurement overloads the server and may overload every network on the way, which is an attack unless all their operators have agreed; measure a server of your own, or give --i-may-load-this-network if they have agreed
         3 | self-test-server = "[2001:4860:4860::8888]:53"
           |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^
         DIR/plan.toml:5:10: [ff02::1]:53 is not the address of a server; use a unicast address and a port above 0
@@ -150,7 +150,7 @@ fn a_server_needs_names_for_all_trials_of_which_the_rate_is_known() {
         &root,
         &lacks(&root, &plan("reuse = false\n"), |_| {}),
         &expect![[r#"
-            DIR/plan.toml:8:10: [::1]:53 is asked for no name twice, and the first trials of its searches alone need 6,000,000,000 names of the 4,294,967,296 that there are; give a lower rate, shorter trials or fewer runs
+            DIR/plan.toml:8:10: [::1]:53 must not be queried twice for a name: the first trials of its searches need 6,000,000,000 names and the namespace has 4,294,967,296; give a lower rate, shorter trials or fewer runs
             8 | server = "::1"
               |          ^^^^^"#]],
     );

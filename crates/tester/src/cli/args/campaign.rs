@@ -14,7 +14,7 @@ pub struct RunArgs {
     #[arg(value_name = "PLAN.toml")]
     pub plan: PathBuf,
 
-    /// Print the tasks of the plan, how long they take, and what keeps it from being run
+    /// Print the tasks of the plan and their duration, and check whether it can run here
     #[arg(long)]
     pub dry_run: bool,
 
@@ -38,7 +38,7 @@ pub struct RunArgs {
 /// Whose servers may be measured.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct MayLoadArgs {
-    /// Measure servers at public addresses: all operators on the way have agreed
+    /// Allow servers at public addresses; all operators on the path must have agreed
     #[arg(long)]
     pub i_may_load_this_network: bool,
 }

@@ -40,7 +40,7 @@ fn supervise() -> Result<u8, Failure> {
     let status = outer::supervise(inner)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     code.ok_or_else(|| {
-        let cleaned = "the agent was killed; what it had started was ended";
+        let cleaned = "the agent was killed, and the programs that it had started were stopped";
         Failure::new(exit::ENVIRONMENT, anyhow!("{cleaned} ({status})"))
     })
 }

@@ -92,8 +92,8 @@ fn tell_driver(out: &mut dyn Write, in_driver: &InDriver) -> std::io::Result<()>
     if in_driver.needs_far_end() {
         writeln!(
             out,
-            "{interface} is a veth device: without an XDP program at its other end no answer arrives; \
-             --xdp-mode generic needs none"
+            "{interface} is a veth device: answers arrive only if the other end has an XDP program, too; \
+             --xdp-mode generic works without one"
         )?;
     }
     Ok(())

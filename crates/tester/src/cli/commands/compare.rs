@@ -23,8 +23,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
     for (comparison, dir) in comparisons.iter().zip(others()) {
         if comparison.rows.is_empty() {
             let error = anyhow::anyhow!(
-                "{} and {} have no point in common; names, shares, durations and timeouts have to be the \
-                 same",
+                "{} and {} have no point in common: name, shares, duration and timeout of a point must be equal",
                 args.before.display(),
                 dir.display()
             );

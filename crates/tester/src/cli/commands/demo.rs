@@ -142,7 +142,7 @@ fn installed() -> Result<String, Failure> {
         packages.extend(profile.package);
     }
     let error = format!(
-        "no DNS64 server is here; build the one of this project (`cargo build --release --package \
+        "no DNS64 server is installed; build dns64d (`cargo build --release --package \
          dns64d`) or install one of these Debian packages: {}",
         packages.join(", ")
     );
@@ -203,8 +203,8 @@ fn headline(found: &[Found]) -> String {
     let range = numbers::range(&all);
     if all.unstable {
         return format!(
-            "DNS64 rate: unstable: {range} queries/s in {searches}; no single rate represents them. Look at what \
-             `dns64bench doctor` says of this machine, and repeat them when it is quiet"
+            "DNS64 rate: unstable: {range} queries/s in {searches}; no single rate represents them. Run \
+             `dns64bench doctor`, and repeat the demo on a quiet machine"
         );
     }
     let limited = all.failed_qps.is_none();
@@ -214,8 +214,7 @@ fn headline(found: &[Found]) -> String {
         format!("DNS64 rate: {least}{rate} queries/s (median of {searches}; min to max {range})");
     if limited {
         text.push_str(
-            "\nTHE TESTER IS THE LIMIT, not the server: the Tester is certified no further; give it \
-             more cores",
+            "\nTHE TESTER IS THE LIMIT, not the server: the Tester is not certified for more; give it more cores",
         );
     }
     text
@@ -251,8 +250,7 @@ mod tests {
         assert_eq!(
             headline(&[limit, found(Some(29_000), false), limit]),
             "DNS64 rate: at least 30,000 queries/s (median of 3 searches; min to max 29,000 to 30,000 or more)\n\
-             THE TESTER IS THE LIMIT, not the server: the Tester is certified no further; give it \
-             more cores"
+             THE TESTER IS THE LIMIT, not the server: the Tester is not certified for more; give it more cores"
         );
         // The rate that failed now and then at the certified one is the answer all the same.
         let lower = found(Some(28_000), false);

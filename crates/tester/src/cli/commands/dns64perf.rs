@@ -199,7 +199,7 @@ fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
         .flat_map(|(name, found)| found.iter().flat_map(|&a| Pref64::learn(a, *name)));
     match candidates.find(explains) {
         None => Err(format!(
-            "no one pref64 explains the answers of {}",
+            "no single prefix explains the answers of {}",
             test.server
         )),
         fitting => Ok(fitting),

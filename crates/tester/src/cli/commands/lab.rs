@@ -37,7 +37,7 @@ fn exec(role: Role, command: &[String]) -> Result<u8, Failure> {
         .map(|setup| setup.host(role))
         .into_iter()
         .find(|host| matches!(host, Host::Netns(name) if up.contains(name)))
-        .context("no lab is up; make one with `dns64bench lab up`")?;
+        .context("there is no lab; create one with `dns64bench lab up`")?;
     let mut program = host.command(Path::new(&command[0]), &CpuSet::unrestricted());
     let status = program.args(&command[1..]).status();
     let status = status.with_context(|| format!("cannot run {} on {host}", command[0]))?;

@@ -67,7 +67,7 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
     lines.extend(unchecked(&audited, loaded.format));
     lines.extend(template.map(|text| {
         format!(
-            "the page was made with a template of the user's: {FOLDER}/{TEMPLATE}, sha256 {}: it may say anything",
+            "the page uses a template of the user, {FOLDER}/{TEMPLATE}, sha256 {}: its text is not checked",
             sha256_hex(text.as_bytes())
         )
     }));
@@ -124,7 +124,9 @@ fn refused(loaded: &Loaded, contradiction: &Contradiction) -> Failure {
     if let Some(Record::Campaign { tester, .. }) = made
         && tester != crate::PROGRAM
     {
-        text += &format!("; {tester} wrote it, whose rules may be others: verify it with that one");
+        text += &format!(
+            "; it was written by {tester}, which may have other rules: verify it with that version"
+        );
     }
     Failure::new(exit::TESTER, anyhow::anyhow!(text))
 }

@@ -384,7 +384,7 @@ fn a_missing_program_says_how_to_get_it() {
         Profile::load("bnid")
             .unwrap_err()
             .to_string()
-            .starts_with("no profile \"bnid\"; there are dns64d, bind, unbound,")
+            .starts_with("no profile \"bnid\"; built-in profiles are dns64d, bind, unbound,")
     );
 }
 

@@ -109,9 +109,11 @@ fn check_memory(
         fits.then_some(cidr)
     });
     let remedy = match narrower {
-        Some(cidr) if cidr.names() >= needed => format!("{cidr} would do: use --namespace {cidr}"),
+        Some(cidr) if cidr.names() >= needed => {
+            format!("the memory is enough for {cidr}: use --namespace {cidr}")
+        }
         Some(cidr) => format!(
-            "memory would do for {cidr}, but a trial needs {} names: use a lower rate, a shorter \
+            "the memory is enough for {cidr} only, but a trial needs {} names: use a lower rate, a shorter \
              trial or the built-in authority",
             Thousands(needed)
         ),
@@ -152,9 +154,9 @@ mod tests {
         assert_eq!(
             refused(6415 << 20, 1 << 23),
             "nsd needs about 6416 MiB of memory for the 16,777,216 names of 10.0.0.0/8, and 6415 MiB \
-             are available; 10.0.0.0/9 would do: use --namespace 10.0.0.0/9"
+             are available; the memory is enough for 10.0.0.0/9: use --namespace 10.0.0.0/9"
         );
-        assert!(refused(816 << 20, 1 << 10).contains("; 10.0.0.0/11 would do"));
+        assert!(refused(816 << 20, 1 << 10).contains("; the memory is enough for 10.0.0.0/11:"));
     }
 
     #[test]
@@ -182,7 +184,7 @@ mod tests {
         let error = refused(6415 << 20, 9_000_000);
         assert!(
             error.ends_with(
-                "memory would do for 10.0.0.0/9, but a trial needs 9,000,000 names: use a lower rate, \
+                "the memory is enough for 10.0.0.0/9 only, but a trial needs 9,000,000 names: use a lower rate, \
                  a shorter trial or the built-in authority"
             ),
             "{error}"

@@ -25,7 +25,7 @@ prefix = 96"#,
             3 | prefix = "2001:db8::/80"
               |          ^^^^^^^^^^^^^^^
             ---
-            dns64d.toml:3:10: prefix 2001:db8:0:0:ff00::/96 has bits set among bits 64 to 71, which RFC 6052 reserves; 2001:db8::/96 would do
+            dns64d.toml:3:10: prefix 2001:db8:0:0:ff00::/96 has bits set among bits 64 to 71, which RFC 6052 reserves; use 2001:db8::/96
               |
             3 | prefix = "2001:db8:0:0:ff00::/96"
               |          ^^^^^^^^^^^^^^^^^^^^^^^^
@@ -123,7 +123,7 @@ prefix = ["2001:db8:1::/96", "none"]"#,
             3 | prefix = []
               |          ^^
             ---
-            dns64d.toml:3:46: prefix has 2001:db8:1::/96 twice; leave one out
+            dns64d.toml:3:46: prefix has 2001:db8:1::/96 twice; remove one
               |
             3 | prefix = ["2001:db8:1::/96", "64:ff9b::/96", "2001:db8:1::/96"]
               |                                              ^^^^^^^^^^^^^^^^^
@@ -133,7 +133,7 @@ prefix = ["2001:db8:1::/96", "none"]"#,
             3 | prefix = ["2001:db8:1::/96", "none"]
               |                              ^^^^^^
             ---
-            dns64d.toml:3:163: prefix has more than 8 entries; leave some out
+            dns64d.toml:3:163: prefix has more than 8 entries; remove some
               |
             3 | prefix = ["2001:db8:1::/96", "2001:db8:2::/96", "2001:db8:3::/96", "2001:db8:4::/96", "2001:db8:5::/96", "2001:db8:6::/96", "2001:db8:7::/96", "2001:db8:8::/96", "2001:db8:9::/96"]
               |                                                                                                                                                                   ^^^^^^^^^^^^^^^^^
@@ -206,12 +206,12 @@ map = [
 map = [{ ipv4 = "10.0.0.0/8" }]"#,
         ],
         expect![[r#"
-            dns64d.toml:5:3: 10.1.0.0/16 of map overlaps 10.0.0.0/8; leave one out, or split the larger one around the smaller
+            dns64d.toml:5:3: 10.1.0.0/16 of map overlaps 10.0.0.0/8; remove one, or split the larger one around the smaller
               |
             5 |   { ipv4 = "10.1.0.0/16", prefix = "2001:db8::/96" },
               |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            dns64d.toml:6:3: 10.1.0.0/16 of map overlaps 10.0.0.0/8; leave one out, or split the larger one around the smaller
+            dns64d.toml:6:3: 10.1.0.0/16 of map overlaps 10.0.0.0/8; remove one, or split the larger one around the smaller
               |
             6 |   { ipv4 = "10.1.0.0/16", prefix = "none" },
               |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
@@ -240,22 +240,22 @@ domain-prefixes = [{ domain = "a.test", prefix = "none" }]"#,
 include-domains = ["*.a.test", "a..test", "münchen.de"]"#,
         ],
         expect![[r#"
-            dns64d.toml:3:30: exclude-domains has A.test. twice; leave one out
+            dns64d.toml:3:30: exclude-domains has A.test. twice; remove one
               |
             3 | exclude-domains = ["a.test", "A.test."]
               |                              ^^^^^^^^^
 
-            dns64d.toml:4:28: force-domains has a.test. as well as exclude-domains; leave one out
+            dns64d.toml:4:28: force-domains has a.test. as well as exclude-domains; remove one
               |
             4 | force-domains = ["b.test", "a.test"]
               |                            ^^^^^^^^
             ---
-            dns64d.toml:4:20: a.test. has a prefix here, but exclude-domains makes none for it; leave one out
+            dns64d.toml:4:20: a.test. has a prefix here, but is also in exclude-domains; remove one
               |
             4 | domain-prefixes = [{ domain = "a.test", prefix = "2001:db8::/96" }]
               |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
             ---
-            dns64d.toml:3:50: prefix "none" is said of a domain by exclude-domains; name it there
+            dns64d.toml:3:50: prefix "none" is not allowed here; to exclude a domain, add it to exclude-domains
               |
             3 | domain-prefixes = [{ domain = "a.test", prefix = "none" }]
               |                                                  ^^^^^^
@@ -288,12 +288,12 @@ ptr = "local""#,
 ptr-name = "nat64.test""#,
         ],
         expect![[r#"
-            dns64d.toml:3:7: ptr "local" has no name to answer with; add ptr-name = "nat64.example"
+            dns64d.toml:3:7: ptr = "local" needs a name; add ptr-name = "nat64.example"
               |
             3 | ptr = "local"
               |       ^^^^^^^
             ---
-            dns64d.toml:3:12: ptr-name has no effect unless ptr = "local"; add that, or leave it out
+            dns64d.toml:3:12: ptr-name has no effect unless ptr = "local"; add that, or remove this key
               |
             3 | ptr-name = "nat64.test"
               |            ^^^^^^^^^^^^
@@ -327,7 +327,7 @@ clients = ["10.0.0.0/8"]"#,
             3 | clients = []
               |           ^^
             ---
-            dns64d.toml:5:12: clients 10.1.0.0/16 are within 10.0.0.0/8 of an earlier view, which takes them; put this view before that one, or leave the network out
+            dns64d.toml:5:12: clients 10.1.0.0/16 are already in 10.0.0.0/8 of an earlier view; move this view before that one, or remove the network
               |
             5 | clients = ["10.1.0.0/16"]
               |            ^^^^^^^^^^^^^

@@ -33,7 +33,7 @@ fn interfaces_have_names_and_known_keys() {
             2 | driver-cache = ["a b"]
               |                 ^^^^^
             ---
-            dns64d.toml:2:25: driver-cache has eth0 twice; leave one out
+            dns64d.toml:2:25: driver-cache has eth0 twice; remove one
               |
             2 | driver-cache = ["eth0", "eth0"]
               |                         ^^^^^^
@@ -53,7 +53,7 @@ fn interfaces_have_names_and_known_keys() {
             2 | driver-cache = [{ interface = "eth0", forced = true }]
               |                                       ^^^^^^
             ---
-            dns64d.toml:2:57: driver-cache has 9, and at most 8 are possible; leave this and the following out
+            dns64d.toml:2:57: driver-cache has 9, and at most 8 are possible; remove this and the following
               |
             2 | driver-cache = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
               |                                                         ^^^
@@ -66,7 +66,7 @@ fn an_interface_takes_one_program() {
     refused_beside_upstream(
         &["af-xdp = [\"eth1\", \"eth0\"]\ndriver-cache = [\"eth0\"]"],
         expect![[r#"
-            dns64d.toml:2:10: af-xdp and driver-cache both have eth0, and an interface takes one XDP program; leave it out of one
+            dns64d.toml:2:10: af-xdp and driver-cache both have eth0, and an interface takes one XDP program; remove it from one
               |
             2 | af-xdp = ["eth1", "eth0"]
               |          ^^^^^^^^^^^^^^^^

@@ -114,12 +114,12 @@ idle = "1ms""#,
             3 | idle = "10 parsecs"
               |        ^^^^^^^^^^^^
             ---
-            dns64d.toml:3:8: idle "1h" is above 10m; take something from 1s to 10m
+            dns64d.toml:3:8: idle "1h" is above 10m: must be 1s to 10m
               |
             3 | idle = "1h"
               |        ^^^^
             ---
-            dns64d.toml:3:8: idle "1ms" is below 1s; take something from 1s to 10m
+            dns64d.toml:3:8: idle "1ms" is below 1s: must be 1s to 10m
               |
             3 | idle = "1ms"
               |        ^^^^^
@@ -140,7 +140,7 @@ min-ttl = "1h"
 max-ttl = "1m""#,
         ],
         expect![[r#"
-            dns64d.toml:3:11: max-ttl "8d" is above 7d; take something from 1s to 7d
+            dns64d.toml:3:11: max-ttl "8d" is above 7d: must be 1s to 7d
               |
             3 | max-ttl = "8d"
               |           ^^^^
@@ -187,7 +187,7 @@ size = "lots""#,
             3 | size = "256MB"
               |        ^^^^^^^
             ---
-            dns64d.toml:3:8: size "1KiB" is below 1MiB; take something from 1MiB to 1024GiB
+            dns64d.toml:3:8: size "1KiB" is below 1MiB: must be 1MiB to 1024GiB
               |
             3 | size = "1KiB"
               |        ^^^^^^
@@ -211,17 +211,17 @@ fn numbers_have_bounds() {
             r#"udp-size = 0xffffffffffffffffffffffffffffffffffff"#,
         ],
         expect![[r#"
-            dns64d.toml:2:12: udp-size 511 is below 512; take something from 512 to 4096
+            dns64d.toml:2:12: udp-size 511 is below 512: must be 512 to 4096
               |
             2 | udp-size = 511
               |            ^^^
             ---
-            dns64d.toml:2:12: udp-size 4097 is above 4096; take something from 512 to 4096
+            dns64d.toml:2:12: udp-size 4097 is above 4096: must be 512 to 4096
               |
             2 | udp-size = 4097
               |            ^^^^
             ---
-            dns64d.toml:2:12: udp-size -1 is below 512; take something from 512 to 4096
+            dns64d.toml:2:12: udp-size -1 is below 512: must be 512 to 4096
               |
             2 | udp-size = -1
               |            ^^
@@ -231,7 +231,7 @@ fn numbers_have_bounds() {
             2 | udp-size = "1232"
               |            ^^^^^^
             ---
-            dns64d.toml:2:12: udp-size 0xffffffffffffffffffffffffffffffffffff is above 4096; take something from 512 to 4096
+            dns64d.toml:2:12: udp-size 0xffffffffffffffffffffffffffffffffffff is above 4096: must be 512 to 4096
               |
             2 | udp-size = 0xffffffffffffffffffffffffffffffffffff
               |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
@@ -252,7 +252,7 @@ responses-per-second = 0"#,
 burst = 10"#,
         ],
         expect![[r#"
-            dns64d.toml:2:11: workers 0 is below 1; take something from 1 to 1024
+            dns64d.toml:2:11: workers 0 is below 1: must be 1 to 1024
               |
             2 | workers = 0
               |           ^
@@ -267,7 +267,7 @@ burst = 10"#,
             2 | queries-max = 1.5
               |               ^^^
             ---
-            dns64d.toml:3:24: responses-per-second 0 would answer nobody; write "off" for no limit
+            dns64d.toml:3:24: responses-per-second 0 allows no responses; write "off" for no limit
               |
             3 | responses-per-second = 0
               |                        ^
@@ -325,7 +325,7 @@ fn listen_addresses_are_given_once() {
             r#"listen = ["eth0", 53]"#,
         ],
         expect![[r#"
-            dns64d.toml:2:22: listen has [::]:53 twice; leave one out
+            dns64d.toml:2:22: listen has [::]:53 twice; remove one
               |
             2 | listen = ["[::]:53", "[::]"]
               |                      ^^^^^^
@@ -417,7 +417,7 @@ servers = ["[::ffff:127.0.0.1]:53"]"#,
             2 | servers = ["192.0.2.1:0", "0.0.0.0", "dns.example"]
               |                                      ^^^^^^^^^^^^^
             ---
-            dns64d.toml:2:25: servers has 192.0.2.1:53 twice; leave one out
+            dns64d.toml:2:25: servers has 192.0.2.1:53 twice; remove one
               |
             2 | servers = ["192.0.2.1", "192.0.2.1:53"]
               |                         ^^^^^^^^^^^^^^
@@ -479,12 +479,12 @@ selection = "fast"
 delay = "50ms""#,
         ],
         expect![[r#"
-            dns64d.toml:2:47: timeout "1ms" is below 10ms; take something from 10ms to 4500ms
+            dns64d.toml:2:47: timeout "1ms" is below 10ms: must be 10ms to 4500ms
               |
             2 | servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]
               |                                               ^^^^^
 
-            dns64d.toml:2:65: attempts 0 is below 1; take something from 1 to 10
+            dns64d.toml:2:65: attempts 0 is below 1: must be 1 to 10
               |
             2 | servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]
               |                                                                 ^
@@ -494,12 +494,12 @@ delay = "50ms""#,
             2 | servers = [{ address = "192.0.2.1", timeout = "1ms", attempts = 0 }, { timeout = "1s" }]
               |                                                                      ^^^^^^^^^^^^^^^^^^
             ---
-            dns64d.toml:3:11: timeout "4501ms" is above 4500ms; take something from 10ms to 4500ms
+            dns64d.toml:3:11: timeout "4501ms" is above 4500ms: must be 10ms to 4500ms
               |
             3 | timeout = "4501ms"
               |           ^^^^^^^^
 
-            dns64d.toml:4:12: attempts 300 is above 10; take something from 1 to 10
+            dns64d.toml:4:12: attempts 300 is above 10: must be 1 to 10
               |
             4 | attempts = 300
               |            ^^^
@@ -509,7 +509,7 @@ delay = "50ms""#,
             5 | selection = "fast"
               |             ^^^^^^
 
-            dns64d.toml:6:9: delay has no effect unless order = "delayed"; add that, or leave it out
+            dns64d.toml:6:9: delay has no effect unless order = "delayed"; add that, or remove this key
               |
             6 | delay = "50ms"
               |         ^^^^^^
@@ -532,32 +532,32 @@ workers = 2"#,
             "a = \"\u{1}\"\n",
         ],
         expect![[r#"
-            dns64d.toml:2:10: no TOML: invalid time, expected minute; put texts into quotes, and close each quote and bracket
+            dns64d.toml:2:10: not valid TOML: invalid time, expected minute; put texts into quotes, and close each quote and bracket
               |
             2 | prefix = 64:ff9b::/96
               |          ^^^^^^^^^^^^
             ---
-            dns64d.toml:1:20: no TOML: unclosed array, expected `]`; put texts into quotes, and close each quote and bracket
+            dns64d.toml:1:20: not valid TOML: unclosed array, expected `]`; put texts into quotes, and close each quote and bracket
               |
             1 | listen = ["[::]:53"
               |                    ^
             ---
-            dns64d.toml:2:1: no TOML: duplicate key; leave one of them out
+            dns64d.toml:2:1: not valid TOML: duplicate key; leave one of them out
               |
             2 | workers = 2
               | ^^^^^^^
             ---
-            dns64d.toml:1:1: no TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`; put texts into quotes, and close each quote and bracket
+            dns64d.toml:1:1: not valid TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`; put texts into quotes, and close each quote and bracket
               |
             1 | = 1
               | ^
             ---
-            dns64d.toml:1:10: no TOML: unclosed table, expected `]`; put texts into quotes, and close each quote and bracket
+            dns64d.toml:1:10: not valid TOML: unclosed table, expected `]`; put texts into quotes, and close each quote and bracket
               |
             1 | [upstream
               |          ^
             ---
-            dns64d.toml:1:6: no TOML: invalid basic string, expected non-double-quote visible characters, `\`; put texts into quotes, and close each quote and bracket
+            dns64d.toml:1:6: not valid TOML: invalid basic string, expected non-double-quote visible characters, `\`; put texts into quotes, and close each quote and bracket
               |
             1 | a = "�"
               |      ^
@@ -570,7 +570,7 @@ fn connections_of_one_client_exceed_all_connections() {
     refused_beside_upstream(
         &["[tcp]\nconnections = 8\nconnections-per-client = 9"],
         expect![[r#"
-            dns64d.toml:4:26: connections-per-client 9 is above 8; take something from 1 to 8
+            dns64d.toml:4:26: connections-per-client 9 is above 8: must be 1 to 8
               |
             4 | connections-per-client = 9
               |                          ^

@@ -111,7 +111,7 @@ fn each_host_has_one_clock_and_no_other() {
     );
     assert_eq!(
         said(|trial| another(trial, "gen")),
-        "the figures of the clock of host gen cannot be"
+        "the figures of the clock of host gen are impossible"
     );
     let (plan, mut lines) = honest();
     let clock = on_hosts().1;
@@ -219,7 +219,7 @@ fn a_host_that_was_late_or_whose_clock_is_not_known_makes_a_trial_invalid() {
 
 #[test]
 fn clocks_and_roles_that_cannot_be_are_found() {
-    let cannot_be = "the figures of the clock of host gen cannot be";
+    let cannot_be = "the figures of the clock of host gen are impossible";
     assert_eq!(said(|trial| trial.clocks[0].exchanges = 0), cannot_be);
     assert_eq!(said(|trial| trial.clocks[0].drift_ppm = -1e10), cannot_be);
     let out = said(|trial| trial.clocks[0].late_ns = 1 << 60);

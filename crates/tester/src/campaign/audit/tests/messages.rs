@@ -31,7 +31,7 @@ fn messages_of_a_typical_query_that_cannot_be_are_found() {
     for change in changes {
         assert_eq!(
             of_trial(1, 1, |trial| forge(trial, change)),
-            "the messages of its typical query cannot be in this order"
+            "the messages of its typical query are in an impossible order"
         );
     }
 }

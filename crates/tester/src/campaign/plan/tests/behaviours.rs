@@ -29,8 +29,7 @@ fn each_behaviour_of_the_authority_is_a_variant_and_no_measurement_of_the_rfc() 
     assert_eq!(delays[6], None);
     let remarks: Vec<_> = plan.remarks().iter().map(ToString::to_string).collect();
     let expected = [
-        "the authority misbehaves on purpose (delay=5ms; delay=@dir/d.txt; loss=1%), which RFC 8219 does \
-         not provide for",
+        "the authority injects faults (delay=5ms; delay=@dir/d.txt; loss=1%), which RFC 8219 does not provide for",
     ];
     assert_eq!(remarks, expected);
 }

@@ -119,18 +119,18 @@ fn what_needs_sound_values_is_left_until_they_are_sound() {
 fn what_is_not_toml_is_told_with_every_place() {
     expect![[r#"
         3 faults in the plan
-        dir/x.toml:1:8: this is not TOML: string values must be quoted, expected literal string; put texts into quotes, and close each quote and bracket
+        dir/x.toml:1:8: not valid TOML: string values must be quoted, expected literal string; put texts into quotes, and close each quote and bracket
         1 | name = plan
           |        ^^^^
-        dir/x.toml:2:7: this is not TOML: unclosed table, expected `]`; put texts into quotes, and close each quote and bracket
+        dir/x.toml:2:7: not valid TOML: unclosed table, expected `]`; put texts into quotes, and close each quote and bracket
         2 | [trial
           |       ^
-        dir/x.toml:6:1: this is not TOML: duplicate key; omit one of them
+        dir/x.toml:6:1: not valid TOML: duplicate key; omit one of them
         6 | name = "b"
           | ^^^^"#]].assert_eq(&full(
         "name = plan\n[trial\nduration = \"60s\n[[dut]]\nname = \"a\"\nname = \"b\"\n",
     ));
-    expect!["3:1: this is not TOML: duplicate key; omit one of them"]
+    expect!["3:1: not valid TOML: duplicate key; omit one of them"]
         .assert_eq(&error("[[dut]]\nname = \"a\"\nname = \"b\"\n"));
 }
 
@@ -138,7 +138,7 @@ fn what_is_not_toml_is_told_with_every_place() {
 fn marks_stand_below_their_place_behind_tabs_and_wide_letters() {
     expect![[r#"
         1 fault in the plan
-        dir/x.toml:1:13: this is not TOML: invalid basic string, expected non-double-quote visible characters, `\`; put texts into quotes, and close each quote and bracket
+        dir/x.toml:1:13: not valid TOML: invalid basic string, expected non-double-quote visible characters, `\`; put texts into quotes, and close each quote and bracket
         1 | name = "été/�"
           |             ^"#]].assert_eq(&full(
         "name = \"\u{e9}t\u{e9}/\u{1}\"\n[[dut]]\n\tprofile = true # \u{e9}\n",
@@ -151,8 +151,8 @@ fn profiles_settings_and_patterns_are_told_together_with_the_rest() {
                 profile = \"unbound\"\nset = { threads = 0, thread = 1 }\n";
     expect![[r#"
         2:11: `timeout` is "1h": a timeout must be at most 60s
-        4:11: `pattern` says which names are repeated, and cached-share is 0: no name is; omit it, or write such as cached-share = "80%"
-        6:11: no profile "unbund"; there are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file
+        4:11: `pattern` has no effect because cached-share is 0; omit it, or add for example cached-share = "80%"
+        6:11: no profile "unbund"; built-in profiles are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file
         9:19: setting threads of profile unbound is "0": it must be a whole number from 1 to 1024; write such as threads=1
         9:31: profile unbound has no setting "thread"; it has msg_cache_size, rrset_cache_size, threads"#]].assert_eq(&load_error(text));
 }
@@ -161,5 +161,5 @@ fn profiles_settings_and_patterns_are_told_together_with_the_rest() {
 fn a_journal_may_have_a_plan_that_says_more_than_it_needs() {
     let text = format!("[cells]\npattern = \"stack:1000\"\n{MINIMAL}");
     assert_eq!(cells(&plan(&text)), ["AAAA 0%, cached 0%"]);
-    assert!(load_error(&text).contains("`pattern` says which names are repeated"));
+    assert!(load_error(&text).contains("`pattern` has no effect"));
 }

@@ -138,7 +138,7 @@ fn half_a_line_is_left_out_of_a_report_but_not_verified() {
         loaded
             .torn
             .as_ref()
-            .is_some_and(|torn| torn.contains("is not whole"))
+            .is_some_and(|torn| torn.contains("is incomplete"))
     );
     report::write(dir.path(), &loaded, None).unwrap();
     assert_eq!(failure(&dir).0, exit::TESTER);
@@ -151,8 +151,7 @@ fn a_page_by_another_template_is_verified_by_it() {
     assert!(lines[0].contains("19 files"), "{lines:?}");
     let hash = sha256_hex(b"<h1>{{ analysis.name }}</h1>");
     let named = format!(
-        "the page was made with a template of the user's: report/template.html, sha256 {hash}: it may say \
-         anything"
+        "the page uses a template of the user, report/template.html, sha256 {hash}: its text is not checked"
     );
     assert_eq!(lines.last(), Some(&named));
     let sums = fs::read_to_string(dir.path().join(FOLDER).join(files::SUMS)).unwrap();
@@ -196,8 +195,8 @@ fn a_forged_journal_with_good_seals_is_refused_with_its_line() {
     assert!(text.starts_with(&first), "{text}");
     assert!(
         text.ends_with(
-            "do not trust the journal or its report; dns64bench 0.0.1 wrote it, whose rules may be others: \
-             verify it with that one"
+            "do not trust the journal or its report; it was written by dns64bench 0.0.1, which may have other \
+             rules: verify it with that version"
         ),
         "{text}"
     );
