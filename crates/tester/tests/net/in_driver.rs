@@ -81,7 +81,7 @@ impl Served {
         }
         assert!(text.contains(&format!("by XDP, {mode}")), "{text}");
         assert_eq!(
-            text.contains("at its other end"),
+            text.contains("the other end has an XDP program"),
             mode == "native",
             "{text}"
         );

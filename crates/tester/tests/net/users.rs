@@ -30,7 +30,7 @@ fn a_lab_can_be_looked_at_from_its_hosts() {
     let nowhere = output(command("lab exec dut -- true"));
     assert_eq!(nowhere.status.code(), Some(4));
     let said = String::from_utf8_lossy(&nowhere.stderr);
-    assert!(said.contains("no lab is up"), "{said}");
+    assert!(said.contains("there is no lab"), "{said}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ struct Way {
     told: Told,
 }
 
-const ON_PURPOSE: &str = "the authority misbehaves on purpose";
+const ON_PURPOSE: &str = "the authority injects faults";
 const HELD_UP: Told = Told::Invalid("held up");
 const NOT_ARRIVED: Told = Told::Invalid("did not arrive");
 const SMALL: (&str, &str) = ("100kbit", "4000");
@@ -50,7 +50,7 @@ const WAYS: [Way; 26] = [
     way("delay on the way from the DUT", "", |_| limit("dut", "client", LONG), Told::NoFailure),
     way("delay on the way to the authority", "", |_| limit("dut", "upstream", LONG), Told::NoFailure),
     way("delay on the way from the authority", "", |_| limit("authority", "upstream", LONG), Told::NoFailure),
-    way("0.1 % lost on the way to the DUT, as it leaves", "", |_| spoil::lose("measurer", "client", "egress"), Told::Invalid("did not take")),
+    way("0.1 % lost on the way to the DUT, as it leaves", "", |_| spoil::lose("measurer", "client", "egress"), Told::Invalid("the kernel refused")),
     way("0.1 % lost on the way to the DUT, as it arrives", "", |_| spoil::lose("dut", "client", "ingress"), NOT_ARRIVED),
     way("0.1 % lost on the way from the DUT, as it leaves", "", |_| spoil::lose("dut", "client", "egress"), NOT_ARRIVED),
     way("0.1 % lost on the way from the DUT, as it arrives", "", |_| spoil::lose("measurer", "client", "ingress"), NOT_ARRIVED),
