@@ -112,7 +112,7 @@ pub struct Tried {
     pub outcome: &'static str,
 }
 
-/// How many trials of a task are told: a search rarely takes more.
+/// How many trials of a task the status keeps: the page shows them without scrolling.
 const TRIED_MAX: usize = 16;
 
 /// Rates that the runs of one point found.
@@ -239,7 +239,7 @@ impl Status {
         }
     }
 
-    /// Something else begins: there is no trial under way or behind it, and no bracket.
+    /// Something else begins: no trial is under way or over, and there is no bracket.
     pub fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.trial = None;
@@ -293,11 +293,7 @@ impl Status {
         self.tried.push(Tried {
             number: self.tried.last().map_or(0, |tried| tried.number) + 1,
             rate_qps: result.rate_qps,
-            outcome: match result.outcome {
-                Outcome::Passed => "passed",
-                Outcome::Failed { .. } => "failed",
-                Outcome::Invalid(_) => "invalid",
-            },
+            outcome: result.outcome.word(),
         });
     }
 

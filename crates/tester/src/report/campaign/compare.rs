@@ -69,7 +69,7 @@ pub enum Verdict {
     Slower,
     /// It is not.
     Within,
-    /// It seems so, and that may be chance.
+    /// Its median is lower by more than the limit, which may be chance.
     NotShown,
     /// It cannot be said.
     NotJudged,

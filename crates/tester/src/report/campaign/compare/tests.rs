@@ -122,7 +122,7 @@ fn a_page_of_two_campaigns_has_bars_and_of_three_a_history() {
         two.contains("None of 28 judged points is shown to be slower than A by more than 5 %."),
         "{two}"
     );
-    assert!(two.contains("<p>2 points not judged, for lower bounds or too few runs.</p>"));
+    assert!(two.contains("<p>2 points not judged: no rate, a lower bound, or too few runs.</p>"));
     assert!(!two.contains("NOT A MEASUREMENT"));
     assert_eq!(two.matches("role=\"img\"").count(), 0);
     let points = one.points.len();
