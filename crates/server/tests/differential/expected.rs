@@ -50,8 +50,8 @@ pub(crate) const EXPECTED: &[Expected] = &[
         dns64d: "TTL at most that of the negative answer",
         unbound: Differs(&[Ttl], "TTL of the A record"),
         bind: Same,
-        why: "RFC 6147 section 5.1.7: the smaller of the TTLs of A and SOA. Unbound goes on serving a made record \
-              when the name has an AAAA record of its own",
+        why: "RFC 6147 section 5.1.7: the smaller of the TTLs of A and SOA. Unbound continues to serve a \
+              synthesised record after the name has its own AAAA record",
     },
     Expected {
         kinds: &["no SOA in the negative answer"],
@@ -62,19 +62,19 @@ pub(crate) const EXPECTED: &[Expected] = &[
     },
     Expected {
         kinds: &["SERVFAIL for AAAA"],
-        dns64d: "made from A, TTL at most 30 s",
-        unbound: Differs(&[Ttl], "made from A with its TTL"),
+        dns64d: "synthesised from A, TTL at most 30 s",
+        unbound: Differs(&[Ttl], "synthesised from A with its TTL"),
         bind: Differs(&[Rcode, Records], "SERVFAIL"),
         why: "RFC 6147 section 5.1.2: any response code but NXDOMAIN counts as an empty answer. The name may have \
-              AAAA records, so dns64d stays below the 600 s of section 5.1.7. BIND does not ask for A",
+              AAAA records, so dns64d stays below the 600 s of section 5.1.7. BIND does not query A",
     },
     Expected {
         kinds: &["SERVFAIL for A"],
         dns64d: "SERVFAIL",
         unbound: Differs(&[Rcode, Soa], "empty, with SOA"),
         bind: Same,
-        why: "RFC 6147 section 5.1.6: the error is the answer. From Unbound the client learns that there is no \
-              address, and may remember it",
+        why: "RFC 6147 section 5.1.6: the error is the answer. Unbound tells the client that there is no \
+              address, which the client may cache",
     },
     Expected {
         kinds: &["DNAME to A", "DNAME to neither", "DNAME to no name"],
@@ -85,7 +85,7 @@ pub(crate) const EXPECTED: &[Expected] = &[
     },
     Expected {
         kinds: &["mapped AAAA and A", "chain to mapped AAAA and A"],
-        dns64d: "made from A",
+        dns64d: "synthesised from A",
         unbound: Differs(&[Records], "the mapped AAAA"),
         bind: Same,
         why: "RFC 6147 section 5.1.4: ::ffff:0:0/96 is excluded by default (SHOULD). Unbound excludes none",
@@ -107,16 +107,16 @@ pub(crate) const EXPECTED: &[Expected] = &[
     Expected {
         kinds: &["A that is not global"],
         dns64d: "empty, with SOA",
-        unbound: Differs(&[Records, Soa], "made from A"),
-        bind: Differs(&[Records, Soa], "made from A"),
-        why: "RFC 6052 section 3.1: 64:ff9b::/96 MUST NOT stand for them. With `private-addresses = true`, or with \
-              another prefix, dns64d does as the others",
+        unbound: Differs(&[Records, Soa], "synthesised from A"),
+        bind: Differs(&[Records, Soa], "synthesised from A"),
+        why: "RFC 6052 section 3.1: 64:ff9b::/96 MUST NOT stand for them. With `private-addresses = true`, or \
+              with another prefix, dns64d behaves like the others",
     },
     Expected {
         kinds: &["global A and another"],
-        dns64d: "made from the global A",
-        unbound: Differs(&[Records], "made from both"),
-        bind: Differs(&[Records], "made from both"),
+        dns64d: "synthesised from the global A",
+        unbound: Differs(&[Records], "synthesised from both"),
+        bind: Differs(&[Records], "synthesised from both"),
         why: "RFC 6052 section 3.1, as above",
     },
     Expected {
@@ -124,8 +124,9 @@ pub(crate) const EXPECTED: &[Expected] = &[
         dns64d: "CNAME with the TTL of the PTR behind it, and that PTR",
         unbound: Differs(&[Records], "PTR under the name asked for, no CNAME"),
         bind: Differs(&[Aa, Ttl], "CNAME of 600 s, authoritative, and the PTR"),
-        why: "RFC 6147 section 5.3.1 describes the CNAME; what Unbound does has the same RDATA and is served like its \
-              local answer, without AA. AA is for the first owner name (RFC 1035 section 4.1.1): BIND has a zone for \
+        why: "RFC 6147 section 5.3.1 describes the CNAME; Unbound's record has the same RDATA and is served like \
+              its local answer, without AA. AA is for the first owner name (RFC 1035 section 4.1.1): BIND has a zone \
+              for \
               the prefix, dns64d has none",
     },
     Expected {
@@ -133,7 +134,7 @@ pub(crate) const EXPECTED: &[Expected] = &[
         dns64d: "PTR under the name asked for",
         unbound: Differs(
             &[Records],
-            "that, and a CNAME that leads nowhere from there",
+            "the same, and a CNAME with a target that has no records in the answer",
         ),
         bind: Differs(&[Aa, Records], "CNAME to a CNAME to the PTR"),
         why: "RFC 6147 section 5.3.1: the target of the CNAME SHOULD NOT be a CNAME itself, as in RFC 2317",
@@ -146,36 +147,35 @@ pub(crate) const EXPECTED: &[Expected] = &[
             &[Aa, Records],
             "CNAME, NXDOMAIN with the SOA of in-addr.arpa's zone",
         ),
-        why: "RFC 6147 section 5.3.1: no CNAME to a name without PTR (SHOULD). The SOA record says for how long \
-              there is none",
+        why: "RFC 6147 section 5.3.1: no CNAME to a name without PTR (SHOULD). The SOA record gives the negative TTL",
     },
     Expected {
         kinds: &["other type under the prefix"],
-        dns64d: "what the upstream says",
+        dns64d: "the upstream's response",
         unbound: Same,
         bind: Differs(
             &[Rcode, Aa, Records],
             "CNAME into in-addr.arpa, authoritative",
         ),
-        why: "RFC 6147 section 5.3.1 speaks of PTR only; BIND's zone for the prefix has a CNAME at every address, \
+        why: "RFC 6147 section 5.3.1 covers PTR only; BIND's zone for the prefix has a CNAME at every address, \
               which answers all types",
     },
     Expected {
         kinds: &["PTR above the prefix's addresses"],
-        dns64d: "what the upstream says",
+        dns64d: "the upstream's response",
         unbound: Same,
         bind: Differs(
             &[Rcode, Aa, SoaTtl],
             "empty, authoritative, with an SOA of its own",
         ),
-        why: "RFC 6147 section 5.3.1: no whole address, so as without DNS64. BIND has a zone for the prefix",
+        why: "RFC 6147 section 5.3.1: not a complete address, so as without DNS64. BIND has a zone for the prefix",
     },
     Expected {
         kinds: &["ipv4only.arpa AAAA", "ipv4only.arpa A"],
         dns64d: "authoritative, 86,400 s",
         unbound: Differs(&[Aa, Ttl], "from the upstream"),
         bind: Differs(&[Aa, Ttl], "from the upstream"),
-        why: "RFC 8880 section 7.1: a DNS64 MUST NOT ask upstream for it",
+        why: "RFC 8880 section 7.1: a DNS64 MUST NOT query upstreams for it",
     },
     Expected {
         kinds: &["ipv4only.arpa, other type", "below ipv4only.arpa"],
@@ -193,26 +193,27 @@ pub(crate) const EXPECTED: &[Expected] = &[
     },
     Expected {
         kinds: &["CD", "signed A only, CD"],
-        dns64d: "made from A",
+        dns64d: "synthesised from A",
         unbound: Differs(&[Records, Soa], "empty, with SOA"),
         bind: Same,
-        why: "RFC 6147 section 3 (1): without DO, DNSSEC is not a concern; section 5.5 (3) forbids synthesis for CD=1 \
+        why: "RFC 6147 section 3 (1): without DO, DNSSEC is not a concern; section 5.5 (3) forbids synthesis for \
+              CD=1 \
               only together with DO=1",
     },
     Expected {
         kinds: &["CD and DO"],
         dns64d: "empty, with SOA",
         unbound: Same,
-        bind: Differs(&[Records, Soa], "made from A"),
+        bind: Differs(&[Records, Soa], "synthesised from A"),
         why: "RFC 6147 section 5.5 (3): no synthesis (MUST NOT), whether the zone is signed or not",
     },
     Expected {
         kinds: &["signed A only, DO"],
-        dns64d: "made from A",
+        dns64d: "synthesised from A",
         unbound: Same,
         bind: Differs(&[Records, Soa], "empty, with SOA and its signatures"),
-        why: "RFC 6147 section 5.5 (2): what was validated may be synthesised from, and the upstream's AD says that it \
-              was. With `synthesise-signed = \"never\"` dns64d does as BIND",
+        why: "RFC 6147 section 5.5 (2): synthesis from validated data is allowed, and the upstream's AD shows \
+              the validation. With `synthesise-signed = \"never\"` dns64d behaves like BIND",
     },
     Expected {
         kinds: &[
@@ -224,16 +225,16 @@ pub(crate) const EXPECTED: &[Expected] = &[
         dns64d: "the upstream's AD",
         unbound: Differs(&[Ad], "no AD"),
         bind: Differs(&[Ad], "no AD"),
-        why: "None of the three validates here. dns64d trusts the upstream that the operator named, as RFC 4035 \
-              section 4.9.3 lets a resolver do over a path that is secure; the others trust only themselves",
+        why: "None of the three validates here. dns64d trusts the configured upstream, as RFC 4035 section 4.9.3 \
+              allows over a secure path; the others trust only their own validation",
     },
     Expected {
         kinds: &["bogus A only", "bogus A only, AD"],
         dns64d: "SERVFAIL",
         unbound: Same,
-        bind: Differs(&[Rcode, Records], "made from A"),
-        why: "RFC 6147 section 5.5: SERVFAIL where validation failed. BIND without validation gets the data by CD=1 \
-              from the resolver that has refused them",
+        bind: Differs(&[Rcode, Records], "synthesised from A"),
+        why: "RFC 6147 section 5.5: SERVFAIL where validation failed. BIND without validation retries with CD=1 \
+              and gets the data from the resolver that refused them",
     },
     Expected {
         kinds: &["bogus A only, DO"],
@@ -244,7 +245,7 @@ pub(crate) const EXPECTED: &[Expected] = &[
     },
     Expected {
         kinds: &["bogus A only, CD"],
-        dns64d: "made from A",
+        dns64d: "synthesised from A",
         unbound: Differs(&[Records, Soa], "empty, with SOA"),
         bind: Same,
         why: "as for other names with CD",
@@ -254,23 +255,23 @@ pub(crate) const EXPECTED: &[Expected] = &[
         dns64d: "REFUSED",
         unbound: Same,
         bind: Differs(&[Rcode], "empty, NOERROR"),
-        why: "RFC 1034 section 4.3.1: without RD no recursion; a server that has no data of its own has nothing else \
-              to say. A referral without servers, as BIND's, says less than REFUSED",
+        why: "RFC 1034 section 4.3.1: without RD no recursion; a server without its own data can only refuse. A \
+              referral without servers, as BIND's, is less informative than REFUSED",
     },
     Expected {
         kinds: &["ANY"],
         dns64d: "one HINFO",
         unbound: Differs(&[Records], "all records"),
         bind: Differs(&[Records], "all records"),
-        why: "RFC 8482 section 4.2 allows both. With `any = \"forward\"` dns64d does as the others",
+        why: "RFC 8482 section 4.2 allows both. With `any = \"forward\"` dns64d behaves like the others",
     },
     Expected {
         kinds: &["class CH"],
         dns64d: "SERVFAIL, since the upstream refuses it",
         unbound: Differs(&[Rcode], "REFUSED"),
         bind: Differs(&[Rcode, Ra], "REFUSED, without RA"),
-        why: "RFC 6147 section 5.1: as if there were no DNS64. dns64d passes other classes on; it does not pass on an \
-              upstream's REFUSED, which is about dns64d and not about the client",
+        why: "RFC 6147 section 5.1: as if there were no DNS64. dns64d forwards other classes. It does not return \
+              an upstream's REFUSED, which refers to dns64d and not to the client",
     },
     Expected {
         kinds: &["class CH, version.bind"],
@@ -280,8 +281,8 @@ pub(crate) const EXPECTED: &[Expected] = &[
             &[Rcode, Aa, Ra, Records],
             "its own version, authoritative, without RA",
         ),
-        why: "RFC 4892: the question is about the server that is asked, and the upstream is another one. dns64d does not \
-              tell its version",
+        why: "RFC 4892: the query is about the queried server itself, not its upstream. dns64d does not reveal \
+              its version",
     },
 ];
 
@@ -289,18 +290,18 @@ pub(crate) const EXPECTED: &[Expected] = &[
 pub(crate) fn page(world: &World) -> String {
     let mut page = format!(
         "# dns64d beside Unbound and BIND\n\n\
-         The test `every_difference_is_expected` (crates/server/tests/differential, run by `.ci/run net`) asks dns64d, \
-         Unbound 1.17\nand BIND 9.18 the same {} questions about {} names, in a network namespace, none with a \
-         setting of DNS64\nbut the prefix 64:ff9b::/96. All three ask the same resolver, an Unbound that validates, in \
-         front of NSD: what they get is\nwhat a resolver gives, chains across zones followed and TTLs counted down in \
-         one cache, so a difference between two\nanswers is one between two servers. Neither of the two others \
-         validates here, as dns64d never does.\n\n\
-         Compared are: response code, AA, AD, RA, TC; the records of the answer section, over TCP where the answer \
-         over UDP is\ntruncated, and their TTLs to within 5 s; the SOA record; synthesised records in the additional \
-         section. The test fails if\nthere is a difference that this page does not have, and if one on this page is \
-         not there for every question of its\nkind. The page is written from the test's list.\n\n\
-         Beside it, `dig_rows` asks dns64d one question or more for each clause of RFC 6147 with dig. To read the \
-         calls and\nwhat dns64d says:\n\n    \
+         The test `every_difference_is_expected` (crates/server/tests/differential, run by `.ci/run net`) sends the \
+         same {} queries\nabout {} names to dns64d, Unbound 1.17 and BIND 9.18, in a network namespace. The only \
+         DNS64 setting is the prefix 64:ff9b::/96.\nAll three use the same resolver, a validating Unbound in front \
+         of NSD. This resolver follows chains across zones and counts down\nthe TTLs in one cache, so a difference \
+         between two responses is a difference between two servers. Unbound and BIND do not validate\nhere, as \
+         dns64d never does.\n\n\
+         The test compares: response code, AA, AD, RA, TC; the records of the answer section, over TCP if the \
+         response over UDP is\ntruncated, and their TTLs to within 5 s; the SOA record; synthesised records in the \
+         additional section. The test fails if\nit finds a difference that is not on this page, or if a difference \
+         on this page does not occur for every query of its\nkind. The page is generated from the test's list.\n\n\
+         In addition, `dig_rows` sends at least one query for each clause of RFC 6147 to dns64d with dig. To read the \
+         calls and\nthe responses of dns64d:\n\n    \
          cargo test --package dns64d --test differential -- --ignored --nocapture --test-threads 1 dig_rows\n\n\
          | question | dns64d | Unbound | BIND | who is right |\n|---|---|---|---|---|\n",
         world.cases.len(),
