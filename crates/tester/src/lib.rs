@@ -1,24 +1,24 @@
-//! The Tester of RFC 8219 section 9: measures DNS64 servers and proves each number.
+//! The Tester of RFC 8219 section 9: measures DNS64 servers and shows the evidence for each number.
 //!
-//! In the order of the flow, each module using only those before it:
+//! The modules in the order of the data flow; each uses only those before it:
 //!
-//! - [`statistics`]: the figures of repeated measurements;
-//! - [`hash`]: of octets and files, by SHA-256;
-//! - [`quantity`]: rates, times and resolutions as texts;
-//! - [`warning`]: what a reader has to know before a number is quoted;
-//! - [`namespace`]: the names of a trial and what each must be answered with;
-//! - [`load`]: the Measurer, from the octets of a query to the verdict on its answer;
-//! - [`connections`]: those of a few TCP clients, on one thread;
-//! - [`authority`]: the AuthDNS subsystem, which the DUT asks;
+//! - [`statistics`]: statistics of repeated measurements;
+//! - [`hash`]: SHA-256 of octets and files;
+//! - [`quantity`]: rates, times and resolutions as text;
+//! - [`warning`]: warnings for readers of results;
+//! - [`namespace`]: the names of a trial and their expected answers;
+//! - [`load`]: the Measurer, from the octets of a query to the verdict on its response;
+//! - [`connections`]: connections of a few TCP clients, on one thread;
+//! - [`authority`]: the AuthDNS subsystem, which the DUT queries;
 //! - [`lab`]: hosts, links, and the servers that are started on them;
-//! - [`trial`]: one trial, run by threads that turn Measurer and authority over links;
+//! - [`trial`]: one trial, run by threads that drive Measurer and authority over links;
 //! - [`agent`]: the connection between the controller of a laboratory and its hosts;
-//! - [`procedure`]: what to try next, and what the trials add up to;
-//! - [`rig`]: lab, servers and Tester put together;
+//! - [`procedure`]: the choice of the next trial, and the results of all trials;
+//! - [`rig`]: the test setup of lab, servers and Tester;
 //! - [`campaign`]: many searches by one plan, which survive crashes;
-//! - [`report`]: what the user sees;
-//! - [`doctor`]: what this machine can do;
-//! - [`cli`]: what the user types, and what it does.
+//! - [`report`]: the output for users;
+//! - [`doctor`]: the capabilities of this machine;
+//! - [`cli`]: the command line and its commands.
 
 pub mod agent;
 pub mod authority;

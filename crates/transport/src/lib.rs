@@ -38,13 +38,13 @@ pub use sys::FRAME_BYTES;
 pub struct Datagram<'a> {
     /// Index of the local port that it arrived at, below [`Link::ports`].
     pub port: usize,
-    /// Who sent it.
+    /// Address of the sender.
     pub peer: SocketAddr,
     /// UDP payload.
     pub payload: &'a [u8],
     /// Arrival time on the link's clock: the kernel's receive stamp where there is one.
     pub at: Nanos,
-    /// The local address that it was sent to, where the port listens at more than one.
+    /// The local destination address, if the port listens at more than one.
     pub(crate) local: Option<LocalAddr>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Datagram<'a> {
         }
     }
 
-    /// Where a reply goes, for [`Link::reply`].
+    /// Destination of a reply, for [`Link::reply`].
     pub fn origin(&self) -> Origin {
         Origin {
             local: self.local,
@@ -87,7 +87,7 @@ pub(crate) struct LocalAddr {
     pub(crate) interface: u32,
 }
 
-/// Why a link cannot go on. Losing a datagram is no error; it is counted in [`Counters`].
+/// Why a link cannot continue. A lost datagram is not an error; it is counted in [`Counters`].
 #[derive(Debug, thiserror::Error)]
 #[error("{call} failed: {reason}")]
 pub struct LinkError {
@@ -97,10 +97,10 @@ pub struct LinkError {
     pub reason: std::io::Error,
 }
 
-/// Moves UDP datagrams for one worker. Never blocks, but for [`Link::wait`].
+/// Moves UDP datagrams for one worker. Only [`Link::wait`] blocks.
 ///
-/// A link owns one or more local ports; datagrams leave from the port that the caller names, and
-/// those that arrive say at which port they did.
+/// A link owns one or more local ports. Datagrams leave from the port that the caller names, and
+/// received datagrams include the port at which they arrived.
 pub trait Link {
     /// How many local ports the link sends from; at least 1.
     fn ports(&self) -> usize;
@@ -169,9 +169,9 @@ pub struct Counters {
     pub receive_drops: u64,
     /// Replies that the network did not take.
     pub send_drops: u64,
-    /// ICMP errors that came back: nobody listens there, or no way leads there.
+    /// ICMP errors that were received: port or destination unreachable.
     pub unreachable: u64,
-    /// Datagrams that came to a port of this link from another than its destination.
+    /// Datagrams at a port of this link from an address other than its destination.
     pub foreign: u64,
     /// Sender of the first of those.
     pub foreign_from: Option<SocketAddr>,

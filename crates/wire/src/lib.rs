@@ -1,6 +1,6 @@
 //! DNS bytes and their meaning, and the addresses of RFC 6052. No I/O, no clock, no allocation.
 //!
-//! From the small to the large:
+//! The modules, from small to large units:
 //!
 //! - [`codes`]: record types, classes, response codes: numbers with names, unknown ones kept;
 //! - [`name`]: domain names, as a view of a message ([`name::Name`]) or owned ([`name::NameBuf`]);
@@ -42,13 +42,13 @@ pub mod message;
 pub mod name;
 pub mod pref64;
 
-/// Why bytes are not a DNS message, or not one of the kind that this project speaks.
+/// Why bytes are not a DNS message, or not one that this project supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Fewer than the 12 octets of a header.
     #[error("message of {len} octets is shorter than the 12 of a DNS header")]
     ShortHeader {
-        /// Octets there are.
+        /// Length of the message in octets.
         len: usize,
     },
     /// More than one question, which no server answers (RFC 9619).
@@ -57,7 +57,7 @@ pub enum ParseError {
         /// QDCOUNT.
         count: u16,
     },
-    /// The message ends within what its counts and lengths promise.
+    /// The message is shorter than its counts and lengths say.
     #[error("message ends within a name or a record")]
     ShortMessage,
     /// A label whose two high bits are 01 or 10 (RFC 6891 section 5).

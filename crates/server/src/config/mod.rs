@@ -2,10 +2,10 @@
 //!
 //! - [`load`], [`parse`]: a TOML file; [`template`] is one with every key;
 //! - [`mtd64ng`]: the nine keys of an mtd64-ng.conf;
-//! - `keys`, `defaults`: which keys there are, what holds without them and why;
-//! - `section`, `values`: tables and values with their places;
-//! - `server`, `dns64`: what the tables mean; `check`: what may not be together;
-//! - [`ConfigError`]: everything that is wrong, each with its line, column and remedy.
+//! - `keys`, `defaults`: all keys, their defaults and the reasons for them;
+//! - `section`, `values`: tables and values with their positions;
+//! - `server`, `dns64`: the meaning of the tables; `check`: settings that exclude each other;
+//! - [`ConfigError`]: all errors, each with its line, column and remedy.
 
 mod check;
 mod defaults;
@@ -138,7 +138,7 @@ pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.source_ports = running.source_ports;
 }
 
-/// What is allowed, but seldom meant.
+/// Settings that are allowed but rarely intended.
 fn notes(settings: &Settings) -> Vec<String> {
     let mut notes = Vec::new();
     if settings.allow == defaults::allow() {

@@ -1,11 +1,11 @@
-//! The running server: starts everything, then waits for signals, requests and the end.
+//! The running server: starts all threads, then waits for signals, requests and shutdown.
 //!
 //! - [`run`]: from the configuration to the end of the process;
 //! - `start`: sockets, privileges, the sandbox and threads, in this order;
-//! - [`privileges`]: from root to a user; `directory`: what root makes for that user before;
-//! - `sandbox`: which files and system calls are left to it;
-//! - `server`: what the main thread does meanwhile: reload, flush, stop;
-//! - `watchdog`: whether all workers turn, for the service manager.
+//! - [`privileges`]: changes from root to a user; `directory`: the directory that root creates for that user;
+//! - `sandbox`: the files and system calls that remain allowed;
+//! - `server`: the work of the main thread: reload, flush, stop;
+//! - `watchdog`: reports to the service manager whether all workers make progress.
 
 mod directory;
 pub mod privileges;

@@ -1,10 +1,10 @@
-//! The cache in the driver: answers that clients ask for again and again are sent by an XDP program, before the kernel
-//! makes anything of their queries.
+//! The cache in the driver: an XDP program sends responses for frequently queried names, before the kernel
+//! processes their queries.
 //!
-//! - [`Driver`]: the program, attached; an [`Outlet`] of the cache;
-//! - `keeper`: the thread that puts answers where the program finds them, and tells the cache and the counters what it sent;
-//! - `table`: which answer stands where; `layout`: its octets;
-//! - `clients`: whose queries, at which addresses.
+//! - [`Driver`]: the attached program; an [`Outlet`] of the cache;
+//! - `keeper`: the thread that writes responses into the maps, and reports sent responses to the cache and the counters;
+//! - `table`: the place of each response; `layout`: its octets;
+//! - `clients`: the clients and the addresses that the program serves.
 //!
 //! The program is `bpf/cache.bpf.c`. It is attached by links that end with the process.
 

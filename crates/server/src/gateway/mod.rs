@@ -1,11 +1,11 @@
 //! The connections of clients and to upstreams, on one thread with tokio.
 //!
-//! - [`Bound`]: listening sockets, opened while the privileges for them are there;
-//! - [`serve`]: takes queries from clients to workers and answers back, and asks upstreams;
-//! - `dialogue`: one connection without socket and clock; `client` turns it over its socket;
-//! - `places`: which connections stay when there are too many;
-//! - `upstream`: questions to upstreams;
-//! - [`counts`]: what is counted.
+//! - [`Bound`]: listening sockets, opened before privileges are dropped;
+//! - [`serve`]: passes queries of clients to workers and returns the responses, and queries upstreams;
+//! - `dialogue`: one connection without socket and clock; `client` runs it over its socket;
+//! - `places`: chooses the connections to close if there are too many;
+//! - `upstream`: queries to upstreams;
+//! - [`counts`]: the counters.
 
 mod client;
 pub mod counts;

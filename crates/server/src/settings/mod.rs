@@ -1,5 +1,5 @@
-//! What the server does, checked and ready to use. Plain data: `config` makes it, everything else
-//! reads it.
+//! The validated settings of the server, as plain data: `config` creates them, all other modules
+//! read them.
 //!
 //! - [`Settings`]: the whole;
 //! - [`dns64::Dns64`]: the DNS64 function for one group of clients;

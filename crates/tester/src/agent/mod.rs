@@ -2,12 +2,12 @@
 //!
 //! The controller starts `dns64bench agent` on each host, by OpenSSH, in a network namespace or as a plain
 //! child process, and exchanges [`frame`]s with it over its standard input and output. [`link`] is the
-//! controller's end and [`serve`] the agent's; [`handshake`] is what both send. What the requests mean is not
-//! known here: an agent's [`serve::Work`] carries them out.
+//! controller's end and [`serve`] the agent's; both send a [`handshake`]. This module does not interpret the
+//! requests: an agent's [`serve::Work`] executes them.
 //!
 //! On the host, [`lock`] admits one agent at a time, and [`outer`] is the process that cleans up after an agent
-//! however it ends. [`ssh`] is how ssh is called, [`trouble`] what can go wrong and the remedy, and [`push`]
-//! copies this program to a host.
+//! however it ends. [`ssh`] builds the ssh command, [`trouble`] has the possible errors with their remedies, and
+//! [`push`] copies this program to a host.
 
 pub mod clock;
 pub mod facts;

@@ -1,5 +1,5 @@
-//! The AuthDNS subsystem of the Tester (RFC 8219 section 9.1): an authoritative server that makes
-//! its answers up from the names it is asked for, so that 2^32 of them need no memory.
+//! The AuthDNS subsystem of the Tester (RFC 8219 section 9.1): an authoritative server that computes
+//! its answers from the queried names, so that 2^32 names need no memory.
 //!
 //! ```text
 //! Link ─Datagram→ serve::turn ─bytes→ answer::Authority ─bytes→ same Link
@@ -8,10 +8,10 @@
 //! TCP connection ─bytes→ tcp::TcpService ─→ the same engine
 //! ```
 //!
-//! During a trial both note in its [`ledger`] when each question came and when it was answered.
+//! During a trial both record in its [`ledger`] when each query arrived and when it was answered.
 //!
-//! One that misbehaves on purpose has [`faulty`] around the engine: by [`behaviour`] a reply is lost,
-//! spoiled or held back in `pending`.
+//! For deliberate faults, [`faulty`] wraps the engine: according to [`behaviour`] it drops or alters
+//! a response, or delays it in `pending`.
 
 pub mod answer;
 pub mod behaviour;

@@ -1,9 +1,8 @@
-//! The Measurer: sends queries on an absolute schedule and judges what comes back.
+//! The Measurer: sends queries on an absolute schedule and judges the responses.
 //!
-//! [`names`], [`ring`] and [`repeat`] say which name is asked for, [`query`] writes the query, [`pace`] says
-//! when it is due, [`catch_up`] what a held-up sender does, [`ledger`] remembers it, [`verdict`] judges a
-//! reply, and [`generator`] turns them
-//! over a link.
+//! [`names`], [`ring`] and [`repeat`] choose the name, [`query`] writes the query, [`pace`] computes
+//! its due time, [`catch_up`] handles a sender that was stopped, [`ledger`] records the query, [`verdict`] judges
+//! the response, and [`generator`] combines them over a link.
 
 pub mod catch_up;
 pub mod generator;

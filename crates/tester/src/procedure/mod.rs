@@ -1,12 +1,12 @@
-//! The procedures of RFC 8219 section 9: what to try next, and what the trials add up to.
+//! The procedures of RFC 8219 section 9: the choice of the next trial, and the results of all trials.
 //!
 //! ```text
 //! Trials (runs one trial) -> search (RFC 8219 section 9.2) -> SearchResult
 //!                         -> selftest (section 9.2.1)      -> SelfTestResult, several -> certificate
 //! ```
 //!
-//! Pure decisions on plain data: no socket, no clock, no output. Whoever wants to watch passes an
-//! observer, which gets [`Event`]s.
+//! Pure decisions on plain data: no socket, no clock, no output. To follow the progress, pass an
+//! observer, which receives [`Event`]s.
 
 pub mod certificate;
 pub mod search;

@@ -5,10 +5,10 @@
 //!                                            \-looped_back--> Loopback (the self-test)
 //! ```
 //!
-//! A [`Rig`] is either a lab that it brings up, with a DUT and an authority started from
-//! profiles, or a server that runs already. It is what the procedures get as
-//! [`Trials`]. What `Running` and [`Loopback`] decide is generic over what they act on
-//! ([`equipment`]), and so is tested without sockets.
+//! A [`Rig`] is either a lab that it creates, with a DUT and an authority started from
+//! profiles, or a server that is already running. The procedures use it as
+//! [`Trials`]. The decisions of `Running` and [`Loopback`] are generic over their
+//! [`equipment`], and are therefore tested without sockets.
 
 pub mod certify;
 pub mod conditions;

@@ -1,7 +1,7 @@
-//! One trial: a rate, a duration, a timeout, and what came of it.
+//! One trial: a rate, a duration, a timeout, and the result.
 //!
-//! A [`Tester`] owns the threads and the authority's sockets; [`Tester::trial`] opens fresh
-//! sockets toward the server, shares the schedule out, and sums up what the shards found.
+//! A [`Tester`] owns the threads and the authority's sockets; [`Tester::trial`] opens new
+//! sockets toward the server, divides the schedule into shards, and sums up their results.
 
 pub mod achieved;
 pub(crate) mod backend;

@@ -1,8 +1,8 @@
-//! What the process gives up once it is set up: files, by Landlock (landlock(7)), and system calls,
-//! by seccomp (seccomp(2)). A bug in the parser of messages then opens neither a file nor a shell.
+//! The sandbox of the running process: Landlock (landlock(7)) restricts files, and seccomp (seccomp(2))
+//! restricts system calls. A bug in the message parser then opens neither a file nor a shell.
 //!
-//! - [`enter`]: both, as far as the kernel has them;
-//! - `calls`: the system calls that are left.
+//! - [`enter`]: enters both, as far as the kernel supports them;
+//! - `calls`: the allowed system calls.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod calls;

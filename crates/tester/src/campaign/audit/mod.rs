@@ -1,13 +1,12 @@
 //! Whether the conclusions of a journal follow from the evidence in it.
 //!
-//! Seals show that lines are as they were written; whoever rewrites a journal can seal it again. So
-//! nothing here is believed that follows from other lines: each trial is recounted (`trials`), each
-//! self-test is done again from its trials (`selftests`), and each search is asked which rate comes next, by
-//! the code that ran them. Tasks have to come in the order in which the driver does them, from the rates and
-//! certificates (`certificates`) that the lines before give, on the hosts of the plan (`hosts`), and no figure may be left
-//! out (`told`).
-//! Figures that follow from single queries, such as percentiles, are only compared with each other. What
-//! remains is what no computation can tell: whether the trials ever took place.
+//! Seals show that lines are unchanged, but anyone who rewrites a journal can compute new seals. The audit
+//! therefore recomputes everything that follows from other lines, with the code that ran the campaign: the counts of
+//! each trial (`trials`), each self-test from its trials (`selftests`), and the next rate of each search. Tasks must
+//! have the order of the driver, must use the rates and certificates (`certificates`) of earlier lines and the hosts
+//! of the plan (`hosts`), and no figure may be missing (`told`).
+//! Figures that follow from single queries, such as percentiles, are only compared with each other. No
+//! computation can show whether the trials ever took place.
 
 mod certificates;
 mod hosts;
@@ -48,7 +47,7 @@ pub struct Audited {
     pub by_unknown: u64,
 }
 
-/// A line that does not follow from those before, or not from itself.
+/// A line that contradicts itself or earlier lines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the journal contradicts what it holds: {what}")]
 pub struct Contradiction {
