@@ -42,37 +42,30 @@ fn value(cell: &Cell) -> String {
 /// The script: run in the folder of the data, it draws one picture for each file that has any.
 pub(super) fn script(analysis: &Analysis) -> String {
     let mut out = String::from(
-        "# In this folder: gnuplot plot.gp\nset terminal svg size 1000,600 noenhanced\n\
-         set key outside below\nset grid\nset style fill solid 0.5\nset xtics rotate by -45\n\
+        "# In this folder: gnuplot plot.gp\nset key outside below height 1\nset grid\n\
+         set style fill solid 0.5\nset offsets graph 0.02, graph 0.02, graph 0.03, 0\n\
+         set xtics rotate by -45\n\
+         # The mark of what is not certified stands above its bar, and not at the axis.\n\
+         mark(cell) = strstrt(cell, \"†\") > 0 ? \"†\" : \"\"\n\
+         plain(cell) = strstrt(cell, \"†\") > 0 ? cell[1:strstrt(cell, \"†\") - 1].\
+         cell[strstrt(cell, \"†\") + strlen(\"†\"):*] : cell\n\
          # Of each variant the colour and the mark that the page has.\n",
     );
     for place in 0..analysis.variants.len() {
         let (colour, mark) = (COLOURS[place % COLOURS.len()], MARKS[place % MARKS.len()]);
         out += &format!("set linetype {} lc rgb \"{colour}\" pt {mark}\n", place + 1);
     }
-    let rates = Series::of(&tables::rates(analysis));
-    if let Some(last) = rates.last {
-        out += &format!(
-            "\nset output \"rates.svg\"\nset title {title}\nset xlabel \"AAAA / cached, %\"\n\
-             set ylabel \"queries/s\"\nset yrange [0:*]\nwidth = 0.8 / {count}\n{arrays}\
-             plot for [i=0:{last}] \"rates.dat\" index i using ($1 + i * width):2:(width):xtic(5) \
-             with boxes lt variant_rates[i + 1] title rates[i + 1], \\\n     for [i=0:{last}] \
-             \"rates.dat\" index i using ($1 + i * width):3:(0):($4 - $3) with vectors heads \
-             size graph 0.006,90 lc rgb \"{INK}\" notitle\n",
-            title = quoted(&analysis.name),
-            count = last + 1,
-            arrays = rates.arrays("rates"),
-        );
-    }
+    out += &rates(analysis);
     let runs = Series::of(&tables::distribution(analysis));
     if let Some(last) = runs.last {
         out += &format!(
-            "\nset output \"distribution.svg\"\nset title \"Distribution of the runs\"\n\
+            "{canvas}set title \"Distribution of the runs\"\n\
              set xlabel \"queries/s\"\nset ylabel \"share of the runs up to a rate\"\n\
              set xtics norotate autofreq\nset yrange [0:1.02]\n{arrays}\
              plot for [i=0:{last}] \"distribution.dat\" index i using 1:4 with steps \
              {style} title runs[i + 1], \\\n     for [i=0:{last}] \"distribution.dat\" index i \
              using 1:3 with impulses {style} notitle\n",
+            canvas = canvas("distribution", runs.titles.len()),
             arrays = runs.arrays("runs"),
             style = style("runs"),
         );
@@ -81,16 +74,47 @@ pub(super) fn script(analysis: &Analysis) -> String {
     let latency = Series::of(&tables::latency(analysis));
     if let Some(last) = latency.last {
         out += &format!(
-            "\nset output \"latency.svg\"\nset title \"Round-trip times\"\n\
+            "{canvas}set title \"Round-trip times\"\n\
              set xlabel \"slower answers, %\"\nset ylabel \"us\"\nset xtics norotate autofreq\n\
              set yrange [*:*]\nset logscale xy\nset xrange [100:0.001] reverse\n{arrays}\
              plot for [i=0:{last}] \"latency.dat\" index i using 2:3 with linespoints \
              {style} title points[i + 1]\n",
+            canvas = canvas("latency", latency.titles.len()),
             arrays = latency.arrays("points"),
             style = style("points"),
         );
     }
     out + &dut_only(analysis) + &lateness(analysis)
+}
+
+/// A picture with so many titles below: higher by their lines, so that the diagram keeps its height.
+fn canvas(name: &str, titles: usize) -> String {
+    let height = HEIGHT + titles * LINE;
+    format!("\nset terminal svg size 1000,{height} noenhanced\nset output \"{name}.svg\"\n")
+}
+
+/// Medians as boxes, with the 1st and 99th percentile.
+fn rates(analysis: &Analysis) -> String {
+    let rates = Series::of(&tables::rates(analysis));
+    let Some(last) = rates.last else {
+        return String::new();
+    };
+    format!(
+        "{canvas}set title {title}\nset xlabel \"AAAA / cached, %\"\n\
+             set ylabel \"queries/s\"\nset yrange [0:*]\nwidth = 0.8 / {count}\n{arrays}\
+             plot for [i=0:{last}] \"rates.dat\" index i using ($1 + i * width):2:(width) \
+             with boxes lt variant_rates[i + 1] title rates[i + 1], \\\n     for [i=0:{last}] \
+             \"rates.dat\" index i using ($1 + i * width):3:(0):($4 - $3) with vectors heads \
+             size graph 0.006,90 lc rgb \"{INK}\" notitle, \\\n     for [i=0:{last}] \
+             \"rates.dat\" index i using ($1 + i * width):4:(mark(strcol(5))) with labels \
+             offset 0,0.6 notitle, \\\n     for [i=0:{last}] \
+             \"rates.dat\" index i using ($1 + {last} * width / 2):(0):xtic(plain(strcol(5))) \
+             with dots lc rgb \"white\" notitle\n",
+        canvas = canvas("rates", rates.titles.len()),
+        title = quoted(&analysis.name),
+        count = last + 1,
+        arrays = rates.arrays("rates"),
+    )
 }
 
 /// Every search, with the marks of the outcomes that the page has.
@@ -100,10 +124,11 @@ fn convergence(analysis: &Analysis) -> String {
         return String::new();
     };
     let mut out = format!(
-        "\nset output \"convergence.svg\"\nset title \"Trials of every search\"\n\
+        "{canvas}set title \"Trials of every search\"\n\
          set xlabel \"trial\"\nset ylabel \"queries/s\"\nset xtics norotate autofreq\n\
          set yrange [*:*]\nplot for [i=0:{last}] \"convergence.dat\" index i using 1:2 \
-         with lines lc rgb \"{GREY}\" notitle"
+         with lines lc rgb \"{GREY}\" notitle",
+        canvas = canvas("convergence", OUTCOMES.len()),
     );
     for (outcome, colour, mark, name) in OUTCOMES {
         out += &format!(
@@ -121,9 +146,10 @@ fn dut_only(analysis: &Analysis) -> String {
         return String::new();
     };
     format!(
-        "\nset output \"dut-only.svg\"\nset title \"Round-trip times without the authority\"\n{arrays}\
+        "{canvas}set title \"Round-trip times without the authority\"\n{arrays}\
          plot for [i=0:{last}] \"dut-only.dat\" index i using 2:3 with linespoints \
          {style} title duts[i + 1]\n",
+        canvas = canvas("dut-only", duts.titles.len()),
         arrays = duts.arrays("duts"),
         style = style("duts"),
     )
@@ -136,11 +162,13 @@ fn lateness(analysis: &Analysis) -> String {
         return String::new();
     };
     format!(
-        "\nset output \"lateness.svg\"\nset title \"Lateness of queries, from the median to the worst trial\"\n\
+        "{canvas}set title \"Lateness of queries, from the median to the worst trial\"\n\
          set xlabel \"figure of a trial\"\nset ylabel \"us\"\nunset logscale x\nset xrange [-0.5:3.9]\n{arrays}\
-         plot for [i=0:{last}] \"lateness.dat\" index i using ($1 + i * 0.4 / {count}):2:2:3:xtic(5) \
+         plot for [i=0:{last}] \"lateness.dat\" index i using ($1 + i * 0.4 / {count}):2:2:3 \
          with yerrorbars lt variant_senders[i + 1] title senders[i + 1], \\\n     \"lateness.dat\" \
+         index 0 using ($1 + {last} * 0.2 / {count}):2:xtic(5) with dots lc rgb \"white\" notitle, \\\n     \"lateness.dat\" \
          index 0 using 1:4 with lines dt 2 lc rgb \"{INK}\" title \"limit\"\n",
+        canvas = canvas("lateness", senders.titles.len()),
         count = last + 1,
         arrays = senders.arrays("senders"),
     )
@@ -197,6 +225,12 @@ fn quoted(text: &str) -> String {
     let clean = text.replace(char::is_control, " ");
     format!("\"{}\"", clean.replace('\\', "\\\\").replace('"', "'"))
 }
+
+/// Of a picture without titles.
+const HEIGHT: usize = 600;
+
+/// Height of a title in the font of the terminal.
+const LINE: usize = 18;
 
 /// Colours of variants on a white page: `--s1` to `--s6` of the style sheet.
 const COLOURS: [&str; 6] = [

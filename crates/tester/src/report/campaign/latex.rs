@@ -3,29 +3,26 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use super::table::{Cell, Exporter, Table};
+use super::table::{Exporter, Table};
 
-/// LaTeX with the rules of booktabs.
+/// LaTeX with the rules of booktabs. A table wider than its column is scaled down to it.
 pub(super) struct Latex;
 
 impl Exporter for Latex {
     fn export(&self, tables: &[Table]) -> io::Result<String> {
-        let long = tables.iter().any(is_long);
-        let packages = if long {
-            "booktabs,longtable"
-        } else {
-            "booktabs"
-        };
-        let head = format!("% Tables of the campaign; they need \\usepackage{{{packages}}}.\n");
+        let mut out = String::from(HEAD);
         let mut labels = BTreeSet::new();
-        let texts = tables.iter().map(|table| {
+        for table in tables {
             let label = label(&table.title, &labels);
-            labels.insert(label.clone());
-            text(table, &label)
-        });
-        Ok(head + &texts.collect::<String>())
+            out += &text(table, &label);
+            labels.insert(label);
+        }
+        Ok(out)
     }
 }
+
+/// In front of all tables.
+const HEAD: &str = "% Tables of the campaign; they need \\usepackage{booktabs,graphicx}.\n";
 
 /// What `\\ref` calls a table of this title; none of those that are taken.
 fn label(title: &str, taken: &BTreeSet<String>) -> String {
@@ -37,55 +34,66 @@ fn label(title: &str, taken: &BTreeSet<String>) -> String {
     free.find(|label| !taken.contains(label)).unwrap_or(label)
 }
 
+/// A table, in parts if it is longer than a page.
 fn text(table: &Table, label: &str) -> String {
-    let side = |is_number| if is_number { 'r' } else { 'l' };
-    let sides: String = table.columns.iter().map(|c| side(c.number)).collect();
     let line = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
     let heads = line(table.columns.iter().map(|c| escaped(&c.head)).collect());
-    let cell = |cell: &Cell| escaped(&cell.text("; "));
-    let group = |rows: &[Vec<Cell>]| -> String {
-        let rows = rows.iter();
-        rows.map(|row| line(row.iter().map(cell).collect()))
-            .collect()
-    };
-    // Rows that belong together stand between rules.
-    let rows = match table.grouped {
-        true => table
-            .groups()
-            .map(group)
-            .collect::<Vec<_>>()
-            .join("\\midrule\n"),
-        false => group(&table.rows),
-    };
-    let named = format!(
-        "\\caption{{{}}}\n\\label{{{label}}}",
-        escaped(&table.caption)
-    );
-    if is_long(table) {
-        return format!(
-            "\n\\begin{{longtable}}{{{sides}}}\n{named} \\\\\n\\toprule\n{heads}\\midrule\n\\endfirsthead\n\
-             \\toprule\n{heads}\\midrule\n\\endhead\n\\bottomrule\n\\endfoot\n{rows}\\end{{longtable}}\n"
-        );
+    let mut out = String::new();
+    for (number, rows) in table.rows.chunks(ROWS_OF_A_PAGE).enumerate() {
+        let name = match number {
+            0 => format!(
+                "\\caption{{{}}}\n\\label{{{label}}}",
+                escaped(&table.caption)
+            ),
+            _ => format!("\\tablename~\\ref{{{label}}} (continued)\\par\\vspace{{1ex}}"),
+        };
+        let mut body = String::new();
+        for (at, row) in rows.iter().enumerate() {
+            // Rows that belong together stand between rules.
+            if table.grouped && at > 0 && rows[at - 1][0] != row[0] {
+                body += "\\midrule\n";
+            }
+            body += &line(row.iter().map(|cell| escaped(&cell.text("; "))).collect());
+        }
+        out += &float(table, &name, &format!("{heads}\\midrule\n{body}"));
     }
-    format!(
-        "\n\\begin{{table}}\n\\centering\n{named}\n\\begin{{tabular}}{{{sides}}}\n\\toprule\n\
-         {heads}\\midrule\n{rows}\\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n"
-    )
+    out
 }
 
-/// Whether a table is longer than a page holds.
-fn is_long(table: &Table) -> bool {
-    table.rows.len() > ROWS_OF_A_PAGE
+/// A part of a table: `name` says what it is, `lines` are all of its lines.
+fn float(table: &Table, name: &str, lines: &str) -> String {
+    // Across both columns of a page that has two.
+    let float = match table.columns.len() > COLUMNS_OF_A_COLUMN {
+        true => "table*",
+        false => "table",
+    };
+    let side = |is_number| if is_number { 'r' } else { 'l' };
+    let sides: String = table.columns.iter().map(|c| side(c.number)).collect();
+    format!(
+        "\n\\begin{{{float}}}\n\\centering\n\\setlength{{\\belowcaptionskip}}{{1ex}}\n{name}\n\
+         \\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}{{%\n\
+         \\begin{{tabular}}{{{sides}}}\n\\toprule\n{lines}\\bottomrule\n\\end{{tabular}}}}\n\
+         \\end{{{float}}}\n"
+    )
 }
 
 /// With some room for the caption and the rules between groups.
 const ROWS_OF_A_PAGE: usize = 35;
 
-/// Text as LaTeX prints it.
+/// What a column of a page with two has room for.
+const COLUMNS_OF_A_COLUMN: usize = 6;
+
+/// Text as LaTeX prints it, on one line.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
+            // At the beginning of a row, an argument of what ends the one before.
+            '[' | ']' | '*' => out.extend(['{', c, '}']),
+            // Two of them are a dash or a quotation mark.
+            '-' | '\'' | ',' if out.ends_with(c) => out.extend(['{', '}', c]),
+            '`' => out.push_str("\\textasciigrave{}"),
+            '|' => out.push_str("\\textbar{}"),
             '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
                 out.push('\\');
                 out.push(c);
@@ -96,6 +104,7 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("\\textless{}"),
             '>' => out.push_str("\\textgreater{}"),
             '≥' => out.push_str("$\\geq$"),
+            '–' if out.ends_with('-') => out.push_str("{}--"),
             '–' => out.push_str("--"),
             '†' => out.push_str("\\dag{}"),
             '−' => out.push_str("$-$"),
@@ -108,24 +117,149 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::report::campaign::table::Cell;
+
+    /// What TeX prints of a text without arguments of its own: an independent reading. `None` if it means anything else.
+    fn printed(tex: &str) -> Option<String> {
+        let mut out = String::new();
+        let mut depth = 0_u32;
+        let mut rest = tex;
+        while let Some(c) = rest.chars().next() {
+            rest = &rest[c.len_utf8()..];
+            match c {
+                '\\' => {
+                    let name = rest.split(|c: char| !c.is_ascii_alphabetic()).next()?;
+                    let name = if name.is_empty() {
+                        rest.get(..1)?
+                    } else {
+                        name
+                    };
+                    rest = &rest[name.len()..];
+                    let (_, character) = COMMANDS.into_iter().find(|(known, _)| *known == name)?;
+                    // A letter after its name would be a part of it, and a space be lost.
+                    if name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+                        rest = rest.strip_prefix("{}")?;
+                    }
+                    out.push(character);
+                }
+                '$' => {
+                    let (formula, after) = rest.split_once('$')?;
+                    out.push(match formula {
+                        "\\geq" => '≥',
+                        "-" => '−',
+                        _ => return None,
+                    });
+                    rest = after;
+                }
+                '{' => depth += 1,
+                '}' => depth = depth.checked_sub(1)?,
+                '[' | ']' | '*' if depth == 0 => return None,
+                '&' | '%' | '#' | '_' | '^' | '~' | '`' | '|' => return None,
+                '-' if rest.starts_with('-') => {
+                    rest = &rest[1..];
+                    out.push('–');
+                }
+                '\'' | ',' if rest.starts_with(c) => return None,
+                c if c.is_control() => return None,
+                c => out.push(c),
+            }
+        }
+        (depth == 0).then_some(out)
+    }
+
+    const COMMANDS: [(&str, char); 15] = [
+        ("&", '&'),
+        ("%", '%'),
+        ("$", '$'),
+        ("#", '#'),
+        ("_", '_'),
+        ("{", '{'),
+        ("}", '}'),
+        ("textbackslash", '\\'),
+        ("textasciitilde", '~'),
+        ("textasciicircum", '^'),
+        ("textasciigrave", '`'),
+        ("textless", '<'),
+        ("textgreater", '>'),
+        ("textbar", '|'),
+        ("dag", '†'),
+    ];
+
+    /// Texts of the characters that mean something to TeX, and of any others.
+    fn names() -> impl Strategy<Value = String> {
+        let special = "[-a 0\\\\&%$#_{}~^<>|\\[\\]*`',\"≥–†−\n]{0,12}";
+        prop_oneof![special, "\\PC{0,12}"]
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_printed_as_it_is(text in names()) {
+            let tex = escaped(&text);
+            prop_assert_eq!(printed(&tex), Some(text.replace(char::is_control, " ")), "{}", tex);
+        }
+
+        #[test]
+        fn any_names_make_a_whole_table(names in vec(names(), 1..80), caption in names()) {
+            let mut table = Table::new("", "t", &caption).grouped();
+            let row = |name| vec![Cell::Text(name), Cell::Count(1)];
+            table.rows = names.iter().cloned().map(row).collect();
+            table.add_head("name", &names[0]);
+            table.add_head("n", "N");
+            let text = Latex.export(&[table]).unwrap();
+            let mut open = Vec::new();
+            let mut rows = 0;
+            for line in text.lines() {
+                if let Some(name) = line.strip_prefix("\\begin{") {
+                    open.push(name.split('}').next().unwrap());
+                } else if let Some(name) = line.strip_prefix("\\end{") {
+                    prop_assert_eq!(Some(name.split('}').next().unwrap()), open.pop());
+                } else if let Some(row) = line.strip_suffix(" & 1 \\\\") {
+                    let name = names[rows].replace(char::is_control, " ");
+                    prop_assert_eq!(printed(row), Some(name), "{}", line);
+                    rows += 1;
+                }
+            }
+            prop_assert!(open.is_empty());
+            prop_assert_eq!(rows, names.len());
+        }
+    }
 
     #[test]
-    fn a_table_longer_than_a_page_is_broken_between_pages() {
-        let long = |rows: u64| {
+    fn a_table_longer_than_a_page_is_in_parts() {
+        let export = |rows: u64| {
             let mut table = Table::new("", "t", "c");
             table.rows = (0..rows).map(|row| vec![Cell::Count(row)]).collect();
             table.add_head("n", "N");
             Latex.export(&[table]).unwrap()
         };
-        let (short, long) = (long(35), long(36));
-        assert!(short.contains("{booktabs}") && short.contains("\\begin{tabular}{r}"));
-        assert!(long.contains("{booktabs,longtable}"), "{long}");
+        let (short, long) = (export(35), export(36));
+        assert_eq!(short.matches("\\begin{table}").count(), 1);
+        let (first, second) = long.split_once("\\end{table}\n").unwrap();
+        assert_eq!(format!("{first}\\end{{table}}\n"), short);
         assert!(
-            long.contains("\\endhead\n\\bottomrule\n\\endfoot\n0 \\\\\n1"),
-            "{long}"
+            second.contains("\\tablename~\\ref{tab:t} (continued)"),
+            "{second}"
         );
-        assert!(long.ends_with("35 \\\\\n\\end{longtable}\n"), "{long}");
+        assert!(
+            second.contains("\\toprule\nN \\\\\n\\midrule\n35 \\\\\n\\bottomrule"),
+            "{second}"
+        );
+    }
+
+    #[test]
+    fn a_wide_table_goes_across_both_columns() {
+        let export = |columns: usize| {
+            let mut table = Table::new("", "t", "c");
+            table.rows = vec![vec![Cell::Count(1); columns]];
+            (0..columns).for_each(|_| table.add_head("n", "N"));
+            Latex.export(&[table]).unwrap()
+        };
+        assert!(export(6).contains("\n\\begin{table}\n"));
+        assert!(export(7).contains("\n\\begin{table*}\n"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::warning::Severity;
 
 mod authorities;
 mod authority;
+mod drawn;
 mod hosts;
 pub(crate) mod sample;
 mod standings;
