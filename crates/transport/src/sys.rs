@@ -163,7 +163,7 @@ impl ReceiveBatch {
             header.msg_iov = ptr::from_mut(&mut self.iovecs[i]);
             header.msg_iovlen = 1;
             header.msg_control = ptr::from_mut(&mut self.controls[i]).cast();
-            header.msg_controllen = CONTROL_BYTES;
+            header.msg_controllen = CONTROL_BYTES as _;
             header.msg_flags = 0;
         }
         // SAFETY: the first n headers point to a name, a payload and a control buffer of the
@@ -173,7 +173,7 @@ impl ReceiveBatch {
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 length(n),
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )
         };
@@ -431,7 +431,8 @@ fn address(
     } else {
         ptr::from_mut(control).cast()
     };
-    header.msg_controllen = control_len;
+    // C libraries differ in the types of lengths and flags.
+    header.msg_controllen = control_len as _;
     header.msg_flags = 0;
 }
 
@@ -448,7 +449,7 @@ unsafe fn send_messages(socket: BorrowedFd<'_>, headers: &mut [mmsghdr]) -> io::
             socket.as_raw_fd(),
             headers.as_mut_ptr(),
             length(headers.len()),
-            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
         )
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
@@ -463,11 +464,11 @@ fn write_control(at: &mut [u8], level: c_int, kind: c_int, data: &[u8]) -> usize
             libc::CMSG_SPACE(length(data.len())),
         )
     };
-    let header = cmsghdr {
-        cmsg_len: len as usize,
-        cmsg_level: level,
-        cmsg_type: kind,
-    };
+    // SAFETY: cmsghdr is a plain C structure for which all zeroes is a valid value; musl's has a hidden member.
+    let mut header = unsafe { zeroed::<cmsghdr>() };
+    header.cmsg_len = len as _;
+    header.cmsg_level = level;
+    header.cmsg_type = kind;
     let data_at = len as usize - data.len();
     assert!(
         at.len() >= space as usize,

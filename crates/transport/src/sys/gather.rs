@@ -215,7 +215,7 @@ impl Gather {
         let frame = &mut self.frames[frame(&self.order[message.first])];
         let header = &mut self.headers[i].msg_hdr;
         header.msg_iov = ptr::from_mut(&mut self.iovecs[message.first]);
-        header.msg_iovlen = message.frames;
+        header.msg_iovlen = message.frames as _;
         let segment = (message.frames > 1).then_some(message.segment);
         address(
             header,
