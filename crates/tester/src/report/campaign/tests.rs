@@ -293,7 +293,7 @@ fn results_are_of_the_published_form() {
 }
 
 /// Where `value` is not of the form that `schema` asks for: the keywords that our schema uses.
-fn faults(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
+pub(super) fn faults(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(name) = schema["$ref"].as_str() {
         let target = root.pointer(name.trim_start_matches('#')).unwrap();
@@ -351,6 +351,9 @@ fn faults_of_items(root: &Value, schema: &Value, items: &[Value], at: &str) -> V
     let mut found = Vec::new();
     if (items.len() as u64) < schema["minItems"].as_u64().unwrap_or(0) {
         found.push(format!("{at}: too few"));
+    }
+    if (items.len() as u64) > schema["maxItems"].as_u64().unwrap_or(u64::MAX) {
+        found.push(format!("{at}: too many"));
     }
     for (index, item) in items.iter().enumerate() {
         found.extend(faults(

@@ -7,7 +7,11 @@ use expect_test::expect;
 use serde_json::Value;
 
 use super::*;
+use crate::campaign::state::State;
 use crate::campaign::status::{Found, Phase, TrialNow, Tried};
+use crate::campaign::tasks::points;
+use crate::report::campaign::tests::faults;
+use crate::report::campaign::tests::sample::small;
 
 const NOW_UNIX_MS: u64 = 1_767_323_045_678;
 
@@ -98,6 +102,62 @@ fn the_status_is_served_as_json_and_follows_the_campaign() {
     shared.lock().unwrap().tasks_done = 13;
     let json: Value = serde_json::from_str(&get(&live, "/status.json").1).unwrap();
     assert_eq!(json["tasks_done"], 13);
+}
+
+/// Where `/status.json` of this status is not of its published form.
+fn faults_of(status: &Status) -> Vec<String> {
+    let picture = Picture {
+        tester: crate::PROGRAM,
+        now_unix_ms: NOW_UNIX_MS,
+        status,
+    };
+    let picture = serde_json::to_value(picture).unwrap();
+    let schema = include_str!("../../../../schema/status.schema.json");
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    faults(&schema, &schema, &picture, "")
+}
+
+#[test]
+fn the_status_of_a_campaign_is_of_the_published_form_after_each_line() {
+    let none = Vec::<String>::new();
+    assert_eq!(faults_of(&status()), none);
+    let (plan, lines) = small();
+    let names = points(&plan).into_iter().map(|point| {
+        let variant = plan.variants[point.variant].name.clone();
+        (variant, format!("cell {}", point.cell))
+    });
+    let mut state = State::new(&plan);
+    let mut status = Status::new(&plan, names.collect(), 1, "small".into());
+    let (mut phases, mut tried) = (BTreeSet::new(), 0);
+    for line in &lines {
+        let news = state.apply(line);
+        status.apply(news, line.at_unix_ms);
+        status.count(&state, Some(1));
+        assert_eq!(faults_of(&status), none, "{line:?}");
+        phases.insert(format!("{:?}", status.phase));
+        tried = tried.max(status.tried.len());
+    }
+    assert_eq!(
+        phases.into_iter().collect::<Vec<_>>(),
+        ["Over", "Overload", "Preparing", "Search", "Soak"]
+    );
+    assert!(tried > 1 && status.last.is_some() && !status.found.is_empty());
+    let mut wrong = status;
+    wrong.tried = vec![
+        Tried {
+            number: 0,
+            rate_qps: 1,
+            outcome: "lost",
+        };
+        17
+    ];
+    let found = faults_of(&wrong);
+    let expected = [
+        "/tried: too many",
+        "/tried/0/number: out of bounds",
+        "/tried/0/outcome: not one of the words",
+    ];
+    assert_eq!(found[..3], expected);
 }
 
 #[test]
