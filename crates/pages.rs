@@ -8,13 +8,22 @@ use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
 
-/// The man page of a command in a section of the manual. `exit_status` is the text under that heading.
-pub(crate) fn man(
-    command: Command,
-    section: &str,
-    exit_status: &str,
-    out: &mut impl Write,
-) -> io::Result<()> {
+/// What all man pages of a program have in common.
+pub(crate) struct Manual {
+    /// Section of the manual.
+    pub section: &'static str,
+    /// The text under "EXIT STATUS".
+    pub exit_status: &'static str,
+    /// Page of a file that commands read, with its section, and the pages of those commands.
+    pub file: (Reference, &'static [&'static str]),
+}
+
+/// Name and section of a page of the manual.
+pub(crate) type Reference = (&'static str, &'static str);
+
+/// The man page of a command.
+pub(crate) fn man(command: Command, manual: &Manual, out: &mut impl Write) -> io::Result<()> {
+    let section = manual.section;
     let examples = command.get_after_help().map(ToString::to_string);
     let examples = examples
         .as_deref()
@@ -29,9 +38,9 @@ pub(crate) fn man(
         .unwrap_or(command.get_name())
         .to_owned();
     // Of `dns64d-ctl` and `dns64d` alike.
-    let manual = name.split('-').next().unwrap_or_default().to_owned();
+    let program = name.split('-').next().unwrap_or_default().to_owned();
     let synopsis = synopsis(&command);
-    writeln!(out, ".TH {name} {section} \"\" \"\" {manual}")?;
+    writeln!(out, ".TH {name} {section} \"\" \"\" {program}")?;
     let page = Man::new(
         command
             .override_usage(synopsis)
@@ -52,29 +61,45 @@ pub(crate) fn man(
         }
         writeln!(out, ".fi")?;
     }
-    let exit_status = exit_status.trim_start_matches("Exit codes: ");
+    let exit_status = manual.exit_status.trim_start_matches("Exit codes: ");
     writeln!(out, ".SH \"EXIT STATUS\"\n{}", roff(exit_status))?;
-    match has_version {
-        true => page.render_version_section(out),
-        false => Ok(()),
+    if has_version {
+        page.render_version_section(out)?;
+    }
+    let mut others = Vec::new();
+    if name != program {
+        others.push((program.as_str(), section));
+    }
+    let (file, readers) = manual.file;
+    if readers.contains(&name.as_str()) {
+        others.push(file);
+    }
+    write!(out, "{}", see_also(&others))
+}
+
+/// The section that leads to these pages; none without pages.
+pub(crate) fn see_also(pages: &[(&str, &str)]) -> String {
+    let reference =
+        |(name, section): &(&str, &str)| format!(".BR {} ({section})", name.replace('-', "\\-"));
+    match pages {
+        [] => String::new(),
+        pages => {
+            let pages: Vec<_> = pages.iter().map(reference).collect();
+            format!(".SH \"SEE ALSO\"\n{}\n", pages.join(" ,\n"))
+        }
     }
 }
 
 /// The man pages of a command that was built and of all below it that are not hidden, in a directory.
-pub(crate) fn man_pages(
-    command: Command,
-    section: &str,
-    exit_status: &str,
-    directory: &Path,
-) -> io::Result<()> {
+pub(crate) fn man_pages(command: Command, manual: &Manual, directory: &Path) -> io::Result<()> {
     let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
     for below in shown.filter(|it| it.get_name() != "help").cloned() {
-        man_pages(below, section, exit_status, directory)?;
+        man_pages(below, manual, directory)?;
     }
     let name = command.get_display_name().unwrap_or(command.get_name());
-    let path = directory.join(format!("{name}.{section}"));
+    let path = directory.join(format!("{name}.{}", manual.section));
     let mut text = Vec::new();
-    man(command, section, exit_status, &mut text)?;
+    man(command, manual, &mut text)?;
     std::fs::write(path, text)
 }
 

@@ -17,13 +17,13 @@ use crate::config;
 pub(super) fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
     let mut command = Cli::command();
     match what {
-        Generated::Man { directory: None } => pages::man(command, SECTION, EXIT_CODES, out),
+        Generated::Man { directory: None } => pages::man(command, &MANUAL, out),
         Generated::Man {
             directory: Some(directory),
         } => {
             std::fs::create_dir_all(directory)?;
             command.build();
-            pages::man_pages(command, SECTION, EXIT_CODES, directory)?;
+            pages::man_pages(command, &MANUAL, directory)?;
             std::fs::write(directory.join("dns64d.toml.5"), config_page())
         }
         Generated::Completions { shell } => {
@@ -36,8 +36,12 @@ pub(super) fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// Of the manual: servers.
-const SECTION: &str = "8";
+const MANUAL: pages::Manual = pages::Manual {
+    // Servers.
+    section: "8",
+    exit_status: EXIT_CODES,
+    file: (("dns64d.toml", "5"), &["dns64d", "dns64d-check"]),
+};
 
 /// dns64d.toml(5): the configuration with every key.
 fn config_page() -> String {
@@ -51,5 +55,5 @@ fn config_page() -> String {
     for line in config::template().lines() {
         writeln!(page, "{}", pages::roff(line)).expect("memory takes all");
     }
-    page + ".fi\n.SH SEE ALSO\n.BR dns64d (8)\n"
+    page + ".fi\n" + &pages::see_also(&[("dns64d", "8")])
 }

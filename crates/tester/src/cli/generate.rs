@@ -7,7 +7,7 @@ use clap_complete::env::Shells;
 
 use super::args::Generated;
 use super::completion::VARIABLE;
-use super::{Cli, EXIT_CODES, pages};
+use super::{Cli, EXIT_CODES, pages, plan_page};
 
 /// Writes what was asked for to `out`, or man pages into the directory that was given, which is
 /// made if it is not there.
@@ -18,13 +18,15 @@ use super::{Cli, EXIT_CODES, pages};
 pub fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
     let mut command = Cli::command();
     match what {
-        Generated::Man { directory: None } => pages::man(command, SECTION, EXIT_CODES, out),
+        Generated::Man { directory: None } => pages::man(command, &MANUAL, out),
         Generated::Man {
             directory: Some(directory),
         } => {
             std::fs::create_dir_all(directory)?;
             command.build();
-            pages::man_pages(command, SECTION, EXIT_CODES, directory)
+            pages::man_pages(command, &MANUAL, directory)?;
+            let name = format!("{}.5", plan_page::NAME);
+            std::fs::write(directory.join(name), plan_page::page())
         }
         Generated::Completions { shell } => {
             let shells = Shells::builtins();
@@ -37,5 +39,17 @@ pub fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// Of the manual: programs of users.
-const SECTION: &str = "1";
+const MANUAL: pages::Manual = pages::Manual {
+    // Programs of users.
+    section: "1",
+    exit_status: EXIT_CODES,
+    file: (
+        (plan_page::NAME, "5"),
+        &[
+            "dns64bench",
+            "dns64bench-run",
+            "dns64bench-resume",
+            "dns64bench-doctor",
+        ],
+    ),
+};

@@ -12,6 +12,7 @@ pub mod exit;
 pub mod generate;
 #[path = "../../../pages.rs"]
 mod pages;
+mod plan_page;
 pub mod refusal;
 pub mod resolve;
 pub mod values;
@@ -74,7 +75,7 @@ pub enum Command {
     /// Run a campaign: all searches of a plan
     ///
     /// A plan is one file with any number of servers, shares, core counts and settings, by default 20 runs
-    /// of each. docs/plan.md describes its keys; examples/ has a plan for each experiment of the papers.
+    /// of each. dns64bench-plan(5) and docs/plan.md describe its keys; examples/ has a plan for each experiment of the papers.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
 

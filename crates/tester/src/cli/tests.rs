@@ -111,6 +111,10 @@ fn man_pages_of_all_commands_are_written() {
         assert!(text.contains(".SH \"EXIT STATUS\"\n\\&0 passed"), "{page}");
         assert!(!text.contains("EXTRA"), "{page}");
     }
+    let run = std::fs::read_to_string(pages.join("dns64bench-run.1")).unwrap();
+    let also = ".SH \"SEE ALSO\"\n.BR dns64bench (1) ,\n.BR dns64bench\\-plan (5)\n";
+    assert!(run.ends_with(also), "{run}");
+    assert!(pages.join("dns64bench-plan.5").exists());
     let main = generated(&Generated::Man { directory: None });
     assert!(main.contains("RFC 8219"));
     let search = std::fs::read_to_string(pages.join("dns64bench-search.1")).unwrap();
