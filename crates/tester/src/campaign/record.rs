@@ -106,7 +106,7 @@ pub enum Record {
     },
     /// A task is over.
     Finished(TaskEnd),
-    /// A task was given up: no number is made from it.
+    /// A task was given up and has no result.
     Abandoned {
         /// Which.
         task: Task,

@@ -88,7 +88,7 @@ fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis, warnings: &mut 
         if let Some(reason) = &told.abandoned
             && let Some(point) = analysis.points.get(task.point())
         {
-            let text = format!("{task} was given up, and no number is made from it: {reason}");
+            let text = format!("{task} was given up and has no result: {reason}");
             let about = words::point(analysis, point);
             warnings.push(Severity::Critical.warning(text).about(about));
         }
@@ -298,7 +298,7 @@ const ENDS: [(RunEnd, Severity, &str, Option<&str>); 4] = [
     (
         RunEnd::TesterFault,
         Severity::Critical,
-        "without a rate: the Tester was disturbed again and again",
+        "without a rate: the Tester was disturbed in every repetition of a trial",
         None,
     ),
 ];

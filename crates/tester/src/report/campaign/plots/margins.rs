@@ -113,7 +113,7 @@ fn heading(analysis: &Analysis, margin: &Margin, all: &[&Margin]) -> String {
     let first = tests(analysis, margin).next();
     match all.iter().any(|other| spans(other) != spans(margin)) {
         true => conditions(analysis, margin),
-        false => first.map_or(String::new(), |test| test.conditions.cell.clone()),
+        false => first.map_or(String::new(), |test| words::spaced(&test.conditions.cell)),
     }
 }
 
@@ -123,7 +123,8 @@ fn conditions(analysis: &Analysis, margin: &Margin) -> String {
     };
     let spans = [first.conditions.duration_ns, first.conditions.timeout_ns];
     let [duration, timeout] = spans.map(|ns| numbers::span(ns as f64));
-    format!("{}, {duration}, timeout {timeout}", first.conditions.cell)
+    let cell = words::spaced(&first.conditions.cell);
+    format!("{cell}, {duration}, timeout {timeout}")
 }
 
 fn draw_margins(analysis: &Analysis, margins: &[&Margin], title: &str) -> String {

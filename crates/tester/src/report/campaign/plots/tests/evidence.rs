@@ -70,11 +70,11 @@ fn self_tests_stand_beside_the_rates_that_they_are_for() {
         panic!("{} figures", figures.margins.len());
     };
     expect![[r#"
-        AAAA 0%, cached 0%, 1 s, timeout 1 s | self-test 1 | 59,000 | –
-        AAAA 0%, cached 0%, 1 s, timeout 1 s | self-test 2 | 59,000 | –
-        AAAA 0%, cached 0%, 1 s, timeout 1 s | dns64d cores=1 | 9,000 | 6.56
-        AAAA 0%, cached 0%, 1 s, timeout 1 s | dns64d cores=1-2 | 17,125 | 3.45
-        AAAA 0%, cached 0%, 1 s, timeout 1 s | un_bound & <co> | 12,000 | 4.92
+        AAAA 0 %, cached 0 %, 1 s, timeout 1 s | self-test 1 | 59,000 | –
+        AAAA 0 %, cached 0 %, 1 s, timeout 1 s | self-test 2 | 59,000 | –
+        AAAA 0 %, cached 0 %, 1 s, timeout 1 s | dns64d cores=1 | 9,000 | 6.56
+        AAAA 0 %, cached 0 %, 1 s, timeout 1 s | dns64d cores=1-2 | 17,125 | 3.45
+        AAAA 0 %, cached 0 %, 1 s, timeout 1 s | un_bound & <co> | 12,000 | 4.92
     "#]]
     .assert_eq(&rows(margins));
     let mut failed = sample();
