@@ -10,6 +10,7 @@ mod errors;
 mod failure;
 mod replies;
 mod segmentation;
+mod source;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,12 +31,13 @@ pub use failure::OpenError;
 pub use segmentation::Segmentation;
 pub(crate) use segmentation::gather;
 use segmentation::stamp;
+use source::bind_freely;
 
 /// Kernel sockets, of a client or of a server.
 pub struct UdpLink {
     sockets: Vec<OwnedFd>,
-    /// For each client socket one at the same port that is not connected: it gets what comes
-    /// from anybody but the server.
+    /// For each client socket one at the same port, of any address, that is not connected: it gets what
+    /// comes from anybody but the server.
     catchers: Vec<OwnedFd>,
     peer: Option<SocketAddr>,
     receive: ReceiveBatch,
@@ -67,34 +69,47 @@ const DEPARTURES_MAX: usize = RECEIVE_BATCH * 128 / SEND_BATCH + 1;
 const CATCHER_BUFFER_BYTES: usize = 64 << 10;
 
 impl UdpLink {
-    /// Opens `ports` sockets, each with a source port of its own, toward `server`. `local` is
-    /// the source address; `None` leaves it to the routing table.
+    /// Opens `ports` sockets, each with a source port of its own, toward `server`. Their source addresses are
+    /// those of `local`, in turn; without any the routing table chooses them.
+    ///
+    /// # Errors
+    ///
+    /// An address of `local` is not this host's, the ports cannot be had, no way leads to the server.
     pub fn client(
         server: SocketAddr,
-        local: Option<IpAddr>,
+        local: &[IpAddr],
         ports: usize,
         segmentation: Segmentation,
     ) -> Result<Self, OpenError> {
-        let local = local.unwrap_or(match server {
+        let unspecified = match server {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        });
+        };
         allow_descriptors(2 * ports)?;
+        source::check(&local[..local.len().min(ports)])?;
         let mut sockets = Vec::with_capacity(ports);
         let mut catchers = Vec::with_capacity(ports);
-        for _ in 0..ports {
-            let socket = open(SocketAddr::new(local, 0), false)?;
+        for i in 0..ports {
+            // At all addresses, so that no other port of this host has the number, whatever its address.
+            let catcher = open(SocketAddr::new(unspecified, 0), false)?;
+            // Only now may the port be shared: asked for earlier, the kernel could hand out the
+            // same port twice.
+            share_port(&catcher)?;
+            let small = sockopt::set_socket_recv_buffer_size(&catcher, CATCHER_BUFFER_BYTES);
+            option("SO_RCVBUF", small)?;
+            let source = local.get(i % local.len().max(1));
+            let address = SocketAddr::new(*source.unwrap_or(&unspecified), port_of(&catcher)?);
+            let socket = unbound(address)?;
+            share_port(&socket)?;
+            bind_freely(&socket, address)?;
             enlarge(&socket, BUFFER_BYTES)?;
             stamp(&socket, segmentation)?;
             errors::report(&socket, server)?;
-            // Only now may the port be shared: asked for earlier, the kernel could hand out the
-            // same port twice.
-            option("SO_REUSEADDR", sockopt::set_socket_reuseaddr(&socket, true))?;
             connect(&socket, &server).map_err(|e| OpenError::Connect {
                 server,
                 reason: e.into(),
             })?;
-            catchers.push(catcher(&socket, local)?);
+            catchers.push(catcher);
             sockets.push(socket);
         }
         Ok(Self::over(sockets, catchers, Some(server), segmentation))
@@ -500,20 +515,14 @@ pub(crate) fn note_asked_address(socket: &OwnedFd, listen: SocketAddr) -> Result
     )
 }
 
-/// A second socket at the port of `socket` that gets what the first, being connected, does not.
-fn catcher(socket: &OwnedFd, local: IpAddr) -> Result<OwnedFd, OpenError> {
+/// Lets other sockets that are told the same have the port as well.
+fn share_port(socket: &OwnedFd) -> Result<(), OpenError> {
+    option("SO_REUSEADDR", sockopt::set_socket_reuseaddr(socket, true))
+}
+
+fn port_of(socket: &OwnedFd) -> Result<u16, OpenError> {
     let name = option("getsockname", getsockname(socket))?;
-    let port = SocketAddr::try_from(name).map_or(0, |a| a.port());
-    let address = SocketAddr::new(local, port);
-    let catcher = unbound(address)?;
-    option(
-        "SO_REUSEADDR",
-        sockopt::set_socket_reuseaddr(&catcher, true),
-    )?;
-    bind_to(&catcher, address)?;
-    let small = sockopt::set_socket_recv_buffer_size(&catcher, CATCHER_BUFFER_BYTES);
-    option("SO_RCVBUF", small)?;
-    Ok(catcher)
+    Ok(SocketAddr::try_from(name).map_or(0, |address| address.port()))
 }
 
 /// Asks for large buffers: beyond the system's limit if the process may (`CAP_NET_ADMIN`), up to

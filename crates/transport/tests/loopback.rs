@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use std::net::{SocketAddr, UdpSocket};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use dns64_transport::clock::{Clock, MonotonicClock, SECOND};
 use dns64_transport::socket::Segmentation::{Off, On};
@@ -33,7 +34,7 @@ fn until(wanted: usize, mut step: impl FnMut() -> usize) -> usize {
 /// Sends `n` datagrams of `len(i)` bytes in one call and returns what comes back, in order.
 fn round_trip(listen: &str, n: usize, len: impl Fn(usize) -> usize) -> Vec<Vec<u8>> {
     let (mut server, at) = server(listen);
-    let mut client = UdpLink::client(at, None, 2, On).unwrap();
+    let mut client = UdpLink::client(at, &[], 2, On).unwrap();
     let before = MonotonicClock.now();
     let sent = client.send(1, n, |i, frame| {
         frame[..len(i)].fill(u8::try_from(i).unwrap());
@@ -97,7 +98,7 @@ fn arrive_together(sender: Segmentation, receiver: Segmentation) -> usize {
     let listen = "[::1]:0".parse().unwrap();
     let mut server = UdpLink::server(listen, false, receiver).unwrap();
     let at = server.local_addr(0).unwrap();
-    let mut client = UdpLink::client(at, None, 1, sender).unwrap();
+    let mut client = UdpLink::client(at, &[], 1, sender).unwrap();
     let sent = client.send(0, 40, |i, frame| {
         frame[..50].fill(u8::try_from(i).unwrap());
         50
@@ -127,7 +128,7 @@ fn without_segmentation_at_either_end_datagrams_arrive_singly() {
 fn answers_of_a_server_without_segmentation_arrive_singly() {
     let mut server = UdpLink::server("[::1]:0".parse().unwrap(), false, Off).unwrap();
     let at = server.local_addr(0).unwrap();
-    let mut client = UdpLink::client(at, None, 1, On).unwrap();
+    let mut client = UdpLink::client(at, &[], 1, On).unwrap();
     let sent = client.send(0, 40, |_, _| 50);
     assert_eq!(sent.unwrap(), 40);
     assert_eq!(until(40, || server.answer(usize::MAX, echo).unwrap()), 40);
@@ -144,7 +145,7 @@ fn answers_of_a_server_without_segmentation_arrive_singly() {
 fn nobody_listening_is_counted_and_is_no_failure() {
     let (closed, at) = server("[::1]:0");
     drop(closed);
-    let mut client = UdpLink::client(at, None, 1, On).unwrap();
+    let mut client = UdpLink::client(at, &[], 1, On).unwrap();
     for _ in 0..5 {
         let sent = client.send(0, 1, |_, frame| {
             frame[0] = 0;
@@ -161,7 +162,7 @@ fn nobody_listening_is_counted_and_is_no_failure() {
 fn errors_leave_room_for_datagrams() {
     let (closed, at) = server("[::1]:0");
     drop(closed);
-    let mut client = UdpLink::client(at, None, 1, On).unwrap();
+    let mut client = UdpLink::client(at, &[], 1, On).unwrap();
     let one = |_: usize, frame: &mut [u8]| {
         frame[0] = 0;
         1
@@ -190,7 +191,7 @@ fn errors_leave_room_for_datagrams() {
 #[test]
 fn datagrams_from_another_address_are_counted_with_their_sender() {
     let (_server, at) = server("127.0.0.1:0");
-    let mut client = UdpLink::client(at, None, 3, On).unwrap();
+    let mut client = UdpLink::client(at, &[], 3, On).unwrap();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..3 {
         let to = SocketAddr::new(at.ip(), client.local_addr(2).unwrap().port());
@@ -232,7 +233,7 @@ fn a_wildcard_server_answers_from_the_address_that_was_asked() {
     ] {
         let (mut server, at) = server(listen);
         let to = SocketAddr::new(ask.parse().unwrap(), at.port());
-        let mut client = UdpLink::client(to, None, 1, On).unwrap();
+        let mut client = UdpLink::client(to, &[], 1, On).unwrap();
         client
             .send(0, 1, |_, frame| {
                 frame[0] = 7;
@@ -255,7 +256,7 @@ fn replies_that_leave_later_go_where_their_datagrams_came_from() {
     for (listen, ask) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.9")] {
         let (mut server, at) = server(listen);
         let to = SocketAddr::new(ask.parse().unwrap(), at.port());
-        let mut client = UdpLink::client(to, None, 2, On).unwrap();
+        let mut client = UdpLink::client(to, &[], 2, On).unwrap();
         for i in 0..QUERIES {
             let fill = |_: usize, frame: &mut [u8]| {
                 frame[0] = i;
@@ -288,6 +289,68 @@ fn replies_that_leave_later_go_where_their_datagrams_came_from() {
         let expected = (0..QUERIES).map(|i| (usize::from(i % 2), vec![i, i]));
         assert_eq!(got, expected.collect::<Vec<_>>());
         assert_eq!(server.counters().unwrap().send_drops, 0);
+    }
+}
+
+#[test]
+fn source_addresses_take_turns_and_no_two_flows_share_a_port() {
+    let (mut server, at) = server("127.0.0.1:0");
+    let local: Vec<IpAddr> = (1..=5)
+        .map(|i| Ipv4Addr::new(127, 64, 0, i).into())
+        .collect();
+    // Two links at once, as two threads of a Tester have them.
+    let mut links = [0, 1].map(|_| UdpLink::client(at, &local, 12, On).unwrap());
+    let own = |link: &UdpLink| (0..12).map(|port| link.local_addr(port).unwrap()).collect();
+    let flows: Vec<SocketAddr> = links
+        .iter()
+        .flat_map(own as fn(&UdpLink) -> Vec<_>)
+        .collect();
+    let expected = [0, 1].iter().flat_map(|_| local.iter().cycle().take(12));
+    assert!(flows.iter().map(SocketAddr::ip).eq(expected.copied()));
+    let ports: BTreeSet<u16> = flows.iter().map(SocketAddr::port).collect();
+    assert_eq!(ports.len(), flows.len());
+    for link in &mut links {
+        for port in 0..12 {
+            assert_eq!(
+                link.send(port, 1, |_, frame| {
+                    frame[0] = 1;
+                    1
+                })
+                .unwrap(),
+                1
+            );
+        }
+    }
+    let mut peers = BTreeSet::new();
+    let answered = until(24, || {
+        let answer = |datagram: Datagram<'_>, frame: &mut [u8]| {
+            peers.insert(datagram.peer);
+            echo(datagram, frame)
+        };
+        server.answer(64, answer).unwrap()
+    });
+    assert_eq!((answered, peers), (24, flows.into_iter().collect()));
+    for link in &mut links {
+        let mut back = BTreeSet::new();
+        until(12, || {
+            link.receive(64, |datagram| assert!(back.insert(datagram.port)))
+                .unwrap()
+        });
+        assert_eq!(back, (0..12).collect());
+        assert_eq!(link.counters().unwrap().foreign, 0);
+    }
+}
+
+#[test]
+fn a_source_address_of_another_host_is_refused_with_the_remedy() {
+    let (_server, at) = server("127.0.0.1:0");
+    let local = ["127.0.0.1", "192.0.2.77"].map(|ip| ip.parse().unwrap());
+    let Err(error) = UdpLink::client(at, &local, 2, On) else {
+        panic!("sends from an address of another host")
+    };
+    let text = error.to_string();
+    for words in ["192.0.2.77", "ip route add local PREFIX dev lo"] {
+        assert!(text.contains(words), "{text}");
     }
 }
 

@@ -25,6 +25,7 @@ use crate::lab::profile::Family;
 use crate::lab::topology::{Role, Setup};
 use crate::lab::zone::Form;
 use crate::load::pace::{BURST_MAX, Pacing};
+use crate::load::sources::Sources;
 use crate::namespace::{Cidr, DEFAULT_SUFFIX, Pattern, Share, parse_suffix};
 use crate::procedure::certificate::SELF_TESTS_DEFAULT;
 use crate::procedure::search::Resolution;
@@ -261,9 +262,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
 
-    /// Source address [default: chosen by the kernel]
-    #[arg(short = 'a', long, value_name = "ADDR")]
-    pub local: Option<IpAddr>,
+    /// Source address, or a prefix whose addresses are used in turn [default: chosen by the kernel]
+    ///
+    /// Only with --server. Each source port uses one address, and by default there is a port for each address. A prefix of
+    /// up to 16384 addresses (IPv4 /18, IPv6 /114) has to be local (`ip route add local PREFIX dev lo`), and
+    /// the server needs a route to it. Not used: network and broadcast address of an IPv4 prefix, the first address of an IPv6 prefix.
+    #[arg(short = 'a', long, value_name = "ADDR[/LEN]")]
+    pub local: Option<Sources>,
 }
 
 /// Which names to ask and which answers to expect.

@@ -6,6 +6,7 @@ use super::args::{LoadArgs, MayLoadArgs, MeasureArgs, NameArgs, OutputArgs, Subj
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
 use crate::load::catch_up::Limits;
+use crate::load::sources::Sources;
 use crate::namespace::{DEFAULT_NAMESPACE, Share, Zone};
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
@@ -122,10 +123,23 @@ pub enum UsageError {
     )]
     Families {
         /// As given.
-        local: IpAddr,
+        local: Sources,
         /// As given.
         server: IpAddr,
     },
+    /// The prefix cannot be local to this host and have the server.
+    #[error(
+        "--local {local} contains --server {server}; give a prefix that this host has for itself"
+    )]
+    SourceOfServer {
+        /// As given.
+        local: Sources,
+        /// As given.
+        server: IpAddr,
+    },
+    /// The addresses of a lab are its own.
+    #[error("--local {0} is for a running server; omit it, or give --server ADDR")]
+    SourceInLab(Sources),
     /// A host name has no address that could be measured.
     #[error(
         "cannot find the address of --server {name}: {why}; check the name, or give the address"
@@ -186,20 +200,22 @@ impl MeasureArgs {
 }
 
 impl SubjectArgs {
-    fn resolve(self, local: Option<IpAddr>, needs: Needs) -> Result<Subject, UsageError> {
+    fn resolve(self, local: Option<Sources>, needs: Needs) -> Result<Subject, UsageError> {
+        if let (None, Some(local)) = (&self.server, local)
+            && (self.dut.is_some() || needs == Needs::AuthorityOnly)
+        {
+            return Err(UsageError::SourceInLab(local));
+        }
         match (self.server.clone(), &self.dut, needs) {
             (Some(_), Some(_), _) => Err(UsageError::TwoServers),
             (None, None, Needs::Dut) => Err(UsageError::NoServer),
             (Some(name), None, needs) => {
-                let server = name.address(local).map_err(|why| UsageError::UnknownHost {
+                let first = local.map(|sources| sources.address(0));
+                let server = name.address(first).map_err(|why| UsageError::UnknownHost {
                     name: name.to_string(),
                     why: why.to_string(),
                 })?;
-                if let Some(local) = local
-                    && local.is_ipv4() != server.is_ipv4()
-                {
-                    return Err(UsageError::Families { local, server });
-                }
+                check_sources(local, server)?;
                 let server = SocketAddr::new(server, self.port.unwrap_or(DNS_PORT));
                 Ok(Subject::Server {
                     server,
@@ -227,6 +243,18 @@ impl SubjectArgs {
                 authority_cpus: self.authority_cpus.unwrap_or_default(),
             }))),
         }
+    }
+}
+
+fn check_sources(local: Option<Sources>, server: IpAddr) -> Result<(), UsageError> {
+    match local {
+        Some(local) if local.address(0).is_ipv4() != server.is_ipv4() => {
+            Err(UsageError::Families { local, server })
+        }
+        Some(local) if local.count() > 1 && local.covers(server) => {
+            Err(UsageError::SourceOfServer { local, server })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -206,6 +206,9 @@ impl Page {
         let span = |of: fn(&TrialResult) -> Nanos| example.map(|t| Span(of(t)).to_string());
         let sockets = match conditions.sockets {
             Some(sockets) => sockets.to_string(),
+            None if conditions.source_addresses > Some(1) => {
+                "one for each source address, or more if the rate needs them".to_owned()
+            }
             None => "as many as the rate needs".to_owned(),
         };
         // Without a certificate there is nothing that they would cover.
@@ -231,6 +234,7 @@ impl Page {
                 "threads, source ports",
                 Some(format!("{}, {sockets}", conditions.threads)),
             ),
+            ("source addresses", conditions.sources()),
             (
                 "segmentation",
                 known(if conditions.segmentation { "on" } else { "off" }),

@@ -43,6 +43,10 @@ pub struct Conditions {
     pub threads: usize,
     /// Source ports of the Measurer; `None` for as many as the rate needs.
     pub sockets: Option<usize>,
+    /// Address or prefix that the Measurer sent from; nothing where the kernel chose it.
+    pub local: Option<String>,
+    /// How many source addresses of it were used; nothing where the kernel chose it.
+    pub source_addresses: Option<usize>,
     /// Who runs on which CPUs: role and list, such as ("DUT", "1").
     pub cpus: Vec<(String, String)>,
     /// Whether runs of datagrams passed the Tester's sockets as one.
@@ -67,6 +71,15 @@ pub struct Conditions {
 }
 
 impl Conditions {
+    /// The source addresses in words, if they were given.
+    pub fn sources(&self) -> Option<String> {
+        let local = self.local.as_ref()?;
+        Some(match self.source_addresses {
+            Some(count) if count > 1 => format!("{} of {local}", Thousands(count as u64)),
+            _ => local.clone(),
+        })
+    }
+
     /// Whether the Tester passed its self-test for a DUT at `rate_qps`.
     pub fn certifies(&self, rate_qps: u64) -> bool {
         self.certified_rate_qps
@@ -104,6 +117,8 @@ impl Rig {
             cached_pattern: (load.cached_share != Share::NONE).then(|| load.pattern.to_string()),
             threads: load.threads,
             sockets: load.ports,
+            local: self.spec.subject.local().map(|it| it.to_string()),
+            source_addresses: self.source_addresses(),
             segmentation: load.segmentation == Segmentation::On,
             backend: load.backend.to_string(),
             burst_max: load.burst_max,
@@ -127,6 +142,15 @@ impl Rig {
             }
         }
         conditions
+    }
+
+    /// A source port has one address, and a thread as many ports as the others.
+    fn source_addresses(&self) -> Option<usize> {
+        let load = &self.spec.load;
+        let count = self.spec.subject.local()?.count();
+        let threads = load.threads.max(1);
+        let ports = load.ports.map(|ports| ports.div_ceil(threads) * threads);
+        Some(ports.map_or(count, |ports| ports.min(count)))
     }
 
     /// What a self-test goes through, in words.

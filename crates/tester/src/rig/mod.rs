@@ -47,6 +47,7 @@ use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::server::{Probe, Server, ServerSpec};
 use crate::lab::topology::{self, Lab, Role};
 use crate::lab::watch::Watched;
+use crate::load::sources::Sources;
 use crate::namespace::Share;
 use crate::procedure::Trials;
 use crate::trial::result::TrialResult;
@@ -242,7 +243,7 @@ impl Rig {
     fn join(
         &self,
         server: SocketAddr,
-        local: Option<IpAddr>,
+        local: Option<Sources>,
     ) -> Result<Running<Instruments, AnyServer>, RigError> {
         let load = &self.spec.load;
         let tester = Tester::open(self.measurer(Host::Here, local), None, &self.interrupted)?;
@@ -484,7 +485,7 @@ impl Rig {
         Loopback::new(client, authority, server, &self.spec.load, interrupted)
     }
 
-    fn measurer(&self, host: Host, local: Option<IpAddr>) -> Measurer {
+    fn measurer(&self, host: Host, local: Option<Sources>) -> Measurer {
         Measurer {
             host,
             local,
@@ -495,13 +496,13 @@ impl Rig {
     }
 
     /// Asks a server that runs already as the trials will, and one in a namespace by sockets.
-    fn prober(&self, host: Host, local: Option<IpAddr>, server: SocketAddr) -> Prober {
+    fn prober(&self, host: Host, local: Option<Sources>, server: SocketAddr) -> Prober {
         Prober {
             way: match host {
                 Host::Here => Way::Here(host, self.spec.load.backend),
                 _ => host.into(),
             },
-            local,
+            local: local.map(|sources| sources.address(0)),
             server,
             zone: self.spec.load.zone.clone(),
         }

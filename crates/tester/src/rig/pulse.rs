@@ -60,7 +60,7 @@ impl Pulse {
     ///
     /// The host cannot be entered, a socket cannot be opened, a thread cannot be started.
     pub fn begin(patient: Patient) -> Result<Self, ProbeError> {
-        let open = || UdpLink::client(patient.server, None, 1, Segmentation::Off);
+        let open = || UdpLink::client(patient.server, &[], 1, Segmentation::Off);
         let link = patient.host.enter(open)??;
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);

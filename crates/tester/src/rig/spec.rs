@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use crate::lab::{Blame, LabError, LabKind};
 use crate::load::catch_up::Limits;
 use crate::load::names::{Begin, NameSource, Names};
 use crate::load::pace::{BURST_MAX, Pacing, Schedule};
+use crate::load::sources::Sources;
 use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Share, Zone};
 use crate::quantity::ValueError;
 use crate::trial::TrialSpec;
@@ -48,8 +49,8 @@ pub enum Subject {
     Server {
         /// Its address and port.
         server: SocketAddr,
-        /// Source address of the Measurer; `None` leaves it to the routing table.
-        local: Option<IpAddr>,
+        /// Source addresses of the Measurer; `None` leaves it to the routing table.
+        local: Option<Sources>,
         /// An authority in self-test mode, to certify the Tester against.
         self_test_server: Option<SocketAddr>,
     },
@@ -58,6 +59,14 @@ pub enum Subject {
 }
 
 impl Subject {
+    /// The source addresses that were given.
+    pub fn local(&self) -> Option<Sources> {
+        match self {
+            Self::Server { local, .. } => *local,
+            Self::Lab(_) => None,
+        }
+    }
+
     /// The lab, if there is one.
     pub fn lab(&self) -> Option<&LabSpec> {
         match self {
@@ -286,7 +295,8 @@ pub struct Load {
     pub threads: usize,
     /// Cores of these threads; unrestricted to have them chosen.
     pub cpus: CpuSet,
-    /// Source ports of all threads together, at least one for each; `None` for as many as the rate needs.
+    /// Source ports of all threads together, at least one for each; `None` for as many as the rate and the source
+    /// addresses need.
     pub ports: Option<usize>,
     /// Whether runs of datagrams travel as one, at the Measurer and at the built-in authority; in
     /// self-tests they never do, because a DUT sends its questions one by one.

@@ -4,11 +4,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use dns64_transport::clock::{MonotonicClock, Nanos};
-use dns64_transport::socket::{OpenError, Segmentation, UdpLink};
+use dns64_transport::socket::{OpenError, Segmentation, UdpLink, allow_descriptors};
 use dns64_transport::xdp::{Options, Part, XdpLink};
 use dns64_transport::{Backend, Counters, Datagram, Departure, Link, LinkError, Origin};
 
-use super::{AuthDns, Measurer, TrialError};
+use super::{AuthDns, FILES_A_PORT, Measurer, TrialError};
 
 /// The implementation of [`Link`] that was chosen; each call asks once which it is, for as many datagrams as it moves.
 pub(crate) enum AnyLink {
@@ -26,12 +26,27 @@ pub(super) fn clients(
     ports: usize,
     segmentation: Segmentation,
 ) -> Result<Vec<AnyLink>, TrialError> {
-    let (threads, local) = (measurer.threads, measurer.local);
+    let threads = measurer.threads;
     let open = |k| {
-        let udp = || UdpLink::client(server, local, ports, segmentation);
-        let xdp = |options: Options| XdpLink::client(server, local, ports, &options);
+        let flows = k * ports..(k + 1) * ports;
+        let local = measurer.local.iter();
+        let local: Vec<IpAddr> = local
+            .flat_map(|sources| flows.clone().map(|flow| sources.address(flow)))
+            .collect();
+        let udp = || UdpLink::client(server, &local, ports, segmentation);
+        let xdp = |options: Options| XdpLink::client(server, &local, ports, &options);
         chosen(measurer.backend, (k, threads), udp, xdp)
     };
+    let needed = FILES_A_PORT * threads * ports;
+    let allowed = allow_descriptors(needed)?;
+    if allowed < needed {
+        let ports = threads * ports;
+        return Err(TrialError::Files {
+            ports,
+            needed,
+            allowed,
+        });
+    }
     let links: Result<Vec<AnyLink>, OpenError> =
         measurer.host.enter(|| (0..threads).map(open).collect())?;
     Ok(links?)
@@ -43,6 +58,7 @@ pub(crate) fn client(
     server: SocketAddr,
     local: Option<IpAddr>,
 ) -> Result<AnyLink, OpenError> {
+    let local = local.as_slice();
     let udp = || UdpLink::client(server, local, 1, Segmentation::Off);
     let xdp = |options: Options| XdpLink::client(server, local, 1, &options);
     chosen(backend, (0, 1), udp, xdp)

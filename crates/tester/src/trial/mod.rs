@@ -26,7 +26,7 @@ pub mod turns;
 mod worker;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -51,6 +51,7 @@ use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::Entry;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
+use crate::load::sources::Sources;
 use backend::{AnyLink, BackendClock};
 use in_driver::{InDriver, InDriverError, Interception};
 use part::{Part, Spare};
@@ -78,7 +79,7 @@ pub struct TrialSpec {
     /// Names and what must come back.
     pub names: Names,
     /// Source ports, all threads together; `None` for as many as the rate needs, at least
-    /// [`PORTS_DEFAULT`].
+    /// [`PORTS_DEFAULT`] and one for each source address.
     pub ports: Option<usize>,
     /// Whether queries may leave, and replies be taken in, in segmented runs.
     pub segmentation: Segmentation,
@@ -167,8 +168,8 @@ impl TrialSpec {
 pub struct Measurer {
     /// Network that it sends from.
     pub host: Host,
-    /// Source address; `None` leaves it to the routing table.
-    pub local: Option<IpAddr>,
+    /// Source addresses; `None` leaves it to the routing table.
+    pub local: Option<Sources>,
     /// Threads; without any there are no trials.
     pub threads: usize,
     /// Cores that they are tied to, in turn; none for wherever the scheduler puts them.
@@ -204,6 +205,9 @@ pub struct AuthDns {
 /// Source ports unless asked otherwise. Enough for servers that spread clients over threads by
 /// port, few enough to be read in one turn.
 pub const PORTS_DEFAULT: usize = 16;
+
+/// Sockets of a source port: the one that is connected to the server, and one that hears whoever else sends.
+const FILES_A_PORT: usize = 2;
 
 /// Trials begin this long after everything is set up, so that every thread is there in time.
 const LEAD_NS: Nanos = 20_000_000;
@@ -258,6 +262,19 @@ pub enum TrialError {
         rate_qps: u64,
         /// Sockets needed.
         needed: u64,
+    },
+    /// The process may not open so many sockets.
+    #[error(
+        "{ports} source ports need {needed} open files and the limit allows {allowed}; raise it (`ulimit -Hn`), or use \
+         --sockets {}", allowed / FILES_A_PORT
+    )]
+    Files {
+        /// Source ports.
+        ports: usize,
+        /// Sockets that they need.
+        needed: usize,
+        /// Sockets that the limit allows.
+        allowed: usize,
     },
     /// The ledger would not fit.
     #[error(

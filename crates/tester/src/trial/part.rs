@@ -177,7 +177,9 @@ impl Tester {
         let ledgers = last.into_iter().chain(repeat_with(Ledger::default));
         let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
         let enough = usize::try_from(needed).unwrap_or(usize::MAX);
-        let ports = spec.ports.unwrap_or(enough.max(PORTS_DEFAULT));
+        let sources = self.measurer.local.map_or(1, |local| local.count());
+        let ports = spec.ports;
+        let ports = ports.unwrap_or(enough.max(PORTS_DEFAULT).max(sources));
         let shards = usize::try_from(part.shards.max(1)).unwrap_or(usize::MAX);
         let ports = ports.div_ceil(shards);
         let links = backend::clients(&self.measurer, spec.server, ports, spec.segmentation)?;

@@ -49,6 +49,15 @@ fn values_out_of_bounds_are_refused_with_the_bound() {
         ("-Q 1 --cpus 9999", "beyond 8191"),
         ("-Q 1 -T 2 -c 1", "use --sockets 2 or more"),
         ("-Q 1 -a ::1", "of different IP versions"),
+        ("-Q 1 -a 2001:db8::/120", "of different IP versions"),
+        ("-Q 1 -a 2001:db8::/64", "give a prefix of /114 to /128"),
+        ("-Q 1 -a 198.18.0.0/17", "give a prefix of /18 to /32"),
+        ("-Q 1 -a 198.18.0.1/24", "give 198.18.0.0/24 for the prefix"),
+        (
+            "-Q 1 -a 198.18.0.0/",
+            "an address, or a prefix of addresses",
+        ),
+        ("-Q 1 -a 127.0.0.0/24", "give a prefix that this host has"),
         ("-Q 1 -l 100ms", "raise --rate or --duration"),
         ("-Q 1M -l 1ms -t 60s -c 1", "or more"),
     ] {
@@ -66,6 +75,10 @@ fn flags_that_mean_nothing_together_are_refused() {
         (
             "trial {server} -Q 1 --cached-pattern stack:9",
             "add for example --cached-share 80%",
+        ),
+        (
+            "trial --dut unbound --lab loopback -Q 1 --local 2001:db8::/120",
+            "--local 2001:db8::/120 is for a running server; omit it, or give --server ADDR",
         ),
         (
             "trial --dut unbound --dut-set threads=0 --lab loopback -Q 1",

@@ -15,6 +15,7 @@
 //! - `campaign`: a campaign, killed twice on the way;
 //! - `examples`: each plan of `examples/` to its end, in a copy that takes seconds (`shortened`);
 //! - `signature`: journals that are signed with keys of OpenSSH;
+//! - `sources`: queries from each address of a prefix, by sockets and over AF_XDP;
 //! - `agent`: an agent over OpenSSH;
 //! - `hosts`: campaigns over several hosts, which are namespaces with an sshd each;
 //! - `machine`: one lab for all, and processes in it.
@@ -38,6 +39,7 @@ mod machine;
 mod servers;
 mod shortened;
 mod signature;
+mod sources;
 mod spoil;
 mod users;
 mod ways;

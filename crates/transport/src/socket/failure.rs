@@ -1,7 +1,7 @@
 //! Why sockets could not be opened, and what helps.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::xdp::program::XdpError;
 
@@ -15,6 +15,15 @@ pub enum OpenError {
         address: SocketAddr,
         /// What the kernel said.
         reason: io::Error,
+    },
+    /// Datagrams to the address are not taken in here.
+    #[error(
+        "source address {address} is not an address of this host; give one that an interface has, or make a prefix \
+         local with `ip route add local PREFIX dev lo` and route it to this host on the server"
+    )]
+    NotLocal {
+        /// The address asked for.
+        address: IpAddr,
     },
     /// No way leads to the server.
     #[error("cannot reach {server} from here: {reason}; check the address and the route to it")]

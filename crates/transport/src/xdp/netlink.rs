@@ -51,6 +51,10 @@ const ROUTE_TUNNEL: u16 = 22;
 const NEIGHBOUR_IP: u16 = 1;
 const NEIGHBOUR_MAC: u16 = 2;
 
+/// Where `struct rtmsg` has the type of the route, and `RTN_LOCAL`.
+const ROUTE_TYPE: usize = 7;
+const LOCAL: u8 = 2;
+
 /// The bits of an attribute's type that are not flags: nested, network order.
 const ATTRIBUTE: u16 = 0x3fff;
 
@@ -174,6 +178,18 @@ impl Netlink {
         push(&mut request, ROUTE_FROM, from);
         let path = |body: &[u8]| path(body, to);
         one(self.ask(GET_ROUTE, 0, &request, NEW_ROUTE, path)?)
+    }
+
+    /// Whether datagrams to this address are taken in by this host: an interface has it, or a route of type local covers it.
+    pub fn is_local(&mut self, ip: IpAddr) -> bool {
+        let (family, bits) = family(ip);
+        let mut request = vec![0; ROUTE];
+        request[..2].copy_from_slice(&[family, bits]);
+        push(&mut request, ROUTE_TO, ip);
+        let kind = |body: &[u8]| body.get(ROUTE_TYPE).copied();
+        // An error: no route leads there.
+        self.ask(GET_ROUTE, 0, &request, NEW_ROUTE, kind)
+            .is_ok_and(|kinds| kinds.contains(&LOCAL))
     }
 
     /// The MAC address of a neighbour; `None` if the kernel does not know it.
@@ -420,6 +436,10 @@ mod tests {
             let way = netlink.route(own.ip, own.ip).unwrap();
             assert_eq!((way.interface, way.next), (lo.index, own.ip));
             let nobody = "192.0.2.77".parse().unwrap();
+            // All of 127.0.0.0/8 is local by a route, and only one of it is an address of the interface.
+            let by_route = "127.1.2.3".parse().unwrap();
+            assert!(netlink.is_local(own.ip) && netlink.is_local(by_route));
+            assert!(!netlink.is_local(nobody));
             assert_eq!(netlink.neighbour(lo.index, nobody).unwrap(), None);
             let unknown = netlink.interface(u32::MAX >> 1).unwrap_err();
             assert_eq!(unknown.raw_os_error(), Some(libc::ENODEV));

@@ -8,7 +8,7 @@ mod relay;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,7 +68,7 @@ impl Pair {
             ..Options::default()
         };
         let listening = self.enter(1, || XdpLink::server(server, false, &options));
-        let asking = self.enter(0, || XdpLink::client(server, None, 4, &options));
+        let asking = self.enter(0, || XdpLink::client(server, &[], 4, &options));
         (told(asking), told(listening))
     }
 }
@@ -210,6 +210,54 @@ fn every_datagram_arrives_once_and_intact_past_the_kernel() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
+fn replies_to_a_routed_prefix_of_source_addresses_come_by_the_rings() {
+    const FLOWS: usize = 1000;
+    let pair = Pair::new("many");
+    let [asking, serving] = &pair.0;
+    let v6 = Ipv6Addr::from_bits(0x2001_0db8_00ff << 80);
+    let v4 = Ipv4Addr::new(198, 51, 100, 0);
+    for (prefix, via) in [(format!("{v6}/112"), V6[0]), (format!("{v4}/24"), V4[0])] {
+        ip(&format!("-n {asking} route add local {prefix} dev lo"));
+        ip(&format!("-n {serving} route add {prefix} via {via}"));
+    }
+    let v6 = (1..=FLOWS as u128).map(|i| Ipv6Addr::from_bits(v6.to_bits() + i).into());
+    let v4 = (1..255).map(|i| Ipv4Addr::from_bits(v4.to_bits() + i).into());
+    let both: [(_, Vec<IpAddr>); 2] = [(V6[1], v6.collect()), (V4[1], v4.collect())];
+    for (server, local) in both {
+        let server = SocketAddr::new(server.parse().unwrap(), 53);
+        let options = Options::default();
+        let mut listening = told(pair.enter(1, || XdpLink::server(server, false, &options)));
+        let client = pair.enter(0, || XdpLink::client(server, &local, FLOWS, &options));
+        let mut client = told(client);
+        let before = pair.enter(0, taken_by_the_kernel);
+        let (mut peers, mut back) = (BTreeSet::new(), BTreeSet::new());
+        for port in 0..FLOWS {
+            let fill = |_: usize, frame: &mut [u8]| write(port as u32, frame);
+            assert_eq!(client.send(port, 1, fill).unwrap(), 1);
+            until(|| {
+                let answer = |datagram: dns64_transport::Datagram<'_>, frame: &mut [u8]| {
+                    peers.insert(datagram.peer.ip());
+                    frame[..datagram.payload.len()].copy_from_slice(datagram.payload);
+                    datagram.payload.len()
+                };
+                listening.answer(64, answer).unwrap();
+                let receive = client.receive(64, |datagram| {
+                    assert_eq!(number(datagram.payload) as usize, datagram.port);
+                    back.insert(datagram.port);
+                });
+                receive.unwrap();
+                back.contains(&port)
+            });
+        }
+        assert_eq!(peers, local.into_iter().collect());
+        let by_kernel = pair.enter(0, taken_by_the_kernel) - before;
+        assert!(by_kernel < 100, "{by_kernel} replies went by the kernel");
+        assert_eq!(client.counters().unwrap().foreign, 0);
+    }
+}
+
+#[test]
+#[ignore = "needs root: run by .ci/run driver"]
 fn a_link_that_listens_at_any_address_answers_both_families_from_the_address_that_was_asked() {
     let pair = Pair::new("any");
     let any = "[::]:5353".parse().unwrap();
@@ -218,7 +266,7 @@ fn a_link_that_listens_at_any_address_answers_both_families_from_the_address_tha
     for address in [V4[1], V6[1]] {
         let asked = SocketAddr::new(address.parse().unwrap(), 5353);
         let mut client =
-            told(pair.enter(0, || XdpLink::client(asked, None, 1, &Options::default())));
+            told(pair.enter(0, || XdpLink::client(asked, &[], 1, &Options::default())));
         for is_later in [false, true] {
             let fill = |_: usize, frame: &mut [u8]| {
                 frame[..2].copy_from_slice(b"hi");
@@ -321,7 +369,7 @@ fn an_interface_with_the_default_route_is_refused_unless_forced() {
             force,
             ..Options::default()
         };
-        pair.enter(0, || XdpLink::client(asked, None, 1, &options))
+        pair.enter(0, || XdpLink::client(asked, &[], 1, &options))
     };
     let refused = open(false).err();
     let is_refused = matches!(&refused, Some(OpenError::Xdp(XdpError::DefaultRoute { interface })) if interface == "wire");

@@ -32,6 +32,8 @@ pub(super) fn conditions() -> Conditions {
         cached_pattern: None,
         threads: 1,
         sockets: Some(16),
+        local: Some("2001:2:0:1::/126".into()),
+        source_addresses: Some(3),
         cpus: vec![("Measurer".into(), "0".into()), ("DUT".into(), "1".into())],
         segmentation: true,
         backend: "socket".into(),

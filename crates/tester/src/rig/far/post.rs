@@ -269,7 +269,7 @@ fn measurer(order: Option<&MeasurerOrder>) -> Measurer {
     let cores = order.map(|order| cpus(&order.cpus).or(&first));
     Measurer {
         host: Host::Here,
-        local: order.and_then(|order| order.local),
+        local: order.and_then(|order| Some(order.local?.into())),
         threads,
         cores: cores.map_or_else(Vec::new, |cores| cores.cpus().to_vec()),
         backend: order.map(|order| order.backend).unwrap_or_default(),

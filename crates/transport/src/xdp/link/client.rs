@@ -1,7 +1,7 @@
 //! A link that asks one server.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use super::{
@@ -25,8 +25,8 @@ const NEIGHBOUR_NS: Nanos = 2 * SECOND;
 const NEIGHBOUR_RETRY_NS: Nanos = 5_000_000;
 
 impl XdpLink {
-    /// Opens `ports` source ports toward `server`, and AF_XDP sockets at the interface that leads there. `local` is the
-    /// source address; `None` leaves it to the routing table.
+    /// Opens `ports` source ports toward `server`, and AF_XDP sockets at the interface that leads there. Their
+    /// source addresses are those of `local`, in turn; without any the routing table chooses them.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl XdpLink {
     /// suffice; another program has the queues.
     pub fn client(
         server: SocketAddr,
-        local: Option<IpAddr>,
+        local: &[IpAddr],
         ports: usize,
         options: &Options,
     ) -> Result<Self, OpenError> {
@@ -69,7 +69,7 @@ impl XdpLink {
             options.force,
         )?;
         let queues = queue::open(&interface, &steering, options.part)?;
-        let mac = neighbour(&mut netlink, route, server, source)?;
+        let mac = neighbour(&mut netlink, route, server)?;
         let numbers: Vec<u16> = own.iter().map(SocketAddr::port).collect();
         let wanted = steering.want(Role::Asks, &[server], &numbers, options.part)?;
         let mut link = Self::over(slow, queues, vec![wanted]);
@@ -179,12 +179,7 @@ fn client(server: SocketAddr, own: &[SocketAddr], macs: [[u8; 6]; 2]) -> Client 
 }
 
 /// The MAC address of whoever takes the packets for the server; the kernel looks for it if it does not know it.
-fn neighbour(
-    netlink: &mut Netlink,
-    route: Route,
-    server: SocketAddr,
-    source: IpAddr,
-) -> Result<[u8; 6], XdpError> {
+fn neighbour(netlink: &mut Netlink, route: Route, server: SocketAddr) -> Result<[u8; 6], XdpError> {
     let unknown = |reason: io::Error| XdpError::Neighbour {
         ip: route.next,
         reason,
@@ -196,7 +191,12 @@ fn neighbour(
     if let Some(mac) = known()? {
         return Ok(mac);
     }
-    let socket = UdpSocket::bind((source, 0)).map_err(unknown)?;
+    // From an address of the interface: the kernel asks for no neighbour from one that is local by a route alone.
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).map_err(unknown)?;
     let end = MonotonicClock.now() + NEIGHBOUR_NS;
     let mut tried = 0_u32;
     while MonotonicClock.now() < end {

@@ -1,0 +1,33 @@
+//! Source addresses that a client was told to use.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::{OpenError, bind_to, option};
+use crate::sys;
+use crate::xdp::netlink::Netlink;
+
+/// Refuses an address whose datagrams this host would not take in. A socket bound by [`bind_freely`] would send from it
+/// and never see a reply.
+pub(super) fn check(local: &[IpAddr]) -> Result<(), OpenError> {
+    if local.is_empty() {
+        return Ok(());
+    }
+    let mut netlink = option("socket (rtnetlink)", Netlink::open())?;
+    match local.iter().find(|ip| !netlink.is_local(**ip)) {
+        Some(address) => Err(OpenError::NotLocal { address: *address }),
+        None => Ok(()),
+    }
+}
+
+/// Binds a socket, also to an address that no interface has: a route of type local makes whole prefixes this host's, but
+/// IPv6 sockets cannot be bound by it alone (`IP_FREEBIND`, ip(7)).
+pub(super) fn bind_freely(socket: &OwnedFd, address: SocketAddr) -> Result<(), OpenError> {
+    let (level, name) = match address {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_FREEBIND),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND),
+    };
+    let freely = sys::set_option(socket.as_fd(), level, name, 1);
+    option("IP_FREEBIND", freely)?;
+    bind_to(socket, address)
+}
