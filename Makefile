@@ -1,7 +1,7 @@
-# Five commands, each of which does all its own set-up on a Debian machine with cargo, as root; other
+# Six commands, each of which does all its own set-up on a Debian machine with cargo, as root; other
 # users are told what is missing.
 
-.PHONY: demo lab-demo packages image test
+.PHONY: demo lab-demo packages static image test
 
 # Build dns64d and the Tester, and measure the one with the other on this machine: about a minute
 # after the build.
@@ -19,6 +19,10 @@ lab-demo:
 # Debian and RPM packages in target/packages.
 packages:
 	deploy/packages/build
+
+# Tarballs of both programs, linked statically, in target/packages.
+static:
+	deploy/packages/static
 
 # An OCI image of dns64d in target/packages.
 image:
