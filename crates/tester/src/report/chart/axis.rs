@@ -119,9 +119,18 @@ impl Axis {
     /// Places from 1 on, with these names.
     pub(crate) fn named(label: &str, names: impl IntoIterator<Item = String>) -> Self {
         let ticks: Vec<_> = (1..).map(f64::from).zip(names).collect();
-        let to = ticks.len() as f64 + 0.5;
-        let mut axis = Self::new(label, |value| value, (0.5, to), [], numbers::short);
-        axis.ticks = ticks;
+        let last = ticks.len() as f64;
+        Self::named_at(label, last, ticks)
+    }
+
+    /// Places from 1 to `last`, some of which have a name.
+    pub(crate) fn named_at(
+        label: &str,
+        last: f64,
+        names: impl IntoIterator<Item = (f64, String)>,
+    ) -> Self {
+        let mut axis = Self::new(label, |value| value, (0.5, last + 0.5), [], numbers::short);
+        axis.ticks = names.into_iter().collect();
         axis
     }
 

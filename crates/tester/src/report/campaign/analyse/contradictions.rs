@@ -86,7 +86,7 @@ fn stored(point: &PointResult) -> Option<Warning> {
         "the answers' delay grew by {:.0} ms/s in the trials that passed: the DUT stores queries; it serves \
          {} queries/s, and the median, {}, is the rate of a trial of {} s",
         stored.slope_ns_per_s / 1e6,
-        numbers::rate(stored.sustainable_qps),
+        numbers::decimal(stored.sustainable_qps, 0),
         numbers::rate(summary.median),
         numbers::short(point.duration_s)
     );

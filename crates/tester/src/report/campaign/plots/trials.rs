@@ -36,17 +36,16 @@ pub(super) fn convergence(analysis: &Analysis) -> Vec<Group> {
     groups(analysis, (0..analysis.variants.len()).map(of_variant))
 }
 
-/// All searches of one point.
+/// All searches of one point, one after the other.
 fn searches(analysis: &Analysis, point: &PointResult) -> Figure {
-    let place = |(i, step): (usize, &Step)| ((i + 1) as f64, step.rate_qps as f64);
-    let runs = point.runs.iter().map(|run| run.trials.iter().enumerate());
-    let trials = || runs.clone().flatten();
-    let longest = trials().map(|(i, _)| i + 1).max().unwrap_or(1) as f64;
-    let x = Axis::linear("trial", (0.5, longest + 0.5)).whole();
+    let (runs, end) = side_by_side(point);
+    let trials = || runs.iter().flat_map(|run| &run.trials);
+    let x = Axis::named_at("run", end, run_names(&runs));
     let y = Axis::from_zero("queries/s", trials().map(|(_, step)| step.rate_qps as f64));
     let mut chart = Chart::new(SMALL, x, y);
-    for run in runs.clone() {
-        chart.line(Role::GRID, Stroke::THIN, run.map(place));
+    let place = |&(at, step): &(f64, &Step)| (at, step.rate_qps as f64);
+    for run in &runs {
+        chart.line(Role::GRID, Stroke::THIN, run.trials.iter().map(place));
     }
     for (shown, (role, mark, _)) in OUTCOMES.into_iter().enumerate() {
         let alike = trials().filter(|(_, step)| kind(&step.outcome) == shown);
@@ -57,6 +56,40 @@ fn searches(analysis: &Analysis, point: &PointResult) -> Figure {
     let svg = chart.svg(&format!("searches of {variant}, {title}"));
     Figure::new(&title, svg, table_of_searches(point), "trials.csv")
 }
+
+/// The trials of a run, each with its place from the left.
+struct Search<'a> {
+    run: u32,
+    trials: Vec<(f64, &'a Step)>,
+}
+
+/// The runs of a point from left to right with an empty place between them, and where the last one ends.
+fn side_by_side(point: &PointResult) -> (Vec<Search<'_>>, f64) {
+    let mut places = (1..).map(f64::from);
+    let mut runs = Vec::new();
+    for run in point.runs.iter().filter(|run| !run.trials.is_empty()) {
+        let trials = places.by_ref().zip(&run.trials).collect();
+        runs.push(Search {
+            run: run.run,
+            trials,
+        });
+    }
+    let end = places.next().unwrap_or(1.0);
+    (runs, end)
+}
+
+/// Numbers of runs below their middles, of at most [`NAMED_MAX`] runs.
+fn run_names(runs: &[Search<'_>]) -> Vec<(f64, String)> {
+    let middle = |run: &Search<'_>| {
+        let (first, last) = (run.trials.first()?.0, run.trials.last()?.0);
+        Some((f64::midpoint(first, last), run.run.to_string()))
+    };
+    let every = runs.len().div_ceil(NAMED_MAX).max(1);
+    runs.iter().step_by(every).filter_map(middle).collect()
+}
+
+/// Runs that are named at an axis of a small figure.
+const NAMED_MAX: usize = 10;
 
 /// A row for each run, with its trials in one cell: there may be tens of thousands of them.
 fn table_of_searches(point: &PointResult) -> Table {

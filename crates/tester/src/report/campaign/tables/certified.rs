@@ -39,7 +39,7 @@ pub(super) fn headroom(analysis: &Analysis) -> Table {
         return table;
     };
     table.notes.push(format!(
-        "The lowest headroom is {}: the certified rate is so many times the median rate.",
+        "The lowest headroom is {}.",
         numbers::decimal(lowest, 2)
     ));
     table.notes.extend(certificates(analysis));
