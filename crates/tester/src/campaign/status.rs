@@ -25,6 +25,8 @@ pub struct Status {
     pub campaign: String,
     /// Directory of the journal.
     pub directory: String,
+    /// Where the plan differs from what RFC 8219 asks, in sentences.
+    pub remarks: Vec<String>,
     /// When this process began.
     pub started_unix_ms: u64,
     /// What is being done.
@@ -154,6 +156,11 @@ impl Status {
         Self {
             campaign: plan.name.clone(),
             directory,
+            remarks: plan
+                .remarks()
+                .into_iter()
+                .map(|remark| remark.text)
+                .collect(),
             tasks,
             names: names.into(),
             runs: plan.search.runs,
