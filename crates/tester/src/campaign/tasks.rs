@@ -182,11 +182,16 @@ pub fn rates(plan: &Plan, task: Task, base_rate_qps: u64) -> Vec<u64> {
     }
 }
 
+/// Shares as journals have them ("AAAA 50%"), as they are written for people.
+pub fn spaced(cell: &str) -> String {
+    cell.replace('%', " %")
+}
+
 /// A point in words: its variant, and its cell with duration and timeout if they are not the
 /// plan's.
 pub fn point_name(plan: &Plan, point: &Point) -> (String, String) {
     let variant = plan.variants.get(point.variant);
-    let mut cell = point.cell.to_string();
+    let mut cell = spaced(&point.cell.to_string());
     if point.duration_ns != plan.load.duration_ns {
         cell.push_str(&format!(", trials of {}", Span(point.duration_ns)));
     }
@@ -270,10 +275,10 @@ mod tests {
         assert_eq!(
             names[..4],
             [
-                "bind: AAAA 0%, cached 0%",
-                "bind: AAAA 0%, cached 0%, trials of 5 s, timeout 500 ms",
-                "bind: AAAA 0%, cached 0%, timeout 500 ms",
-                "bind: AAAA 0%, cached 0%, trials of 5 s",
+                "bind: AAAA 0 %, cached 0 %",
+                "bind: AAAA 0 %, cached 0 %, trials of 5 s, timeout 500 ms",
+                "bind: AAAA 0 %, cached 0 %, timeout 500 ms",
+                "bind: AAAA 0 %, cached 0 %, trials of 5 s",
             ]
         );
         assert_eq!(names.len(), 8);

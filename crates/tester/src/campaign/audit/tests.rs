@@ -69,7 +69,7 @@ fn of_trial(run: u32, number: u64, change: impl FnOnce(&mut TrialResult)) -> Str
         let (line, result) = trial(lines, run, number);
         start = format!(
             "line {line} of the journal contradicts what it holds: trial {number} of run {run} of \
-             unbound, AAAA 0%, cached 0%: "
+             unbound, AAAA 0 %, cached 0 %: "
         );
         change(result);
     });
@@ -145,7 +145,7 @@ fn a_headline_above_every_pass_is_found() {
             end.rate_qps = Some(39_999);
         }
     });
-    let expected = "run 1 of unbound, AAAA 0%, cached 0% has 39,999 queries/s as the answer, and its trials \
+    let expected = "run 1 of unbound, AAAA 0 %, cached 0 % has 39,999 queries/s as the answer, and its trials \
                     give 5,000 queries/s";
     assert!(said.ends_with(expected), "{said}");
     let said = first(|lines| {
@@ -184,7 +184,7 @@ fn a_verdict_that_its_counts_do_not_give_is_found() {
         }
     });
     let fourth =
-        "trial 4 of run 1 of unbound, AAAA 0%, cached 0%: it is called passed, and by its counts";
+        "trial 4 of run 1 of unbound, AAAA 0 %, cached 0 %: it is called passed, and by its counts";
     assert!(all_at_once.contains(fourth), "{all_at_once}");
 }
 
@@ -215,7 +215,7 @@ fn a_failure_that_is_called_a_disturbance_is_found() {
         result.outcome = late(30_000_000);
         result.timing.lateness_ns_max = 30_000_000;
     });
-    let next = "trial 5 of run 1 of unbound, AAAA 0%, cached 0%: it is at 6,000 queries/s, and 8,000 \
+    let next = "trial 5 of run 1 of unbound, AAAA 0 %, cached 0 %: it is at 6,000 queries/s, and 8,000 \
                 queries/s is due";
     assert!(said.ends_with(next), "{said}");
 }
@@ -423,7 +423,7 @@ fn trials_and_runs_that_are_missing_or_added_are_found() {
         let at = place(lines, |record| is_trial_of(record, 0, 1, 3));
         lines.remove(at);
     });
-    let due = "trial 4 of run 1 of unbound, AAAA 0%, cached 0%: trial 3 is due: trials are missing, or were added";
+    let due = "trial 4 of run 1 of unbound, AAAA 0 %, cached 0 %: trial 3 is due: trials are missing, or were added";
     assert!(said.ends_with(due), "{said}");
     let said = first(|lines| {
         let at = place(lines, |record| is_trial_of(record, 0, 1, 3));
@@ -439,8 +439,7 @@ fn trials_and_runs_that_are_missing_or_added_are_found() {
             _ => true,
         });
     });
-    let order =
-        "run 2 of unbound, AAAA 100%, cached 0% where run 2 of unbound, AAAA 0%, cached 0% is due";
+    let order = "run 2 of unbound, AAAA 100 %, cached 0 % where run 2 of unbound, AAAA 0 %, cached 0 % is due";
     assert!(said.ends_with(order), "{said}");
     // The last of a search, with its number.
     let said = first(|lines| {
@@ -454,7 +453,7 @@ fn trials_and_runs_that_are_missing_or_added_are_found() {
 fn rates_that_the_runs_before_do_not_give_are_found() {
     let said = first(|lines| search_spec_of(lines, 2).start_qps += 1);
     assert!(
-        said.contains("run 2 of unbound, AAAA 0%, cached 0% has start_qps "),
+        said.contains("run 2 of unbound, AAAA 0 %, cached 0 % has start_qps "),
         "{said}"
     );
     assert!(
@@ -476,7 +475,7 @@ fn rates_that_the_runs_before_do_not_give_are_found() {
             *base_rate_qps = Some(9_000);
         }
     });
-    let base = "the base of overload curve of unbound, AAAA 0%, cached 0% is 9,000 queries/s, and the searches give ";
+    let base = "the base of overload curve of unbound, AAAA 0 %, cached 0 % is 9,000 queries/s, and the searches give ";
     assert!(said.contains(base), "{said}");
 }
 
@@ -491,7 +490,7 @@ fn an_end_before_everything_is_done_is_found() {
         });
     });
     assert!(
-        said.ends_with("it is called complete before soak of bind, AAAA 0%, cached 0%"),
+        said.ends_with("it is called complete before soak of bind, AAAA 0 %, cached 0 %"),
         "{said}"
     );
     let said = first(|lines| lines.push(lines[2].clone()));

@@ -36,7 +36,7 @@ impl DerefMut for Watched {
 fn begun() -> Watched {
     let text = "[search]\nruns = 3\n[[dut]]\nprofile = \"unbound\"\n[[dut]]\nprofile = \"bind\"\n";
     let plan = Plan::parse("x.toml", text).unwrap();
-    let names = [("unbound", "AAAA 0%"), ("bind", "AAAA 0%")];
+    let names = [("unbound", "AAAA 0 %"), ("bind", "AAAA 0 %")];
     let names = names.map(|(variant, cell)| (variant.to_owned(), cell.to_owned()));
     Watched {
         status: Status {
@@ -113,7 +113,7 @@ fn a_search_shows_its_bracket_and_its_run() {
     apply(&mut status, records);
     assert_eq!(status.phase, Phase::Search);
     assert_eq!(status.variant.as_deref(), Some("unbound"));
-    assert_eq!(status.cell.as_deref(), Some("AAAA 0%"));
+    assert_eq!(status.cell.as_deref(), Some("AAAA 0 %"));
     assert_eq!(status.run, Some((1, 3)));
     assert_eq!(
         (status.passed_qps, status.failed_qps),
@@ -194,7 +194,7 @@ fn runs_of_a_point_are_found_together() {
     assert_eq!(status.tasks_done, 5);
     let expected = Found {
         variant: "unbound".into(),
-        cell: "AAAA 0%".into(),
+        cell: "AAAA 0 %".into(),
         rates_qps: vec![300, 100, 101],
         median_qps: 101.0,
     };
@@ -209,7 +209,7 @@ fn the_last_task_says_how_it_ended() {
     let done = Done {
         at_unix_ms: 1000,
         variant: "unbound".into(),
-        cell: "AAAA 0%".into(),
+        cell: "AAAA 0 %".into(),
         task: "run 1 of 3".into(),
         rate_qps: Some(9000),
         remark: Some("at least: the Tester is not certified for more".into()),

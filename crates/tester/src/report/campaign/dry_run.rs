@@ -274,8 +274,8 @@ mod tests {
 
               variants  bind
                         unbound
-              cells     AAAA 0%, cached 0%
-                        AAAA 100%, cached 0%
+              cells     AAAA 0 %, cached 0 %
+                        AAAA 100 %, cached 0 %
               points    2 x 2 = 4 points, 3 runs of each
               trials    of 5 s, timeout 1 s
 

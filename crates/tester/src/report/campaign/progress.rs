@@ -167,7 +167,7 @@ fn left(left_ns: Option<Nanos>) -> String {
     left_ns.map_or(String::new(), left)
 }
 
-/// `unbound, AAAA 50%, cached 0%: run 3 of 20`
+/// `unbound, AAAA 50 %, cached 0 %: run 3 of 20`
 fn task_line(status: &Status) -> String {
     let task = match (status.phase, status.run) {
         (Phase::Preparing, _) => "preparing".to_owned(),
@@ -193,7 +193,7 @@ fn search_line(status: &Status) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// `2026-01-02T03:04:05Z 12 of 60: unbound, AAAA 50%, cached 0%: run 3 of 20: 21,480 queries/s in 5 min 20 s`
+/// `2026-01-02T03:04:05Z 12 of 60: unbound, AAAA 50 %, cached 0 %: run 3 of 20: 21,480 queries/s in 5 min 20 s`
 fn done_line(status: &Status, done: &Done) -> String {
     let rate = |qps| format!("{} queries/s", Thousands(qps));
     let outcome = match (done.rate_qps.map(rate), &done.remark) {
@@ -228,7 +228,7 @@ mod tests {
             campaign: "quick".into(),
             phase: Phase::Search,
             variant: Some("unbound".into()),
-            cell: Some("AAAA 50%, cached 0%".into()),
+            cell: Some("AAAA 50 %, cached 0 %".into()),
             run: Some((3, 20)),
             passed_qps: Some(10_000),
             certified_qps: Some(80_000),
@@ -245,7 +245,7 @@ mod tests {
         Done {
             at_unix_ms: 1_767_323_045_678,
             variant: "bind".into(),
-            cell: "AAAA 0%, cached 0%".into(),
+            cell: "AAAA 0 %, cached 0 %".into(),
             task: "run 2 of 20".into(),
             rate_qps: Some(21_480),
             remark: None,
@@ -258,14 +258,14 @@ mod tests {
         let mut status = status();
         expect![[r#"quick: 12 of 60 tasks, 1,143 trials (2 invalid), about 2 h 5 min left"#]]
             .assert_eq(&campaign_line(&status));
-        expect!["unbound, AAAA 50%, cached 0%: run 3 of 20"].assert_eq(&task_line(&status));
+        expect!["unbound, AAAA 50 %, cached 0 %: run 3 of 20"].assert_eq(&task_line(&status));
         expect!["passed 10,000, failed - queries/s; Tester certified for 80,000"]
             .assert_eq(&search_line(&status));
         status.failed_qps = Some(20_000);
         expect!["passed 10,000, failed 20,000 queries/s; Tester certified for 80,000"]
             .assert_eq(&search_line(&status));
         status.enter(Phase::SelfTest);
-        expect!["unbound, AAAA 50%, cached 0%: self-test of the Tester"]
+        expect!["unbound, AAAA 50 %, cached 0 %: self-test of the Tester"]
             .assert_eq(&task_line(&status));
         assert_eq!(search_line(&status), "Tester certified for 80,000");
         assert_eq!(search_line(&Status::default()), "");
@@ -304,10 +304,10 @@ mod tests {
         });
         show(&status, &mut progress);
         expect![[r#"
-            2026-01-02T03:04:05Z 12 of 60: bind, AAAA 0%, cached 0%: run 2 of 20: 21,480 queries/s in 5 min 20 s, about 2 h 5 min left
+            2026-01-02T03:04:05Z 12 of 60: bind, AAAA 0 %, cached 0 %: run 2 of 20: 21,480 queries/s in 5 min 20 s, about 2 h 5 min left
             2026-01-02T03:04:10Z bind 9.18 answers at [::1]:53
-            2026-01-02T03:04:05Z 12 of 60: bind, AAAA 0%, cached 0%: run 2 of 20: given up: bind ended
-            2026-01-02T03:04:05Z 12 of 60: bind, AAAA 0%, cached 0%: soak: done in 5 min 20 s
+            2026-01-02T03:04:05Z 12 of 60: bind, AAAA 0 %, cached 0 %: run 2 of 20: given up: bind ended
+            2026-01-02T03:04:05Z 12 of 60: bind, AAAA 0 %, cached 0 %: soak: done in 5 min 20 s
         "#]].assert_eq(&log);
     }
 

@@ -55,11 +55,6 @@ pub(super) fn cell(point: &PointResult) -> String {
     text
 }
 
-/// Shares as the journal writes them, written as in [`cell`].
-pub(super) fn spaced(cell: &str) -> String {
-    cell.replace('%', " %")
-}
-
 /// Duration and timeout of a point.
 pub(super) fn spans(point: &PointResult) -> String {
     let (duration, timeout) = (short(point.duration_s), short(point.timeout_s));

@@ -23,7 +23,7 @@ fn status() -> Status {
         started_unix_ms: 1_767_320_000_500,
         phase: Phase::Search,
         variant: Some("unbound".into()),
-        cell: Some("AAAA 50%, cached 0%".into()),
+        cell: Some("AAAA 50 %, cached 0 %".into()),
         run: Some((3, 20)),
         trial: Some(TrialNow {
             rate_qps: 15_000,
@@ -46,7 +46,7 @@ fn status() -> Status {
         left_ns: Some(7_507_000_000_000),
         found: vec![Found {
             variant: "unbound".into(),
-            cell: "AAAA 0%, cached 0%".into(),
+            cell: "AAAA 0 %, cached 0 %".into(),
             rates_qps: vec![21_480, 21_501],
             median_qps: 21_490.5,
         }],
@@ -209,9 +209,9 @@ fn the_metrics_are_these() {
         dns64bench_campaign_phase{phase="soak"} 0
         dns64bench_campaign_phase{phase="over"} 0
         # TYPE dns64bench_campaign_found_qps gauge
-        dns64bench_campaign_found_qps{variant="unbound",cell="AAAA 0%, cached 0%"} 21490.5
+        dns64bench_campaign_found_qps{variant="unbound",cell="AAAA 0 %, cached 0 %"} 21490.5
         # TYPE dns64bench_campaign_found_runs gauge
-        dns64bench_campaign_found_runs{variant="unbound",cell="AAAA 0%, cached 0%"} 2
+        dns64bench_campaign_found_runs{variant="unbound",cell="AAAA 0 %, cached 0 %"} 2
         # EOF"##]]
     .assert_eq(&lines.join("\n"));
 }

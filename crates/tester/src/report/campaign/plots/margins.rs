@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::super::analysis::{Analysis, Certificate, Margin, PointResult};
 use super::super::{numbers, words};
 use super::{Figure, Table, variant_name};
+use crate::campaign::tasks;
 use crate::report::chart::{self, Axis, Chart, MEDIUM, Mark, Role, Stroke};
 
 /// Holds the numbers.
@@ -113,7 +114,7 @@ fn heading(analysis: &Analysis, margin: &Margin, all: &[&Margin]) -> String {
     let first = tests(analysis, margin).next();
     match all.iter().any(|other| spans(other) != spans(margin)) {
         true => conditions(analysis, margin),
-        false => first.map_or(String::new(), |test| words::spaced(&test.conditions.cell)),
+        false => first.map_or(String::new(), |test| tasks::spaced(&test.conditions.cell)),
     }
 }
 
@@ -123,7 +124,7 @@ fn conditions(analysis: &Analysis, margin: &Margin) -> String {
     };
     let spans = [first.conditions.duration_ns, first.conditions.timeout_ns];
     let [duration, timeout] = spans.map(|ns| numbers::span(ns as f64));
-    let cell = words::spaced(&first.conditions.cell);
+    let cell = tasks::spaced(&first.conditions.cell);
     format!("{cell}, {duration}, timeout {timeout}")
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::by_point;
+use crate::campaign::tasks;
 use crate::report::campaign::analysis::{Analysis, Certificate as SelfTest};
 use crate::report::campaign::numbers;
 use crate::report::campaign::table::{Cell, Table, columns};
-use crate::report::campaign::words;
 
 /// One row for each self-test.
 pub(super) fn self_tests(analysis: &Analysis) -> Table {
@@ -16,7 +16,7 @@ pub(super) fn self_tests(analysis: &Analysis) -> Table {
             let c = &c.conditions;
             format!("{}, {}, {}", c.authority, c.lab, numbers::count(c.threads, "thread"))
         };
-        "cell", "names" => words::spaced(&c.conditions.cell);
+        "cell", "names" => tasks::spaced(&c.conditions.cell);
         "duration_ns", "duration" => Cell::Span(c.conditions.duration_ns);
         "timeout_ns", "timeout" => Cell::Span(c.conditions.timeout_ns);
         "trials", "trials" => c.trials;
