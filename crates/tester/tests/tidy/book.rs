@@ -114,3 +114,23 @@ fn every_link_leads_to_a_file_and_a_heading() {
     assert!(broken.is_empty(), "{broken:#?}");
     assert!(links > 100, "the links were not found");
 }
+
+#[test]
+fn the_page_of_performance_has_the_figures_of_the_budget() {
+    let page = read_to_string(root().join("docs/performance.md")).unwrap();
+    let budget = read_to_string(root().join(".ci/budget.txt")).unwrap();
+    let figures: Vec<_> = budget
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    assert!(figures.len() >= 5, "{budget}");
+    for figure in figures {
+        let (stage, count) = figure.split_once(' ').unwrap();
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{stage}` | ")));
+        let told = row.and_then(|row| row.trim_end_matches(" |").rsplit_once("| "));
+        let told = told.map(|(_, told)| told.replace(',', ""));
+        assert_eq!(told.as_deref(), Some(count), "{stage}");
+    }
+}
