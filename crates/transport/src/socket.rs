@@ -68,6 +68,17 @@ const DEPARTURES_MAX: usize = RECEIVE_BATCH * 128 / SEND_BATCH + 1;
 /// A socket that is only counted at the end of a trial needs no more.
 const CATCHER_BUFFER_BYTES: usize = 64 << 10;
 
+/// Sockets of a client's source port: the one that is connected to the server, and its catcher.
+pub const SOCKETS_A_PORT: usize = 2;
+
+/// No address in particular, of the IP version of `server`.
+pub(crate) fn unspecified(server: SocketAddr) -> IpAddr {
+    match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 impl UdpLink {
     /// Opens `ports` sockets, each with a source port of its own, toward `server`. Their source addresses are
     /// those of `local`, in turn; without any the routing table chooses them.
@@ -81,11 +92,8 @@ impl UdpLink {
         ports: usize,
         segmentation: Segmentation,
     ) -> Result<Self, OpenError> {
-        let unspecified = match server {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        allow_descriptors(2 * ports)?;
+        let unspecified = unspecified(server);
+        allow_descriptors(SOCKETS_A_PORT * ports)?;
         source::check(&local[..local.len().min(ports)])?;
         let mut sockets = Vec::with_capacity(ports);
         let mut catchers = Vec::with_capacity(ports);

@@ -4,11 +4,13 @@
 use std::net::{IpAddr, SocketAddr};
 
 use dns64_transport::clock::{MonotonicClock, Nanos};
-use dns64_transport::socket::{OpenError, Segmentation, UdpLink, allow_descriptors};
+use dns64_transport::socket::{
+    OpenError, SOCKETS_A_PORT, Segmentation, UdpLink, allow_descriptors,
+};
 use dns64_transport::xdp::{Options, Part, XdpLink};
 use dns64_transport::{Backend, Counters, Datagram, Departure, Link, LinkError, Origin};
 
-use super::{AuthDns, FILES_A_PORT, Measurer, TrialError};
+use super::{AuthDns, Measurer, TrialError};
 
 /// The implementation of [`Link`] that was chosen; each call asks once which it is, for as many datagrams as it moves.
 pub(crate) enum AnyLink {
@@ -37,12 +39,11 @@ pub(super) fn clients(
         let xdp = |options: Options| XdpLink::client(server, &local, ports, &options);
         chosen(measurer.backend, (k, threads), udp, xdp)
     };
-    let needed = FILES_A_PORT * threads * ports;
+    let needed = SOCKETS_A_PORT * threads * ports;
     let allowed = allow_descriptors(needed)?;
     if allowed < needed {
-        let ports = threads * ports;
         return Err(TrialError::Files {
-            ports,
+            ports: threads * ports,
             needed,
             allowed,
         });

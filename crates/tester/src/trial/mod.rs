@@ -33,7 +33,7 @@ use std::sync::atomic::AtomicBool;
 use dns64_transport::Backend;
 use dns64_transport::clock::{Clock, Nanos, SECOND};
 use dns64_transport::cpu::SessionPrecedence;
-use dns64_transport::socket::{OpenError, Segmentation};
+use dns64_transport::socket::{OpenError, SOCKETS_A_PORT, Segmentation};
 
 use crate::authority::answer::Authority;
 use crate::authority::behaviour::Rules;
@@ -206,9 +206,6 @@ pub struct AuthDns {
 /// port, few enough to be read in one turn.
 pub const PORTS_DEFAULT: usize = 16;
 
-/// Sockets of a source port: the one that is connected to the server, and one that hears whoever else sends.
-const FILES_A_PORT: usize = 2;
-
 /// Trials begin this long after everything is set up, so that every thread is there in time.
 const LEAD_NS: Nanos = 20_000_000;
 
@@ -266,7 +263,7 @@ pub enum TrialError {
     /// The process may not open so many sockets.
     #[error(
         "{ports} source ports need {needed} open files and the limit allows {allowed}; raise it (`ulimit -Hn`), or use \
-         --sockets {}", allowed / FILES_A_PORT
+         --sockets {}", allowed / SOCKETS_A_PORT
     )]
     Files {
         /// Source ports.

@@ -1,6 +1,6 @@
 //! [`UpstreamSide`] over connected kernel sockets.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rustix::net::getsockname;
 use super::pool::{Pool, drops, port_token};
 use super::udp::send_all;
 use super::{Arrival, UpstreamSide};
-use crate::socket::{RECEIVE_BATCH, take};
+use crate::socket::{RECEIVE_BATCH, take, unspecified};
 use crate::sys::{FRAME_BYTES, Gather, ReceiveBatch};
 use crate::{Counters, LinkError};
 
@@ -68,15 +68,8 @@ impl UdpUpstreams {
     /// The address from which this server is asked.
     fn source(&self, server: SocketAddr) -> IpAddr {
         let same_family = |ip: &&IpAddr| ip.is_ipv4() == server.is_ipv4();
-        let any: IpAddr = match server {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        self.sources
-            .iter()
-            .find(same_family)
-            .copied()
-            .unwrap_or(any)
+        let source = self.sources.iter().find(same_family).copied();
+        source.unwrap_or_else(|| unspecified(server))
     }
 
     /// Takes what waits at a server's port, one batch at most.

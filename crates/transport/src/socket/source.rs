@@ -1,5 +1,6 @@
 //! Source addresses that a client was told to use.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,8 +15,10 @@ pub(super) fn check(local: &[IpAddr]) -> Result<(), OpenError> {
         return Ok(());
     }
     let mut netlink = option("socket (rtnetlink)", Netlink::open())?;
-    match local.iter().find(|ip| !netlink.is_local(**ip)) {
-        Some(address) => Err(OpenError::NotLocal { address: *address }),
+    // Ports that share an address need one question.
+    let local: BTreeSet<IpAddr> = local.iter().copied().collect();
+    match local.into_iter().find(|ip| !netlink.is_local(*ip)) {
+        Some(address) => Err(OpenError::NotLocal { address }),
         None => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! A link that asks one server.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     fits, flush, push,
 };
 use crate::clock::{Clock, Nanos, SECOND};
-use crate::socket::{OpenError, Segmentation, UdpLink};
+use crate::socket::{OpenError, Segmentation, UdpLink, unspecified};
 use crate::xdp::frame::{self, Flow};
 use crate::xdp::netlink::{Netlink, Route};
 use crate::xdp::program::XdpError;
@@ -192,11 +192,7 @@ fn neighbour(netlink: &mut Netlink, route: Route, server: SocketAddr) -> Result<
         return Ok(mac);
     }
     // From an address of the interface: the kernel asks for no neighbour from one that is local by a route alone.
-    let any: IpAddr = match server {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).map_err(unknown)?;
+    let socket = UdpSocket::bind((unspecified(server), 0)).map_err(unknown)?;
     let end = MonotonicClock.now() + NEIGHBOUR_NS;
     let mut tried = 0_u32;
     while MonotonicClock.now() < end {
