@@ -182,7 +182,7 @@ pub fn rates(plan: &Plan, task: Task, base_rate_qps: u64) -> Vec<u64> {
     }
 }
 
-/// Shares as journals have them ("AAAA 50%"), as they are written for people.
+/// A cell as journals have it ("AAAA 50%"), in the form of all texts ("AAAA 50 %").
 pub fn spaced(cell: &str) -> String {
     cell.replace('%', " %")
 }

@@ -38,9 +38,10 @@ pub(super) fn convergence(analysis: &Analysis) -> Vec<Group> {
 
 /// All searches of one point, one after the other.
 fn searches(analysis: &Analysis, point: &PointResult) -> Figure {
-    let (runs, end) = side_by_side(point);
+    let runs = side_by_side(point);
     let trials = || runs.iter().flat_map(|run| &run.trials);
-    let x = Axis::named_at("run", end, run_names(&runs));
+    let last = trials().map(|(at, _)| *at).fold(1.0, f64::max);
+    let x = Axis::named_at("run", last, run_names(&runs));
     let y = Axis::from_zero("queries/s", trials().map(|(_, step)| step.rate_qps as f64));
     let mut chart = Chart::new(SMALL, x, y);
     let place = |&(at, step): &(f64, &Step)| (at, step.rate_qps as f64);
@@ -63,19 +64,19 @@ struct Search<'a> {
     trials: Vec<(f64, &'a Step)>,
 }
 
-/// The runs of a point from left to right with an empty place between them, and where the last one ends.
-fn side_by_side(point: &PointResult) -> (Vec<Search<'_>>, f64) {
-    let mut places = (1..).map(f64::from);
-    let mut runs = Vec::new();
-    for run in point.runs.iter().filter(|run| !run.trials.is_empty()) {
-        let trials = places.by_ref().zip(&run.trials).collect();
-        runs.push(Search {
+/// The runs of a point from left to right, from place 1 on, with an empty place between them.
+fn side_by_side<'a>(point: &'a PointResult) -> Vec<Search<'a>> {
+    let mut first = 1;
+    let with_trials = point.runs.iter().filter(|run| !run.trials.is_empty());
+    let search = |run: &'a RunResult| {
+        let places = (first..).map(|at: usize| at as f64);
+        first += run.trials.len() + 1;
+        Search {
             run: run.run,
-            trials,
-        });
-    }
-    let end = places.next().unwrap_or(1.0);
-    (runs, end)
+            trials: places.zip(&run.trials).collect(),
+        }
+    };
+    with_trials.map(search).collect()
 }
 
 /// Numbers of runs below their middles, of at most [`NAMED_MAX`] runs.
@@ -191,3 +192,28 @@ fn latency_of(analysis: &Analysis, title: &str, curves: &[Curve]) -> Figure {
 
 /// A variant, and its times by percentile, none of which is doubtful.
 type Curve = (usize, Vec<(f64, f64, bool)>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::campaign::tests::sample::{SMALL, analysed};
+
+    #[test]
+    fn runs_stand_side_by_side_and_ten_of_them_at_most_are_named() {
+        let analysis = analysed(&SMALL.replace("runs = 3", "runs = 20"));
+        let mut point = analysis.points[0].clone();
+        let lens: Vec<_> = point.runs.iter().map(|run| run.trials.len()).collect();
+        point.runs[1].trials.clear();
+        let runs = side_by_side(&point);
+        assert_eq!((runs.len(), runs[1].run), (19, 3));
+        let ends = |search: &Search<'_>| [search.trials[0].0, search.trials.last().unwrap().0];
+        let first = lens[0] as f64;
+        assert_eq!(ends(&runs[0]), [1.0, first]);
+        assert_eq!(ends(&runs[1]), [first + 2.0, first + 1.0 + lens[2] as f64]);
+        let names = run_names(&runs);
+        assert_eq!(names.len(), 10);
+        assert_eq!(names[0], (f64::midpoint(1.0, first), "1".to_owned()));
+        assert_eq!(names[1].1, "4");
+        assert!(run_names(&[]).is_empty());
+    }
+}
