@@ -25,7 +25,7 @@ pub struct Status {
     pub campaign: String,
     /// Directory of the journal.
     pub directory: String,
-    /// Where the plan differs from what RFC 8219 asks, in sentences.
+    /// Where the plan differs from what RFC 8219 asks.
     pub remarks: Vec<String>,
     /// When this process began.
     pub started_unix_ms: u64,

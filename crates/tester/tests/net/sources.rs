@@ -142,13 +142,8 @@ fn each_address_asks(backend: &str, threads: usize) {
         let conditions = &told["conditions"];
         assert_eq!(conditions["local"], prefix);
         assert_eq!(conditions["source_addresses"], sources.count());
-        let result = &told;
-        assert_accounted(result);
-        assert_eq!(
-            answers(result, "valid"),
-            4000,
-            "{backend}, {prefix}: {result}"
-        );
+        assert_accounted(&told);
+        assert_eq!(answers(&told, "valid"), 4000, "{backend}, {prefix}: {told}");
     }
 }
 
